@@ -1,0 +1,133 @@
+/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls. */
+#include "lua/script.h"
+
+#include <assert.h>
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lua_scripts.h"
+
+#define SCRIPT_ROW(name) {lua_##name, lua_##name##_sha1},
+static const struct {
+    const char *text;
+    const char *sha1; /* of the text, in hex: the name EVALSHA calls it by */
+} scripts[SCRIPT_COUNT] = {SCRIPTS(SCRIPT_ROW)};
+#undef SCRIPT_ROW
+
+void script_begin(struct script_call *call, enum script_id id)
+{
+    call->id = id;
+    call->keys = 0;
+    call->parameters = 0;
+    call->used = 0;
+}
+
+static void append_parameter(struct script_call *call, const char *text)
+{
+    size_t length = strlen(text) + 1;
+    assert(call->parameters < SCRIPT_PARAMETERS_MAX && call->used + length <= SCRIPT_TEXT_MAX);
+    call->offset[call->parameters++] = (uint16_t)call->used;
+    memcpy(call->text + call->used, text, length);
+    call->used += length;
+}
+
+void script_key(struct script_call *call, const char *key)
+{
+    assert(call->keys == call->parameters && strlen(key) < SCRIPT_KEY_MAX);
+    append_parameter(call, key);
+    call->keys++;
+}
+
+void script_text(struct script_call *call, const char *text)
+{
+    append_parameter(call, text);
+}
+
+void script_int(struct script_call *call, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)value);
+    append_parameter(call, digits);
+}
+
+/* EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script. */
+static bool append_call(struct redis *redis, const struct script_call *call, bool with_text)
+{
+    const char *argv[3 + SCRIPT_PARAMETERS_MAX];
+    size_t lengths[3 + SCRIPT_PARAMETERS_MAX];
+    char keys[4];
+    snprintf(keys, sizeof keys, "%d", call->keys);
+    argv[0] = with_text ? "EVAL" : "EVALSHA";
+    argv[1] = with_text ? scripts[call->id].text : scripts[call->id].sha1;
+    argv[2] = keys;
+    for (int i = 0; i < call->parameters; i++)
+        argv[3 + i] = call->text + call->offset[i];
+    for (int i = 0; i < 3 + call->parameters; i++)
+        lengths[i] = strlen(argv[i]);
+    return redis_append(redis, 3 + call->parameters, argv, lengths);
+}
+
+static void forget_answer(struct script_call *call, enum redis_result result)
+{
+    call->result = result;
+    call->value_count = 0;
+    memset(call->values, 0, sizeof call->values);
+}
+
+static void read_values(struct script_call *call, const redisReply *reply)
+{
+    forget_answer(call, REDIS_ANSWERED);
+    for (size_t i = 0; i < reply->elements && i < SCRIPT_VALUES_MAX; i++)
+        call->values[call->value_count++] = reply->element[i]->integer;
+}
+
+/* Takes one reply; true when the server does not know the script. */
+static bool receive_call(struct redis *redis, struct script_call *call)
+{
+    bool unknown_script = false;
+    redisReply *reply = redis_receive(redis);
+    if (!reply)
+        forget_answer(call, REDIS_UNKNOWN);
+    else if (reply->type == REDIS_REPLY_ARRAY)
+        read_values(call, reply);
+    else {
+        forget_answer(call, REDIS_FAILED);
+        unknown_script =
+            reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+        if (!unknown_script)
+            redis_set_error(redis, reply->type == REDIS_REPLY_ERROR ? reply->str : "odd reply");
+    }
+    freeReplyObject(reply);
+    return unknown_script;
+}
+
+static void run_with_text(struct redis *redis, struct script_call *call)
+{
+    redis_count_reload(redis);
+    if (redis_connected(redis) && append_call(redis, call, true))
+        receive_call(redis, call);
+}
+
+void script_run(struct redis *redis, struct script_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        forget_answer(&calls[i], REDIS_FAILED);
+    if (redis_connect(redis) != REDIS_ANSWERED)
+        return;
+    size_t sent = 0;
+    while (sent < count && append_call(redis, &calls[sent], false))
+        sent++;
+    bool reload = false;
+    for (size_t i = 0; i < sent; i++)
+        if (receive_call(redis, &calls[i])) {
+            calls[i].value_count = -1; /* marks it for the second try */
+            reload = true;
+        }
+    for (size_t i = 0; reload && i < sent; i++)
+        if (calls[i].value_count < 0) {
+            calls[i].value_count = 0;
+            run_with_text(redis, &calls[i]);
+        }
+}

@@ -1,0 +1,58 @@
+/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls. */
+#ifndef LUA_SCRIPT_H
+#define LUA_SCRIPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lua/redis.h"
+
+/* Every script lua/NAME.lua; each file opens with its keys, arguments and returned numbers. */
+#define SCRIPTS(X)                                                                                 \
+    X(lock_acquire)                                                                                \
+    X(lock_release)                                                                                \
+    X(lock_renew)                                                                                  \
+    X(fence_raise)                                                                                 \
+    X(stock_take)                                                                                  \
+    X(stock_settle)                                                                                \
+    X(stock_load)                                                                                  \
+    X(stock_read)                                                                                  \
+    X(stock_drop)
+
+#define SCRIPT_ENUM(name) SCRIPT_##name,
+enum script_id { SCRIPTS(SCRIPT_ENUM) SCRIPT_COUNT };
+#undef SCRIPT_ENUM
+
+enum {
+    SCRIPT_PARAMETERS_MAX = 8, /* keys and arguments of one call */
+    SCRIPT_TEXT_MAX = 480,     /* bytes of all of them, with their NULs */
+    SCRIPT_VALUES_MAX = 5,     /* numbers that a script returns */
+    SCRIPT_KEY_MAX = 144,      /* bytes of one key, with its NUL */
+};
+
+/* One call: filled by script_begin, script_key, script_text and script_int (keys before arguments),
+ * answered by script_run. Self-contained: it may be copied and kept. */
+struct script_call {
+    enum script_id id;
+    int keys;
+    int parameters;
+    size_t used;
+    uint16_t offset[SCRIPT_PARAMETERS_MAX];
+    char text[SCRIPT_TEXT_MAX];
+
+    enum redis_result result;
+    int value_count;                   /* 0 unless REDIS_ANSWERED */
+    int64_t values[SCRIPT_VALUES_MAX]; /* what the script returned; 0 beyond value_count */
+};
+
+void script_begin(struct script_call *call, enum script_id id);
+void script_key(struct script_call *call, const char *key);
+void script_text(struct script_call *call, const char *text);
+void script_int(struct script_call *call, int64_t value);
+
+/* Sends all calls in one pipeline, connecting first when needed, and fills in their results, each
+ * on its own: after a lost connection the calls not yet answered are REDIS_UNKNOWN. A call whose
+ * script the server does not know (it restarted) is sent again with its text, in order. */
+void script_run(struct redis *redis, struct script_call *calls, size_t count);
+
+#endif
