@@ -1,0 +1,396 @@
+/* One connection to a MySQL or MariaDB server: queries, transactions, and what became of them. */
+#include "sql/db.h"
+
+#include <assert.h>
+#include <errmsg.h>
+#include <mysql.h>
+#include <mysqld_error.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+enum {
+    BACKOFF_MS_MIN = 20,
+    BACKOFF_MS_MAX = 1000,
+    RUN_TRIES_MAX = 5,
+    DB_FIELD_MAX = 256,
+};
+
+/* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
+ * sleeps between statement and commit must not keep its row locks for ever: MariaDB ends idle
+ * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect). */
+static const char session_setup[] =
+    "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "innodb_lock_wait_timeout=3, autocommit=1;"
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+    "/*M!100300 SET SESSION idle_transaction_timeout=3 */;"
+    "/*!80000 SET SESSION wait_timeout=10 */";
+
+struct db {
+    MYSQL *mysql; /* NULL while there is no connection */
+    MYSQL_RES *rows;
+    char host[DB_FIELD_MAX], user[DB_FIELD_MAX], password[DB_FIELD_MAX];
+    char database[DB_FIELD_MAX], socket[DB_FIELD_MAX];
+    unsigned port;
+    unsigned timeout_s;
+    int64_t retry_at_ms;
+    int backoff_ms;
+    unsigned jitter;
+    bool in_run; /* between db_run's begin and end: no reconnecting on the way */
+    bool begin;  /* the transaction begins with the next query, in the same packet */
+    bool in_doubt;
+    char *packet; /* that packet */
+    size_t packet_size;
+    size_t statements;
+    uint64_t affected[DB_STATEMENTS_MAX];
+    uint64_t insert_id;
+    char error[256];
+    struct db_stats stats;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool url_decode(const char *from, size_t length, char *out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < length; i++) {
+        unsigned value = (unsigned char)from[i];
+        if (from[i] == '%') {
+            if (i + 2 >= length || sscanf(from + i + 1, "%2x", &value) != 1)
+                return false;
+            i += 2;
+        }
+        if (value == 0 || used + 1 >= DB_FIELD_MAX)
+            return false;
+        out[used++] = (char)value;
+    }
+    out[used] = '\0';
+    return true;
+}
+
+/* user[:password] */
+static bool parse_credentials(struct db *db, const char *from, size_t length)
+{
+    const char *colon = memchr(from, ':', length);
+    size_t user = colon ? (size_t)(colon - from) : length;
+    return url_decode(from, user, db->user) &&
+           (!colon || url_decode(colon + 1, length - user - 1, db->password));
+}
+
+/* host[:port] */
+static bool parse_host(struct db *db, const char *from, size_t length)
+{
+    const char *colon = memchr(from, ':', length);
+    size_t host = colon ? (size_t)(colon - from) : length;
+    db->port = 3306;
+    if (colon) {
+        char *end = NULL;
+        unsigned long port = strtoul(colon + 1, &end, 10);
+        if (end != from + length || port == 0 || port > 65535)
+            return false;
+        db->port = (unsigned)port;
+    }
+    return url_decode(from, host, db->host);
+}
+
+/* mysql://user[:password]@host[:port]/db[?socket=/path] */
+static bool parse_url(struct db *db, const char *url)
+{
+    static const char scheme[] = "mysql://";
+    static const char option[] = "?socket=";
+    if (strncasecmp(url, scheme, sizeof scheme - 1) != 0)
+        return false;
+    const char *place = url + sizeof scheme - 1;
+    const char *at = strrchr(place, '@');
+    const char *host = at ? at + 1 : place;
+    const char *slash = strchr(host, '/');
+    if (!slash || (at && !parse_credentials(db, place, (size_t)(at - place))))
+        return false;
+    const char *query = strchr(slash, '?');
+    size_t name = query ? (size_t)(query - slash - 1) : strlen(slash + 1);
+    if (query &&
+        (strncmp(query, option, sizeof option - 1) != 0 ||
+         !url_decode(query + sizeof option - 1, strlen(query) - sizeof option + 1, db->socket)))
+        return false;
+    return parse_host(db, host, (size_t)(slash - host)) && name > 0 &&
+           url_decode(slash + 1, name, db->database);
+}
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+static void library_start(void)
+{
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        abort();
+}
+
+struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
+{
+    assert(timeout_ms > 0);
+    pthread_once(&library_once, library_start);
+    struct db *db = calloc(1, sizeof *db);
+    if (!db || !parse_url(db, url)) {
+        snprintf(error_out, error_size, "%s",
+                 db ? "not of the form mysql://user[:password]@host[:port]/db[?socket=/path]"
+                    : "out of memory");
+        free(db);
+        return NULL;
+    }
+    db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
+    db->jitter = (unsigned)now_ms() ^ (unsigned)(uintptr_t)db;
+    return db;
+}
+
+static void drop_rows(struct db *db)
+{
+    if (db->rows)
+        mysql_free_result(db->rows);
+    db->rows = NULL;
+}
+
+static void disconnect(struct db *db)
+{
+    drop_rows(db);
+    if (db->mysql)
+        mysql_close(db->mysql);
+    db->mysql = NULL;
+    db->stats.failures++;
+}
+
+void db_close(struct db **db)
+{
+    if (*db) {
+        disconnect(*db);
+        free((*db)->packet);
+    }
+    free(*db);
+    *db = NULL;
+}
+
+static void keep_error(struct db *db)
+{
+    snprintf(db->error, sizeof db->error, "%u: %s", mysql_errno(db->mysql), mysql_error(db->mysql));
+}
+
+static enum db_result connect_failed(struct db *db)
+{
+    disconnect(db);
+    int delay = db->backoff_ms < BACKOFF_MS_MIN ? BACKOFF_MS_MIN : db->backoff_ms;
+    db->backoff_ms = delay * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : delay * 2;
+    db->retry_at_ms = now_ms() + delay / 2 + rand_r(&db->jitter) % (delay / 2 + 1);
+    return DB_FAILED;
+}
+
+static bool connect_now(struct db *db)
+{
+    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    const char *socket = db->socket[0] != '\0' ? db->socket : NULL;
+    return mysql_real_connect(db->mysql, socket ? "localhost" : db->host, db->user, db->password,
+                              db->database, db->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
+}
+
+enum db_result db_connect(struct db *db)
+{
+    if (db->mysql)
+        return DB_OK;
+    if (now_ms() < db->retry_at_ms)
+        return DB_FAILED;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return connect_failed(db);
+    if (!connect_now(db)) {
+        keep_error(db);
+        return connect_failed(db);
+    }
+    if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
+        return connect_failed(db);
+    db->backoff_ms = 0;
+    db->stats.connects++;
+    return DB_OK;
+}
+
+enum db_result db_ping(struct db *db)
+{
+    return db_query(db, "DO 1", 4);
+}
+
+/* What an error of a statement (not of a commit) means. The connection is closed unless it can go
+ * on being used. */
+static enum db_result statement_error(struct db *db)
+{
+    unsigned code = mysql_errno(db->mysql);
+    keep_error(db);
+    switch (code) {
+    case ER_LOCK_DEADLOCK:
+    case ER_LOCK_WAIT_TIMEOUT:
+        return DB_SOFT;
+    case ER_DUP_ENTRY:
+        return DB_DUPLICATE;
+    default:
+        break;
+    }
+    bool client_side = code >= CR_MIN_ERROR && code < 3000;
+    bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
+                   code == 1927 /* MariaDB: connection was killed */;
+    if (client_side || cut_off) {
+        db->in_doubt = true;
+        disconnect(db);
+    }
+    return DB_FAILED;
+}
+
+static void keep_result(struct db *db)
+{
+    MYSQL_RES *rows = mysql_store_result(db->mysql);
+    if (rows) {
+        drop_rows(db);
+        db->rows = rows;
+    }
+    if (db->statements < DB_STATEMENTS_MAX)
+        db->affected[db->statements++] = mysql_affected_rows(db->mysql);
+    uint64_t id = mysql_insert_id(db->mysql);
+    if (id != 0)
+        db->insert_id = id;
+}
+
+/* Sends the text, with the transaction's beginning in front when that is still due. */
+static int send_query(struct db *db, const char *text, size_t length)
+{
+    static const char begin[] = "START TRANSACTION;";
+    const size_t head = sizeof begin - 1;
+    if (!db->begin)
+        return mysql_real_query(db->mysql, text, (unsigned long)length);
+    db->begin = false;
+    if (db->packet_size < head + length) {
+        free(db->packet);
+        db->packet_size = 2 * (head + length);
+        db->packet = malloc(db->packet_size);
+        if (!db->packet)
+            abort();
+    }
+    memcpy(db->packet, begin, head);
+    memcpy(db->packet + head, text, length);
+    int failed = mysql_real_query(db->mysql, db->packet, (unsigned long)(head + length));
+    return failed ? failed : mysql_next_result(db->mysql);
+}
+
+enum db_result db_query(struct db *db, const char *text, size_t length)
+{
+    db->in_doubt = false;
+    db->statements = 0;
+    db->insert_id = 0;
+    drop_rows(db);
+    if (db->in_run ? !db->mysql : db_connect(db) != DB_OK)
+        return DB_FAILED;
+    int more = send_query(db, text, length);
+    if (more != 0)
+        return statement_error(db);
+    do {
+        keep_result(db);
+        more = mysql_next_result(db->mysql);
+        if (more > 0)
+            return statement_error(db);
+    } while (more == 0);
+    return DB_OK;
+}
+
+bool db_in_doubt(const struct db *db)
+{
+    return db->in_doubt;
+}
+
+uint64_t db_affected(const struct db *db, size_t i)
+{
+    return i < db->statements ? db->affected[i] : 0;
+}
+
+uint64_t db_insert_id(const struct db *db)
+{
+    return db->insert_id;
+}
+
+char **db_row(struct db *db)
+{
+    return db->rows ? mysql_fetch_row(db->rows) : NULL;
+}
+
+const char *db_error(const struct db *db)
+{
+    return db->error;
+}
+
+struct db_stats db_stats(const struct db *db)
+{
+    return db->stats;
+}
+
+/* Only a deadlock says for certain that a commit did not happen; every other error leaves it open:
+ * the server may have written it before it died or was told to stop. */
+static enum db_result commit(struct db *db)
+{
+    if (!db->mysql)
+        return DB_FAILED;
+    if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
+        return DB_OK;
+    keep_error(db);
+    unsigned code = mysql_errno(db->mysql);
+    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT)
+        return DB_SOFT;
+    disconnect(db);
+    return DB_UNKNOWN;
+}
+
+static void rollback(struct db *db)
+{
+    drop_rows(db);
+    if (db->mysql && mysql_real_query(db->mysql, "ROLLBACK", 8) != 0)
+        disconnect(db);
+}
+
+static void pause_randomly(struct db *db)
+{
+    struct timespec span = {.tv_nsec = 200000L + rand_r(&db->jitter) % 2000000};
+    nanosleep(&span, NULL);
+}
+
+static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *db, void *context),
+                               void *context)
+{
+    if (db_connect(db) != DB_OK)
+        return DB_FAILED;
+    db->in_run = true;
+    db->begin = true;
+    enum db_result result = body(db, context);
+    if (result == DB_OK)
+        result = commit(db);
+    if (result != DB_OK && result != DB_UNKNOWN)
+        rollback(db);
+    db->in_run = false;
+    db->begin = false;
+    return result;
+}
+
+enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
+                      void *context)
+{
+    enum db_result result = DB_SOFT;
+    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT; tries++) {
+        if (tries > 0) {
+            db->stats.retries++;
+            pause_randomly(db);
+        }
+        result = run_once(db, body, context);
+    }
+    return result == DB_SOFT ? DB_FAILED : result;
+}

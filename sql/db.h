@@ -1,0 +1,74 @@
+/* One connection to a MySQL or MariaDB server: queries, transactions, and what became of them. */
+#ifndef SQL_DB_H
+#define SQL_DB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct db;
+
+enum db_result {
+    DB_OK,
+    DB_NO,        /* the caller's own refusal, from the body of db_run: rolled back */
+    DB_DUPLICATE, /* a unique key was violated: rolled back */
+    DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again (db_run does) */
+    DB_FAILED,    /* certainly not done */
+    DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
+};
+
+struct db_stats {
+    uint64_t connects; /* connections made, the first included */
+    uint64_t failures; /* connections lost or not made */
+    uint64_t retries;  /* transactions tried again after a deadlock or a lock wait */
+};
+
+/* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
+ * connecting. `timeout_ms` bounds a connect and each wait for a reply (rounded up to seconds, as the
+ * client library counts them). NULL with the reason in `error_out` when the url is not of that form.
+ * A client belongs to one thread at a time; the caller closes it. */
+struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
+
+/* Closes the connection, frees the client and sets the pointer to NULL. */
+void db_close(struct db **db);
+
+/* Makes sure there is a connection. After a failed try, further tries fail at once until a delay has
+ * passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
+enum db_result db_connect(struct db *db);
+
+/* Asks the server for a sign of life, connecting if need be. DB_OK or DB_FAILED. */
+enum db_result db_ping(struct db *db);
+
+/* Runs one statement, or several with semicolons between them; in db_run as part of its
+ * transaction, else by itself. Stops at the first that fails. DB_OK, DB_DUPLICATE, DB_SOFT,
+ * DB_FAILED (never DB_UNKNOWN: a statement alone that may have been done is reported by
+ * db_in_doubt). The rows of the last statement that has any are kept for db_row. */
+enum db_result db_query(struct db *db, const char *text, size_t length);
+
+/* True when the connection was lost after the last db_query was sent, before it was answered. */
+bool db_in_doubt(const struct db *db);
+
+/* Rows changed by the i-th statement of the last db_query (at most DB_STATEMENTS_MAX are kept). */
+enum { DB_STATEMENTS_MAX = 2048 };
+uint64_t db_affected(const struct db *db, size_t i);
+
+/* The id the last INSERT was given by AUTO_INCREMENT. */
+uint64_t db_insert_id(const struct db *db);
+
+/* The next row of the last query as columns of text (NULL for SQL NULL), or NULL after the last.
+ * Valid until the next call on this db. */
+char **db_row(struct db *db);
+
+/* Runs `body` in a transaction and commits it. The body calls db_query and returns its result;
+ * DB_SOFT is tried again up to 5 times in all, with a short random pause; anything else but DB_OK is
+ * rolled back and returned. A body must therefore be repeatable and must not reply to anybody.
+ * DB_UNKNOWN only when the connection died in the commit. */
+enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
+                      void *context);
+
+/* The last error in words; empty before the first. */
+const char *db_error(const struct db *db);
+
+struct db_stats db_stats(const struct db *db);
+
+#endif

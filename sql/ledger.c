@@ -1,0 +1,347 @@
+/* Orders and segments as rows: the hot path of the ledger, and recovery. */
+#include "sql/ledger.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sql/ledger_private.h"
+
+struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
+{
+    struct ledger *ledger = calloc(1, sizeof *ledger);
+    if (!ledger)
+        abort();
+    ledger->db = db_open(url, timeout_ms, error_out, error_size);
+    if (!ledger->db) {
+        free(ledger);
+        return NULL;
+    }
+    return ledger;
+}
+
+void ledger_close(struct ledger **ledger)
+{
+    if (*ledger) {
+        db_close(&(*ledger)->db);
+        sql_free(&(*ledger)->sql);
+    }
+    free(*ledger);
+    *ledger = NULL;
+}
+
+const char *ledger_error(const struct ledger *ledger)
+{
+    return db_error(ledger->db);
+}
+
+struct db_stats ledger_stats(const struct ledger *ledger)
+{
+    return db_stats(ledger->db);
+}
+
+enum ledger_result ledger_from_db(enum db_result result)
+{
+    static const enum ledger_result map[] = {
+        [DB_OK] = LEDGER_OK,       [DB_NO] = LEDGER_NO,         [DB_DUPLICATE] = LEDGER_DUPLICATE,
+        [DB_SOFT] = LEDGER_FAILED, [DB_FAILED] = LEDGER_FAILED, [DB_UNKNOWN] = LEDGER_UNKNOWN,
+    };
+    return map[result];
+}
+
+enum ledger_result ledger_ping(struct ledger *ledger)
+{
+    return ledger_from_db(db_ping(ledger->db));
+}
+
+enum db_result ledger_query(struct ledger *ledger)
+{
+    return db_query(ledger->db, ledger->sql.text, ledger->sql.length);
+}
+
+uint32_t ledger_u32(const char *column)
+{
+    return column ? (uint32_t)strtoul(column, NULL, 10) : 0;
+}
+
+uint64_t ledger_u64(const char *column)
+{
+    return column ? strtoull(column, NULL, 10) : 0;
+}
+
+void ledger_word(char out[LEDGER_WORD_SIZE], const char *column)
+{
+    snprintf(out, LEDGER_WORD_SIZE, "%s", column ? column : "");
+}
+
+void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE])
+{
+    struct tm utc;
+    time_t seconds = (time_t)(ms / 1000);
+    char text[64];
+    gmtime_r(&seconds, &utc);
+    snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
+             utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, (int)(ms % 1000));
+    memcpy(out, text, LEDGER_TIME_SIZE - 1);
+    out[LEDGER_TIME_SIZE - 1] = '\0';
+}
+
+/* ---- commit ---- */
+
+struct commit {
+    struct ledger *ledger;
+    struct ledger_move *moves;
+    size_t move_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+};
+
+static void text_move(struct sql_text *sql, const struct ledger_move *move)
+{
+    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u,fence=%llu WHERE sku=", move->units,
+               (unsigned long long)move->fence);
+    sql_word(sql, move->sku);
+    sql_printf(sql, " AND segment=%u AND round=%u AND fence=%llu AND fence<%llu", move->segment,
+               move->round, (unsigned long long)move->settled, (unsigned long long)move->fence);
+    sql_printf(sql, " AND sold+%u<=capacity;", move->units);
+}
+
+static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
+{
+    sql_append(sql, "(", 1);
+    sql_number(sql, order->order_id);
+    sql_append(sql, ",", 1);
+    sql_word(sql, order->sku);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->round);
+    sql_append(sql, ",", 1);
+    sql_word(sql, order->user_id);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->qty);
+    sql_append(sql, ",", 1);
+    if (order->segment == LEDGER_SEGMENT_SEVERAL)
+        sql_append(sql, "NULL", 4);
+    else
+        sql_number(sql, (uint64_t)order->segment);
+    sql_append(sql, ",", 1);
+    if (order->key && order->key[0] != '\0')
+        sql_word(sql, order->key);
+    else
+        sql_append(sql, "NULL", 4);
+    sql_append(sql, ",'", 2);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "')", 2);
+}
+
+static void text_orders(struct sql_text *sql, const struct commit *commit)
+{
+    static const char insert[] = "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,"
+                                 "idempotency_key,created_at)VALUES";
+    char time[LEDGER_TIME_SIZE];
+    int64_t time_ms = -1;
+    sql_append(sql, insert, sizeof insert - 1);
+    for (size_t i = 0; i < commit->order_count; i++) {
+        if (commit->orders[i].created_ms != time_ms) {
+            time_ms = commit->orders[i].created_ms;
+            ledger_time(time_ms, time);
+        }
+        if (i > 0)
+            sql_append(sql, ",", 1);
+        text_order(sql, &commit->orders[i], time);
+    }
+}
+
+static void text_allocations(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = ";INSERT INTO order_allocation(order_id,segment,qty)VALUES";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        const struct ledger_order *order = &commit->orders[i];
+        for (size_t a = 0; a < order->allocation_count; a++) {
+            sql_printf(sql, "%s(%llu,%u,%u)", lead, (unsigned long long)order->order_id,
+                       order->allocations[a].segment, order->allocations[a].qty);
+            lead = ",";
+        }
+    }
+}
+
+static enum db_result commit_body(struct db *db, void *context)
+{
+    struct commit *commit = context;
+    enum db_result result = ledger_query(commit->ledger);
+    if (result != DB_OK)
+        return result;
+    for (size_t i = 0; i < commit->move_count; i++) {
+        commit->moves[i].refused = db_affected(db, i) != 1;
+        if (commit->moves[i].refused)
+            result = DB_NO;
+    }
+    return result;
+}
+
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+                                 size_t move_count, const struct ledger_order *orders,
+                                 size_t order_count)
+{
+    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX && order_count > 0);
+    struct commit commit = {ledger, moves, move_count, orders, order_count};
+    sql_clear(&ledger->sql);
+    for (size_t i = 0; i < move_count; i++)
+        text_move(&ledger->sql, &moves[i]);
+    text_orders(&ledger->sql, &commit);
+    text_allocations(&ledger->sql, &commit);
+    return ledger_from_db(db_run(ledger->db, commit_body, &commit));
+}
+
+/* ---- recovery ---- */
+
+static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
+{
+    sql_printf(sql, "UPDATE stock_segment SET fence=%llu WHERE sku=", (unsigned long long)fence);
+    sql_word(sql, sku);
+    sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
+}
+
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
+                                  uint64_t order_id)
+{
+    sql_clear(&ledger->sql);
+    text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
+               (unsigned long long)order_id);
+    if (ledger_query(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    return db_row(ledger->db) ? LEDGER_OK : LEDGER_NO;
+}
+
+struct recovery {
+    struct ledger *ledger;
+    const char *sku;
+    struct ledger_segment *segments;
+    size_t count;
+};
+
+static struct ledger_segment *segment_find(struct recovery *recovery, uint32_t segment)
+{
+    for (size_t i = 0; i < recovery->count; i++)
+        if (recovery->segments[i].segment == segment)
+            return &recovery->segments[i];
+    return NULL;
+}
+
+static enum db_result recover_body(struct db *db, void *context)
+{
+    struct recovery *recovery = context;
+    enum db_result result = ledger_query(recovery->ledger);
+    if (result != DB_OK)
+        return result;
+    for (char **row = db_row(db); row; row = db_row(db)) {
+        struct ledger_segment *segment = segment_find(recovery, ledger_u32(row[0]));
+        if (segment)
+            ledger_segment_read(segment, row);
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segments, size_t count)
+{
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
+    struct recovery recovery = {ledger, sku, segments, count};
+    struct sql_text *sql = &ledger->sql;
+    sql_clear(sql);
+    for (size_t i = 0; i < count; i++)
+        text_raise(sql, sku, segments[i].segment, segments[i].fence);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
+    sql_word(sql, sku);
+    for (size_t i = 0; i < count; i++) {
+        sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);
+        segments[i].round = 0;
+    }
+    sql_append(sql, ")", 1);
+    return ledger_from_db(db_run(ledger->db, recover_body, &recovery));
+}
+
+/* ---- look-ups ---- */
+
+static void read_key(struct ledger_key *keys, size_t count, char **row)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i].user_id, row[1]) == 0 && strcmp(keys[i].key, row[2]) == 0) {
+            keys[i].order_id = ledger_u64(row[0]);
+            ledger_word(keys[i].sku, row[3]);
+            keys[i].qty = ledger_u32(row[4]);
+        }
+}
+
+enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT order_id,user_id,idempotency_key,sku,qty FROM orders WHERE");
+    for (size_t i = 0; i < count; i++) {
+        keys[i].order_id = 0;
+        sql_printf(sql, i == 0 ? " (user_id=" : " OR (user_id=");
+        sql_word(sql, keys[i].user_id);
+        sql_printf(sql, " AND idempotency_key=");
+        sql_word(sql, keys[i].key);
+        sql_append(sql, ")", 1);
+    }
+    if (ledger_query(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
+        read_key(keys, count, row);
+    return LEDGER_OK;
+}
+
+static void read_record(struct ledger_record *record, char **row)
+{
+    record->order_id = ledger_u64(row[0]);
+    ledger_word(record->sku, row[1]);
+    record->round = ledger_u32(row[2]);
+    ledger_word(record->user_id, row[3]);
+    record->qty = ledger_u32(row[4]);
+    record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
+    ledger_word(record->key, row[6]);
+    snprintf(record->status, sizeof record->status, "%s", row[7]);
+    snprintf(record->created_at, sizeof record->created_at, "%.23sZ", row[8]);
+    record->created_at[10] = 'T';
+    record->allocation_count = 0;
+}
+
+static enum ledger_result read_allocations(struct ledger *ledger, struct ledger_record *record)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql,
+               "SELECT segment,qty FROM order_allocation WHERE order_id=%llu ORDER BY segment",
+               (unsigned long long)record->order_id);
+    if (ledger_query(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        if (record->allocation_count == LEDGER_SEGMENTS_MAX)
+            break;
+        struct ledger_allocation *allocation = &record->allocations[record->allocation_count++];
+        allocation->segment = ledger_u32(row[0]);
+        allocation->qty = ledger_u32(row[1]);
+    }
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
+                                     struct ledger_record *record_out)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql,
+               "SELECT order_id,sku,round,user_id,qty,segment,idempotency_key,status,created_at "
+               "FROM orders WHERE order_id=%llu",
+               (unsigned long long)order_id);
+    if (ledger_query(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (!row)
+        return LEDGER_NO;
+    read_record(record_out, row);
+    return record_out->segment == LEDGER_SEGMENT_SEVERAL ? read_allocations(ledger, record_out)
+                                                         : LEDGER_OK;
+}

@@ -1,0 +1,168 @@
+/* Orders and segments as rows: what the ledger is asked, and what it accepts. */
+#ifndef SQL_LEDGER_H
+#define SQL_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sql/db.h"
+
+enum {
+    LEDGER_WORD_SIZE = 65,       /* a sku, user id or idempotency key, with its NUL */
+    LEDGER_SEGMENTS_MAX = 1024,  /* segments of one sale */
+    LEDGER_SEGMENT_SEVERAL = -1, /* an order that several segments filled */
+    LEDGER_TIME_SIZE = 25,       /* 2026-11-20T21:30:00.123Z with its NUL */
+};
+
+enum ledger_result {
+    LEDGER_OK,
+    LEDGER_NO,        /* no such row, or a guard refused the change: nothing is changed */
+    LEDGER_DUPLICATE, /* an order with that id, or that user and key, is there already */
+    LEDGER_FAILED,    /* certainly not done */
+    LEDGER_UNKNOWN,   /* the commit was not answered: ask with ledger_resolve */
+};
+
+/* The ledger as one thread sees it, over a connection of its own. */
+struct ledger;
+
+/* As db_open: does not connect yet. */
+struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
+void ledger_close(struct ledger **ledger);
+const char *ledger_error(const struct ledger *ledger);
+struct db_stats ledger_stats(const struct ledger *ledger);
+enum ledger_result ledger_ping(struct ledger *ledger);
+
+/* Creates or upgrades the tables, one daemon at a time under a server-side lock, and waits up to
+ * 60 s for that lock. Harmless when everything is there. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_migrate(struct ledger *ledger);
+
+/* Gives this process a node number for its order ids, 0..1023, that no daemon among the last 1023
+ * started has. */
+enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out);
+
+/* ---- sales ---- */
+
+struct ledger_sale {
+    char sku[LEDGER_WORD_SIZE];
+    uint32_t round;
+    uint32_t total;
+    uint32_t segments;
+    uint32_t sold; /* units in accepted orders of this round */
+};
+
+struct ledger_segment {
+    uint32_t segment;
+    uint32_t round;
+    uint32_t capacity;
+    uint32_t sold;
+    uint64_t fence;
+};
+
+/* LEDGER_NO: no such sale. */
+enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
+                                    struct ledger_sale *sale_out);
+
+/* Sales after `after` ("" for the first) in order of their sku, at most `max`. */
+enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
+                                    struct ledger_sale *sales_out, size_t *count_out);
+
+/* The segments of a sale as one consistent picture, in order; room for LEDGER_SEGMENTS_MAX.
+ * LEDGER_NO: no such sale. */
+enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
+                                   struct ledger_segment *segments_out, size_t *count_out);
+
+/* Begins the next round of a sale, or its first: `total` units in `segments` slices, nothing sold.
+ * `fences` are those of the segment locks the caller holds, one per segment of the old and the new
+ * round. On LEDGER_OK `sale_out` is the new round and `segments_out` (room for `segments`) its rows.
+ * On LEDGER_UNKNOWN the round may have begun. */
+enum ledger_result ledger_reset(struct ledger *ledger, const char *sku, uint32_t total,
+                                uint32_t segments, const uint64_t *fences,
+                                struct ledger_sale *sale_out, struct ledger_segment *segments_out);
+
+/* ---- orders ---- */
+
+struct ledger_allocation {
+    uint32_t segment;
+    uint32_t qty;
+};
+
+/* One order to be written. The pointers stay the caller's. */
+struct ledger_order {
+    uint64_t order_id;
+    const char *sku;
+    const char *user_id;
+    const char *key; /* idempotency key; NULL or "" for none */
+    uint32_t round;
+    uint32_t qty;
+    int32_t segment;                             /* or LEDGER_SEGMENT_SEVERAL */
+    const struct ledger_allocation *allocations; /* of an order that several segments filled */
+    size_t allocation_count;
+    int64_t created_ms; /* UTC, since 1970 */
+};
+
+/* One step of a segment along its chain of fences. */
+struct ledger_move {
+    const char *sku;
+    uint32_t segment;
+    uint32_t round;
+    uint32_t units;   /* sold more */
+    uint64_t fence;   /* of the lock under which they were taken */
+    uint64_t settled; /* the fence at which the segment was settled when they were taken */
+    bool refused;     /* out: this segment's guard refused the step */
+};
+
+/* One transaction: inserts the orders and moves each segment on. A segment moves only from exactly
+ * the fence its units were taken at, within its round and capacity; if one does not, nothing is
+ * done and its `refused` is set (LEDGER_NO). */
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+                                 size_t move_count, const struct ledger_order *orders,
+                                 size_t order_count);
+
+/* Settles an unknown commit: raises the fence of one of its segments to that of the commit, which
+ * waits for the old transaction to end and forbids it if it has not begun, then looks for one of its
+ * orders. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be, LEDGER_FAILED: the
+ * ledger cannot be asked now. */
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
+                                  uint64_t order_id);
+
+/* Raises the fences of the segments to the given ones where they are smaller, and reads the rows.
+ * `segments` in: segment and fence; out: the row as it is now (its fence may be ahead of the one
+ * given; round 0: there is no such row). Can always be repeated. */
+enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segments, size_t count);
+
+/* An order as it was written. */
+struct ledger_record {
+    uint64_t order_id;
+    char sku[LEDGER_WORD_SIZE];
+    char user_id[LEDGER_WORD_SIZE];
+    char key[LEDGER_WORD_SIZE]; /* "" for none */
+    char status[16];
+    char created_at[LEDGER_TIME_SIZE];
+    uint32_t round;
+    uint32_t qty;
+    int32_t segment;
+    struct ledger_allocation allocations[LEDGER_SEGMENTS_MAX];
+    size_t allocation_count;
+};
+
+/* LEDGER_NO: no such order. */
+enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
+                                     struct ledger_record *record_out);
+
+struct ledger_key {
+    const char *user_id;
+    const char *key;
+    uint64_t order_id; /* out: 0 when there is no order with that key */
+    char sku[LEDGER_WORD_SIZE];
+    uint32_t qty;
+};
+
+/* Looks up many idempotency keys in one query. */
+enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count);
+
+/* Writes ms since 1970 as 2026-11-20T21:30:00.123Z. */
+void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE]);
+
+#endif

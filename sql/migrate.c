@@ -1,0 +1,81 @@
+/* Creates and upgrades the ledger's tables by the numbered files, and numbers the daemons. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sql/ledger_private.h"
+#include "sql_migrations.h"
+
+enum { MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0], NODES = 1024 };
+
+static enum db_result run_text(struct ledger *ledger, const char *text)
+{
+    return db_query(ledger->db, text, strlen(text));
+}
+
+/* True when the query gave a row whose first column is 1. */
+static bool says_one(struct ledger *ledger, const char *text)
+{
+    if (run_text(ledger, text) != DB_OK)
+        return false;
+    char **row = db_row(ledger->db);
+    return row && row[0] && strcmp(row[0], "1") == 0;
+}
+
+static bool migrated(struct ledger *ledger, const char *name)
+{
+    char text[128];
+    snprintf(text, sizeof text, "SELECT COUNT(*) FROM schema_version WHERE name='%s'", name);
+    return says_one(ledger, text);
+}
+
+/* DDL commits by itself, so a file is noted as done only after its last statement; each file can be
+ * run again. */
+static enum db_result migrate_one(struct ledger *ledger, const char *name, const char *text)
+{
+    char note[128];
+    if (migrated(ledger, name))
+        return DB_OK;
+    enum db_result result = run_text(ledger, text);
+    if (result != DB_OK)
+        return result;
+    snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);
+    return run_text(ledger, note);
+}
+
+static enum db_result migrate_all(struct ledger *ledger)
+{
+    enum db_result result =
+        run_text(ledger, "CREATE TABLE IF NOT EXISTS schema_version("
+                         "name VARCHAR(64) NOT NULL PRIMARY KEY,"
+                         "applied_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
+                         ")ENGINE=InnoDB COMMENT='Migrations that were applied'");
+    for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++)
+        result = migrate_one(ledger, sql_migrations[i].name, sql_migrations[i].text);
+    return result;
+}
+
+enum ledger_result ledger_migrate(struct ledger *ledger)
+{
+    /* The lock's name carries the database's: several may live on one server. It must be waited for
+     * within the client's read timeout, so it is asked for in steps of one second. */
+    bool locked = false;
+    for (int second = 0; second < 60 && !locked; second++) {
+        locked = says_one(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)");
+        if (!locked && db_connect(ledger->db) != DB_OK)
+            return LEDGER_FAILED;
+    }
+    if (!locked)
+        return LEDGER_FAILED;
+    enum db_result result = migrate_all(ledger);
+    run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");
+    return result == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out)
+{
+    *node_out = 0;
+    if (run_text(ledger, "INSERT INTO node()VALUES()") != DB_OK)
+        return LEDGER_FAILED;
+    *node_out = (unsigned)(db_insert_id(ledger->db) % NODES);
+    return LEDGER_OK;
+}

@@ -1,0 +1,80 @@
+/* A growing SQL text. */
+#include "sql/sql_text.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sql_clear(struct sql_text *sql)
+{
+    sql->length = 0;
+}
+
+void sql_free(struct sql_text *sql)
+{
+    free(sql->text);
+    *sql = (struct sql_text){0};
+}
+
+static char *sql_reserve(struct sql_text *sql, size_t more)
+{
+    if (sql->length + more > sql->size) {
+        size_t size = (sql->length + more) * 2 + 1024;
+        char *text = realloc(sql->text, size);
+        if (!text)
+            abort();
+        sql->text = text;
+        sql->size = size;
+    }
+    return sql->text + sql->length;
+}
+
+void sql_append(struct sql_text *sql, const char *text, size_t length)
+{
+    memcpy(sql_reserve(sql, length), text, length);
+    sql->length += length;
+}
+
+void sql_printf(struct sql_text *sql, const char *format, ...)
+{
+    va_list args;
+    char piece[512];
+    va_start(args, format);
+    int length = vsnprintf(piece, sizeof piece, format, args);
+    va_end(args);
+    assert(length >= 0 && (size_t)length < sizeof piece);
+    sql_append(sql, piece, (size_t)length);
+}
+
+void sql_number(struct sql_text *sql, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    sql_append(sql, digits + at, sizeof digits - at);
+}
+
+static int is_word_char(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '-' && c <= ':' && c != '/') ||
+           c == '_';
+}
+
+void sql_word(struct sql_text *sql, const char *word)
+{
+    size_t length = strlen(word);
+    char *out = sql_reserve(sql, length + 2);
+    *out++ = '\'';
+    for (size_t i = 0; i < length; i++) {
+        if (!is_word_char((unsigned char)word[i]))
+            abort();
+        *out++ = word[i];
+    }
+    *out = '\'';
+    sql->length += length + 2;
+}
