@@ -1,0 +1,248 @@
+/* Resetting a sale and comparing it with the ledger, each under the locks of all its segments. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lock/redis_pipeline.h"
+#include "stock/segment.h"
+
+enum { RESET_TRIES_MAX = 5 };
+
+/* All segments of a sale, locked. */
+struct locked {
+    size_t count;
+    struct lock_hold holds[LEDGER_SEGMENTS_MAX];
+    char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
+};
+
+static struct lock_client *lock_client(struct stock *stock)
+{
+    char error[128];
+    struct lock_options options = {
+        .kind = "redis",
+        .url = stock->options.redis_url,
+        .prefix = STOCK_PREFIX,
+        .lease_ms = stock->options.lease_ms,
+        .timeout_ms = stock->options.redis_timeout_ms,
+    };
+    if (!stock->locks)
+        stock->locks = lock_open(&options, error, sizeof error);
+    assert(stock->locks); /* the same url was good enough for stock_open */
+    return stock->locks;
+}
+
+static enum lock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,
+                                 struct locked *locked)
+{
+    const char *names[LEDGER_SEGMENTS_MAX];
+    locked->count = count;
+    for (size_t i = 0; i < count; i++) {
+        segment_name(sku, (uint32_t)i, locked->names[i]);
+        names[i] = locked->names[i];
+    }
+    return lock_group_acquire(lock_client(stock), names, count, wait_ms, locked->holds);
+}
+
+/* Sends what was posted for the locked segments and releases them all. */
+static bool unlock_all(struct stock *stock, struct locked *locked)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        lock_redis_end(&locked->holds[i], stock_call(stock));
+    return stock_run_calls(stock);
+}
+
+/* The segments that there are or will be: both rounds' are locked. */
+static enum ledger_result segments_to_lock(struct stock *stock, const char *sku, uint32_t wanted,
+                                           size_t *count_out)
+{
+    struct ledger_sale row = {.segments = 0};
+    enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
+    *count_out = row.segments > wanted ? row.segments : wanted;
+    return result == LEDGER_NO ? LEDGER_OK : result;
+}
+
+static void post_drop(struct stock *stock, const struct lock_hold *lock)
+{
+    char key[SCRIPT_KEY_MAX];
+    struct script_call *call = stock_call(stock);
+    script_begin(call, SCRIPT_stock_drop);
+    lock_redis_key(STOCK_PREFIX, lock->name, "lock", key);
+    script_key(call, key);
+    lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
+    script_key(call, key);
+    script_text(call, lock->token);
+}
+
+static void post_round(struct stock *stock, const struct locked *locked,
+                       const struct ledger_sale *sale, const struct ledger_segment *segments)
+{
+    for (size_t i = 0; i < locked->count; i++) {
+        const struct lock_hold *lock = &locked->holds[i];
+        if (i >= sale->segments) {
+            post_drop(stock, lock);
+            continue;
+        }
+        if (segments[i].fence > lock->fence)
+            segment_post_fence(stock, lock, segments[i].fence);
+        segment_post_load(stock, lock, segments[i].capacity, sale->round, segments[i].fence);
+    }
+}
+
+/* Tells every process, this one included, that the sale has units again. */
+static void announce(struct stock *stock, const struct ledger_sale *row)
+{
+    struct sale *sale = catalog_put(stock->catalog, row);
+    if (sale)
+        sale_forget_left(sale);
+    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
+}
+
+static enum stock_admin_result reset_locked(struct stock *stock, const char *sku, uint32_t total,
+                                            uint32_t segments, struct locked *locked,
+                                            struct ledger_sale *sale_out)
+{
+    uint64_t fences[LEDGER_SEGMENTS_MAX];
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    for (size_t i = 0; i < locked->count; i++)
+        fences[i] = locked->holds[i].fence;
+    enum ledger_result result =
+        ledger_reset(stock->ledger, sku, total, segments, fences, sale_out, rows);
+    if (result == LEDGER_OK)
+        post_round(stock, locked, sale_out, rows);
+    unlock_all(stock, locked);
+    if (result == LEDGER_OK)
+        announce(stock, sale_out);
+    return result == LEDGER_OK        ? STOCK_ADMIN_OK
+           : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
+                                      : STOCK_ADMIN_FAILED;
+}
+
+static enum stock_admin_result lock_failed(enum lock_result result)
+{
+    return result == LOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+}
+
+enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32_t total,
+                                    uint32_t segments, int wait_ms, struct ledger_sale *sale_out)
+{
+    struct locked *locked = malloc(sizeof *locked);
+    enum stock_admin_result result = STOCK_ADMIN_BUSY;
+    size_t wanted = 0;
+    if (!locked)
+        abort();
+    for (int tries = 0; tries < RESET_TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++) {
+        enum ledger_result found = segments_to_lock(stock, sku, segments, &wanted);
+        if (found != LEDGER_OK) {
+            result = STOCK_ADMIN_FAILED;
+            break;
+        }
+        enum lock_result locks = lock_all(stock, sku, wanted, wait_ms, locked);
+        if (locks != LOCK_OK) {
+            result = lock_failed(locks);
+            break;
+        }
+        /* Somebody may have reset it to more segments before we had the locks: then lock more. */
+        found = segments_to_lock(stock, sku, segments, &wanted);
+        if (found == LEDGER_OK && wanted <= locked->count) {
+            result = reset_locked(stock, sku, total, segments, locked, sale_out);
+        } else {
+            lock_group_release(lock_client(stock), locked->holds, locked->count);
+            result = found == LEDGER_OK ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+        }
+    }
+    free(locked);
+    return result;
+}
+
+/* ---- reconcile ---- */
+
+static void post_read(struct stock *stock, const struct lock_hold *lock)
+{
+    char key[SCRIPT_KEY_MAX];
+    struct script_call *call = stock_call(stock);
+    script_begin(call, SCRIPT_stock_read);
+    lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
+    script_key(call, key);
+}
+
+/* Compares one segment; true when it differs. */
+static bool differs(const struct script_call *redis, const struct ledger_segment *row,
+                    struct stock_difference *difference)
+{
+    bool present = redis->values[0] == 1;
+    difference->segment = row->segment;
+    difference->redis_available = present ? redis->values[1] : -1;
+    difference->ledger_available = (int64_t)row->capacity - row->sold;
+    if (!present)
+        difference->reason = STOCK_MISSING;
+    else if (redis->values[2] != row->round)
+        difference->reason = STOCK_OTHER_ROUND;
+    else if (redis->values[3] != 0)
+        difference->reason = STOCK_DIRTY;
+    else if (redis->values[1] != difference->ledger_available)
+        difference->reason = STOCK_MISMATCH;
+    else
+        return false;
+    return true;
+}
+
+/* Raises the ledger's fences to those of the locks, so that no older round can commit any more, and
+ * reads the segments. */
+static bool read_ledger(struct stock *stock, const char *sku, const struct locked *locked,
+                        struct ledger_segment *rows)
+{
+    for (size_t i = 0; i < locked->count; i++) {
+        rows[i].segment = (uint32_t)i;
+        rows[i].fence = locked->holds[i].fence;
+    }
+    return ledger_recover(stock->ledger, sku, rows, locked->count) == LEDGER_OK;
+}
+
+static bool reconcile_locked(struct stock *stock, const char *sku, struct locked *locked,
+                             struct stock_report *report)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    if (!read_ledger(stock, sku, locked, rows))
+        return false;
+    for (size_t i = 0; i < locked->count; i++)
+        post_read(stock, &locked->holds[i]);
+    if (!stock_run_calls(stock))
+        return false;
+    report->round = rows[0].round;
+    report->segments = (uint32_t)locked->count;
+    for (size_t i = 0; i < locked->count; i++)
+        if (differs(&stock->calls[i], &rows[i], &report->differences[report->difference_count]))
+            report->difference_count++;
+    /* The ledger's fences have moved, so every segment is loaded again, not just those that differ. */
+    for (size_t i = 0; i < locked->count; i++) {
+        if (rows[i].fence > locked->holds[i].fence)
+            segment_post_fence(stock, &locked->holds[i], rows[i].fence);
+        segment_post_load(stock, &locked->holds[i], rows[i].capacity - rows[i].sold, rows[i].round,
+                          rows[i].fence);
+    }
+    return true;
+}
+
+enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, int wait_ms,
+                                        struct stock_report *report_out)
+{
+    struct sale *sale = NULL;
+    memset(report_out, 0, sizeof *report_out);
+    enum ledger_result found = stock_sale_reload(stock, sku, &sale);
+    if (found != LEDGER_OK)
+        return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+    struct locked *locked = malloc(sizeof *locked);
+    if (!locked)
+        abort();
+    enum lock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
+    if (locks != LOCK_OK) {
+        free(locked);
+        return lock_failed(locks);
+    }
+    stock_flush(stock);
+    bool done = reconcile_locked(stock, sku, locked, report_out);
+    bool sent = unlock_all(stock, locked);
+    free(locked);
+    sale_forget_left(sale);
+    return done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
+}

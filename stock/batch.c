@@ -1,0 +1,293 @@
+/* A batch being decided: its orders grouped by sale, and which segments fill which order. */
+#include "stock/batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
+
+static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale)
+{
+    for (size_t i = 0; i < batch->group_count; i++)
+        if (batch->groups[i].sale == sale)
+            return &batch->groups[i];
+    struct group *group = &batch->groups[batch->group_count++];
+    group->sale = sale;
+    group->view = sale_view(sale);
+    group->first = group->last = NULL;
+    group->start = stock_random(stock, group->view.segments);
+    group->tried = group->retries = group->retry_count = group->leftover = 0;
+    group->busy = group->stale = false;
+    return group;
+}
+
+static void batch_add(struct stock *stock, struct batch *batch, struct stock_order *order)
+{
+    enum ledger_result found = stock_sale(stock, order->sku, &order->sale);
+    if (found != LEDGER_OK) {
+        order->outcome = found == LEDGER_NO ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
+        return;
+    }
+    struct group *group = group_of(stock, batch, order->sale);
+    struct item *item = &batch->items[batch->item_count++];
+    *item = (struct item){.order = order};
+    if (group->last)
+        group->last->next = item;
+    else
+        group->first = item;
+    group->last = item;
+}
+
+void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
+                 size_t count)
+{
+    assert(count <= STOCK_BATCH_MAX);
+    batch->item_count = batch->group_count = batch->piece_count = 0;
+    batch->move_count = batch->row_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+            batch_add(stock, batch, orders[i]);
+}
+
+static bool item_open(const struct item *item)
+{
+    return item->piece_count == 0 && item->order->outcome == STOCK_OPEN;
+}
+
+uint32_t group_unmet(const struct group *group)
+{
+    uint32_t wanted = 0;
+    for (const struct item *item = group->first; item; item = item->next)
+        if (item_open(item))
+            wanted += item->order->qty;
+    return wanted > group->leftover ? wanted - group->leftover : 0;
+}
+
+bool group_next(struct group *group, uint32_t *segment_out)
+{
+    if (group->retry_count > 0) {
+        *segment_out = group->retry[--group->retry_count];
+        return true;
+    }
+    if (group->tried == group->view.segments)
+        return false;
+    *segment_out = (group->start + group->tried++) % group->view.segments;
+    return true;
+}
+
+void group_retry(struct group *group, uint32_t segment)
+{
+    if (group->retries++ < group->view.segments)
+        group->retry[group->retry_count++] = (uint16_t)segment;
+    else
+        group->busy = true; /* somebody keeps it dirty: not now, but it is not empty either */
+}
+
+static void item_take(struct batch *batch, struct group *group, struct item *item,
+                      struct segment_hold *hold, uint32_t qty)
+{
+    assert(qty > 0 && hold->used + qty <= hold->taken && group->leftover >= qty);
+    if (item->piece_count++ == 0)
+        item->piece = batch->piece_count;
+    batch->pieces[batch->piece_count++] = (struct piece){hold, qty};
+    hold->used += qty;
+    group->leftover -= qty;
+}
+
+static uint32_t spare(const struct segment_hold *hold, const struct group *group)
+{
+    bool mine = hold->sale == group->sale && hold->state == SEGMENT_TAKEN;
+    return mine ? hold->taken - hold->used : 0;
+}
+
+/* True when one segment could give all of it. */
+static bool fill_whole(struct stock *stock, struct batch *batch, struct group *group,
+                       struct item *item)
+{
+    for (size_t i = 0; i < stock->hold_count; i++)
+        if (spare(&stock->holds[i], group) >= item->order->qty) {
+            item_take(batch, group, item, &stock->holds[i], item->order->qty);
+            return true;
+        }
+    return false;
+}
+
+static void fill_split(struct stock *stock, struct batch *batch, struct group *group,
+                       struct item *item)
+{
+    uint32_t wanted = item->order->qty;
+    for (size_t i = 0; i < stock->hold_count && wanted > 0; i++) {
+        uint32_t units = spare(&stock->holds[i], group);
+        if (units == 0)
+            continue;
+        units = units < wanted ? units : wanted;
+        item_take(batch, group, item, &stock->holds[i], units);
+        wanted -= units;
+    }
+    assert(wanted == 0);
+}
+
+void group_fill(struct stock *stock, struct batch *batch, struct group *group)
+{
+    for (struct item *item = group->first; item && group->leftover > 0; item = item->next)
+        if (item_open(item) && item->order->qty <= group->leftover &&
+            !fill_whole(stock, batch, group, item))
+            fill_split(stock, batch, group, item);
+}
+
+void item_unfill(struct batch *batch, struct item *item)
+{
+    for (size_t i = item->piece; i < item->piece + item->piece_count; i++)
+        batch->pieces[i].hold->used -= batch->pieces[i].qty;
+    item->piece_count = 0;
+}
+
+bool group_open(const struct group *group)
+{
+    for (const struct item *item = group->first; item; item = item->next)
+        if (item_open(item))
+            return true;
+    return false;
+}
+
+int group_passes(const struct group *group)
+{
+    int passes = 0;
+    for (const struct item *item = group->first; item; item = item->next)
+        if (item_open(item) && item->order->passes > passes)
+            passes = item->order->passes;
+    return passes;
+}
+
+void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left)
+{
+    for (struct item *item = group->first; item; item = item->next)
+        if (item_open(item)) {
+            item->order->passes++;
+            item->order->outcome = item->order->qty > left ? STOCK_SOLD_OUT : outcome;
+        }
+}
+
+static void order_fail(struct stock_order *order, bool reachable)
+{
+    bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
+    order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
+}
+
+void group_fail(struct group *group, bool reachable)
+{
+    for (struct item *item = group->first; item; item = item->next)
+        if (item_open(item))
+            order_fail(item->order, reachable);
+}
+
+size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0) {
+            if (orders_out)
+                orders_out[count] = batch->items[i].order;
+            count++;
+        }
+    return count;
+}
+
+static void write_move(struct batch *batch, struct segment_hold *hold)
+{
+    batch->moved[batch->move_count] = hold;
+    batch->moves[batch->move_count++] = (struct ledger_move){
+        .sku = sale_sku(hold->sale),
+        .segment = hold->segment,
+        .round = hold->round,
+        .units = hold->used,
+        .fence = hold->lock.fence,
+        .settled = hold->settled,
+    };
+}
+
+static void write_row(struct batch *batch, const struct item *item)
+{
+    const struct stock_order *order = item->order;
+    const struct piece *pieces = &batch->pieces[item->piece];
+    struct ledger_allocation *allocations = &batch->allocations[item->piece];
+    bool several = item->piece_count > 1;
+    for (size_t i = 0; i < item->piece_count; i++)
+        allocations[i] = (struct ledger_allocation){pieces[i].hold->segment, pieces[i].qty};
+    batch->rows[batch->row_count++] = (struct ledger_order){
+        .order_id = order->order_id,
+        .sku = order->sku,
+        .user_id = order->user_id,
+        .key = order->key,
+        .round = pieces[0].hold->round,
+        .qty = order->qty,
+        .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)pieces[0].hold->segment,
+        .allocations = allocations,
+        .allocation_count = several ? item->piece_count : 0,
+        .created_ms = order->created_ms,
+    };
+}
+
+void batch_write(struct stock *stock, struct batch *batch)
+{
+    batch->move_count = batch->row_count = 0;
+    for (size_t i = 0; i < stock->hold_count; i++)
+        if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
+            write_move(batch, &stock->holds[i]);
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0)
+            write_row(batch, &batch->items[i]);
+}
+
+bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
+{
+    for (size_t i = 0; i < batch->move_count; i++)
+        if (batch->moved[i] == hold)
+            return batch->moves[i].refused;
+    return false;
+}
+
+static void accept_order(struct batch *batch, const struct item *item)
+{
+    struct stock_order *order = item->order;
+    order->outcome = STOCK_ACCEPTED;
+    order->segment = batch->pieces[item->piece].hold->segment;
+    ledger_time(order->created_ms, order->created_at);
+    if (item->piece_count == 1)
+        return;
+    size_t size = item->piece_count * sizeof *order->allocations;
+    order->allocation_count = item->piece_count;
+    order->allocations = malloc(size);
+    if (!order->allocations)
+        abort();
+    memcpy(order->allocations, &batch->allocations[item->piece], size);
+}
+
+void batch_accept(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0)
+            accept_order(batch, &batch->items[i]);
+}
+
+void batch_decide(struct batch *batch, enum stock_outcome outcome)
+{
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0)
+            batch->items[i].order->outcome = outcome;
+}
+
+void batch_fail(struct batch *batch, bool reachable)
+{
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0)
+            order_fail(batch->items[i].order, reachable);
+}
+
+void batch_lost(struct batch *batch, bool reachable)
+{
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].order->outcome == STOCK_OPEN)
+            order_fail(batch->items[i].order, reachable);
+}

@@ -1,0 +1,46 @@
+/* Segments set again from the ledger, under their locks. */
+#include "stock/recovery.h"
+
+#include <assert.h>
+
+static void recover_one(struct stock *stock, struct segment_hold *hold,
+                        const struct ledger_segment *row)
+{
+    if (row->round == 0) {
+        sale_hint_set(hold->sale, hold->segment, 0); /* the ledger has no such segment (any more) */
+    } else if (row->fence > hold->lock.fence) {
+        /* Redis forgot fences that the ledger has seen: the next acquisition gets a greater one. */
+        segment_post_fence(stock, &hold->lock, row->fence);
+        sale_hint_set(hold->sale, hold->segment, row->capacity);
+    } else {
+        assert(row->sold <= row->capacity);
+        segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
+        sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
+        stock->stats.recoveries++;
+    }
+    segment_post_release(stock, hold);
+}
+
+bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t count,
+                  bool *stale_out)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        assert(dirty[i]->state == SEGMENT_DIRTY && dirty[i]->sale == dirty[0]->sale);
+        rows[i].segment = dirty[i]->segment;
+        rows[i].fence = dirty[i]->lock.fence;
+    }
+    enum ledger_result result =
+        ledger_recover(stock->ledger, sale_sku(dirty[0]->sale), rows, count);
+    *stale_out = false;
+    for (size_t i = 0; i < count; i++) {
+        if (result == LEDGER_OK) {
+            *stale_out |= rows[i].round != dirty[i]->round;
+            recover_one(stock, dirty[i], &rows[i]);
+        } else {
+            segment_post_release(stock, dirty[i]);
+        }
+    }
+    return result == LEDGER_OK;
+}

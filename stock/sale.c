@@ -1,0 +1,200 @@
+/* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
+#include "stock/sale.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 32768 }; /* a power of two, at most a third of it used */
+
+static const int64_t PROBE_NS = 50000000;   /* how often a remembered shortage is doubted */
+static const int64_t STALE_NS = 1000000000; /* how long it may be used while in doubt */
+
+struct sale {
+    char sku[LEDGER_WORD_SIZE];
+    pthread_mutex_t mutex; /* guards the view, and the writing of what is left */
+    struct sale_view view;
+    _Atomic uint32_t left_units;
+    _Atomic int64_t left_until_ns; /* 0: nothing is known */
+    _Atomic int64_t probe_ns;      /* when the next caller may doubt it */
+    _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
+    _Atomic bool suspects[LEDGER_SEGMENTS_MAX];
+};
+
+struct sale_catalog {
+    pthread_mutex_t mutex; /* one writer; readers take no lock: a slot is set once and for ever */
+    size_t count;
+    _Atomic(struct sale *) slots[SLOTS];
+};
+
+struct sale_catalog *catalog_open(void)
+{
+    struct sale_catalog *catalog = calloc(1, sizeof *catalog);
+    if (!catalog)
+        abort();
+    pthread_mutex_init(&catalog->mutex, NULL);
+    return catalog;
+}
+
+void catalog_close(struct sale_catalog **catalog)
+{
+    for (size_t i = 0; *catalog && i < SLOTS; i++)
+        free(atomic_load(&(*catalog)->slots[i]));
+    free(*catalog);
+    *catalog = NULL;
+}
+
+/* FNV-1a (Fowler, Noll, Vo): short words, no adversary who could gain more than a slow look-up. */
+static size_t slot_of(const char *sku)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (; *sku; sku++)
+        hash = (hash ^ (unsigned char)*sku) * 1099511628211u;
+    return (size_t)(hash ^ hash >> 32) % SLOTS;
+}
+
+/* The slot where the sku is, or the empty one where it would be. */
+static size_t slot_find(const struct sale_catalog *catalog, const char *sku, struct sale **sale_out)
+{
+    for (size_t slot = slot_of(sku);; slot = (slot + 1) % SLOTS) {
+        *sale_out = atomic_load_explicit(&catalog->slots[slot], memory_order_acquire);
+        if (!*sale_out || strcmp((*sale_out)->sku, sku) == 0)
+            return slot;
+    }
+}
+
+struct sale *catalog_find(const struct sale_catalog *catalog, const char *sku)
+{
+    struct sale *sale = NULL;
+    slot_find(catalog, sku, &sale);
+    return sale;
+}
+
+static struct sale *sale_new(const char *sku)
+{
+    struct sale *sale = calloc(1, sizeof *sale);
+    if (!sale)
+        abort();
+    assert(strlen(sku) < LEDGER_WORD_SIZE);
+    strcpy(sale->sku, sku);
+    pthread_mutex_init(&sale->mutex, NULL);
+    return sale;
+}
+
+static struct sale *find_or_insert(struct sale_catalog *catalog, const char *sku)
+{
+    struct sale *sale = NULL;
+    pthread_mutex_lock(&catalog->mutex);
+    size_t slot = slot_find(catalog, sku, &sale);
+    if (!sale && catalog->count < SALES_MAX) {
+        sale = sale_new(sku);
+        catalog->count++;
+        atomic_store_explicit(&catalog->slots[slot], sale, memory_order_release);
+    }
+    pthread_mutex_unlock(&catalog->mutex);
+    return sale;
+}
+
+static void forget_left_locked(struct sale *sale)
+{
+    sale->view.epoch++;
+    atomic_store(&sale->left_until_ns, 0);
+}
+
+struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *row)
+{
+    assert(row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
+    struct sale *sale = find_or_insert(catalog, row->sku);
+    if (!sale)
+        return NULL;
+    pthread_mutex_lock(&sale->mutex);
+    if (row->round > sale->view.round) {
+        sale->view.round = row->round;
+        sale->view.total = row->total;
+        sale->view.segments = row->segments;
+        uint32_t share = (row->total + row->segments - 1) / row->segments;
+        for (uint32_t i = 0; i < row->segments; i++)
+            sale_hint_set(sale, i, share);
+        forget_left_locked(sale);
+    }
+    pthread_mutex_unlock(&sale->mutex);
+    return sale;
+}
+
+void catalog_forget_left(struct sale_catalog *catalog)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct sale *sale = atomic_load(&catalog->slots[i]);
+        if (sale)
+            sale_forget_left(sale);
+    }
+}
+
+const char *sale_sku(const struct sale *sale)
+{
+    return sale->sku;
+}
+
+struct sale_view sale_view(struct sale *sale)
+{
+    pthread_mutex_lock(&sale->mutex);
+    struct sale_view view = sale->view;
+    pthread_mutex_unlock(&sale->mutex);
+    return view;
+}
+
+uint32_t sale_hint(const struct sale *sale, uint32_t segment)
+{
+    return atomic_load_explicit(&sale->hints[segment], memory_order_relaxed);
+}
+
+void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
+{
+    atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
+}
+
+void sale_suspect(struct sale *sale, uint32_t segment)
+{
+    atomic_store(&sale->suspects[segment], true);
+}
+
+bool sale_suspect_take(struct sale *sale, uint32_t segment)
+{
+    return atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed) &&
+           atomic_exchange(&sale->suspects[segment], false);
+}
+
+void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)
+{
+    pthread_mutex_lock(&sale->mutex);
+    if (sale->view.epoch == epoch) {
+        atomic_store(&sale->left_units, units);
+        atomic_store(&sale->probe_ns, until_ns);
+        atomic_store(&sale->left_until_ns, until_ns);
+    }
+    pthread_mutex_unlock(&sale->mutex);
+}
+
+void sale_forget_left(struct sale *sale)
+{
+    pthread_mutex_lock(&sale->mutex);
+    forget_left_locked(sale);
+    pthread_mutex_unlock(&sale->mutex);
+}
+
+bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns)
+{
+    int64_t until_ns = atomic_load_explicit(&sale->left_until_ns, memory_order_acquire);
+    if (until_ns == 0 || qty <= atomic_load_explicit(&sale->left_units, memory_order_relaxed))
+        return false;
+    if (now_ns < until_ns)
+        return true;
+    if (now_ns >= until_ns + STALE_NS)
+        return false;
+    int64_t probe_ns = atomic_load(&sale->probe_ns);
+    bool mine = now_ns >= probe_ns &&
+                atomic_compare_exchange_strong(&sale->probe_ns, &probe_ns, now_ns + PROBE_NS);
+    return !mine;
+}

@@ -1,0 +1,61 @@
+/* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
+#ifndef STOCK_SALE_H
+#define STOCK_SALE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sql/ledger.h"
+
+enum { SALES_MAX = 10000 };
+
+struct sale;
+struct sale_catalog;
+
+/* A sale's numbers as one consistent picture. */
+struct sale_view {
+    uint32_t round;
+    uint32_t total;
+    uint32_t segments;
+    uint32_t epoch; /* grows whenever units may have come back; see sale_remember_left */
+};
+
+struct sale_catalog *catalog_open(void);
+void catalog_close(struct sale_catalog **catalog);
+
+/* The sale of a sku, or NULL when this process has not seen it. A sale stays valid until
+ * catalog_close. Any thread; takes no lock. */
+struct sale *catalog_find(const struct sale_catalog *catalog, const char *sku);
+
+/* Notes what the ledger says of a sale. A new round forgets what is known of the old one; an older
+ * round than the one known is ignored. NULL when there are SALES_MAX sales already. Any thread. */
+struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *sale);
+
+/* Forgets what is left of every sale, as after a time without news. Any thread. */
+void catalog_forget_left(struct sale_catalog *catalog);
+
+const char *sale_sku(const struct sale *sale);
+struct sale_view sale_view(struct sale *sale);
+
+/* How many units a segment had when last seen: where to look first, never a reason to refuse. */
+uint32_t sale_hint(const struct sale *sale, uint32_t segment);
+void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
+
+/* Marks a segment of which the ledger knows units that Redis does not: recover it when next held.
+ * Taking the mark away tells whether it was there. */
+void sale_suspect(struct sale *sale, uint32_t segment);
+bool sale_suspect_take(struct sale *sale, uint32_t segment);
+
+/* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
+ * come back since `epoch` was read. */
+void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns);
+
+/* Ends that memory: units may have come back. */
+void sale_forget_left(struct sale *sale);
+
+/* True when it is known that fewer than `qty` units are left. When the memory runs out, one caller
+ * per 50 ms gets false, to find out anew, while the others go on being refused for up to 1 s. Any
+ * thread; takes no lock. */
+bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns);
+
+#endif

@@ -1,0 +1,128 @@
+/* One hold of one segment: lock and take, settle and release, as calls of the next pipeline. */
+#include "stock/segment.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "lock/redis_pipeline.h"
+
+enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
+
+void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX])
+{
+    snprintf(name_out, LOCK_NAME_MAX, "%s:%u", sku, segment);
+}
+
+/* A call on the lock and the segment, whose first argument is the token. */
+static struct script_call *segment_call(struct stock *stock, enum script_id id,
+                                        const struct lock_hold *lock)
+{
+    char key[SCRIPT_KEY_MAX];
+    struct script_call *call = stock_call(stock);
+    script_begin(call, id);
+    lock_redis_key(STOCK_PREFIX, lock->name, "lock", key);
+    script_key(call, key);
+    lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
+    script_key(call, key);
+    script_text(call, lock->token);
+    return call;
+}
+
+void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       uint32_t segment, uint32_t round, uint32_t wanted)
+{
+    char name[LOCK_NAME_MAX];
+    segment_name(sale_sku(sale), segment, name);
+    hold->sale = sale;
+    hold->segment = segment;
+    hold->round = round;
+    hold->state = SEGMENT_POSTED;
+    hold->taken = hold->used = hold->left = 0;
+    hold->settled = 0;
+    hold->call = stock->call_count;
+    hold->sent_ns = stock_now_ns();
+    lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
+    struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
+    script_int(take, round);
+    script_int(take, wanted);
+}
+
+static enum segment_state taken_state(struct segment_hold *hold, const struct script_call *take)
+{
+    if (take->result == REDIS_UNKNOWN)
+        return SEGMENT_DOUBT;
+    if (take->result != REDIS_ANSWERED)
+        return SEGMENT_DIRTY; /* Redis refused the script: the ledger knows better */
+    if (take->values[0] == TAKE_LOST)
+        return SEGMENT_BUSY;
+    if (take->values[0] != TAKE_TOOK)
+        return SEGMENT_DIRTY;
+    assert(take->values[1] >= 0 && take->values[3] >= 0);
+    hold->taken = (uint32_t)take->values[1];
+    hold->settled = (uint64_t)take->values[2];
+    hold->left = (uint32_t)take->values[3];
+    sale_hint_set(hold->sale, hold->segment, hold->left);
+    bool suspect = sale_suspect_take(hold->sale, hold->segment);
+    if (hold->taken > 0)
+        return SEGMENT_TAKEN;
+    return suspect ? SEGMENT_DIRTY : SEGMENT_EMPTY;
+}
+
+void segment_read_take(struct stock *stock, struct segment_hold *hold)
+{
+    assert(hold->state == SEGMENT_POSTED);
+    const struct script_call *calls = &stock->calls[hold->call];
+    switch (lock_redis_acquired(&hold->lock, &calls[0], hold->sent_ns)) {
+    case LOCK_OK:
+        hold->state = taken_state(hold, &calls[1]);
+        break;
+    case LOCK_UNKNOWN:
+        hold->state = SEGMENT_DOUBT;
+        break;
+    default:
+        hold->state = SEGMENT_BUSY;
+        break;
+    }
+}
+
+void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
+                         uint32_t back)
+{
+    assert(hold->state == SEGMENT_TAKEN && back <= hold->taken);
+    struct script_call *call = segment_call(stock, SCRIPT_stock_settle, &hold->lock);
+    script_int(call, (int64_t)fence);
+    script_int(call, back);
+    sale_hint_set(hold->sale, hold->segment, hold->left + back);
+}
+
+void segment_post_load(struct stock *stock, const struct lock_hold *lock, uint32_t available,
+                       uint32_t round, uint64_t fence)
+{
+    struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
+    script_int(call, available);
+    script_int(call, round);
+    script_int(call, (int64_t)fence);
+}
+
+void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)
+{
+    char key[SCRIPT_KEY_MAX];
+    struct script_call *call = stock_call(stock);
+    script_begin(call, SCRIPT_fence_raise);
+    lock_redis_key(STOCK_PREFIX, lock->name, "fence", key);
+    script_key(call, key);
+    script_int(call, (int64_t)fence);
+}
+
+void segment_post_release(struct stock *stock, struct segment_hold *hold)
+{
+    lock_redis_end(&hold->lock, stock_call(stock));
+    hold->state = SEGMENT_ENDED;
+}
+
+void segment_give_back(struct stock *stock, struct segment_hold *hold)
+{
+    if (hold->state == SEGMENT_TAKEN)
+        segment_post_settle(stock, hold, hold->settled, hold->taken);
+    segment_post_release(stock, hold);
+}

@@ -1,0 +1,57 @@
+/* One hold of one segment: lock and take, settle and release, as calls of the next pipeline. */
+#ifndef STOCK_SEGMENT_H
+#define STOCK_SEGMENT_H
+
+#include "stock/stock_private.h"
+
+enum segment_state {
+    SEGMENT_POSTED, /* lock and take are in the pipeline */
+    SEGMENT_BUSY,   /* somebody else holds it, or it was lost at once */
+    SEGMENT_EMPTY,  /* mine, settled, and nothing in it */
+    SEGMENT_TAKEN,  /* mine, and units taken from it */
+    SEGMENT_DIRTY,  /* mine, to be recovered before anything can be taken */
+    SEGMENT_DOUBT,  /* Redis was lost: it may be mine, and units may have been taken */
+    SEGMENT_ENDED,  /* released */
+};
+
+struct segment_hold {
+    struct sale *sale;
+    uint32_t segment;
+    uint32_t round;
+    enum segment_state state;
+    struct lock_hold lock;
+    size_t call; /* where its lock call stands in the pipeline; the take follows it */
+    int64_t sent_ns;
+    uint32_t taken;   /* units taken from Redis */
+    uint32_t used;    /* of these, units given to orders */
+    uint32_t left;    /* units still in Redis */
+    uint64_t settled; /* the fence at which the segment was settled when they were taken */
+};
+
+/* The lock name of a segment, "sku:7". */
+void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
+
+/* Posts lock and take of up to `wanted` units. */
+void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       uint32_t segment, uint32_t round, uint32_t wanted);
+
+/* Reads the answers after stock_run_calls, and sets state and hint. */
+void segment_read_take(struct stock *stock, struct segment_hold *hold);
+
+/* Posts the end of the round: the ledger now holds `fence`, `back` units were not sold. */
+void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
+                         uint32_t back);
+
+/* Posts the segment's contents as the ledger says them. `lock` is the hold of its lock. */
+void segment_post_load(struct stock *stock, const struct lock_hold *lock, uint32_t available,
+                       uint32_t round, uint64_t fence);
+
+/* Posts raising the fence in Redis, for a ledger that is ahead of it. */
+void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence);
+
+void segment_post_release(struct stock *stock, struct segment_hold *hold);
+
+/* Ends a hold whose units, if any, were not sold: gives them back and releases it. */
+void segment_give_back(struct stock *stock, struct segment_hold *hold);
+
+#endif

@@ -1,0 +1,53 @@
+/* Private to stock/: what the strategies and the recovery share. */
+#ifndef STOCK_STOCK_PRIVATE_H
+#define STOCK_STOCK_PRIVATE_H
+
+#include "lock/lock.h"
+#include "lua/script.h"
+#include "stock/stock.h"
+
+/* A way of deciding a batch; stock.c has the only list of them. */
+struct stock_strategy {
+    const char *name;
+    void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
+};
+
+extern const struct stock_strategy stock_segment_lock;
+
+struct stock {
+    const struct stock_strategy *strategy;
+    struct stock_options options;
+    struct sale_catalog *catalog;
+    struct redis *redis;
+    struct ledger *ledger;
+    struct lock_client *locks; /* for reset and reconcile; opened when first used */
+    struct stock_stats stats;
+    unsigned random;
+
+    struct script_call *calls; /* the next pipeline: what is left of the last batch stands first */
+    size_t call_count;
+
+    struct segment_hold *holds; /* of the present batch */
+    size_t hold_count;
+
+    struct batch *batch; /* working space of segment_lock */
+};
+
+enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX };
+
+int64_t stock_now_ns(void);
+
+/* A uniform number below `bound` > 0, good enough to spread load. */
+uint32_t stock_random(struct stock *stock, uint32_t bound);
+
+/* The next call of the pipeline, to be filled in. */
+struct script_call *stock_call(struct stock *stock);
+
+/* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
+ * pipeline is empty. False when Redis could not be reached or was lost on the way. */
+bool stock_run_calls(struct stock *stock);
+
+/* Reads the sale again from the ledger into the catalog. */
+enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
+
+#endif
