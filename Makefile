@@ -1,0 +1,182 @@
+# A flash-sale (seckill) order service on Redis and MySQL.
+#
+#   make            build the daemon, build/seckilld
+#   make run        install what is missing, build, start a private Redis and MariaDB under run/,
+#                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
+#   make test       the same installs, then every unit and whole-process test
+#   make check      the unit tests only
+#   make bench      load campaigns, each with an audit after it
+#   make asan       every test under the address and undefined-behaviour sanitizers
+#   make tsan       every test under the thread sanitizer
+#   make lint       style, include direction, scripts, reference configuration
+#   make format     let clang-format set the C sources
+#   make install    daemon, reference configuration and systemd unit (PREFIX, SYSCONFDIR, DESTDIR)
+#   make clean      remove what was built; run/ and its data stay
+#   make help       this text
+#
+# Variables: V=1 shows the commands; BUILD is the folder to build in; CC, CFLAGS, LDFLAGS, WERROR=
+# as usual. SECKILL_LISTEN=127.0.0.1:9090 make run serves elsewhere. Builds run in parallel.
+
+BUILD      ?= build
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+WERROR     ?= -Werror
+PYTHON     ?= /usr/bin/python3
+
+ifeq ($(MAKELEVEL),0)
+  MAKEFLAGS += --no-print-directory -j$(shell nproc)
+  ifneq ($(word 2,$(MAKECMDGOALS)),)
+    .NOTPARALLEL: # "make clean all" means one after the other
+  endif
+endif
+ifneq ($(V),1)
+  Q   := @
+  say  = @printf '  %-6s %s\n' $(1) $(2);
+endif
+
+# --- Flags --------------------------------------------------------------------------------------
+
+ifdef SANITIZE
+  CFLAGS      ?= -O1 -g
+  instrument  := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+else
+  CFLAGS      ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+endif
+LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
+WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat=2 -Wstrict-prototypes \
+                 -Wmissing-prototypes $(WERROR)
+
+packages      := libmicrohttpd hiredis jansson
+mysql_flags    = $(shell { pkg-config --$(1) mysqlclient || pkg-config --$(1) libmariadb || \
+                   mariadb_config --$(1) || mysql_config --$(1); } 2>/dev/null)
+system_cflags := $(patsubst -I%,-isystem%,$(call mysql_flags,cflags) \
+                   $(shell pkg-config --cflags $(packages) 2>/dev/null))
+LIBS          := $(call mysql_flags,libs) $(shell pkg-config --libs $(packages) 2>/dev/null) -lm
+
+COMPILE        = $(CC) -std=gnu11 -pthread $(WARNINGS) -I. -I$(gen) $(system_cflags) $(CPPFLAGS) \
+                 $(CFLAGS) $(instrument)
+LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
+
+# --- What there is ------------------------------------------------------------------------------
+
+folders  := lua sql lock stock service
+gen      := $(BUILD)/gen
+sources  := $(wildcard $(addsuffix /*.c,$(folders)))
+test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
+parts    := $(filter-out $(test_src) service/main.c,$(sources))
+object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
+daemon   := $(BUILD)/seckilld
+archive  := $(BUILD)/libseckill.a
+tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
+headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
+
+.PHONY: all tests run test check bench asan tsan lint format install clean help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+all: $(daemon) $(BUILD)/bare_httpd
+tests: all $(tests)
+
+$(daemon): $(BUILD)/service/main.o $(archive)
+$(BUILD)/bare_httpd: $(BUILD)/loadtest/bare_httpd.o
+$(tests): $(archive)
+$(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
+$(tests): LIBS := -lcmocka $(LIBS)
+
+$(daemon) $(BUILD)/bare_httpd $(tests):
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+$(archive): $(call object,$(parts))
+	$(call say,AR,$@)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c | $(headers)
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
+
+-include $(patsubst %.o,%.d,$(call object,$(sources) loadtest/bare_httpd.c))
+
+# --- Embedded files: each becomes a C string ----------------------------------------------------
+
+c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
+
+$(gen)/lua_scripts.h: $(wildcard lua/*.lua)
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '/* Made from the scripts in lua/ by the Makefile: DO NOT EDIT. */'; \
+	for f in $^; do n=lua_$$(basename $$f .lua); \
+	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
+	    echo "static const char $${n}_sha1[] = \"$$(sha1sum <$$f | cut -c1-40)\";"; \
+	done; } >$@
+
+$(gen)/sql_migrations.h: $(sort $(wildcard sql/[0-9]*.sql))
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '/* Made from the numbered files in sql/ by the Makefile: DO NOT EDIT. */'; \
+	echo 'static const struct { const char *name; const char *text; } sql_migrations[] = {'; \
+	for f in $^; do \
+	    echo "    {\"$$(basename $$f .sql)\","; $(c_string) $$f; echo '    },'; \
+	done; echo '};'; } >$@
+
+$(gen)/openapi.h: service/openapi.json
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '/* Made from service/openapi.json by the Makefile: DO NOT EDIT. */'; \
+	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
+
+# --- Commands -----------------------------------------------------------------------------------
+
+run:
+	@deploy/packages run
+	@$(MAKE) all
+	@BUILD=$(BUILD) deploy/run
+
+test:
+	@deploy/packages test
+	@$(MAKE) tests
+	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/run
+
+check:
+	@deploy/packages test
+	@$(MAKE) tests
+	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/run unit
+
+bench:
+	@deploy/packages bench
+	@$(MAKE) all
+	@BUILD=$(BUILD) PYTHON=$(PYTHON) loadtest/bench
+
+asan:
+	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test
+
+# Its runtime cannot bear much address space randomisation, hence setarch.
+tsan:
+	@setarch -R $(MAKE) BUILD=build/tsan SANITIZE=thread test
+
+lint:
+	@deploy/packages lint
+	@$(MAKE) all
+	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/lint
+
+format:
+	@deploy/packages lint
+	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
+
+install: all
+	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld
+	install -D -m 600 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf.reference
+	test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || install -m 600 deploy/seckill.conf \
+	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
+	    deploy/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
+
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

@@ -1,0 +1,73 @@
+/* Threads that answer everything but orders: look-ups and admin calls. */
+#include "service/desk.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/http.h"
+#include "service/queue.h"
+
+struct desk_thread {
+    pthread_t thread;
+    struct desk desk;
+};
+
+static void work(struct desk *desk, struct request *request)
+{
+    if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
+        request->work(desk, request);
+        request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+    }
+    queue_leave(desk->service->calls);
+    request->queue_next = NULL;
+    http_return(request->front, request);
+}
+
+static void *desk_main(void *context)
+{
+    struct desk *desk = context;
+    struct request *request = NULL;
+    while (!queue_stopped(desk->service->calls) || queue_waiting(desk->service->calls))
+        if (queue_take(desk->service->calls, &request, 1, 1000) == 1)
+            work(desk, request);
+    return NULL;
+}
+
+struct desk_thread *desk_start(struct service *service, char *error_out, size_t error_size)
+{
+    struct desk_thread *thread = calloc(1, sizeof *thread);
+    if (!thread)
+        abort();
+    thread->desk.service = service;
+    thread->desk.stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    if (!thread->desk.stock) {
+        free(thread);
+        return NULL;
+    }
+    if (pthread_create(&thread->thread, NULL, desk_main, &thread->desk) != 0)
+        abort();
+    return thread;
+}
+
+void desk_join(struct desk_thread **thread)
+{
+    if (*thread) {
+        pthread_join((*thread)->thread, NULL);
+        stock_close(&(*thread)->desk.stock);
+    }
+    free(*thread);
+    *thread = NULL;
+}
+
+void desk_answer(struct request *request, unsigned status, struct json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    json_decref(value);
+    if (!text)
+        abort();
+    size_t length = strlen(text);
+    text[length] = '\n'; /* in the place of the NUL: answers carry their length */
+    answer_text(&request->answer, status, "application/json", text, length + 1);
+}

@@ -1,0 +1,218 @@
+/* /admin/stock/reset, /admin/sales and /admin/reconcile. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/desk.h"
+#include "service/handlers.h"
+#include "service/log.h"
+#include "service/word.h"
+
+enum {
+    TOTAL_MAX = 10000000,      /* units of one sale */
+    LOCK_WAIT_EXTRA_MS = 2000, /* for the locks, beyond the lease of a holder that died */
+};
+
+static const char sku_detail[] =
+    "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+
+/* Reads the body as an object with exactly `fields` members; answers it when it is not. */
+static json_t *read_object(struct request *request, const struct call *call, size_t fields,
+                           const char *fields_detail)
+{
+    json_error_t error;
+    const char *detail = NULL;
+    json_t *object = json_loadb(call->body, call->body_length, JSON_REJECT_DUPLICATES, &error);
+    const json_t *sku = json_object_get(object, "sku");
+    if (!object)
+        detail = json_error_code(&error) == json_error_duplicate_key
+                     ? "A field comes twice."
+                     : "The body is not valid JSON.";
+    else if (!json_is_object(object))
+        detail = "The body must be a JSON object.";
+    else if (!json_is_string(sku) ||
+             !word_copy(json_string_value(sku), json_string_length(sku), request->order.sku))
+        detail = sku_detail;
+    else if (json_object_size(object) > fields)
+        detail = fields_detail;
+    if (!detail)
+        return object;
+    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+    json_decref(object);
+    return NULL;
+}
+
+static bool read_number(const json_t *object, const char *name, json_int_t max, uint32_t *out)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > max)
+        return false;
+    *out = (uint32_t)json_integer_value(value);
+    return true;
+}
+
+static json_t *sale_json(const struct ledger_sale *sale)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
+                     "total", (int)sale->total, "segments", (int)sale->segments, "sold",
+                     (int)sale->sold, "available", (int)(sale->total - sale->sold));
+}
+
+static void answer_admin_failure(struct request *request, enum stock_admin_result result)
+{
+    switch (result) {
+    case STOCK_ADMIN_NO_SALE:
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+        break;
+    case STOCK_ADMIN_BUSY:
+        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
+                      "Not all segments could be locked in time; nothing was done.");
+        break;
+    case STOCK_ADMIN_FULL:
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
+        break;
+    case STOCK_ADMIN_IN_DOUBT:
+        answer_problem(&request->answer, PROBLEM_OUTCOME_UNKNOWN);
+        break;
+    default:
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        break;
+    }
+}
+
+static int lock_wait_ms(const struct desk *desk)
+{
+    return (int)desk->service->config.lease_ms + LOCK_WAIT_EXTRA_MS;
+}
+
+static void work_reset(struct desk *desk, struct request *request)
+{
+    struct ledger_sale sale;
+    const char *sku = request->order.sku;
+    enum stock_admin_result result =
+        stock_reset(desk->stock, sku, request->total, request->segments, lock_wait_ms(desk), &sale);
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
+              "sku=%s total=%u segments=%u result=%d round=%u", sku, request->total,
+              request->segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
+    if (result == STOCK_ADMIN_OK)
+        desk_answer(request, 200, sale_json(&sale));
+    else
+        answer_admin_failure(request, result);
+}
+
+enum start_result handle_admin_reset(struct service *service, struct request *request,
+                                     const struct call *call)
+{
+    (void)service;
+    json_t *object =
+        read_object(request, call, 3, "There is a field other than sku, total and segments.");
+    const char *detail = NULL;
+    if (!object)
+        return START_ANSWERED;
+    if (!read_number(object, "total", TOTAL_MAX, &request->total))
+        detail = "total must be a whole number from 1 to 10000000.";
+    else if (!read_number(object, "segments", LEDGER_SEGMENTS_MAX, &request->segments))
+        detail = "segments must be a whole number from 1 to 1024.";
+    else if (request->segments > request->total)
+        detail = "There cannot be more segments than units.";
+    json_decref(object);
+    if (detail) {
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+        return START_ANSWERED;
+    }
+    request->work = work_reset;
+    request->changes = true;
+    return START_TO_DESK;
+}
+
+enum { SALES_PAGE = 500 };
+
+static void work_sales(struct desk *desk, struct request *request)
+{
+    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
+    json_t *list = json_array();
+    char after[LEDGER_WORD_SIZE] = "";
+    enum ledger_result result = LEDGER_OK;
+    size_t count = SALES_PAGE;
+    if (!sales || !list)
+        abort();
+    while (result == LEDGER_OK && count == SALES_PAGE) {
+        result = ledger_sale_list(stock_ledger(desk->stock), after, SALES_PAGE, sales, &count);
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(list, sale_json(&sales[i]));
+        if (count > 0)
+            memcpy(after, sales[count - 1].sku, sizeof after);
+    }
+    free(sales);
+    if (result == LEDGER_OK) {
+        desk_answer(request, 200, json_pack("{s:o}", "sales", list));
+    } else {
+        json_decref(list);
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+    }
+}
+
+enum start_result handle_admin_sales(struct service *service, struct request *request,
+                                     const struct call *call)
+{
+    (void)service;
+    (void)call;
+    request->work = work_sales;
+    return START_TO_DESK;
+}
+
+static json_t *difference_json(const struct stock_difference *difference)
+{
+    static const char *const reasons[] = {
+        [STOCK_MISSING] = "missing",
+        [STOCK_OTHER_ROUND] = "round",
+        [STOCK_DIRTY] = "dirty",
+        [STOCK_MISMATCH] = "mismatch",
+    };
+    json_t *redis = difference->redis_available < 0
+                        ? json_null()
+                        : json_integer((json_int_t)difference->redis_available);
+    return json_pack("{s:i, s:s, s:o, s:I}", "segment", (int)difference->segment, "reason",
+                     reasons[difference->reason], "redis_available", redis, "ledger_available",
+                     (json_int_t)difference->ledger_available);
+}
+
+static json_t *report_json(const char *sku, const struct stock_report *report)
+{
+    json_t *differences = json_array();
+    for (size_t i = 0; i < report->difference_count; i++)
+        json_array_append_new(differences, difference_json(&report->differences[i]));
+    return json_pack("{s:s, s:i, s:i, s:o, s:i, s:b}", "sku", sku, "round", (int)report->round,
+                     "segments", (int)report->segments, "differences", differences, "repaired",
+                     (int)report->difference_count, "consistent", 1);
+}
+
+static void work_reconcile(struct desk *desk, struct request *request)
+{
+    struct stock_report *report = malloc(sizeof *report);
+    if (!report)
+        abort();
+    enum stock_admin_result result =
+        stock_reconcile(desk->stock, request->order.sku, lock_wait_ms(desk), report);
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reconcile",
+              "sku=%s result=%d differences=%zu", request->order.sku, (int)result,
+              report->difference_count);
+    if (result == STOCK_ADMIN_OK)
+        desk_answer(request, 200, report_json(request->order.sku, report));
+    else
+        answer_admin_failure(request, result);
+    free(report);
+}
+
+enum start_result handle_admin_reconcile(struct service *service, struct request *request,
+                                         const struct call *call)
+{
+    (void)service;
+    json_t *object = read_object(request, call, 1, "There is a field other than sku.");
+    if (!object)
+        return START_ANSWERED;
+    json_decref(object);
+    request->work = work_reconcile;
+    request->changes = true;
+    return START_TO_DESK;
+}

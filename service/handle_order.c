@@ -1,0 +1,91 @@
+/* POST /order and GET /order/{order_id}. */
+#include <jansson.h>
+#include <string.h>
+
+#include "service/desk.h"
+#include "service/handlers.h"
+#include "service/metrics.h"
+#include "service/order_body.h"
+#include "service/snowflake.h"
+#include "service/word.h"
+
+enum start_result handle_order_post(struct service *service, struct request *request,
+                                    const struct call *call)
+{
+    struct stock_order *order = &request->order;
+    const char *detail = NULL;
+    order->key[0] = '\0';
+    order->attempts = order->passes = 0;
+    if (!order_body_parse(call->body, call->body_length, order, &detail)) {
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+        return START_ANSWERED;
+    }
+    if (call->key && !word_copy(call->key, strlen(call->key), order->key)) {
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
+                      "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
+        return START_ANSWERED;
+    }
+    if (!atomic_load_explicit(&service->prepared, memory_order_relaxed)) {
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        return START_ANSWERED;
+    }
+    /* With a key its first try may have been accepted before the sale sold out: the lane looks. */
+    struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
+    if (sale && sale_known_short(sale, order->qty, call->now_ns)) {
+        metrics_count(METRIC_SOLD_OUT_FAST);
+        metrics_count(METRIC_ORDERS_SOLD_OUT);
+        answer_problem(&request->answer, PROBLEM_SOLD_OUT);
+        return START_ANSWERED;
+    }
+    return START_TO_LANE;
+}
+
+static json_t *order_json(const struct ledger_record *record)
+{
+    bool several = record->allocation_count > 0;
+    char id[SNOWFLAKE_TEXT_SIZE];
+    snowflake_format(record->order_id, id);
+    json_t *order =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "order_id", id, "sku", record->sku,
+                  "user_id", record->user_id, "qty", (int)record->qty, "segment",
+                  several ? (int)record->allocations[0].segment : (int)record->segment, "status",
+                  record->status, "created_at", record->created_at);
+    if (!several)
+        return order;
+    json_t *allocations = json_array();
+    for (size_t i = 0; i < record->allocation_count; i++)
+        json_array_append_new(allocations, json_pack("{s:i, s:i}", "segment",
+                                                     (int)record->allocations[i].segment, "qty",
+                                                     (int)record->allocations[i].qty));
+    json_object_set_new(order, "allocations", allocations);
+    return order;
+}
+
+static void work_order_get(struct desk *desk, struct request *request)
+{
+    struct ledger_record record;
+    switch (ledger_order_find(stock_ledger(desk->stock), request->order_id, &record)) {
+    case LEDGER_OK:
+        desk_answer(request, 200, order_json(&record));
+        break;
+    case LEDGER_NO:
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
+        break;
+    default:
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        break;
+    }
+}
+
+enum start_result handle_order_get(struct service *service, struct request *request,
+                                   const struct call *call)
+{
+    (void)service;
+    if (!snowflake_parse(call->tail, &request->order_id)) {
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
+        return START_ANSWERED;
+    }
+    request->work = work_order_get;
+    return START_TO_DESK;
+}

@@ -1,0 +1,58 @@
+/* GET /stock/{sku}: what is sold and what is left, by the ledger. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "service/desk.h"
+#include "service/handlers.h"
+#include "service/word.h"
+
+static json_t *segment_json(const struct ledger_segment *row)
+{
+    return json_pack("{s:i, s:i, s:i, s:i}", "segment", (int)row->segment, "capacity",
+                     (int)row->capacity, "sold", (int)row->sold, "available",
+                     (int)(row->capacity - row->sold));
+}
+
+static json_t *stock_json(const char *sku, const struct ledger_segment *rows, size_t count)
+{
+    json_int_t total = 0, sold = 0;
+    json_t *segments = json_array();
+    for (size_t i = 0; i < count; i++) {
+        total += rows[i].capacity;
+        sold += rows[i].sold;
+        json_array_append_new(segments, segment_json(&rows[i]));
+    }
+    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sku, "round", (int)rows[0].round,
+                     "total", total, "sold", sold, "available", total - sold, "segments", segments);
+}
+
+static void work_stock_get(struct desk *desk, struct request *request)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 0;
+    const char *sku = request->order.sku;
+    switch (ledger_segments(stock_ledger(desk->stock), sku, rows, &count)) {
+    case LEDGER_OK:
+        desk_answer(request, 200, stock_json(sku, rows, count));
+        break;
+    case LEDGER_NO:
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+        break;
+    default:
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        break;
+    }
+}
+
+enum start_result handle_stock_get(struct service *service, struct request *request,
+                                   const struct call *call)
+{
+    (void)service;
+    if (!word_copy(call->tail, strlen(call->tail), request->order.sku)) {
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+        return START_ANSWERED;
+    }
+    request->work = work_stock_get;
+    return START_TO_DESK;
+}

@@ -1,0 +1,253 @@
+/* One exchange with a client: libmicrohttpd's callbacks, from the first line to the answer written.
+ *
+ * why_parked: libmicrohttpd calls exchange_access again in every MHD_run for a request that is
+ * complete and has no response yet. For a request that waits for a lane this costs a function call
+ * per turn and no system call; suspending it instead costs epoll_ctl twice and a recv that finds
+ * nothing. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "service/http_private.h"
+#include "service/metrics.h"
+
+void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+    (void)uri;
+    struct front *front = cls;
+    struct request *request = front_request_new(front);
+    request->connection = connection;
+    request->arrived_ns = front->now_ns;
+    request->until_ns = front->now_ns + (int64_t)RECEIVE_MS_MAX * 1000000;
+    front_list_add(front, LIST_RECEIVING, request);
+    return request;
+}
+
+/* Percent-decoding in place. A NUL would cut the path short, so it becomes a character that no path
+ * of ours has. */
+size_t exchange_unescape(void *cls, struct MHD_Connection *connection, char *text)
+{
+    (void)cls;
+    (void)connection;
+    for (char *nul = strstr(text, "%00"); nul; nul = strstr(nul, "%00"))
+        memcpy(nul, "%01", 3);
+    return MHD_http_unescape(text);
+}
+
+static const char *header(struct MHD_Connection *connection, const char *name)
+{
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+/* Compares in a time that depends on the length given alone, not on where the difference is. */
+static bool token_matches(const char *given, const char *token)
+{
+    size_t length = strlen(token), given_length = strlen(given);
+    unsigned char difference = given_length != length || length == 0;
+    for (size_t i = 0; i < given_length; i++)
+        difference |= (unsigned char)(given[i] ^ (length > 0 ? token[i % length] : 1));
+    return difference == 0;
+}
+
+static bool authorized(const struct front *front, struct MHD_Connection *connection)
+{
+    static const char scheme[] = "Bearer ";
+    const char *value = header(connection, MHD_HTTP_HEADER_AUTHORIZATION);
+    return value && strncasecmp(value, scheme, sizeof scheme - 1) == 0 &&
+           token_matches(value + sizeof scheme - 1, front->service->config.admin_token);
+}
+
+static bool is_json(struct MHD_Connection *connection)
+{
+    static const char json[] = "application/json";
+    const char *type = header(connection, MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (!type || strncasecmp(type, json, sizeof json - 1) != 0)
+        return false;
+    char next = type[sizeof json - 1];
+    return next == '\0' || next == ';' || next == ' ' || next == '\t';
+}
+
+static bool announces_too_much(struct MHD_Connection *connection)
+{
+    const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length && strtoull(length, NULL, 10) > BODY_MAX;
+}
+
+/* The headers are there. What is wrong with them is kept until the body has been read, so that the
+ * connection can go on; only a body that is too large is not waited for. */
+static enum MHD_Result headers_read(struct front *front, struct MHD_Connection *connection,
+                                    struct request *request, const char *method, const char *url)
+{
+    const char *allow = NULL;
+    request->begun = true;
+    request->route = route_find(method, url, &request->refusal, &allow);
+    request->allow = allow;
+    if (announces_too_much(connection))
+        return reply_problem(front, connection, PROBLEM_PAYLOAD_TOO_LARGE, NULL);
+    if (!request->route)
+        return MHD_YES;
+    if (request->route->admin && !authorized(front, connection))
+        request->refusal = PROBLEM_UNAUTHORIZED;
+    else if (request->route->body && !is_json(connection))
+        request->refusal = PROBLEM_UNSUPPORTED_MEDIA_TYPE;
+    return MHD_YES;
+}
+
+static void body_read(struct request *request, const char *data, size_t length)
+{
+    size_t room = request->body == request->inline_body ? BODY_INLINE_MAX : BODY_MAX;
+    if (request->body_length + length > BODY_MAX) {
+        request->refusal = PROBLEM_PAYLOAD_TOO_LARGE; /* the rest is read and forgotten */
+        return;
+    }
+    if (request->body_length + length > room) {
+        request->body = malloc(BODY_MAX);
+        if (!request->body)
+            abort();
+        memcpy(request->body, request->inline_body, request->body_length);
+    }
+    memcpy(request->body + request->body_length, data, length);
+    request->body_length += length;
+}
+
+static int64_t deadline_ns(const struct front *front, const struct request *request)
+{
+    const struct config *config = &front->service->config;
+    int64_t ms = config->deadline_ms;
+    if (request->route->list == LIST_ADMIN)
+        ms += (int64_t)config->lease_ms + ADMIN_DEADLINE_EXTRA_MS;
+    return request->arrived_ns + ms * 1000000;
+}
+
+/* Sends the request on; the queue has a place for it. Orders are handed over once per turn. */
+static void send_on(struct front *front, struct request *request, bool order)
+{
+    bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
+    assert(moved);
+    request->away = true;
+    request->queue_next = NULL;
+    front->away++;
+    front_list_add(front, request->route->list, request);
+    if (!order) {
+        queue_push(front->service->calls, request, request);
+        return;
+    }
+    if (front->orders_last)
+        front->orders_last->queue_next = request;
+    else
+        front->orders_first = request;
+    front->orders_last = request;
+}
+
+static void refuse_overloaded(struct request *request, bool order)
+{
+    if (order)
+        metrics_count(METRIC_ORDERS_OVERLOADED);
+    answer_problem(&request->answer, PROBLEM_OVERLOADED);
+    request->ready = true;
+}
+
+static void start(struct front *front, struct MHD_Connection *connection, struct request *request,
+                  const char *url)
+{
+    struct service *service = front->service;
+    const struct call call = {
+        .tail = url + strlen(request->route->path),
+        .body = request->body,
+        .body_length = request->body_length,
+        .key = request->route->list == LIST_ORDERS ? header(connection, "Idempotency-Key") : NULL,
+        .now_ns = front->now_ns,
+    };
+    enum start_result result = request->route->start(service, request, &call);
+    bool order = result == START_TO_LANE;
+    request->until_ns = deadline_ns(front, request);
+    if (result == START_ANSWERED)
+        request->ready = true;
+    else if (!queue_reserve(order ? service->orders : service->calls))
+        refuse_overloaded(request, order);
+    else
+        send_on(front, request, order);
+}
+
+/* The request is complete: handles it, and parks the connection when the answer takes time. */
+static enum MHD_Result request_read(struct front *front, struct MHD_Connection *connection,
+                                    struct request *request, const char *url)
+{
+    front_list_remove(request);
+    if (request->refusal != PROBLEM_NONE) {
+        request->ready = true;
+        return reply_problem(front, connection, request->refusal, request->allow);
+    }
+    start(front, connection, request, url);
+    if (request->ready)
+        return reply_answer(front, connection, request);
+    if (front->parked < PARKED_MAX) {
+        request->parked = true;
+        front->parked++;
+    } else {
+        request->suspended = true;
+        MHD_suspend_connection(connection);
+    }
+    return MHD_YES;
+}
+
+static void unpark(struct front *front, struct request *request)
+{
+    front->parked -= request->parked;
+    request->parked = false;
+}
+
+/* Called in every turn for a parked request, and once for one that was resumed. */
+static enum MHD_Result look_for_answer(struct front *front, struct MHD_Connection *connection,
+                                       struct request *request, void **con_cls)
+{
+    if (request->ready) {
+        unpark(front, request);
+        metrics_observe(HISTOGRAM_ORDER_SECONDS, (uint64_t)(front->now_ns - request->arrived_ns));
+        return reply_answer(front, connection, request);
+    }
+    if (!request->expired)
+        return MHD_YES;
+    unpark(front, request);
+    request->connection = NULL; /* freed when it comes back */
+    *con_cls = NULL;
+    return reply_expired(front, connection, request);
+}
+
+enum MHD_Result exchange_access(void *cls, struct MHD_Connection *connection, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **con_cls)
+{
+    (void)version;
+    struct front *front = cls;
+    struct request *request = *con_cls;
+    if (!request->begun)
+        return headers_read(front, connection, request, method, url);
+    if (*upload_data_size > 0) {
+        body_read(request, upload_data, *upload_data_size);
+        *upload_data_size = 0;
+        return MHD_YES;
+    }
+    if (request->parked || request->suspended || request->ready || request->expired)
+        return look_for_answer(front, connection, request, con_cls);
+    return request_read(front, connection, request, url);
+}
+
+void exchange_end(void *cls, struct MHD_Connection *connection, void **con_cls,
+                  enum MHD_RequestTerminationCode reason)
+{
+    (void)connection;
+    (void)reason;
+    struct front *front = cls;
+    struct request *request = *con_cls;
+    *con_cls = NULL;
+    if (!request)
+        return;
+    unpark(front, request);
+    request->connection = NULL;
+    if (request->away) /* the client has gone; the order is carried through all the same */
+        front_list_remove(request);
+    else
+        front_request_free(front, request);
+}

@@ -1,0 +1,101 @@
+/* Private to http*.c: a front, and what its parts do for each other. */
+#ifndef SECKILL_SERVICE_HTTP_PRIVATE_H
+#define SECKILL_SERVICE_HTTP_PRIVATE_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+#include "service/handlers.h"
+#include "service/http.h"
+
+enum {
+    RECEIVE_MS_MAX = 10000,    /* from a request's first line to the end of its body */
+    IDLE_CONNECTION_S = 120,   /* for a connection without a request */
+    CONNECTION_MEMORY = 16384, /* bytes libmicrohttpd may use per connection, headers included */
+    ADMIN_DEADLINE_EXTRA_MS = 5000, /* admin calls wait for locks: lease, deadline and this */
+
+    /* Requests that wait for a lane are asked after in every turn of the loop: cheaper than
+     * MHD_suspend_connection, which costs two epoll_ctl and a vain recv each, as long as they are
+     * not too many. Beyond this number they are suspended. */
+    PARKED_MAX = 1024,
+};
+
+/* Requests in order of their time limits; each list has limits of one length. */
+struct request_list {
+    struct request *first, *last;
+};
+
+enum wait_list { LIST_RECEIVING, LIST_ORDERS, LIST_CALLS, LIST_ADMIN, LIST_COUNT };
+
+struct front {
+    struct service *service;
+    pthread_t thread;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    int wake_fd; /* eventfd */
+    int loop_fd; /* epoll: the daemon's own epoll and wake_fd */
+
+    _Atomic(struct request *) returned; /* those that came back from lanes and desks */
+
+    /* The front's thread only. */
+    struct request_list lists[LIST_COUNT];
+    struct request *orders_first, *orders_last; /* read in this turn, for the lanes */
+    struct request *spare;                      /* freed requests */
+    size_t parked;
+    size_t away;    /* sent on and not come back */
+    size_t replies; /* queued in this turn and not written yet */
+    int64_t now_ns; /* of this turn */
+    bool draining;
+    struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
+};
+
+struct route {
+    const char *method;
+    const char *path;
+    bool prefix; /* what follows the path is the handler's `tail` */
+    bool admin;  /* wants the token */
+    bool body;   /* wants a JSON body */
+    enum wait_list list;
+    enum start_result (*start)(struct service *service, struct request *request,
+                               const struct call *call);
+};
+
+/* http.c */
+void front_list_add(struct front *front, enum wait_list list, struct request *request);
+void front_list_remove(struct request *request);
+struct request *front_request_new(struct front *front);
+void front_request_free(struct front *front, struct request *request);
+
+/* http_route.c: finds the route; else the problem, and for a wrong method what is allowed. */
+const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
+                               const char **allow_out);
+
+/* http_exchange.c: libmicrohttpd's callbacks. */
+enum MHD_Result exchange_access(void *cls, struct MHD_Connection *connection, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **con_cls);
+void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connection);
+void exchange_end(void *cls, struct MHD_Connection *connection, void **con_cls,
+                  enum MHD_RequestTerminationCode reason);
+size_t exchange_unescape(void *cls, struct MHD_Connection *connection, char *text);
+
+/* http_reply.c */
+void reply_prepare(struct front *front);
+void reply_discard(struct front *front);
+
+/* Queues the request's answer; the request stays until it is written. */
+enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connection,
+                             struct request *request);
+
+/* Queues a fixed problem, with an Allow header unless `allow` is NULL. */
+enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connection,
+                              enum problem problem, const char *allow);
+
+/* Queues the answer for a request whose deadline came while somebody else has it. */
+enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
+                              struct request *request);
+
+/* Writes 408 to a connection whose request never gets complete, past libmicrohttpd, and shuts it. */
+void reply_timeout(struct MHD_Connection *connection);
+
+#endif

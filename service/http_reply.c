@@ -1,0 +1,144 @@
+/* Answers as libmicrohttpd's responses; the fixed ones are made once and shared. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "service/http_private.h"
+#include "service/metrics.h"
+
+static void add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    enum MHD_Result added = MHD_add_response_header(response, name, value);
+    assert(added == MHD_YES);
+}
+
+static void add_retry_after(struct MHD_Response *response, unsigned seconds)
+{
+    char text[16];
+    if (seconds == 0)
+        return;
+    snprintf(text, sizeof text, "%u", seconds);
+    add_header(response, MHD_HTTP_HEADER_RETRY_AFTER, text);
+}
+
+static struct MHD_Response *response_new(const char *text, size_t length, bool copy,
+                                         const char *content_type, bool close)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        length, (void *)(uintptr_t)text, copy ? MHD_RESPMEM_MUST_COPY : MHD_RESPMEM_PERSISTENT);
+    assert(response);
+    add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    if (close)
+        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    return response;
+}
+
+static struct MHD_Response *problem_response(enum problem problem, bool close)
+{
+    char text[ANSWER_INLINE_MAX];
+    size_t length = problem_text(problem, NULL, "", text, sizeof text);
+    struct MHD_Response *response =
+        response_new(text, length, true, "application/problem+json", close);
+    add_retry_after(response, problem_retry_after(problem));
+    if (problem == PROBLEM_UNAUTHORIZED)
+        add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
+    return response;
+}
+
+void reply_prepare(struct front *front)
+{
+    for (int problem = 0; problem < PROBLEM_COUNT; problem++)
+        for (int close = 0; close < 2; close++)
+            front->problems[close][problem] = problem_response((enum problem)problem, close == 1);
+}
+
+void reply_discard(struct front *front)
+{
+    for (int problem = 0; problem < PROBLEM_COUNT; problem++)
+        for (int close = 0; close < 2; close++)
+            MHD_destroy_response(front->problems[close][problem]);
+}
+
+static enum MHD_Result queue_response(struct front *front, struct MHD_Connection *connection,
+                                      unsigned status, struct MHD_Response *response)
+{
+    metrics_count_status(status);
+    front->replies++;
+    return MHD_queue_response(connection, status, response);
+}
+
+enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connection,
+                              enum problem problem, const char *allow)
+{
+    unsigned status = problem_status(problem);
+    if (!allow)
+        return queue_response(front, connection, status, front->problems[front->draining][problem]);
+    struct MHD_Response *response = problem_response(problem, front->draining);
+    add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
+    enum MHD_Result result = queue_response(front, connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result reply_text(struct front *front, struct MHD_Connection *connection,
+                                  const struct answer *answer, bool copy)
+{
+    struct MHD_Response *response =
+        response_new(answer->text, answer->length, copy, answer->content_type, front->draining);
+    add_retry_after(response, answer->retry_after_s);
+    enum MHD_Result result = queue_response(front, connection, answer->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connection,
+                             struct request *request)
+{
+    const struct answer *answer = &request->answer;
+    if (answer->problem != PROBLEM_NONE)
+        return reply_problem(front, connection, answer->problem, NULL);
+    return reply_text(front, connection, answer, false);
+}
+
+/* The request may be written to by a lane or desk at this moment: only what never changes, and what
+ * is atomic, is read from it. */
+enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
+                              struct request *request)
+{
+    bool taken = !request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
+    bool order = request->route->list == LIST_ORDERS;
+    if (!taken || (!order && !request->changes)) {
+        if (order)
+            metrics_count(METRIC_ORDERS_OVERLOADED);
+        return reply_problem(front, connection, order ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE,
+                             NULL);
+    }
+    if (!order)
+        return reply_problem(front, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
+    struct answer answer = {.text = NULL};
+    metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
+    answer_order_unknown(&answer, atomic_load(&request->shown_id));
+    return reply_text(front, connection, &answer, true);
+}
+
+void reply_timeout(struct MHD_Connection *connection)
+{
+    char body[ANSWER_INLINE_MAX];
+    char text[ANSWER_INLINE_MAX + 256];
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return;
+    size_t length = problem_text(PROBLEM_REQUEST_TIMEOUT, NULL, "", body, sizeof body);
+    int total =
+        snprintf(text, sizeof text,
+                 "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+                 "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
+                 length, (int)length, body);
+    metrics_count_status(408);
+    /* A client that does not even read loses its answer: the socket never blocks the front. */
+    if (send(info->connect_fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        shutdown(info->connect_fd, SHUT_WR);
+    shutdown(info->connect_fd, SHUT_RD);
+}

@@ -1,0 +1,49 @@
+/* The calls there are, and who handles them. */
+#include <string.h>
+
+#include "service/http_private.h"
+
+static const struct route routes[] = {
+    {"POST", "/order", false, false, true, LIST_ORDERS, handle_order_post},
+    {"GET", "/order/", true, false, false, LIST_CALLS, handle_order_get},
+    {"GET", "/stock/", true, false, false, LIST_CALLS, handle_stock_get},
+    {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, handle_admin_reset},
+    {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},
+    {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, handle_admin_reconcile},
+    {"GET", "/healthz", false, false, false, LIST_CALLS, handle_healthz},
+    {"GET", "/readyz", false, false, false, LIST_CALLS, handle_readyz},
+    {"GET", "/metrics", false, false, false, LIST_CALLS, handle_metrics},
+    {"GET", "/openapi.json", false, false, false, LIST_CALLS, handle_openapi},
+};
+
+static bool path_matches(const struct route *route, const char *url)
+{
+    size_t length = strlen(route->path);
+    if (!route->prefix)
+        return strcmp(url, route->path) == 0;
+    return strncmp(url, route->path, length) == 0 && !strchr(url + length, '/');
+}
+
+static bool method_matches(const struct route *route, const char *method)
+{
+    return strcmp(route->method, method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
+                               const char **allow_out)
+{
+    *problem_out = PROBLEM_NOT_FOUND;
+    *allow_out = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (!path_matches(&routes[i], url))
+            continue;
+        if (method_matches(&routes[i], method)) {
+            *problem_out = PROBLEM_NONE;
+            return &routes[i];
+        }
+        *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
+        *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+    }
+    return NULL;
+}

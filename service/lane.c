@@ -1,0 +1,230 @@
+/* A thread that carries batches of orders from the queue through the stock, and back as answers.
+ *
+ *   queue ─► take whatever waits, up to max_batch ─► stock_sell (Redis, ledger, Redis)
+ *     ▲                                                  │
+ *     └── those that met busy segments ◄─────────────────┤
+ *   fronts ◄─ answers, one wake-up per front and batch ◄─┘
+ *
+ * It never waits to fill a batch: while one is being committed the next one gathers by itself. */
+#include "service/lane.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "service/http.h"
+#include "service/log.h"
+#include "service/metrics.h"
+#include "service/request.h"
+
+enum {
+    IDLE_MS = 1000,     /* how often an idle lane shows its connections a sign of life */
+    PAUSE_US_MIN = 200, /* after a batch in which nothing could be decided */
+    PAUSE_US_MAX = 1000,
+};
+
+struct lane {
+    pthread_t thread;
+    struct service *service;
+    struct stock *stock;
+    struct request *requests[STOCK_BATCH_MAX];
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    struct stock_stats seen; /* what the metrics know already */
+    uint64_t redis_connects, ledger_connects;
+    unsigned random;
+};
+
+/* Gives each front its requests in one list: one pass per front, of which there are few. */
+static void return_all(struct request **requests, size_t count)
+{
+    while (count > 0) {
+        struct front *front = requests[0]->front;
+        struct request *list = NULL;
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (requests[i]->front != front) {
+                requests[kept++] = requests[i];
+                continue;
+            }
+            requests[i]->queue_next = list;
+            list = requests[i];
+        }
+        http_return(front, list);
+        count = kept;
+    }
+}
+
+/* Marks what was taken from the queue as taken, with ids; what was given up meanwhile goes back to
+ * its front. Returns how many are left to be sold. */
+static size_t lane_take(struct lane *lane, size_t count)
+{
+    struct request *given_up[STOCK_BATCH_MAX];
+    size_t taken = 0, dropped = 0;
+    uint64_t id = snowflake_reserve(&lane->service->ids, (unsigned)count);
+    for (size_t i = 0; i < count; i++, id++) {
+        struct request *request = lane->requests[i];
+        atomic_store_explicit(&request->shown_id, id, memory_order_relaxed);
+        if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
+            given_up[dropped++] = request;
+            continue;
+        }
+        request->order.order_id = id;
+        request->order.created_ms = (int64_t)snowflake_time_ms(id);
+        lane->orders[taken] = &request->order;
+        lane->requests[taken++] = request;
+    }
+    for (size_t i = 0; i < dropped; i++)
+        queue_leave(lane->service->orders);
+    return_all(given_up, dropped);
+    return taken;
+}
+
+/* Puts an order that met busy segments back into the queue. */
+static void put_back(struct lane *lane, struct request *request)
+{
+    stock_order_clear(&request->order);
+    request_move(request, REQUEST_TAKEN, REQUEST_QUEUED);
+    queue_push(lane->service->orders, request, request);
+}
+
+/* Answers what was decided. Returns how many. */
+static size_t lane_answer(struct lane *lane, size_t count)
+{
+    size_t decided = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = lane->requests[i];
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(lane->service->orders)) {
+            put_back(lane, request);
+            continue;
+        }
+        answer_order(request);
+        request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+        queue_leave(lane->service->orders);
+        lane->requests[decided++] = request;
+    }
+    return_all(lane->requests, decided);
+    return decided;
+}
+
+static void pause_randomly(struct lane *lane)
+{
+    long us = PAUSE_US_MIN + rand_r(&lane->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
+    struct timespec span = {.tv_nsec = us * 1000};
+    nanosleep(&span, NULL);
+}
+
+static void count_connects(struct lane *lane)
+{
+    uint64_t redis = stock_redis_connects(lane->stock);
+    uint64_t ledger = ledger_stats(stock_ledger(lane->stock)).connects;
+    if (redis > lane->redis_connects) {
+        if (lane->redis_connects > 0)
+            metrics_add(METRIC_REDIS_RECONNECTS, redis - lane->redis_connects);
+        log_event(LOG_INFO, "redis_connected", "connects=%llu", (unsigned long long)redis);
+    }
+    if (ledger > lane->ledger_connects) {
+        if (lane->ledger_connects > 0)
+            metrics_add(METRIC_LEDGER_RECONNECTS, ledger - lane->ledger_connects);
+        log_event(LOG_INFO, "ledger_connected", "connects=%llu", (unsigned long long)ledger);
+    }
+    lane->redis_connects = redis;
+    lane->ledger_connects = ledger;
+}
+
+/* The time of the calls since the last look counts as that many calls of the same length: one look
+ * per batch, so it is nearly always one or two. */
+static void observe_calls(enum metrics_histogram histogram, uint64_t calls, uint64_t ns)
+{
+    for (uint64_t i = 0; i < calls; i++)
+        metrics_observe(histogram, ns / calls);
+}
+
+static void lane_measure(struct lane *lane)
+{
+    struct stock_stats now = stock_stats(lane->stock);
+    const struct stock_stats *seen = &lane->seen;
+    metrics_add(METRIC_RECOVERIES, now.recoveries - seen->recoveries);
+    metrics_add(METRIC_LEDGER_REFUSALS, now.refusals - seen->refusals);
+    metrics_add(METRIC_UNKNOWN_COMMITS, now.unknown_commits - seen->unknown_commits);
+    observe_calls(HISTOGRAM_REDIS_SECONDS, now.redis_calls - seen->redis_calls,
+                  now.redis_calls_ns - seen->redis_calls_ns);
+    observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls,
+                  now.ledger_calls_ns - seen->ledger_calls_ns);
+    lane->seen = now;
+    count_connects(lane);
+}
+
+static void lane_log(struct lane *lane, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        enum stock_outcome outcome = lane->orders[i]->outcome;
+        if (outcome != STOCK_UNAVAILABLE && outcome != STOCK_IN_DOUBT)
+            continue;
+        log_event(LOG_WARN, outcome == STOCK_IN_DOUBT ? "commit_in_doubt" : "unavailable",
+                  "redis=%s ledger=%s", LOG_QUOTE(stock_redis_error(lane->stock)),
+                  LOG_QUOTE(ledger_error(stock_ledger(lane->stock))));
+        return;
+    }
+}
+
+static void lane_carry(struct lane *lane, size_t taken)
+{
+    size_t count = lane_take(lane, taken);
+    if (count == 0)
+        return;
+    stock_sell(lane->stock, lane->orders, count);
+    metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
+    lane_log(lane, count);
+    size_t decided = lane_answer(lane, count);
+    if (decided == 0 || !queue_waiting(lane->service->orders))
+        stock_flush(lane->stock);
+    lane_measure(lane);
+    if (decided == 0)
+        pause_randomly(lane);
+}
+
+static void *lane_main(void *context)
+{
+    struct lane *lane = context;
+    struct queue *queue = lane->service->orders;
+    size_t max = lane->service->config.max_batch;
+    bool redis = false, ledger = false;
+    assert(max <= STOCK_BATCH_MAX);
+    while (!queue_stopped(queue) || queue_waiting(queue)) {
+        size_t taken = queue_take(queue, lane->requests, max, IDLE_MS);
+        if (taken > 0)
+            lane_carry(lane, taken);
+        else if (atomic_load(&lane->service->prepared))
+            stock_ping(lane->stock, &redis, &ledger);
+    }
+    return NULL;
+}
+
+struct lane *lane_start(struct service *service, char *error_out, size_t error_size)
+{
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        abort();
+    lane->service = service;
+    lane->random = (unsigned)(uintptr_t)lane;
+    lane->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    if (!lane->stock) {
+        free(lane);
+        return NULL;
+    }
+    if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0)
+        abort();
+    return lane;
+}
+
+void lane_join(struct lane **lane)
+{
+    if (*lane) {
+        pthread_join((*lane)->thread, NULL);
+        stock_close(&(*lane)->stock);
+    }
+    free(*lane);
+    *lane = NULL;
+}

@@ -1,0 +1,269 @@
+/* The log: one event a line, as logfmt, on standard error. */
+#include "service/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMITS 64 /* kinds of event limited one by one; any more share the last limit */
+#define TRUNCATED " truncated=true"
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+/* How often one event was written in its present second. */
+struct limit {
+    enum log_level level;
+    const char *event; /* NULL: free */
+    time_t second;
+    unsigned written;
+    unsigned long suppressed;
+};
+
+static _Atomic int log_fd = STDERR_FILENO;
+static _Atomic enum log_level log_level = LOG_INFO;
+static pthread_mutex_t limits_mutex =
+    PTHREAD_MUTEX_INITIALIZER; /* guards limits; never held in a write */
+static struct limit limits[LIMITS];
+
+void log_setup(enum log_level level, int fd)
+{
+    log_level = level;
+    log_fd = fd;
+}
+
+bool log_level_parse(const char *text, enum log_level *level_out)
+{
+    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
+        if (strcmp(text, level_names[i]) == 0) {
+            *level_out = (enum log_level)i;
+            return true;
+        }
+    }
+    *level_out = LOG_INFO;
+    return false;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return level >= log_level;
+}
+
+/*
+ * A line being built; what does not fit is noticed and cut. Room for the end of the line is kept.
+ */
+struct line {
+    char text[LOG_LINE_MAX];
+    size_t length;
+    bool cut;
+};
+
+static void line_add(struct line *line, const char *format, va_list arguments)
+{
+    size_t room =
+        sizeof line->text - sizeof TRUNCATED - line->length; /* its NUL is the newline's place */
+    int wanted = vsnprintf(line->text + line->length, room, format, arguments);
+    if (wanted < 0)
+        return;
+    line->cut = line->cut || (size_t)wanted >= room;
+    line->length += (size_t)wanted < room ? (size_t)wanted : room - 1;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+line_print(struct line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    line_add(line, format, arguments);
+    va_end(arguments);
+}
+
+static void line_begin(struct line *line, const struct timespec *now, enum log_level level,
+                       const char *event)
+{
+    struct tm utc;
+    gmtime_r(&now->tv_sec, &utc);
+    char second[sizeof "2026-11-20T21:30:00"];
+    if (strftime(second, sizeof second, "%Y-%m-%dT%H:%M:%S", &utc) == 0)
+        second[0] = '\0';
+    line->length = 0;
+    line->cut = false;
+    line_print(line, "ts=%s.%03dZ level=%s event=%s", second, (int)(now->tv_nsec / 1000000),
+               level_names[level], event);
+}
+
+static bool is_control(char c)
+{
+    return (unsigned char)c < ' ' || c == 0x7f;
+}
+
+static void line_write(struct line *line)
+{
+    for (size_t i = 0; i < line->length; i++)
+        if (is_control(line->text[i]))
+            line->text[i] = ' ';
+    if (line->cut) {
+        memcpy(line->text + line->length, TRUNCATED, sizeof TRUNCATED - 1);
+        line->length += sizeof TRUNCATED - 1;
+    }
+    line->text[line->length++] = '\n';
+
+    size_t done = 0;
+    while (done < line->length) {
+        ssize_t n = write(log_fd, line->text + done, line->length - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            return;
+    }
+}
+
+static struct limit *limit_of(enum log_level level, const char *event)
+{
+    size_t i = 0;
+    while (i < LIMITS - 1 && limits[i].event &&
+           (limits[i].level != level || strcmp(limits[i].event, event) != 0))
+        i++;
+    if (!limits[i].event)
+        limits[i] = (struct limit){.level = level, .event = event};
+    return &limits[i];
+}
+
+/* Whether the event may be written now; if so, how many went unwritten before it. */
+static bool admit(enum log_level level, const char *event, time_t second,
+                  unsigned long *suppressed_out)
+{
+    *suppressed_out = 0;
+    pthread_mutex_lock(&limits_mutex);
+    struct limit *limit = limit_of(level, event);
+    if (limit->second != second) {
+        limit->second = second;
+        limit->written = 0;
+    }
+    bool admitted = limit->written < LOG_EVENT_PER_SECOND;
+    if (admitted) {
+        limit->written++;
+        *suppressed_out = limit->suppressed;
+        limit->suppressed = 0;
+    } else {
+        limit->suppressed++;
+    }
+    pthread_mutex_unlock(&limits_mutex);
+    return admitted;
+}
+
+/*
+ * Takes one due count out of the table. Before the end of its second a count is not yet due, except
+ * at the last.
+ */
+static bool take_due(time_t second, bool all, struct limit *due_out)
+{
+    bool found = false;
+    pthread_mutex_lock(&limits_mutex);
+    for (size_t i = 0; i < LIMITS && limits[i].event && !found; i++) {
+        if (limits[i].suppressed > 0 && (all || limits[i].second != second)) {
+            *due_out = limits[i];
+            limits[i].suppressed = 0;
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&limits_mutex);
+    return found;
+}
+
+static void write_due(const struct timespec *now, bool all)
+{
+    struct limit due;
+    while (take_due(now->tv_sec, all, &due)) {
+        struct line line;
+        line_begin(&line, now, due.level, due.event);
+        line_print(&line, " suppressed=%lu", due.suppressed);
+        line_write(&line);
+    }
+}
+
+void log_event(enum log_level level, const char *event, const char *format, ...)
+{
+    if (!log_enabled(level))
+        return;
+    int saved_errno = errno;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long suppressed;
+    if (admit(level, event, now.tv_sec, &suppressed)) {
+        struct line line;
+        line_begin(&line, &now, level, event);
+        if (suppressed > 0)
+            line_print(&line, " suppressed=%lu", suppressed);
+        if (format && format[0]) {
+            line_print(&line, " ");
+            va_list arguments;
+            va_start(arguments, format);
+            line_add(&line, format, arguments);
+            va_end(arguments);
+        }
+        line_write(&line);
+    }
+    write_due(&now, false);
+    errno = saved_errno;
+}
+
+void log_flush(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    write_due(&now, true);
+}
+
+static bool is_plain(const char *value)
+{
+    for (const char *at = value; *at; at++)
+        if (is_control(*at) || *at == ' ' || *at == '"' || *at == '=' || *at == '\\')
+            return false;
+    return value[0] != '\0';
+}
+
+/* The letter that stands for c behind a backslash; 0 when c stands for itself. */
+static char escape_of(char c)
+{
+    switch (c) {
+    case '"':
+    case '\\':
+        return c;
+    case '\n':
+        return 'n';
+    case '\r':
+        return 'r';
+    case '\t':
+        return 't';
+    default:
+        return 0;
+    }
+}
+
+const char *log_quote(const char *value, char *buffer, size_t size)
+{
+    if (!value)
+        value = "";
+    if (is_plain(value) && strlen(value) < size)
+        return value;
+    if (size < sizeof "\"\"")
+        return "\"\"";
+    size_t length = 0;
+    buffer[length++] = '"';
+    for (; *value; value++) {
+        char escape = escape_of(*value);
+        if (length + (escape ? 2 : 1) + sizeof "\"" > size)
+            break;
+        if (escape)
+            buffer[length++] = '\\';
+        buffer[length++] = escape ? escape : is_control(*value) ? '?' : *value;
+    }
+    buffer[length++] = '"';
+    buffer[length] = '\0';
+    return buffer;
+}

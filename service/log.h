@@ -1,0 +1,56 @@
+/* The log: one event a line, as logfmt, on standard error. */
+#ifndef SECKILL_SERVICE_LOG_H
+#define SECKILL_SERVICE_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+#define LOG_LINE_MAX 4096  /* bytes with the newline; not above PIPE_BUF, so that lines never mix */
+#define LOG_QUOTED_MAX 512 /* bytes of a value quoted by LOG_QUOTE, with the NUL */
+#define LOG_EVENT_PER_SECOND 20 /* lines per second of one event and level */
+
+/*
+ * Before the first call: LOG_INFO on file descriptor 2. Call before other threads start. fd stays
+ * the caller's.
+ */
+void log_setup(enum log_level level, int fd);
+
+/* "debug", "info", "warn", "error"; false (and LOG_INFO) for any other text. */
+bool log_level_parse(const char *text, enum log_level *level_out);
+
+/* Whether a line of this level would be written: for those who must compute what they log. */
+bool log_enabled(enum log_level level);
+
+/*
+ * Writes `ts=… level=… event=EVENT KEY=VALUE …` with one write(2). `event` is a word that is
+ * never freed (a string literal). `format` gives the pairs after it, NULL for none;
+ * values that may hold spaces or come from outside go through LOG_QUOTE. Control characters become
+ * spaces; a line that is too long is cut and ends in `truncated=true`.
+ *
+ * An event that comes more than LOG_EVENT_PER_SECOND times a second is left out and counted; the
+ * count appears as `suppressed=N` on its next line, or on a line of its own with the next line of
+ * any event.
+ *
+ * Any thread may call. Keeps errno. Errors of the write are ignored: there is nobody to tell.
+ */
+void log_event(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Writes the suppressed= counts that are still due: at the end of the process. */
+void log_flush(void);
+
+/*
+ * The value as logfmt wants it: itself when it is a plain word, else quoted and escaped in buffer
+ * (cut when it does not fit). NULL is written as "". The result lives as long as both arguments.
+ */
+const char *log_quote(const char *value, char *buffer, size_t size);
+
+/*
+ * log_quote with a buffer that lives to the end of the enclosing block:
+ * log_event(LOG_WARN, "redis_down", "error=%s", LOG_QUOTE(error)).
+ */
+#define LOG_QUOTE(value) log_quote((value), (char[LOG_QUOTED_MAX]){0}, LOG_QUOTED_MAX)
+
+#endif

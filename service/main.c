@@ -1,0 +1,225 @@
+/* seckilld: starts every part in order, waits for a signal, stops them in reverse. */
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "service/config.h"
+#include "service/desk.h"
+#include "service/http.h"
+#include "service/lane.h"
+#include "service/log.h"
+#include "service/news.h"
+#include "service/service.h"
+
+enum { PARTS_MAX = 64, ERROR_MAX = 256, SALES_PAGE = 500, PREPARE_RETRY_MS = 200 };
+
+extern char **environ;
+
+struct parts {
+    struct service service;
+    struct news *news;
+    struct lane *lanes[PARTS_MAX];
+    struct desk_thread *desks[DESKS];
+    struct front *fronts[PARTS_MAX];
+    char error[ERROR_MAX];
+};
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void service_open(struct service *service)
+{
+    const struct config *config = &service->config;
+    service->stock = (struct stock_options){
+        .strategy = config->strategy,
+        .redis_url = config->redis_url,
+        .mysql_url = config->mysql_url,
+        .lease_ms = (int)config->lease_ms,
+        .redis_timeout_ms = (int)config->redis_timeout_ms,
+        .mysql_timeout_ms = (int)config->mysql_timeout_ms,
+        .resolve_ms = (int)config->deadline_ms,
+        .remember_left_ms = 1000,
+    };
+    service->catalog = catalog_open();
+    service->orders = queue_open(config->queue_max);
+    service->calls = queue_open(DESK_QUEUE_MAX);
+}
+
+static void service_close(struct service *service)
+{
+    queue_close(&service->calls);
+    queue_close(&service->orders);
+    catalog_close(&service->catalog);
+}
+
+/* Reads all sales, so that the first orders find them known. */
+static enum ledger_result load_sales(struct service *service, struct ledger *ledger)
+{
+    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
+    char after[LEDGER_WORD_SIZE] = "";
+    enum ledger_result result = LEDGER_OK;
+    size_t count = SALES_PAGE;
+    if (!sales)
+        abort();
+    while (result == LEDGER_OK && count == SALES_PAGE) {
+        result = ledger_sale_list(ledger, after, SALES_PAGE, sales, &count);
+        for (size_t i = 0; i < count; i++)
+            catalog_put(service->catalog, &sales[i]);
+        if (count > 0)
+            memcpy(after, sales[count - 1].sku, sizeof after);
+    }
+    free(sales);
+    return result;
+}
+
+/* Creates the tables, numbers this process, learns the sales. False when the ledger is not there
+ * (yet). */
+static bool prepare(struct service *service, struct ledger *ledger)
+{
+    unsigned node = (unsigned)service->config.node_id;
+    enum ledger_result result = ledger_migrate(ledger);
+    if (result == LEDGER_OK && service->config.node_id < 0)
+        result = ledger_node(ledger, &node);
+    if (result == LEDGER_OK) {
+        snowflake_init(&service->ids, node, NULL, NULL);
+        result = load_sales(service, ledger);
+    }
+    if (result != LEDGER_OK) {
+        log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+        return false;
+    }
+    atomic_store(&service->prepared, true);
+    log_event(LOG_INFO, "prepared", "node=%u", node);
+    return true;
+}
+
+static bool start_fronts(struct parts *parts)
+{
+    const struct config *config = &parts->service.config;
+    char address[300];
+    snprintf(address, sizeof address, "%s", config->listen);
+    for (unsigned i = 0; i < config->fronts; i++) {
+        int fd = http_listen(address, config->fronts > 1, address, sizeof address, parts->error,
+                             ERROR_MAX);
+        if (fd < 0)
+            return false;
+        parts->fronts[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
+        if (!parts->fronts[i])
+            return false;
+    }
+    log_event(LOG_INFO, "listening", "address=%s", address);
+    return true;
+}
+
+static bool start_workers(struct parts *parts)
+{
+    struct service *service = &parts->service;
+    bool ok = true;
+    for (unsigned i = 0; ok && i < service->config.lanes; i++)
+        ok = (parts->lanes[i] = lane_start(service, parts->error, ERROR_MAX)) != NULL;
+    for (unsigned i = 0; ok && i < DESKS; i++)
+        ok = (parts->desks[i] = desk_start(service, parts->error, ERROR_MAX)) != NULL;
+    if (ok)
+        ok = (parts->news = news_start(service, parts->error, ERROR_MAX)) != NULL;
+    return ok;
+}
+
+/* Fronts first, until all is answered; then those who answer. */
+static void stop(struct parts *parts)
+{
+    atomic_store(&parts->service.draining, true);
+    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
+        http_wake(parts->fronts[i]);
+    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
+        http_join(parts->fronts[i]);
+    queue_stop(parts->service.orders);
+    queue_stop(parts->service.calls);
+    for (unsigned i = 0; i < PARTS_MAX; i++)
+        lane_join(&parts->lanes[i]);
+    for (unsigned i = 0; i < DESKS; i++)
+        desk_join(&parts->desks[i]);
+    news_stop(&parts->news);
+    for (unsigned i = 0; i < PARTS_MAX; i++)
+        http_close(&parts->fronts[i]);
+}
+
+/* Signals are waited for, not handled; a second one while draining ends the process at once, which
+ * every promise survives. */
+static void *end_at_once(void *context)
+{
+    int number = 0;
+    sigwait(context, &number);
+    log_event(LOG_WARN, "ending_at_once", "signal=%d", number);
+    _exit(128 + number);
+}
+
+static void wait_for_signal(struct service *service, struct ledger *ledger, const sigset_t *signals)
+{
+    const struct timespec retry = {.tv_nsec = PREPARE_RETRY_MS * 1000000L};
+    int number = -1;
+    while (number < 0 && !atomic_load(&service->prepared))
+        if (!prepare(service, ledger))
+            number = sigtimedwait(signals, NULL, &retry);
+    while (number < 0)
+        number = sigwaitinfo(signals, NULL);
+    log_event(LOG_INFO, "draining", "signal=%d", number);
+}
+
+static int serve(struct parts *parts)
+{
+    static sigset_t signals;
+    pthread_t ender;
+    struct service *service = &parts->service;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    service_open(service);
+    struct ledger *ledger = ledger_open(
+        service->config.mysql_url, (int)service->config.mysql_timeout_ms, parts->error, ERROR_MAX);
+    bool ok = ledger && start_workers(parts) && start_fronts(parts);
+    if (ok) {
+        wait_for_signal(service, ledger, &signals);
+        if (pthread_create(&ender, NULL, end_at_once, &signals) == 0)
+            pthread_detach(ender);
+    } else {
+        log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));
+    }
+    stop(parts);
+    ledger_close(&ledger);
+    service_close(service);
+    return ok ? 0 : 2;
+}
+
+int main(int argc, char **argv)
+{
+    static struct parts parts;
+    char options[2048];
+    enum log_level level = LOG_INFO;
+    enum config_result loaded =
+        config_load(&parts.service.config, argc, argv, environ, stdout, stderr);
+    if (loaded != CONFIG_OK)
+        return loaded == CONFIG_EXIT ? 0 : 2;
+    log_level_parse(parts.service.config.log_level, &level);
+    log_setup(level, STDERR_FILENO);
+    config_print(&parts.service.config, options, sizeof options);
+    log_event(LOG_INFO, "starting", "%s", options);
+    raise_file_limit();
+    int status = serve(&parts);
+    log_event(LOG_INFO, "stopped", "status=%d", status);
+    log_flush();
+    config_free(&parts.service.config);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* Counters, gauges and histograms, and their Prometheus text. */
+#include "service/metrics.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * why_striped: each thread counts in a slot of its own, so that no two cores fight over a cache
+ * line; only printing looks at all of them. More threads than slots share some. That is why the
+ * additions are atomic, which costs a few ns as long as nobody else wants the line.
+ */
+#define SLOTS 128 /* as many as the most lanes and fronts together */
+#define CACHE_LINE 64
+#define BOUNDS_MAX 19
+
+/* Upper bounds: the value as it is observed, and as Prometheus reads it. */
+struct bound {
+    uint64_t value;
+    const char *text;
+};
+
+static const struct bound bounds_seconds[] = {
+    {10000, "1e-05"},   {20000, "2e-05"},   {50000, "5e-05"},    {100000, "0.0001"},
+    {200000, "0.0002"}, {500000, "0.0005"}, {1000000, "0.001"},  {2000000, "0.002"},
+    {5000000, "0.005"}, {10000000, "0.01"}, {20000000, "0.02"},  {50000000, "0.05"},
+    {100000000, "0.1"}, {200000000, "0.2"}, {500000000, "0.5"},  {1000000000, "1"},
+    {2000000000, "2"},  {5000000000, "5"},  {10000000000, "10"},
+};
+
+static const struct bound bounds_orders[] = {
+    {1, "1"},   {2, "2"},   {4, "4"},     {8, "8"},     {16, "16"},
+    {32, "32"}, {64, "64"}, {128, "128"}, {256, "256"}, {512, "512"},
+};
+
+enum unit { SECONDS, ORDERS };
+
+struct histogram_kind {
+    const char *name;
+    const char *help;
+    enum unit unit;
+    const struct bound *bounds;
+    size_t bound_count;
+};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static_assert(COUNT_OF(bounds_seconds) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
+static_assert(COUNT_OF(bounds_orders) <= BOUNDS_MAX, "BOUNDS_MAX is the longest list");
+
+#define BOUNDS_SECONDS bounds_seconds, COUNT_OF(bounds_seconds)
+#define BOUNDS_ORDERS bounds_orders, COUNT_OF(bounds_orders)
+
+static const struct histogram_kind histogram_kinds[HISTOGRAM_COUNT] = {
+#define HISTOGRAM_KIND(id, name, unit, help) {name, help, unit, BOUNDS_##unit},
+    METRICS_HISTOGRAMS(HISTOGRAM_KIND)
+#undef HISTOGRAM_KIND
+};
+
+struct series_kind {
+    const char *name;
+    const char *labels;
+    const char *help;
+};
+
+#define HTTP_NAME "seckill_http_responses_total"
+
+#define COUNTER_KIND(id, name, labels, help) {name, labels, help},
+#define STATUS_KIND(status) {HTTP_NAME, "status=\"" #status "\"", "HTTP answers by status."},
+
+static const struct series_kind counter_kinds[METRIC_COUNT] = {
+    METRICS_COUNTERS(COUNTER_KIND) METRICS_STATUSES(STATUS_KIND){HTTP_NAME, "status=\"other\"", ""},
+};
+
+static const struct series_kind gauge_kinds[GAUGE_COUNT] = {
+#define GAUGE_KIND(id, name, help) {name, "", help},
+    METRICS_GAUGES(GAUGE_KIND)
+#undef GAUGE_KIND
+};
+
+struct histogram {
+    _Atomic uint64_t
+        buckets[BOUNDS_MAX + 1]; /* not cumulative; the one behind the last bound is +Inf */
+    _Atomic uint64_t sum;
+};
+
+struct slot {
+    _Alignas(CACHE_LINE) _Atomic uint64_t counters[METRIC_COUNT];
+    struct histogram histograms[HISTOGRAM_COUNT];
+};
+
+static struct slot slots[SLOTS];
+static _Atomic int64_t gauges[GAUGE_COUNT];
+static _Atomic unsigned threads_seen;
+static _Thread_local struct slot *thread_slot;
+
+static struct slot *slot_of_thread(void)
+{
+    if (!thread_slot) {
+        unsigned number = atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed);
+        thread_slot = &slots[number % SLOTS];
+    }
+    return thread_slot;
+}
+
+static void add(_Atomic uint64_t *target, uint64_t n)
+{
+    atomic_fetch_add_explicit(target, n, memory_order_relaxed);
+}
+
+static uint64_t read_cell(_Atomic uint64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+void metrics_count(enum metrics_counter counter)
+{
+    metrics_add(counter, 1);
+}
+
+void metrics_add(enum metrics_counter counter, uint64_t n)
+{
+    assert(counter < METRIC_COUNT);
+    add(&slot_of_thread()->counters[counter], n);
+}
+
+void metrics_count_status(unsigned status)
+{
+    switch (status) {
+#define STATUS_CASE(number)                                                                        \
+    case number:                                                                                   \
+        metrics_count(METRIC_HTTP_##number);                                                       \
+        break;
+        METRICS_STATUSES(STATUS_CASE)
+#undef STATUS_CASE
+    default:
+        metrics_count(METRIC_HTTP_OTHER);
+    }
+}
+
+void metrics_observe(enum metrics_histogram histogram, uint64_t value)
+{
+    assert(histogram < HISTOGRAM_COUNT);
+    const struct histogram_kind *kind = &histogram_kinds[histogram];
+    struct histogram *mine = &slot_of_thread()->histograms[histogram];
+    size_t bucket = 0;
+    while (bucket < kind->bound_count && value > kind->bounds[bucket].value)
+        bucket++;
+    add(&mine->buckets[bucket], 1);
+    add(&mine->sum, value);
+}
+
+void metrics_gauge_set(enum metrics_gauge gauge, int64_t value)
+{
+    assert(gauge < GAUGE_COUNT);
+    atomic_store_explicit(&gauges[gauge], value, memory_order_relaxed);
+}
+
+uint64_t metrics_read(enum metrics_counter counter)
+{
+    assert(counter < METRIC_COUNT);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < SLOTS; i++)
+        sum += read_cell(&slots[i].counters[counter]);
+    return sum;
+}
+
+/* Text that goes on counting its length when the buffer is full. */
+struct text {
+    char *buffer;
+    size_t size;
+    size_t length;
+};
+
+static void __attribute__((format(printf, 2, 3))) print(struct text *text, const char *format, ...)
+{
+    bool full = text->length >= text->size;
+    char *end = full ? NULL : text->buffer + text->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(end, full ? 0 : text->size - text->length, format, arguments);
+    va_end(arguments);
+    assert(written >= 0);
+    text->length += (size_t)written;
+}
+
+static void print_head(struct text *text, const char *name, const char *type, const char *help)
+{
+    print(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void print_counters(struct text *text)
+{
+    for (size_t i = 0; i < METRIC_COUNT; i++) {
+        const struct series_kind *kind = &counter_kinds[i];
+        if (i == 0 || strcmp(kind->name, counter_kinds[i - 1].name) != 0)
+            print_head(text, kind->name, "counter", kind->help);
+        bool labelled = kind->labels[0] != '\0';
+        print(text, "%s%s%s%s %" PRIu64 "\n", kind->name, labelled ? "{" : "", kind->labels,
+              labelled ? "}" : "", metrics_read((enum metrics_counter)i));
+    }
+}
+
+static void print_gauges(struct text *text)
+{
+    for (size_t i = 0; i < GAUGE_COUNT; i++) {
+        print_head(text, gauge_kinds[i].name, "gauge", gauge_kinds[i].help);
+        print(text, "%s %" PRId64 "\n", gauge_kinds[i].name,
+              atomic_load_explicit(&gauges[i], memory_order_relaxed));
+    }
+}
+
+static void print_histogram(struct text *text, size_t histogram)
+{
+    const struct histogram_kind *kind = &histogram_kinds[histogram];
+    uint64_t buckets[BOUNDS_MAX + 1] = {0};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct histogram *part = &slots[i].histograms[histogram];
+        sum += read_cell(&part->sum);
+        for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
+            buckets[bucket] += read_cell(&part->buckets[bucket]);
+    }
+
+    print_head(text, kind->name, "histogram", kind->help);
+    uint64_t count = 0;
+    for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
+        count += buckets[bucket];
+        print(text, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", kind->name,
+              bucket < kind->bound_count ? kind->bounds[bucket].text : "+Inf", count);
+    }
+    if (kind->unit == SECONDS)
+        print(text, "%s_sum %" PRIu64 ".%09" PRIu64 "\n", kind->name, sum / 1000000000,
+              sum % 1000000000);
+    else
+        print(text, "%s_sum %" PRIu64 "\n", kind->name, sum);
+    /* The count comes from the buckets, so that the two agree while others go on counting. */
+    print(text, "%s_count %" PRIu64 "\n", kind->name, count);
+}
+
+size_t metrics_print(char *buffer, size_t size)
+{
+    struct text text = {.buffer = buffer, .size = size, .length = 0};
+    if (size > 0)
+        buffer[0] = '\0';
+    print_counters(&text);
+    print_gauges(&text);
+    for (size_t i = 0; i < HISTOGRAM_COUNT; i++)
+        print_histogram(&text, i);
+    return text.length;
+}

@@ -1,0 +1,101 @@
+/* Counters, gauges and histograms, and their Prometheus text. */
+#ifndef SECKILL_SERVICE_METRICS_H
+#define SECKILL_SERVICE_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(id, name, labels, help). Lines of one name stand together; the help of the first is printed. */
+#define METRICS_COUNTERS(X)                                                                        \
+    X(ORDERS_ACCEPTED, "seckill_orders_total", "outcome=\"accepted\"", "Orders by outcome.")       \
+    X(ORDERS_REPLAYED, "seckill_orders_total", "outcome=\"replayed\"", "")                         \
+    X(ORDERS_SOLD_OUT, "seckill_orders_total", "outcome=\"sold_out\"", "")                         \
+    X(ORDERS_UNKNOWN_SKU, "seckill_orders_total", "outcome=\"unknown_sku\"", "")                   \
+    X(ORDERS_KEY_REUSED, "seckill_orders_total", "outcome=\"key_reused\"", "")                     \
+    X(ORDERS_OVERLOADED, "seckill_orders_total", "outcome=\"overloaded\"", "")                     \
+    X(ORDERS_UNAVAILABLE, "seckill_orders_total", "outcome=\"unavailable\"", "")                   \
+    X(ORDERS_OUTCOME_UNKNOWN, "seckill_orders_total", "outcome=\"outcome_unknown\"", "")           \
+    X(RECOVERIES, "seckill_recoveries_total", "", "Segments set again from the ledger.")           \
+    X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \
+      "Batches the ledger refused because of their fence, round or capacity.")                     \
+    X(UNKNOWN_COMMITS, "seckill_unknown_commits_total", "",                                        \
+      "Commits whose connection died before their answer.")                                        \
+    X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
+      "Orders refused from the memory of a sold-out sale, without queueing.")                      \
+    X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "", "Connections to Redis made again.")  \
+    X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
+      "Connections to the ledger made again.")
+
+/* The statuses the service answers with; any other is counted as status="other". */
+/* clang-format off */
+#define METRICS_STATUSES(X)                                                                        \
+    X(200) X(201) X(400) X(401) X(404) X(405) X(408)                                               \
+    X(409) X(413) X(415) X(422) X(429) X(500) X(503)
+/* clang-format on */
+
+/* X(id, name, help) */
+#define METRICS_GAUGES(X) X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for a lane.")
+
+/*
+ * X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
+ * orders.
+ */
+#define METRICS_HISTOGRAMS(X)                                                                      \
+    X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders carried by one batch.")                \
+    X(ORDER_SECONDS, "seckill_order_seconds", SECONDS, "From an order's arrival to its answer.")   \
+    X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Round trips to Redis.")                    \
+    X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS, "Transactions and queries of the ledger.")
+
+#define METRICS_COUNTER_ID(id, name, labels, help) METRIC_##id,
+#define METRICS_STATUS_ID(status) METRIC_HTTP_##status,
+#define METRICS_GAUGE_ID(id, name, help) GAUGE_##id,
+#define METRICS_HISTOGRAM_ID(id, name, unit, help) HISTOGRAM_##id,
+
+/* METRIC_ORDERS_ACCEPTED, …, METRIC_HTTP_200, … */
+enum metrics_counter {
+    METRICS_COUNTERS(METRICS_COUNTER_ID) METRICS_STATUSES(METRICS_STATUS_ID) METRIC_HTTP_OTHER,
+    METRIC_COUNT
+};
+
+/* GAUGE_QUEUE_DEPTH, … */
+enum metrics_gauge { METRICS_GAUGES(METRICS_GAUGE_ID) GAUGE_COUNT };
+
+/* HISTOGRAM_ORDER_SECONDS, … */
+enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_HISTOGRAM_ID) HISTOGRAM_COUNT };
+
+#undef METRICS_COUNTER_ID
+#undef METRICS_STATUS_ID
+#undef METRICS_GAUGE_ID
+#undef METRICS_HISTOGRAM_ID
+
+#define METRICS_TEXT_MAX 32768 /* bytes that the text never exceeds, with its NUL */
+
+/*
+ * Any thread may call any of these at any time, without setting anything up: each thread counts on
+ * cache lines of its own, in a few ns, and what a thread counted stays when it ends.
+ */
+void metrics_count(enum metrics_counter counter);
+void metrics_add(enum metrics_counter counter, uint64_t n);
+
+/* Counts one HTTP answer. */
+void metrics_count_status(unsigned status);
+
+/* One observation: ns for a histogram of seconds, a number of orders for HISTOGRAM_BATCH_ORDERS. */
+void metrics_observe(enum metrics_histogram histogram, uint64_t value);
+
+/* One value for the whole process; the last one set is printed. */
+void metrics_gauge_set(enum metrics_gauge gauge, int64_t value);
+
+/* The sum over all threads. Never falls. */
+uint64_t metrics_read(enum metrics_counter counter);
+
+/*
+ * Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
+ * by NUL. Returns the length of the whole text, as snprintf does; a buffer of METRICS_TEXT_MAX
+ * always suffices.
+ */
+size_t metrics_print(char *buffer, size_t size);
+
+#define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+#endif

@@ -1,0 +1,15 @@
+/* Hears from other processes that a sale has units again. */
+#ifndef SECKILL_SERVICE_NEWS_H
+#define SECKILL_SERVICE_NEWS_H
+
+#include "service/service.h"
+
+struct news;
+
+/* Starts the listening thread. NULL with the reason in `error_out`. */
+struct news *news_start(struct service *service, char *error_out, size_t error_size);
+
+/* Ends the thread and frees it; takes up to its poll interval. */
+void news_stop(struct news **news);
+
+#endif

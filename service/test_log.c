@@ -1,0 +1,214 @@
+/* The log writes whole, quoted lines, and a flood of one event is not a flood of lines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "service/log.h"
+
+static int log_file = -1;
+static char written[1 << 20];
+
+static int open_log(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/test_log_XXXXXX";
+    log_file = mkstemp(name);
+    unlink(name);
+    log_setup(LOG_INFO, log_file);
+    return log_file < 0;
+}
+
+/* Forgets what was written so far, so that each test reads its own lines. */
+static void restart(void)
+{
+    log_flush();
+    assert_int_equal(ftruncate(log_file, 0), 0);
+    lseek(log_file, 0, SEEK_SET);
+}
+
+static const char *read_log(void)
+{
+    ssize_t n = pread(log_file, written, sizeof written - 1, 0);
+    assert_true(n >= 0);
+    written[n] = '\0';
+    return written;
+}
+
+static unsigned count_of(const char *text, const char *word)
+{
+    unsigned count = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+static void test_line_has_time_level_event_and_pairs(void **state)
+{
+    (void)state;
+    restart();
+    log_event(LOG_WARN, "shape", "address=%s n=%d", "127.0.0.1:1", 7);
+    const char *line = read_log();
+    assert_int_equal(strspn(line + 3, "0123456789-T:.Z"), strlen("2026-11-20T21:30:00.123Z"));
+    assert_memory_equal(line, "ts=20", 5);
+    assert_string_equal(line + strlen("ts=2026-11-20T21:30:00.123Z"),
+                        " level=warn event=shape address=127.0.0.1:1 n=7\n");
+    restart();
+    log_event(LOG_INFO, "bare", NULL);
+    assert_non_null(strstr(read_log(), " level=info event=bare\n"));
+}
+
+static void test_level_filters(void **state)
+{
+    (void)state;
+    restart();
+    log_event(LOG_DEBUG, "quiet", "n=1");
+    assert_string_equal(read_log(), "");
+    assert_false(log_enabled(LOG_DEBUG));
+    log_setup(LOG_DEBUG, log_file);
+    log_event(LOG_DEBUG, "quiet", "n=2");
+    log_setup(LOG_INFO, log_file);
+    assert_non_null(strstr(read_log(), "level=debug event=quiet n=2\n"));
+    enum log_level level;
+    assert_true(log_level_parse("warn", &level));
+    assert_int_equal(level, LOG_WARN);
+    assert_false(log_level_parse("WARN", &level));
+    assert_int_equal(level, LOG_INFO);
+}
+
+static void test_quote(void **state)
+{
+    (void)state;
+    char buffer[12];
+    assert_string_equal(log_quote("plain-1.2:3", buffer, sizeof buffer), "plain-1.2:3");
+    assert_string_equal(log_quote("", buffer, sizeof buffer), "\"\"");
+    assert_string_equal(log_quote(NULL, buffer, sizeof buffer), "\"\"");
+    assert_string_equal(log_quote("a b", buffer, sizeof buffer), "\"a b\"");
+    assert_string_equal(log_quote("a=b", buffer, sizeof buffer), "\"a=b\"");
+    assert_string_equal(log_quote("a\n\"\\", buffer, sizeof buffer), "\"a\\n\\\"\\\\\"");
+    assert_string_equal(log_quote("12 45678901234", buffer, sizeof buffer), "\"12 456789\"");
+    assert_string_equal(log_quote("123 5678\n123", buffer, sizeof buffer), "\"123 5678\"");
+}
+
+static void test_line_stays_one_line(void **state)
+{
+    (void)state;
+    restart();
+    log_event(LOG_INFO, "breaks", "value=%s", "a\nts=forged\r\x1b");
+    assert_int_equal(count_of(read_log(), "\n"), 1);
+    assert_null(strstr(read_log(), "\x1b"));
+
+    restart();
+    char *longest = malloc(2 * LOG_LINE_MAX);
+    memset(longest, 'x', 2 * LOG_LINE_MAX - 1);
+    longest[2 * LOG_LINE_MAX - 1] = '\0';
+    log_event(LOG_INFO, "long", "value=%s", longest);
+    free(longest);
+    const char *line = read_log();
+    assert_true(strlen(line) > LOG_LINE_MAX - 32 && strlen(line) <= LOG_LINE_MAX);
+    assert_int_equal(count_of(line, "\n"), 1);
+    assert_string_equal(line + strlen(line) - strlen(" truncated=true\n"), " truncated=true\n");
+}
+
+/* What the lines say was left out. */
+static unsigned long suppressed_sum(const char *text)
+{
+    unsigned long sum = 0;
+    for (; (text = strstr(text, " suppressed=")); text++)
+        sum += strtoul(text + strlen(" suppressed="), NULL, 10);
+    return sum;
+}
+
+static void test_flood_is_counted(void **state)
+{
+    (void)state;
+    restart();
+    errno = EDOM;
+    for (unsigned i = 0; i < 5000; i++)
+        log_event(LOG_ERROR, "flood", "n=%u", i);
+    assert_int_equal(errno, EDOM);
+    log_event(LOG_INFO, "flood", "level=%s", "other");
+    log_event(LOG_ERROR, "calm", "n=1");
+    assert_int_equal(count_of(read_log(), "event=calm n=1\n"), 1);
+    assert_int_equal(count_of(read_log(), "level=info event=flood level=other\n"), 1);
+    log_flush();
+    const char *text = read_log();
+    unsigned lines = count_of(text, " n=") - 1; /* without the calm one */
+    assert_true(lines >= LOG_EVENT_PER_SECOND && lines < 500);
+    assert_int_equal(lines + suppressed_sum(text), 5000);
+    log_flush();
+    assert_int_equal(lines + suppressed_sum(read_log()), 5000);
+}
+
+static void *log_many(void *argument)
+{
+    for (unsigned i = 0; i < 2000; i++)
+        log_event(LOG_WARN, "threads", "from=%s", (const char *)argument);
+    return NULL;
+}
+
+static void test_threads_never_mix_lines(void **state)
+{
+    (void)state;
+    restart();
+    pthread_t threads[4];
+    char names[4][64];
+    for (int i = 0; i < 4; i++) {
+        memset(names[i], 'a' + i, sizeof names[i] - 1);
+        names[i][sizeof names[i] - 1] = '\0';
+        pthread_create(&threads[i], NULL, log_many, names[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    log_flush();
+    unsigned long lines = 0;
+    const char *text = read_log();
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        assert_memory_equal(line, "ts=", 3);
+        const char *from = strstr(line, " from=");
+        if (!from || from > strchr(line, '\n'))
+            continue;
+        char letters[2] = {from[6], '\0'};
+        assert_int_equal(strspn(from + 6, letters), 63);
+        assert_int_equal(from[6 + 63], '\n');
+        lines++;
+    }
+    assert_int_equal(lines + suppressed_sum(text), 8000);
+}
+
+/* More kinds of event than the table holds are still counted. Last, as it fills the table. */
+static void test_many_events(void **state)
+{
+    (void)state;
+    restart();
+    static char names[200][16];
+    for (unsigned i = 0; i < 200; i++) {
+        snprintf(names[i], sizeof names[i], "event_%u", i);
+        log_event(LOG_INFO, names[i], "x=1");
+    }
+    log_flush();
+    assert_int_equal(count_of(read_log(), " x=1") + suppressed_sum(read_log()), 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_line_has_time_level_event_and_pairs),
+        cmocka_unit_test(test_level_filters),
+        cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_line_stays_one_line),
+        cmocka_unit_test(test_flood_is_counted),
+        cmocka_unit_test(test_threads_never_mix_lines),
+        cmocka_unit_test(test_many_events),
+    };
+    return cmocka_run_group_tests(tests, open_log, NULL);
+}
