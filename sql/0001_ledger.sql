@@ -36,9 +36,16 @@ CREATE TABLE IF NOT EXISTS orders (
   idempotency_key VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NULL,
   created_at      DATETIME(3)  NOT NULL COMMENT 'UTC',
   expires_at      DATETIME(3)  NULL     COMMENT 'UTC; NULL: never',
-  PRIMARY KEY (order_id),
-  UNIQUE KEY user_key (user_id, idempotency_key) COMMENT 'a retry finds its first order; also lists what a user bought'
-) ENGINE=InnoDB COMMENT='Accepted orders, one row each';
+  PRIMARY KEY (order_id)
+) ENGINE=InnoDB COMMENT='Accepted orders, one row each; the ids grow, so rows are appended';
+
+-- A table of its own, not an index on orders: only orders that have a key pay for it.
+CREATE TABLE IF NOT EXISTS order_key (
+  user_id         VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  idempotency_key VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  order_id        BIGINT UNSIGNED NOT NULL,
+  PRIMARY KEY (user_id, idempotency_key)
+) ENGINE=InnoDB COMMENT='Idempotency keys: a retry finds its first order, and no second one can be written';
 
 CREATE TABLE IF NOT EXISTS order_allocation (
   order_id BIGINT UNSIGNED NOT NULL,

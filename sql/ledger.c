@@ -108,6 +108,11 @@ static void text_move(struct sql_text *sql, const struct ledger_move *move)
     sql_printf(sql, " AND sold+%u<=capacity;", move->units);
 }
 
+static bool has_key(const struct ledger_order *order)
+{
+    return order->key && order->key[0] != '\0';
+}
+
 static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
 {
     sql_append(sql, "(", 1);
@@ -126,7 +131,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order, c
     else
         sql_number(sql, (uint64_t)order->segment);
     sql_append(sql, ",", 1);
-    if (order->key && order->key[0] != '\0')
+    if (has_key(order))
         sql_word(sql, order->key);
     else
         sql_append(sql, "NULL", 4);
@@ -150,6 +155,24 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
         if (i > 0)
             sql_append(sql, ",", 1);
         text_order(sql, &commit->orders[i], time);
+    }
+}
+
+static void text_keys(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = ";INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        const struct ledger_order *order = &commit->orders[i];
+        if (!has_key(order))
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        sql_word(sql, order->user_id);
+        sql_append(sql, ",", 1);
+        sql_word(sql, order->key);
+        sql_append(sql, ",", 1);
+        sql_number(sql, order->order_id);
+        sql_append(sql, ")", 1);
+        lead = ",(";
     }
 }
 
@@ -190,6 +213,7 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
     for (size_t i = 0; i < move_count; i++)
         text_move(&ledger->sql, &moves[i]);
     text_orders(&ledger->sql, &commit);
+    text_keys(&ledger->sql, &commit);
     text_allocations(&ledger->sql, &commit);
     return ledger_from_db(db_run(ledger->db, commit_body, &commit));
 }
@@ -279,12 +303,13 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
-    sql_printf(sql, "SELECT order_id,user_id,idempotency_key,sku,qty FROM orders WHERE");
+    sql_printf(sql, "SELECT k.order_id,k.user_id,k.idempotency_key,o.sku,o.qty FROM order_key k "
+                    "JOIN orders o ON o.order_id=k.order_id WHERE");
     for (size_t i = 0; i < count; i++) {
         keys[i].order_id = 0;
-        sql_printf(sql, i == 0 ? " (user_id=" : " OR (user_id=");
+        sql_printf(sql, i == 0 ? " (k.user_id=" : " OR (k.user_id=");
         sql_word(sql, keys[i].user_id);
-        sql_printf(sql, " AND idempotency_key=");
+        sql_printf(sql, " AND k.idempotency_key=");
         sql_word(sql, keys[i].key);
         sql_append(sql, ")", 1);
     }
