@@ -22,6 +22,7 @@ PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
 WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
+export BUILD PYTHON
 
 ifeq ($(MAKELEVEL),0)
   MAKEFLAGS += --no-print-directory -j$(shell nproc)
@@ -86,7 +87,7 @@ $(tests): LIBS := -lcmocka $(LIBS)
 $(daemon) $(BUILD)/bare_httpd $(tests):
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 $(archive): $(call object,$(parts))
 	$(call say,AR,$@)
@@ -103,52 +104,54 @@ $(BUILD)/%.o: %.c | $(headers)
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
 c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
+made_of  = echo '/* Made from $(1) by the Makefile: DO NOT EDIT. */'
+
+$(headers): Makefile
 
 $(gen)/lua_scripts.h: $(wildcard lua/*.lua)
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ echo '/* Made from the scripts in lua/ by the Makefile: DO NOT EDIT. */'; \
-	for f in $^; do n=lua_$$(basename $$f .lua); \
+	$(Q){ $(call made_of,the scripts in lua/); for f in $(filter %.lua,$^); do n=lua_$$(basename $$f .lua); \
 	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
-	    echo "static const char $${n}_sha1[] = \"$$(sha1sum <$$f | cut -c1-40)\";"; \
+	    echo "static const char $${n}_sha1[] = \"$$(awk 1 $$f | sha1sum | cut -d ' ' -f 1)\";"; \
 	done; } >$@
 
 $(gen)/sql_migrations.h: $(sort $(wildcard sql/[0-9]*.sql))
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ echo '/* Made from the numbered files in sql/ by the Makefile: DO NOT EDIT. */'; \
+	$(Q){ $(call made_of,the numbered files in sql/); \
 	echo 'static const struct { const char *name; const char *text; } sql_migrations[] = {'; \
-	for f in $^; do \
+	for f in $(filter %.sql,$^); do \
 	    echo "    {\"$$(basename $$f .sql)\","; $(c_string) $$f; echo '    },'; \
 	done; echo '};'; } >$@
 
 $(gen)/openapi.h: service/openapi.json
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ echo '/* Made from service/openapi.json by the Makefile: DO NOT EDIT. */'; \
+	$(Q){ $(call made_of,$<); \
 	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
 
-# --- Commands -----------------------------------------------------------------------------------
+# --- Commands: each a program that make runs without a shell between, for signals to reach it ------
 
 run:
 	@deploy/packages run
 	@$(MAKE) all
-	@BUILD=$(BUILD) deploy/run
+	@env --default-signal=INT deploy/run
 
 test:
 	@deploy/packages test
 	@$(MAKE) tests
-	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/run
+	@test/run
 
 check:
 	@deploy/packages test
 	@$(MAKE) tests
-	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/run unit
+	@test/run unit
 
 bench:
 	@deploy/packages bench
 	@$(MAKE) all
-	@BUILD=$(BUILD) PYTHON=$(PYTHON) loadtest/bench
+	@loadtest/bench
 
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test
@@ -160,7 +163,7 @@ tsan:
 lint:
 	@deploy/packages lint
 	@$(MAKE) all
-	@BUILD=$(BUILD) PYTHON=$(PYTHON) test/lint
+	@test/lint
 
 format:
 	@deploy/packages lint
@@ -168,7 +171,7 @@ format:
 
 install: all
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld
-	install -D -m 600 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf.reference
+	install -D -m 644 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf.reference
 	test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || install -m 600 deploy/seckill.conf \
 	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system

@@ -3,7 +3,7 @@
  * libmicrohttpd's own threads lose wake-ups when connections are resumed from elsewhere, so a front
  * drives it from outside: its epoll descriptor and an eventfd stand in the front's epoll set. A turn
  * of the loop: wait; take what lanes and desks gave back; MHD_run (new requests are read, waiting
- * ones asked after); MHD_run again to write what was answered; hand the new orders to the lanes. */
+ * ones asked after), hand the new orders to the lanes; MHD_run again to write what was answered. */
 #include "service/http.h"
 
 #include <assert.h>
@@ -171,6 +171,8 @@ static void expire_due(struct front *front)
 static int wait_ms(const struct front *front)
 {
     int64_t ms = front->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
+    if (front->replies > 0) /* may still have to be written */
+        return 0;
     for (int i = 0; i < LIST_COUNT; i++) {
         if (!front->lists[i].first)
             continue;
@@ -201,6 +203,13 @@ static void submit_orders(struct front *front)
     front->orders_first = front->orders_last = NULL;
 }
 
+static void run(struct front *front)
+{
+    front->replies = front->answers = 0;
+    MHD_run(front->daemon);
+    submit_orders(front);
+}
+
 /* Returns true when anything happened. */
 static bool turn(struct front *front)
 {
@@ -208,15 +217,9 @@ static bool turn(struct front *front)
     front->now_ns = now_ns();
     take_returned(front);
     expire_due(front);
-    front->replies = 0;
-    MHD_run(front->daemon);
-    submit_orders(front);
-    /* An answer queued in one run of libmicrohttpd is written in the next. */
-    while (front->replies > 0) {
-        front->replies = 0;
-        MHD_run(front->daemon);
-        submit_orders(front);
-    }
+    run(front);
+    if (front->answers > 0) /* those queued for waiting requests are written in the next run */
+        run(front);
     return events;
 }
 

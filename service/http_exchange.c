@@ -202,14 +202,18 @@ static void unpark(struct front *front, struct request *request)
 static enum MHD_Result look_for_answer(struct front *front, struct MHD_Connection *connection,
                                        struct request *request, void **con_cls)
 {
-    if (request->ready) {
+    if (request->ready || request->expired) {
         unpark(front, request);
-        metrics_observe(HISTOGRAM_ORDER_SECONDS, (uint64_t)(front->now_ns - request->arrived_ns));
+        front->answers++;
+    }
+    if (request->ready) {
+        if (request->route->list == LIST_ORDERS)
+            metrics_observe(HISTOGRAM_ORDER_SECONDS,
+                            (uint64_t)(front->now_ns - request->arrived_ns));
         return reply_answer(front, connection, request);
     }
     if (!request->expired)
         return MHD_YES;
-    unpark(front, request);
     request->connection = NULL; /* freed when it comes back */
     *con_cls = NULL;
     return reply_expired(front, connection, request);

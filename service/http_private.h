@@ -9,9 +9,9 @@
 #include "service/http.h"
 
 enum {
-    RECEIVE_MS_MAX = 10000,    /* from a request's first line to the end of its body */
-    IDLE_CONNECTION_S = 120,   /* for a connection without a request */
-    CONNECTION_MEMORY = 16384, /* bytes libmicrohttpd may use per connection, headers included */
+    RECEIVE_MS_MAX = 10000,   /* from a request's first line to the end of its body */
+    IDLE_CONNECTION_S = 120,  /* for a connection without a request */
+    CONNECTION_MEMORY = 8192, /* bytes libmicrohttpd may use per connection, headers included */
     ADMIN_DEADLINE_EXTRA_MS = 5000, /* admin calls wait for locks: lease, deadline and this */
 
     /* Requests that wait for a lane are asked after in every turn of the loop: cheaper than
@@ -43,7 +43,8 @@ struct front {
     struct request *spare;                      /* freed requests */
     size_t parked;
     size_t away;    /* sent on and not come back */
-    size_t replies; /* queued in this turn and not written yet */
+    size_t replies; /* queued in the last run of libmicrohttpd */
+    size_t answers; /* of these, to requests that had waited */
     int64_t now_ns; /* of this turn */
     bool draining;
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
