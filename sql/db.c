@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errmsg.h>
-#include <mysql.h>
 #include <mysqld_error.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+
+#include "sql/db_private.h"
 
 enum {
     BACKOFF_MS_MIN = 20,
@@ -175,9 +176,9 @@ void db_close(struct db **db)
     *db = NULL;
 }
 
-static void keep_error(struct db *db)
+static void keep_error(struct db *db, unsigned code, const char *text)
 {
-    snprintf(db->error, sizeof db->error, "%u: %s", mysql_errno(db->mysql), mysql_error(db->mysql));
+    snprintf(db->error, sizeof db->error, "%u: %s", code, text);
 }
 
 static enum db_result connect_failed(struct db *db)
@@ -210,7 +211,7 @@ enum db_result db_connect(struct db *db)
     if (!db->mysql)
         return connect_failed(db);
     if (!connect_now(db)) {
-        keep_error(db);
+        keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
         return connect_failed(db);
     }
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
@@ -225,12 +226,9 @@ enum db_result db_ping(struct db *db)
     return db_query(db, "DO 1", 4);
 }
 
-/* What an error of a statement (not of a commit) means. The connection is closed unless it can go
- * on being used. */
-static enum db_result statement_error(struct db *db)
+enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
 {
-    unsigned code = mysql_errno(db->mysql);
-    keep_error(db);
+    keep_error(db, code, text);
     switch (code) {
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
@@ -248,6 +246,22 @@ static enum db_result statement_error(struct db *db)
         disconnect(db);
     }
     return DB_FAILED;
+}
+
+static enum db_result query_error(struct db *db)
+{
+    return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+}
+
+MYSQL *db_handle(struct db *db)
+{
+    assert(db->in_run && !db->begin);
+    return db->mysql;
+}
+
+uint64_t db_generation(const struct db *db)
+{
+    return db->stats.connects;
 }
 
 static void keep_result(struct db *db)
@@ -295,12 +309,12 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
         return DB_FAILED;
     int more = send_query(db, text, length);
     if (more != 0)
-        return statement_error(db);
+        return query_error(db);
     do {
         keep_result(db);
         more = mysql_next_result(db->mysql);
         if (more > 0)
-            return statement_error(db);
+            return query_error(db);
     } while (more == 0);
     return DB_OK;
 }
@@ -343,8 +357,8 @@ static enum db_result commit(struct db *db)
         return DB_FAILED;
     if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
         return DB_OK;
-    keep_error(db);
     unsigned code = mysql_errno(db->mysql);
+    keep_error(db, code, mysql_error(db->mysql));
     if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT)
         return DB_SOFT;
     disconnect(db);

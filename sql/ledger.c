@@ -19,12 +19,14 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
         free(ledger);
         return NULL;
     }
+    ledger->insert = order_insert_open();
     return ledger;
 }
 
 void ledger_close(struct ledger **ledger)
 {
     if (*ledger) {
+        order_insert_close(&(*ledger)->insert);
         db_close(&(*ledger)->db);
         sql_free(&(*ledger)->sql);
     }
@@ -96,6 +98,8 @@ struct commit {
     size_t move_count;
     const struct ledger_order *orders;
     size_t order_count;
+    size_t
+        as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
 };
 
 static void text_move(struct sql_text *sql, const struct ledger_move *move)
@@ -146,8 +150,10 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
                                  "idempotency_key,created_at)VALUES";
     char time[LEDGER_TIME_SIZE];
     int64_t time_ms = -1;
+    if (commit->as_text == 0)
+        return;
     sql_append(sql, insert, sizeof insert - 1);
-    for (size_t i = 0; i < commit->order_count; i++) {
+    for (size_t i = 0; i < commit->as_text; i++) {
         if (commit->orders[i].created_ms != time_ms) {
             time_ms = commit->orders[i].created_ms;
             ledger_time(time_ms, time);
@@ -156,11 +162,12 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
             sql_append(sql, ",", 1);
         text_order(sql, &commit->orders[i], time);
     }
+    sql_append(sql, ";", 1);
 }
 
 static void text_keys(struct sql_text *sql, const struct commit *commit)
 {
-    const char *lead = ";INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
+    const char *lead = "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
     for (size_t i = 0; i < commit->order_count; i++) {
         const struct ledger_order *order = &commit->orders[i];
         if (!has_key(order))
@@ -174,11 +181,13 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ")", 1);
         lead = ",(";
     }
+    if (lead[0] == ',')
+        sql_append(sql, ";", 1);
 }
 
 static void text_allocations(struct sql_text *sql, const struct commit *commit)
 {
-    const char *lead = ";INSERT INTO order_allocation(order_id,segment,qty)VALUES";
+    const char *lead = "INSERT INTO order_allocation(order_id,segment,qty)VALUES";
     for (size_t i = 0; i < commit->order_count; i++) {
         const struct ledger_order *order = &commit->orders[i];
         for (size_t a = 0; a < order->allocation_count; a++) {
@@ -200,6 +209,10 @@ static enum db_result commit_body(struct db *db, void *context)
         if (commit->moves[i].refused)
             result = DB_NO;
     }
+    size_t rest = commit->order_count - commit->as_text;
+    if (result == DB_OK && rest > 0)
+        result =
+            order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
     return result;
 }
 
@@ -207,8 +220,10 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX && order_count > 0);
-    struct commit commit = {ledger, moves, move_count, orders, order_count};
+    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX);
+    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
+    struct commit commit = {ledger, moves,       move_count,
+                            orders, order_count, order_count - order_insert_share(order_count)};
     sql_clear(&ledger->sql);
     for (size_t i = 0; i < move_count; i++)
         text_move(&ledger->sql, &moves[i]);

@@ -11,6 +11,7 @@
 enum {
     LEDGER_WORD_SIZE = 65,       /* a sku, user id or idempotency key, with its NUL */
     LEDGER_SEGMENTS_MAX = 1024,  /* segments of one sale */
+    LEDGER_ORDERS_MAX = 512,     /* orders of one commit */
     LEDGER_SEGMENT_SEVERAL = -1, /* an order that several segments filled */
     LEDGER_TIME_SIZE = 25,       /* 2026-11-20T21:30:00.123Z with its NUL */
 };

@@ -3,11 +3,13 @@
 #define SQL_LEDGER_PRIVATE_H
 
 #include "sql/ledger.h"
+#include "sql/order_insert.h"
 #include "sql/sql_text.h"
 
 struct ledger {
     struct db *db;
     struct sql_text sql;
+    struct order_insert *insert;
 };
 
 /* Runs ledger->sql. */
