@@ -76,7 +76,9 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 .SUFFIXES:
 
 all: $(daemon) $(BUILD)/bare_httpd
+	@:
 tests: all $(tests)
+	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
 $(BUILD)/bare_httpd: $(BUILD)/loadtest/bare_httpd.o
@@ -151,7 +153,7 @@ check:
 bench:
 	@deploy/packages bench
 	@$(MAKE) all
-	@loadtest/bench
+	@loadtest/bench $(BENCH_ARGS)
 
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test

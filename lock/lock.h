@@ -1,8 +1,8 @@
 /* Distributed locks: leases with fencing tokens, over any of the drivers.
  *
  * A lock is named, leased and fenced. Its holder may die, sleep or lose its connection at any time:
- * the lease then ends by itself, and whoever takes the lock next gets a greater fence. What the lock
- * guards must refuse a fence smaller than one it has seen; without that no lock can promise
+ * the lease then ends by itself, and whoever takes the lock next gets a greater fence. What the
+ * lock guards must refuse a fence smaller than one it has seen; without that no lock can promise
  * exclusion (see README.md). */
 #ifndef LOCK_LOCK_H
 #define LOCK_LOCK_H

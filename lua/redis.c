@@ -1,4 +1,4 @@
-/* One connection to a Redis server: connects when needed, pipelines, times out, reports as values. */
+/* One connection to a Redis server: connects when needed, pipelines, times out. */
 #include "lua/redis.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* One connection to a Redis server: connects when needed, pipelines, times out, reports as values. */
+/* One connection to a Redis server: connects when needed, pipelines, times out. */
 #ifndef LUA_REDIS_H
 #define LUA_REDIS_H
 
@@ -53,9 +53,9 @@ enum redis_result redis_publish(struct redis *redis, const char *channel, const 
 /* Subscribes this connection to a channel; from then on only redis_next_message may be called. */
 enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 
-/* Waits up to `wait_ms` for the next message. REDIS_ANSWERED with a NUL-terminated copy in `message_out`
- * (cut to size), REDIS_FAILED when none came in time, REDIS_UNKNOWN when the connection is lost:
- * messages may have been missed, subscribe again. */
+/* Waits up to `wait_ms` for the next message. REDIS_ANSWERED with a NUL-terminated copy in
+ * `message_out` (cut to size), REDIS_FAILED when none came in time, REDIS_UNKNOWN when the
+ * connection is lost: messages may have been missed, subscribe again. */
 enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
                                      size_t size);
 

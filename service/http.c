@@ -1,9 +1,10 @@
 /* Fronts: threads that speak HTTP, each with libmicrohttpd in an epoll loop of its own.
  *
  * libmicrohttpd's own threads lose wake-ups when connections are resumed from elsewhere, so a front
- * drives it from outside: its epoll descriptor and an eventfd stand in the front's epoll set. A turn
- * of the loop: wait; take what lanes and desks gave back; MHD_run (new requests are read, waiting
- * ones asked after), hand the new orders to the lanes; MHD_run again to write what was answered. */
+ * drives it from outside: its epoll descriptor and an eventfd stand in the front's epoll set. A
+ * turn of the loop: wait; take what lanes and desks gave back; MHD_run (new requests are read,
+ * waiting ones asked after), hand the new orders to the lanes; MHD_run again to write what was
+ * answered. */
 #include "service/http.h"
 
 #include <assert.h>

@@ -9,8 +9,9 @@
 
 struct front;
 
-/* Binds and listens on `address` (host:port; port 0: a free one), `shared` with other fronts or alone.
- * `address_out` gets what it is now, for the next front to share. Returns the socket, or -1 with the reason. */
+/* Binds and listens on `address` (host:port; port 0: a free one), `shared` with other fronts or
+ * alone. `address_out` gets what it is now, for the next front to share. Returns the socket, or -1
+ * with the reason. */
 int http_listen(const char *address, bool shared, char *address_out, size_t address_size,
                 char *error_out, size_t error_size);
 

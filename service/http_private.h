@@ -96,7 +96,7 @@ enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connec
 enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
                               struct request *request);
 
-/* Writes 408 to a connection whose request never gets complete, past libmicrohttpd, and shuts it. */
+/* Writes 408 past libmicrohttpd to a connection whose request never gets complete, and shuts it. */
 void reply_timeout(struct MHD_Connection *connection);
 
 #endif

@@ -8,8 +8,8 @@
 
 struct lane;
 
-/* Starts a lane, which takes orders until service->orders is stopped and empty. NULL with the reason
- * in `error_out`. */
+/* Starts a lane, which takes orders until service->orders is stopped and empty. NULL with the
+ * reason in `error_out`. */
 struct lane *lane_start(struct service *service, char *error_out, size_t error_size);
 
 /* Waits for the thread to end, and frees it. */

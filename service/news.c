@@ -1,5 +1,5 @@
-/* Hears from other processes that a sale has units again. Whenever the connection was down, news may
- * have been missed: then the memory of every sale is forgotten. */
+/* Hears from other processes that a sale has units again. Whenever the connection was down, news
+ * may have been missed: then the memory of every sale is forgotten. */
 #include "service/news.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* The body of POST /order: exactly sku, user_id and qty.
  *
  * A scanner reads the plain form that nearly every client sends (no escapes, no signs, the three
- * fields once each, in any order). It accepts only what is certainly right; everything else, wrong or
- * merely unusual, is decided by jansson. */
+ * fields once each, in any order). It accepts only what is certainly right; everything else, wrong
+ * or merely unusual, is decided by jansson. */
 #include "service/order_body.h"
 
 #include <jansson.h>

@@ -109,8 +109,8 @@ void answer_clear(struct answer *answer)
     answer->problem = PROBLEM_NONE;
 }
 
-/* Every answer to an accepted order is written this way, so it is written without printf. Skus, user
- * ids and times need no JSON escapes: their alphabet was checked when they came in. */
+/* Every answer to an accepted order is written this way, so it is written without printf. Skus,
+ * user ids and times need no JSON escapes: their alphabet was checked when they came in. */
 static char *put(char *at, const char *text)
 {
     size_t length = strlen(text);

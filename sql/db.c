@@ -22,7 +22,8 @@ enum {
 
 /* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
  * sleeps between statement and commit must not keep its row locks for ever: MariaDB ends idle
- * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect). */
+ * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
+ */
 static const char session_setup[] =
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
     "innodb_lock_wait_timeout=3, autocommit=1;"

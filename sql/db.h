@@ -24,16 +24,16 @@ struct db_stats {
 };
 
 /* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
- * connecting. `timeout_ms` bounds a connect and each wait for a reply (rounded up to seconds, as the
- * client library counts them). NULL with the reason in `error_out` when the url is not of that form.
- * A client belongs to one thread at a time; the caller closes it. */
+ * connecting. `timeout_ms` bounds a connect and each wait for a reply (rounded up to seconds, as
+ * the client library counts them). NULL with the reason in `error_out` when the url is not of that
+ * form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
-/* Makes sure there is a connection. After a failed try, further tries fail at once until a delay has
- * passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
+/* Makes sure there is a connection. After a failed try, further tries fail at once until a delay
+ * has passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
 enum db_result db_connect(struct db *db);
 
 /* Asks the server for a sign of life, connecting if need be. DB_OK or DB_FAILED. */
@@ -60,8 +60,8 @@ uint64_t db_insert_id(const struct db *db);
 char **db_row(struct db *db);
 
 /* Runs `body` in a transaction and commits it. The body calls db_query and returns its result;
- * DB_SOFT is tried again up to 5 times in all, with a short random pause; anything else but DB_OK is
- * rolled back and returned. A body must therefore be repeatable and must not reply to anybody.
+ * DB_SOFT is tried again up to 5 times in all, with a short random pause; anything else but DB_OK
+ * is rolled back and returned. A body must therefore be repeatable and must not reply to anybody.
  * DB_UNKNOWN only when the connection died in the commit. */
 enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
                       void *context);

@@ -75,8 +75,8 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
 
 /* Begins the next round of a sale, or its first: `total` units in `segments` slices, nothing sold.
  * `fences` are those of the segment locks the caller holds, one per segment of the old and the new
- * round. On LEDGER_OK `sale_out` is the new round and `segments_out` (room for `segments`) its rows.
- * On LEDGER_UNKNOWN the round may have begun. */
+ * round. On LEDGER_OK `sale_out` is the new round and `segments_out` (room for `segments`) its
+ * rows. On LEDGER_UNKNOWN the round may have begun. */
 enum ledger_result ledger_reset(struct ledger *ledger, const char *sku, uint32_t total,
                                 uint32_t segments, const uint64_t *fences,
                                 struct ledger_sale *sale_out, struct ledger_segment *segments_out);
@@ -121,9 +121,9 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
                                  size_t order_count);
 
 /* Settles an unknown commit: raises the fence of one of its segments to that of the commit, which
- * waits for the old transaction to end and forbids it if it has not begun, then looks for one of its
- * orders. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be, LEDGER_FAILED: the
- * ledger cannot be asked now. */
+ * waits for the old transaction to end and forbids it if it has not begun, then looks for one of
+ * its orders. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be, LEDGER_FAILED:
+ * the ledger cannot be asked now. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
                                   uint64_t order_id);
 

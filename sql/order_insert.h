@@ -13,8 +13,8 @@ void order_insert_close(struct order_insert **insert);
  * serve all batches; what is left is cheap enough as text. */
 size_t order_insert_share(size_t count);
 
-/* Inserts `count` orders, a number that order_insert_share gave, within a transaction of db_run that
- * has begun. Results as db_query. */
+/* Inserts `count` orders, a number that order_insert_share gave, within a transaction of db_run
+ * that has begun. Results as db_query. */
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
                                 const struct ledger_order *orders, size_t count);
 

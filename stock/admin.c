@@ -213,7 +213,8 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct locked
     for (size_t i = 0; i < locked->count; i++)
         if (differs(&stock->calls[i], &rows[i], &report->differences[report->difference_count]))
             report->difference_count++;
-    /* The ledger's fences have moved, so every segment is loaded again, not just those that differ. */
+    /* The ledger's fences have moved, so every segment is loaded again, not just those that differ.
+     */
     for (size_t i = 0; i < locked->count; i++) {
         if (rows[i].fence > locked->holds[i].fence)
             segment_post_fence(stock, &locked->holds[i], rows[i].fence);

@@ -7,8 +7,8 @@
 /* Recovers dirty holds of one sale: raises the ledger's fences to theirs, posts the segments'
  * contents as the ledger says them, and posts their release; they can be locked again in the same
  * pipeline. (Each fence serves for one move only, so units cannot be taken under this one.) Sets
- * their hints. Returns false when the ledger cannot be asked; the holds are then released as dirty as
- * they were. `stale_out` tells that the ledger's round is another than the holds'. */
+ * their hints. Returns false when the ledger cannot be asked; the holds are then released as dirty
+ * as they were. `stale_out` tells that the ledger's round is another than the holds'. */
 bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t count,
                   bool *stale_out);
 

@@ -8,9 +8,9 @@
  *             ─► conclude: who got nothing asks the ledger what is left
  *
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
- * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the units
- * were taken, so nothing here has to be right for the stock to be safe; it has to be right for the
- * stock to be sold. */
+ * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the
+ * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
+ * for the stock to be sold. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +113,8 @@ static void abandon(struct stock *stock)
 
 /* ---- commit ---- */
 
-/* Settles every hold by what became of the commit: at its own fence when the ledger moved it, else at
- * that of its last settled round. */
+/* Settles every hold by what became of the commit: at its own fence when the ledger moved it, else
+ * at that of its last settled round. */
 static void settle_all(struct stock *stock, const struct batch *batch, bool committed)
 {
     for (size_t i = 0; i < stock->hold_count; i++) {
@@ -218,7 +218,7 @@ static void finish(struct stock *stock, struct batch *batch, enum ledger_result 
         batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
         settle_all(stock, batch, false);
         break;
-    default: /* refused, or an id or key was taken: nothing was written, the next pass may do better */
+    default: /* refused, or an id or key was taken: nothing was written */
         batch_decide(batch, STOCK_AGAIN);
         settle_all(stock, batch, false);
         break;
@@ -227,8 +227,8 @@ static void finish(struct stock *stock, struct batch *batch, enum ledger_result 
 
 /* ---- conclude ---- */
 
-/* The ledger knows units where this process saw none: look there again, and recover what Redis still
- * calls empty. */
+/* The ledger knows units where this process saw none: look there again, and recover what Redis
+ * still calls empty. */
 static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;

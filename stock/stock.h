@@ -80,9 +80,9 @@ struct stock *stock_open(const struct stock_options *options, struct sale_catalo
                          char *error_out, size_t error_size);
 void stock_close(struct stock **stock);
 
-/* Decides `count` <= STOCK_BATCH_MAX orders, blocking for as long as Redis and the ledger take (their
- * timeouts bound it). No outcome is left at STOCK_OPEN. Accepted means committed. What has to follow
- * a commit in Redis is sent with the next call, or by stock_flush. */
+/* Decides `count` <= STOCK_BATCH_MAX orders, blocking for as long as Redis and the ledger take
+ * (their timeouts bound it). No outcome is left at STOCK_OPEN. Accepted means committed. What has
+ * to follow a commit in Redis is sent with the next call, or by stock_flush. */
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Settles and releases what the last stock_sell left to be done; cheap when nothing is due. Call it
@@ -114,8 +114,9 @@ enum stock_admin_result {
     STOCK_ADMIN_FULL,     /* SALES_MAX sales already */
 };
 
-/* Begins the next round of a sale, or its first, holding all of its segments' locks, and tells every
- * process. Waits up to `wait_ms` for the locks. 1 <= segments <= LEDGER_SEGMENTS_MAX, <= total. */
+/* Begins the next round of a sale, or its first, holding all of its segments' locks, and tells
+ * every process. Waits up to `wait_ms` for the locks. 1 <= segments <= LEDGER_SEGMENTS_MAX, <=
+ * total. */
 enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32_t total,
                                     uint32_t segments, int wait_ms, struct ledger_sale *sale_out);
 

@@ -1,0 +1,399 @@
+/* The Redis connection: urls, credentials, time-outs, back-off, and messages between processes. */
+#include "lua/test_server.h"
+
+#include <signal.h>
+#include <time.h>
+
+static struct redis *open_url(const char *url, int timeout_ms)
+{
+    char error[128];
+    struct redis *redis = redis_open(url, timeout_ms, error, sizeof error);
+    if (!redis)
+        fail_msg("%s: %s", url, error);
+    return redis;
+}
+
+/* host:port[/db] of the server. */
+static const char *server_place(void)
+{
+    const char *url = redis_server_url();
+    const char *at = strrchr(url, '@');
+    return at ? at + 1 : url + strlen("redis://");
+}
+
+static struct redis *open_as(const char *credentials)
+{
+    char url[256];
+    snprintf(url, sizeof url, "redis://%s@%s", credentials, server_place());
+    return open_url(url, 1000);
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec span = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&span, NULL);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void refuse_url(const char *url)
+{
+    char error[128] = "";
+    struct redis *redis = redis_open(url, 100, error, sizeof error);
+    if (redis)
+        fail_msg("accepted \"%s\"", url);
+    assert_non_null(strstr(error, "redis://"));
+}
+
+/* ---- urls ---- */
+
+static void test_urls_of_the_form_are_taken(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "redis://localhost",
+        "redis://127.0.0.1:6379",
+        "redis://127.0.0.1:6379/",
+        "redis://127.0.0.1:6379/15",
+        "REDIS://h/2",
+        "redis://user:secret@h:1/0",
+        "redis://:secret@h",
+        "redis://u:p%40%3a%2F@h",
+        "redis://[::1]:6379/1",
+        "redis://[::1]",
+        "redis://h:65535",
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        struct redis *redis = open_url(urls[i], 100);
+        assert_false(redis_connected(redis));
+        assert_string_equal(redis_error(redis), "");
+        redis_close(&redis);
+        assert_null(redis);
+    }
+}
+
+static void test_other_urls_are_refused(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {
+        "",
+        "localhost",
+        "http://h",
+        "redis:/h",
+        "redis://",
+        "redis://:6379",
+        "redis://h:",
+        "redis://h:x",
+        "redis://h:65536",
+        "redis://h:-1",
+        "redis://h:1:2",
+        "redis://h:63 79",
+        "redis://h/x",
+        "redis://h/1x",
+        "redis://h/-1",
+        "redis://h/99999999999999999999",
+        "redis://u:%@h",
+        "redis://u:%4@h",
+        "redis://u:%zz@h",
+        "redis://u:%00@h",
+        "redis://%-1:p@h",
+        "redis://[::1",
+        "redis://[]:1",
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
+        refuse_url(urls[i]);
+}
+
+static void test_url_too_long_is_refused(void **state)
+{
+    (void)state;
+    char url[600];
+    snprintf(url, sizeof url, "redis://%0300d:1", 0);
+    refuse_url(url);
+    snprintf(url, sizeof url, "redis://u:%0300d@h", 0);
+    refuse_url(url);
+    snprintf(url, sizeof url, "redis://%0200d:p@h", 0);
+    refuse_url(url);
+}
+
+static void test_text_after_an_ipv6_host_is_refused(void **state)
+{
+    (void)state;
+    refuse_url("redis://[::1]junk");
+    refuse_url("redis://[::1]6379");
+}
+
+static void test_port_zero_is_refused(void **state)
+{
+    (void)state;
+    refuse_url("redis://127.0.0.1:0");
+}
+
+static void test_url_leads_to_its_database(void **state)
+{
+    (void)state;
+    char url[256], command[] = "CLIENT INFO";
+    const char *place = server_place();
+    snprintf(url, sizeof url, "redis://%.*s/3", (int)strcspn(place, "/"), place);
+    struct redis *redis = open_url(url, 1000);
+    redisReply *reply = redis_server_send(redis, command);
+    assert_non_null(strstr(reply->str, " db=3 "));
+    freeReplyObject(reply);
+    redis_close(&redis);
+}
+
+static void test_database_that_is_not_there_fails_the_connect(void **state)
+{
+    (void)state;
+    char url[256];
+    const char *place = server_place();
+    snprintf(url, sizeof url, "redis://%.*s/100000", (int)strcspn(place, "/"), place);
+    struct redis *redis = open_url(url, 1000);
+    assert_int_equal(redis_connect(redis), REDIS_FAILED);
+    assert_false(redis_connected(redis));
+    assert_non_null(strstr(redis_error(redis), "SELECT: "));
+    redis_close(&redis);
+}
+
+/* ---- credentials ---- */
+
+static void test_acl_user_with_an_encoded_password_is_let_in(void **state)
+{
+    (void)state;
+    redis_server_do("ACL SETUSER unit on >p@ss/w:rd%% ~* &* +@all");
+    struct redis *redis = open_as("unit:p%40ss%2Fw%3ard%25");
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    redis_close(&redis);
+    redis = open_as("unit:other");
+    assert_int_equal(redis_ping(redis), REDIS_FAILED);
+    assert_non_null(strstr(redis_error(redis), "AUTH: WRONGPASS"));
+    assert_false(redis_connected(redis));
+    redis_close(&redis);
+}
+
+static void test_password_alone_is_that_of_the_default_user(void **state)
+{
+    (void)state;
+    struct redis *admin = redis_server_open(1000);
+    char set[] = "CONFIG SET requirepass secret", unset[] = "CONFIG SET requirepass ''";
+    freeReplyObject(redis_server_send(admin, set));
+    struct redis *with = open_as(":secret");
+    enum redis_result let_in = redis_ping(with);
+    struct redis *without = redis_server_open(1000);
+    enum redis_result kept_out = redis_ping(without);
+    freeReplyObject(redis_server_send(admin, unset));
+    assert_int_equal(let_in, REDIS_ANSWERED);
+    assert_int_equal(kept_out, REDIS_FAILED);
+    assert_non_null(strstr(redis_error(without), "NOAUTH"));
+    redis_close(&with);
+    redis_close(&without);
+    redis_close(&admin);
+}
+
+static void test_refused_command_is_failed_and_keeps_the_connection(void **state)
+{
+    (void)state;
+    redis_server_do("ACL SETUSER unit on >x +select +ping -publish");
+    struct redis *redis = open_as("unit:x");
+    assert_int_equal(redis_publish(redis, "channel", "text"), REDIS_FAILED);
+    assert_non_null(strstr(redis_error(redis), "NOPERM"));
+    assert_true(redis_connected(redis));
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    assert_int_equal(redis_stats(redis).connects, 1);
+    redis_close(&redis);
+}
+
+/* ---- what can happen to a connection ---- */
+
+/* A client of a port where nobody listens. */
+static struct redis *open_nowhere(void)
+{
+    char url[64];
+    int port = 0;
+    close(listen_anywhere(&port));
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    return open_url(url, 500);
+}
+
+static void test_failed_connects_back_off(void **state)
+{
+    (void)state;
+    struct redis *redis = open_nowhere();
+    int64_t until_ms = now_ms() + 200;
+    assert_int_equal(redis_connect(redis), REDIS_FAILED);
+    assert_int_equal(redis_stats(redis).failures, 1);
+    assert_int_equal(redis_connect(redis), REDIS_FAILED);
+    assert_int_equal(redis_stats(redis).failures, 1);
+    while (now_ms() < until_ms) {
+        assert_int_equal(redis_connect(redis), REDIS_FAILED);
+        sleep_ms(1);
+    }
+    /* at 0, 10..20, 30..60, 70..140, 150..300 ms */
+    assert_in_range(redis_stats(redis).failures, 3, 5);
+    assert_int_equal(redis_stats(redis).connects, 0);
+    redis_close(&redis);
+}
+
+static void test_command_that_was_never_sent_is_failed(void **state)
+{
+    (void)state;
+    struct redis *redis = open_nowhere();
+    assert_int_equal(redis_ping(redis), REDIS_FAILED);
+    assert_int_equal(redis_publish(redis, "channel", "text"), REDIS_FAILED);
+    assert_int_equal(redis_subscribe(redis, "channel"), REDIS_FAILED);
+    assert_string_not_equal(redis_error(redis), "");
+    redis_close(&redis);
+}
+
+static void test_lost_connection_is_unknown_and_made_again_at_once(void **state)
+{
+    (void)state;
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    redis_server_do("CLIENT KILL TYPE normal");
+    assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
+    assert_false(redis_connected(redis));
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    assert_int_equal(redis_stats(redis).connects, 2);
+    assert_int_equal(redis_stats(redis).failures, 1);
+    redis_close(&redis);
+}
+
+static void test_no_reply_in_time_is_unknown(void **state)
+{
+    (void)state;
+    struct fake_redis fake;
+    struct redis *redis = fake_redis_open(&fake, NULL, 60);
+    assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
+    int64_t start_ms = now_ms();
+    assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
+    assert_in_range(now_ms() - start_ms, 50, 1000);
+    assert_string_equal(redis_error(redis), "no reply in time");
+    assert_false(redis_connected(redis));
+    fake_redis_close(&fake, &redis);
+}
+
+static void test_server_that_never_answers_fails_the_connect(void **state)
+{
+    (void)state;
+    char url[64];
+    int port = 0;
+    int listener = listen_anywhere(&port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    struct redis *redis = open_url(url, 60);
+    int64_t start_ms = now_ms();
+    assert_int_equal(redis_ping(redis), REDIS_FAILED);
+    assert_in_range(now_ms() - start_ms, 50, 1000);
+    assert_false(redis_connected(redis));
+    redis_close(&redis);
+    close(listener);
+}
+
+/* ---- messages ---- */
+
+static struct redis *open_subscriber(void)
+{
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
+    return redis;
+}
+
+static void test_messages_arrive_in_order(void **state)
+{
+    (void)state;
+    char message[16] = "old";
+    struct redis *publisher = redis_server_open(1000);
+    struct redis *redis = open_subscriber();
+    assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
+    assert_string_equal(message, "");
+    assert_int_equal(redis_publish(publisher, "unit", "one"), REDIS_ANSWERED);
+    assert_int_equal(redis_publish(publisher, "other", "not for us"), REDIS_ANSWERED);
+    assert_int_equal(redis_publish(publisher, "unit", "two"), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "one");
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "two");
+    assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
+    redis_close(&redis);
+    redis_close(&publisher);
+}
+
+static void test_waiting_longer_than_the_timeout_keeps_the_connection(void **state)
+{
+    (void)state;
+    char message[16];
+    struct redis *redis = redis_server_open(20);
+    assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, 60, message, sizeof message), REDIS_FAILED);
+    assert_true(redis_connected(redis));
+    redis_server_do("PUBLISH unit late");
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "late");
+    redis_close(&redis);
+}
+
+static void test_long_message_is_cut(void **state)
+{
+    (void)state;
+    char message[5];
+    struct redis *redis = open_subscriber();
+    redis_server_do("PUBLISH unit abcdefgh");
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "abcd");
+    redis_close(&redis);
+}
+
+static void test_lost_subscription_is_unknown(void **state)
+{
+    (void)state;
+    char message[16];
+    struct redis *redis = open_subscriber();
+    redis_server_do("CLIENT KILL TYPE pubsub");
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
+    assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
+    redis_server_do("PUBLISH unit again");
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "again");
+    redis_close(&redis);
+}
+
+static int forget_user(void **state)
+{
+    (void)state;
+    redis_server_do("ACL DELUSER unit");
+    return 0;
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_urls_of_the_form_are_taken),
+        cmocka_unit_test(test_other_urls_are_refused),
+        cmocka_unit_test(test_url_too_long_is_refused),
+        cmocka_unit_test(test_text_after_an_ipv6_host_is_refused),
+        cmocka_unit_test(test_port_zero_is_refused),
+        cmocka_unit_test(test_url_leads_to_its_database),
+        cmocka_unit_test(test_database_that_is_not_there_fails_the_connect),
+        cmocka_unit_test_teardown(test_acl_user_with_an_encoded_password_is_let_in, forget_user),
+        cmocka_unit_test(test_password_alone_is_that_of_the_default_user),
+        cmocka_unit_test_teardown(test_refused_command_is_failed_and_keeps_the_connection,
+                                  forget_user),
+        cmocka_unit_test(test_failed_connects_back_off),
+        cmocka_unit_test(test_command_that_was_never_sent_is_failed),
+        cmocka_unit_test(test_lost_connection_is_unknown_and_made_again_at_once),
+        cmocka_unit_test(test_no_reply_in_time_is_unknown),
+        cmocka_unit_test(test_server_that_never_answers_fails_the_connect),
+        cmocka_unit_test(test_messages_arrive_in_order),
+        cmocka_unit_test(test_waiting_longer_than_the_timeout_keeps_the_connection),
+        cmocka_unit_test(test_long_message_is_cut),
+        cmocka_unit_test(test_lost_subscription_is_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

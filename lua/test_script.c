@@ -1,0 +1,619 @@
+/* Every branch of every script against a real Redis, and what can befall a pipeline of them. */
+#include "lua/script.h"
+#include "lua/test_server.h"
+
+#include <signal.h>
+#include <time.h>
+
+#define LOCK "unit:{s:0}:lock"
+#define FENCE "unit:{s:0}:fence"
+#define SEGMENT "unit:{s:0}:segment"
+#define FENCE_AHEAD INT64_C(8000000000000000) /* a server time some centuries away */
+
+/* The call answered exactly these numbers. */
+#define EXPECT(call, ...)                                                                          \
+    expect(&(struct script_call[]){call}[0], (int64_t[]){__VA_ARGS__},                             \
+           (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+static struct redis *redis;
+
+static void expect(const struct script_call *call, const int64_t *values, int count)
+{
+    assert_int_equal(call->result, REDIS_ANSWERED);
+    assert_int_equal(call->value_count, count);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(call->values[i], values[i]);
+}
+
+static struct script_call run(struct script_call call)
+{
+    script_run(redis, &call, 1);
+    return call;
+}
+
+/* ---- the scripts as calls ---- */
+
+static struct script_call begin(enum script_id id, const char *first, const char *second,
+                                const char *token)
+{
+    struct script_call call;
+    script_begin(&call, id);
+    script_key(&call, first);
+    if (second)
+        script_key(&call, second);
+    if (token)
+        script_text(&call, token);
+    return call;
+}
+
+static struct script_call acquire(const char *token, int lease_ms)
+{
+    struct script_call call = begin(SCRIPT_lock_acquire, LOCK, FENCE, token);
+    script_int(&call, lease_ms);
+    return call;
+}
+
+static struct script_call lock_release(const char *token)
+{
+    return begin(SCRIPT_lock_release, LOCK, NULL, token);
+}
+
+static struct script_call lock_renew(const char *token, int lease_ms)
+{
+    struct script_call call = begin(SCRIPT_lock_renew, LOCK, NULL, token);
+    script_int(&call, lease_ms);
+    return call;
+}
+
+static struct script_call fence_raise(int64_t fence)
+{
+    struct script_call call = begin(SCRIPT_fence_raise, FENCE, NULL, NULL);
+    script_int(&call, fence);
+    return call;
+}
+
+static struct script_call take(const char *token, int round, int wanted)
+{
+    struct script_call call = begin(SCRIPT_stock_take, LOCK, SEGMENT, token);
+    script_int(&call, round);
+    script_int(&call, wanted);
+    return call;
+}
+
+static struct script_call settle(const char *token, int64_t fence, int back)
+{
+    struct script_call call = begin(SCRIPT_stock_settle, LOCK, SEGMENT, token);
+    script_int(&call, fence);
+    script_int(&call, back);
+    return call;
+}
+
+static struct script_call load(const char *token, int available, int round, int64_t fence)
+{
+    struct script_call call = begin(SCRIPT_stock_load, LOCK, SEGMENT, token);
+    script_int(&call, available);
+    script_int(&call, round);
+    script_int(&call, fence);
+    return call;
+}
+
+static struct script_call segment_read(void)
+{
+    return begin(SCRIPT_stock_read, SEGMENT, NULL, NULL);
+}
+
+static struct script_call drop(const char *token)
+{
+    return begin(SCRIPT_stock_drop, LOCK, SEGMENT, token);
+}
+
+static int64_t lock_as(const char *token)
+{
+    struct script_call call = run(acquire(token, 10000));
+    assert_int_equal(call.result, REDIS_ANSWERED);
+    assert_int_equal(call.values[0], 1);
+    return call.values[1];
+}
+
+/* Locked by "mine" and holding 10 units of round 3, settled at 77. */
+static void lock_and_load(void)
+{
+    lock_as("mine");
+    EXPECT(run(load("mine", 10, 3, 77)), 1);
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec span = {.tv_nsec = ms * 1000000L};
+    nanosleep(&span, NULL);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    redis_server_do("FLUSHALL");
+    redis_server_do("SCRIPT FLUSH");
+    redis = redis_server_open(1000);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redis_close(&redis);
+    return 0;
+}
+
+/* ---- lock_acquire ---- */
+
+static void test_acquire_takes_a_free_lock_for_its_lease(void **state)
+{
+    (void)state;
+    struct script_call call = run(acquire("mine", 5000));
+    assert_int_equal(call.value_count, 2);
+    assert_int_equal(call.values[0], 1);
+    assert_int_equal(redis_server_do("GET " FENCE), call.values[1]);
+    assert_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
+    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+}
+
+static void test_acquire_is_busy_while_another_holds_it(void **state)
+{
+    (void)state;
+    int64_t fence = lock_as("mine");
+    struct script_call call = run(acquire("other", 5000));
+    assert_int_equal(call.value_count, 2);
+    assert_int_equal(call.values[0], 0);
+    assert_in_range(call.values[1], 9000, 10000);
+    assert_int_equal(redis_server_do("GET " FENCE), fence);
+}
+
+static void test_acquire_sent_again_gives_the_first_answer(void **state)
+{
+    (void)state;
+    int64_t fence = lock_as("mine");
+    EXPECT(run(acquire("mine", 5000)), 1, fence);
+}
+
+static void test_acquire_sent_again_without_its_fence_key_gives_a_greater_fence(void **state)
+{
+    (void)state;
+    int64_t fence = lock_as("mine");
+    redis_server_do("DEL " FENCE);
+    assert_true(lock_as("mine") > fence);
+}
+
+static void test_acquire_succeeds_when_the_lease_ran_out(void **state)
+{
+    (void)state;
+    struct script_call call = run(acquire("dead", 15));
+    sleep_ms(25);
+    assert_true(lock_as("mine") > call.values[1]);
+}
+
+static void test_fence_grows_with_every_acquisition(void **state)
+{
+    (void)state;
+    int64_t last = 0;
+    for (int i = 0; i < 20; i++) {
+        int64_t fence = lock_as("mine");
+        assert_true(fence > last);
+        last = fence;
+        EXPECT(run(lock_release("mine")), 1);
+    }
+}
+
+static void test_fence_grows_though_its_key_is_ahead_of_the_clock(void **state)
+{
+    (void)state;
+    redis_server_do("SET " FENCE " %lld", (long long)FENCE_AHEAD);
+    assert_int_equal(lock_as("mine"), FENCE_AHEAD + 1);
+    EXPECT(run(lock_release("mine")), 1);
+    assert_int_equal(lock_as("mine"), FENCE_AHEAD + 2);
+}
+
+static void test_fence_grows_though_its_key_is_gone(void **state)
+{
+    (void)state;
+    int64_t fence = lock_as("mine");
+    redis_server_do("FLUSHALL");
+    assert_true(lock_as("mine") > fence);
+}
+
+/* ---- lock_release, lock_renew, fence_raise ---- */
+
+static void test_release_by_its_holder_frees_the_lock(void **state)
+{
+    (void)state;
+    lock_as("mine");
+    EXPECT(run(lock_release("mine")), 1);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
+    assert_int_equal(redis_server_do("EXISTS " FENCE), 1);
+    EXPECT(run(lock_release("mine")), 0);
+}
+
+static void test_release_by_another_leaves_the_lock(void **state)
+{
+    (void)state;
+    lock_as("mine");
+    EXPECT(run(lock_release("other")), 0);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 1);
+}
+
+static void test_renew_by_its_holder_sets_the_whole_lease(void **state)
+{
+    (void)state;
+    EXPECT(run(fence_raise(1)), 1);
+    run(acquire("mine", 500));
+    EXPECT(run(lock_renew("mine", 9000)), 1);
+    assert_in_range(redis_server_do("PTTL " LOCK), 8000, 9000);
+}
+
+static void test_renew_by_another_or_too_late_does_nothing(void **state)
+{
+    (void)state;
+    EXPECT(run(lock_renew("mine", 9000)), 0);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
+    run(acquire("mine", 5000));
+    EXPECT(run(lock_renew("other", 9000)), 0);
+    assert_in_range(redis_server_do("PTTL " LOCK), 4000, 5000);
+}
+
+static void test_fence_raise_never_lowers(void **state)
+{
+    (void)state;
+    EXPECT(run(fence_raise(1000)), 1000);
+    EXPECT(run(fence_raise(999)), 1000);
+    EXPECT(run(fence_raise(FENCE_AHEAD)), FENCE_AHEAD);
+    assert_int_equal(redis_server_do("GET " FENCE), FENCE_AHEAD);
+    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+}
+
+/* ---- stock_take ---- */
+
+static void test_take_decrements_and_marks_the_round_open(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(take("mine", 3, 4)), 1, 4, 77, 6);
+    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+}
+
+static void test_take_of_more_than_there_is_takes_all(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(take("mine", 3, 11)), 1, 10, 77, 0);
+    EXPECT(run(segment_read()), 1, 0, 3, 1, 77);
+}
+
+static void test_take_from_an_empty_segment_leaves_it_settled(void **state)
+{
+    (void)state;
+    lock_as("mine");
+    EXPECT(run(load("mine", 0, 3, 77)), 1);
+    EXPECT(run(take("mine", 3, 1)), 1, 0, 77, 0);
+    EXPECT(run(segment_read()), 1, 0, 3, 0, 77);
+}
+
+static void test_take_without_the_lock_is_lost(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(take("other", 3, 1)), 0);
+    EXPECT(run(lock_release("mine")), 1);
+    EXPECT(run(take("mine", 3, 1)), 0);
+    EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
+}
+
+static void test_take_from_an_open_round_is_dirty(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(take("mine", 3, 1)), 1, 1, 77, 9);
+    EXPECT(run(take("mine", 3, 1)), 2);
+    EXPECT(run(lock_release("mine")), 1);
+    lock_as("next");
+    EXPECT(run(take("next", 3, 1)), 2);
+    EXPECT(run(segment_read()), 1, 9, 3, 1, 77);
+}
+
+static void test_take_of_another_round_is_dirty(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(take("mine", 2, 1)), 2);
+    EXPECT(run(take("mine", 4, 1)), 2);
+    EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
+}
+
+static void test_take_from_a_missing_or_torn_segment_is_dirty(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"available", "round", "open", "settled"};
+    lock_as("mine");
+    EXPECT(run(take("mine", 3, 1)), 2);
+    for (size_t i = 0; i < 4; i++) {
+        EXPECT(run(load("mine", 10, 3, 77)), 1);
+        redis_server_do("HDEL " SEGMENT " %s", fields[i]);
+        EXPECT(run(take("mine", 3, 1)), 2);
+    }
+}
+
+/* ---- stock_settle ---- */
+
+static void test_settle_ends_the_round_at_its_fence(void **state)
+{
+    (void)state;
+    lock_and_load();
+    run(take("mine", 3, 4));
+    EXPECT(run(settle("mine", 88, 0)), 1, 6);
+    EXPECT(run(segment_read()), 1, 6, 3, 0, 88);
+}
+
+static void test_settle_gives_units_back(void **state)
+{
+    (void)state;
+    lock_and_load();
+    run(take("mine", 3, 4));
+    EXPECT(run(settle("mine", 77, 3)), 1, 9);
+    EXPECT(run(segment_read()), 1, 9, 3, 0, 77);
+}
+
+static void test_settle_without_the_lock_is_lost(void **state)
+{
+    (void)state;
+    lock_and_load();
+    run(take("mine", 3, 4));
+    EXPECT(run(lock_release("mine")), 1);
+    EXPECT(run(settle("mine", 88, 4)), 0);
+    lock_as("next");
+    EXPECT(run(settle("mine", 88, 4)), 0);
+    EXPECT(run(settle("next", 88, 4)), 0); /* its lock, but not its round */
+    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+}
+
+static void test_settle_of_a_round_that_is_not_open_is_lost(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(settle("mine", 88, 4)), 0);
+    redis_server_do("DEL " SEGMENT);
+    EXPECT(run(settle("mine", 88, 4)), 0);
+    assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
+}
+
+/* ---- stock_load, stock_read, stock_drop ---- */
+
+static void test_load_replaces_the_whole_segment(void **state)
+{
+    (void)state;
+    lock_and_load();
+    run(take("mine", 3, 4));
+    EXPECT(run(load("mine", 50, 4, 99)), 1);
+    EXPECT(run(segment_read()), 1, 50, 4, 0, 99);
+}
+
+static void test_load_without_the_lock_is_lost(void **state)
+{
+    (void)state;
+    EXPECT(run(load("mine", 50, 4, 99)), 0);
+    lock_as("other");
+    EXPECT(run(load("mine", 50, 4, 99)), 0);
+    assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
+}
+
+static void test_read_tells_a_missing_or_torn_segment(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"available", "round", "open", "settled"};
+    EXPECT(run(segment_read()), 0);
+    lock_as("mine");
+    for (size_t i = 0; i < 4; i++) {
+        EXPECT(run(load("mine", 10, 3, 77)), 1);
+        redis_server_do("HDEL " SEGMENT " %s", fields[i]);
+        EXPECT(run(segment_read()), 0);
+    }
+}
+
+static void test_drop_removes_the_segment_for_its_holder_alone(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(drop("other")), 0);
+    assert_int_equal(redis_server_do("EXISTS " SEGMENT), 1);
+    EXPECT(run(drop("mine")), 1);
+    assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 1);
+    EXPECT(run(drop("mine")), 1);
+}
+
+/* ---- pipelines ---- */
+
+static void test_pipeline_answers_each_call_in_order(void **state)
+{
+    (void)state;
+    struct script_call calls[] = {acquire("mine", 5000),  load("mine", 10, 3, 77),
+                                  take("mine", 3, 4),     settle("mine", 78, 1),
+                                  lock_release("mine"),   take("mine", 3, 1),
+                                  acquire("other", 5000), segment_read()};
+    script_run(redis, calls, 8);
+    assert_int_equal(calls[0].values[0], 1);
+    EXPECT(calls[1], 1);
+    EXPECT(calls[2], 1, 4, 77, 6);
+    EXPECT(calls[3], 1, 7);
+    EXPECT(calls[4], 1);
+    EXPECT(calls[5], 0);
+    assert_true(calls[6].values[1] > calls[0].values[1]);
+    EXPECT(calls[7], 1, 7, 3, 0, 78);
+}
+
+static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
+{
+    (void)state;
+    lock_and_load();
+    uint64_t reloads = redis_stats(redis).reloads;
+    redis_server_do("SCRIPT FLUSH");
+    struct script_call calls[] = {take("mine", 3, 4), settle("mine", 78, 0), segment_read()};
+    script_run(redis, calls, 3);
+    EXPECT(calls[0], 1, 4, 77, 6);
+    EXPECT(calls[1], 1, 6);
+    EXPECT(calls[2], 1, 6, 3, 0, 78);
+    assert_int_equal(redis_stats(redis).reloads, reloads + 3);
+    EXPECT(run(segment_read()), 1, 6, 3, 0, 78);
+    assert_int_equal(redis_stats(redis).reloads, reloads + 3);
+    assert_int_equal(redis_stats(redis).connects, 1);
+}
+
+static void test_pipeline_keeps_its_order_when_one_script_was_forgotten(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(lock_release("mine")), 1);
+    redis_server_do("SCRIPT FLUSH");
+    run(take("other", 3, 1)); /* as another client would: this script is known again */
+    struct script_call calls[] = {acquire("mine", 5000), take("mine", 3, 4)};
+    script_run(redis, calls, 2);
+    assert_int_equal(calls[0].values[0], 1);
+    EXPECT(calls[1], 1, 4, 77, 6);
+}
+
+static void test_script_error_is_failed_and_the_rest_goes_on(void **state)
+{
+    (void)state;
+    lock_as("mine");
+    redis_server_do("SET " SEGMENT " text");
+    struct script_call calls[] = {take("mine", 3, 4), lock_release("mine")};
+    script_run(redis, calls, 2);
+    assert_int_equal(calls[0].result, REDIS_FAILED);
+    assert_int_equal(calls[0].value_count, 0);
+    assert_non_null(strstr(redis_error(redis), "WRONGTYPE"));
+    EXPECT(calls[1], 1);
+}
+
+static void test_calls_that_cannot_be_sent_are_failed(void **state)
+{
+    (void)state;
+    char error[128], url[64];
+    int port = 0;
+    close(listen_anywhere(&port));
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    struct redis *nowhere = redis_open(url, 100, error, sizeof error);
+    struct script_call calls[] = {take("mine", 3, 4), lock_release("mine")};
+    script_run(nowhere, calls, 2);
+    assert_int_equal(calls[0].result, REDIS_FAILED);
+    assert_int_equal(calls[1].result, REDIS_FAILED);
+    redis_close(&nowhere);
+}
+
+/* Runs three calls on a connection that gives this answer and dies. */
+static void run_on_fake(const char *answer, struct script_call calls[3])
+{
+    struct fake_redis fake;
+    struct redis *dying = fake_redis_open(&fake, answer, 200);
+    calls[0] = acquire("mine", 5000);
+    calls[1] = take("mine", 3, 4);
+    calls[2] = lock_release("mine");
+    script_run(dying, calls, 3);
+    assert_false(redis_connected(dying));
+    fake_redis_close(&fake, &dying);
+}
+
+static void test_calls_not_answered_before_the_connection_dies_are_unknown(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    run_on_fake("*2\r\n:1\r\n:42\r\n*4\r\n:1\r\n", calls);
+    EXPECT(calls[0], 1, 42);
+    assert_int_equal(calls[1].result, REDIS_UNKNOWN);
+    assert_int_equal(calls[1].value_count, 0);
+    assert_int_equal(calls[1].values[0], 0);
+    assert_int_equal(calls[2].result, REDIS_UNKNOWN);
+}
+
+static void test_calls_not_answered_in_time_are_unknown(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    run_on_fake(NULL, calls);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(calls[i].result, REDIS_UNKNOWN);
+}
+
+static void test_refused_call_is_failed_though_the_connection_dies_later(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    run_on_fake("-OOM command not allowed\r\n+odd\r\n", calls);
+    assert_int_equal(calls[0].result, REDIS_FAILED);
+    assert_int_equal(calls[1].result, REDIS_FAILED);
+    assert_int_equal(calls[2].result, REDIS_UNKNOWN);
+}
+
+static void test_forgotten_script_is_unknown_only_when_it_was_sent_again(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    run_on_fake("-NOSCRIPT a\r\n-NOSCRIPT b\r\n-NOSCRIPT c\r\n", calls);
+    assert_int_equal(calls[0].result, REDIS_UNKNOWN);
+    assert_int_equal(calls[1].result, REDIS_FAILED);
+    assert_int_equal(calls[2].result, REDIS_FAILED);
+}
+
+static void test_connection_is_made_again_for_the_next_pipeline(void **state)
+{
+    (void)state;
+    lock_and_load();
+    redis_server_do("CLIENT KILL TYPE normal");
+    assert_int_equal(run(take("mine", 3, 4)).result, REDIS_UNKNOWN);
+    EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
+    assert_int_equal(redis_stats(redis).connects, 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        TEST(test_acquire_takes_a_free_lock_for_its_lease),
+        TEST(test_acquire_is_busy_while_another_holds_it),
+        TEST(test_acquire_sent_again_gives_the_first_answer),
+        TEST(test_acquire_sent_again_without_its_fence_key_gives_a_greater_fence),
+        TEST(test_acquire_succeeds_when_the_lease_ran_out),
+        TEST(test_fence_grows_with_every_acquisition),
+        TEST(test_fence_grows_though_its_key_is_ahead_of_the_clock),
+        TEST(test_fence_grows_though_its_key_is_gone),
+        TEST(test_release_by_its_holder_frees_the_lock),
+        TEST(test_release_by_another_leaves_the_lock),
+        TEST(test_renew_by_its_holder_sets_the_whole_lease),
+        TEST(test_renew_by_another_or_too_late_does_nothing),
+        TEST(test_fence_raise_never_lowers),
+        TEST(test_take_decrements_and_marks_the_round_open),
+        TEST(test_take_of_more_than_there_is_takes_all),
+        TEST(test_take_from_an_empty_segment_leaves_it_settled),
+        TEST(test_take_without_the_lock_is_lost),
+        TEST(test_take_from_an_open_round_is_dirty),
+        TEST(test_take_of_another_round_is_dirty),
+        TEST(test_take_from_a_missing_or_torn_segment_is_dirty),
+        TEST(test_settle_ends_the_round_at_its_fence),
+        TEST(test_settle_gives_units_back),
+        TEST(test_settle_without_the_lock_is_lost),
+        TEST(test_settle_of_a_round_that_is_not_open_is_lost),
+        TEST(test_load_replaces_the_whole_segment),
+        TEST(test_load_without_the_lock_is_lost),
+        TEST(test_read_tells_a_missing_or_torn_segment),
+        TEST(test_drop_removes_the_segment_for_its_holder_alone),
+        TEST(test_pipeline_answers_each_call_in_order),
+        TEST(test_scripts_that_the_server_forgot_are_sent_again),
+        TEST(test_pipeline_keeps_its_order_when_one_script_was_forgotten),
+        TEST(test_script_error_is_failed_and_the_rest_goes_on),
+        TEST(test_calls_that_cannot_be_sent_are_failed),
+        TEST(test_calls_not_answered_before_the_connection_dies_are_unknown),
+        TEST(test_calls_not_answered_in_time_are_unknown),
+        TEST(test_refused_call_is_failed_though_the_connection_dies_later),
+        TEST(test_forgotten_script_is_unknown_only_when_it_was_sent_again),
+        TEST(test_connection_is_made_again_for_the_next_pipeline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

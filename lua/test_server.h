@@ -1,0 +1,144 @@
+/* For unit tests: the real Redis they run against, and one that answers only what it is told to. */
+#ifndef LUA_TEST_SERVER_H
+#define LUA_TEST_SERVER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lua/redis.h"
+
+/* The server's url; fails the test when the environment does not say it. */
+static inline const char *redis_server_url(void)
+{
+    const char *url = getenv("SECKILL_REDIS_URL");
+    if (!url)
+        fail_msg("SECKILL_REDIS_URL is not set: these tests need a Redis of their own "
+                 "(deploy/stack up DIR prints its address)");
+    return url;
+}
+
+static inline struct redis *redis_server_open(int timeout_ms)
+{
+    char error[128];
+    struct redis *redis = redis_open(redis_server_url(), timeout_ms, error, sizeof error);
+    assert_non_null(redis);
+    return redis;
+}
+
+/* Sends one command, its words apart by single spaces, '' for an empty one. */
+static inline redisReply *redis_server_send(struct redis *redis, char *command)
+{
+    const char *words[16];
+    int count = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(command, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        assert_true(count < 16);
+        words[count++] = strcmp(word, "''") == 0 ? "" : word;
+    }
+    if (redis_connect(redis) != REDIS_ANSWERED)
+        fail_msg("Redis does not answer: %s", redis_error(redis));
+    assert_true(redis_append(redis, count, words, NULL));
+    redisReply *reply = redis_receive(redis);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s: %s", command, reply->str);
+    return reply;
+}
+
+/* Runs one command on a connection of its own and gives its answer as a number; -1 for nil. */
+static inline int64_t __attribute__((format(printf, 1, 2))) redis_server_do(const char *format, ...)
+{
+    char command[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    struct redis *redis = redis_server_open(2000);
+    redisReply *reply = redis_server_send(redis, command);
+    int64_t number = reply->type == REDIS_REPLY_INTEGER  ? reply->integer
+                     : reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10)
+                                                         : -1;
+    freeReplyObject(reply);
+    redis_close(&redis);
+    return number;
+}
+
+/* A listening socket on a free port of the loopback. */
+static inline int listen_anywhere(int *port_out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    *port_out = ntohs(address.sin_port);
+    return listener;
+}
+
+/* Takes one connection, welcomes it, and gives one answer to what comes next. */
+struct fake_redis {
+    int listener;
+    pthread_t thread;
+    const char *answer; /* NULL: silence until the client hangs up */
+};
+
+static inline void *fake_redis_serve(void *argument)
+{
+    static const char welcome[] = "+OK\r\n"; /* to SELECT */
+    struct fake_redis *fake = argument;
+    char bytes[8192];
+    int client = accept(fake->listener, NULL, NULL);
+    if (client < 0)
+        return NULL;
+    if (recv(client, bytes, sizeof bytes, 0) > 0)
+        send(client, welcome, sizeof welcome - 1, MSG_NOSIGNAL);
+    if (fake->answer && recv(client, bytes, sizeof bytes, 0) > 0) {
+        send(client, fake->answer, strlen(fake->answer), MSG_NOSIGNAL);
+        shutdown(client, SHUT_WR);
+    }
+    while (recv(client, bytes, sizeof bytes, 0) > 0)
+        continue;
+    close(client);
+    return NULL;
+}
+
+/* Opens a client of the fake. */
+static inline struct redis *fake_redis_open(struct fake_redis *fake, const char *answer,
+                                            int timeout_ms)
+{
+    char url[64], error[128];
+    int port = 0;
+    fake->listener = listen_anywhere(&port);
+    fake->answer = answer;
+    assert_int_equal(pthread_create(&fake->thread, NULL, fake_redis_serve, fake), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    struct redis *redis = redis_open(url, timeout_ms, error, sizeof error);
+    assert_non_null(redis);
+    return redis;
+}
+
+static inline void fake_redis_close(struct fake_redis *fake, struct redis **redis)
+{
+    redis_close(redis);
+    shutdown(fake->listener, SHUT_RDWR); /* in case nobody came */
+    pthread_join(fake->thread, NULL);
+    close(fake->listener);
+}
+
+#endif
