@@ -400,12 +400,19 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
                       void *context)
 {
     enum db_result result = DB_SOFT;
+    bool lost = false;
     for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT; tries++) {
         if (tries > 0) {
             db->stats.retries++;
             pause_randomly(db);
         }
         result = run_once(db, body, context);
+        /* Lost before the commit was sent, so certainly not done: most likely an idle connection
+         * that the server had closed. Once more on a new one. */
+        if (result == DB_FAILED && db->in_doubt && !lost) {
+            lost = true;
+            result = DB_SOFT;
+        }
     }
     return result == DB_SOFT ? DB_FAILED : result;
 }

@@ -60,7 +60,8 @@ uint64_t db_insert_id(const struct db *db);
 char **db_row(struct db *db);
 
 /* Runs `body` in a transaction and commits it. The body calls db_query and returns its result;
- * DB_SOFT is tried again up to 5 times in all, with a short random pause; anything else but DB_OK
+ * DB_SOFT is tried again up to 5 times in all, with a short random pause, and so is, once, a
+ * connection that was lost before the commit; anything else but DB_OK
  * is rolled back and returned. A body must therefore be repeatable and must not reply to anybody.
  * DB_UNKNOWN only when the connection died in the commit. */
 enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),

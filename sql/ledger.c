@@ -63,6 +63,12 @@ enum db_result ledger_query(struct ledger *ledger)
     return db_query(ledger->db, ledger->sql.text, ledger->sql.length);
 }
 
+enum db_result ledger_read(struct ledger *ledger)
+{
+    enum db_result result = ledger_query(ledger);
+    return result == DB_FAILED && db_in_doubt(ledger->db) ? ledger_query(ledger) : result;
+}
+
 uint32_t ledger_u32(const char *column)
 {
     return column ? (uint32_t)strtoul(column, NULL, 10) : 0;
@@ -249,7 +255,7 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_mov
     text_raise(&ledger->sql, move->sku, move->segment, move->fence);
     sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     return db_row(ledger->db) ? LEDGER_OK : LEDGER_NO;
 }
@@ -328,7 +334,7 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
         sql_word(sql, keys[i].key);
         sql_append(sql, ")", 1);
     }
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
         read_key(keys, count, row);
@@ -356,7 +362,7 @@ static enum ledger_result read_allocations(struct ledger *ledger, struct ledger_
     sql_printf(&ledger->sql,
                "SELECT segment,qty FROM order_allocation WHERE order_id=%llu ORDER BY segment",
                (unsigned long long)record->order_id);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
         if (record->allocation_count == LEDGER_SEGMENTS_MAX)
@@ -376,7 +382,7 @@ enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                "SELECT order_id,sku,round,user_id,qty,segment,idempotency_key,status,created_at "
                "FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
     if (!row)

@@ -12,8 +12,13 @@ struct ledger {
     struct order_insert *insert;
 };
 
-/* Runs ledger->sql. */
+/* Runs ledger->sql, within db_run or alone. */
 enum db_result ledger_query(struct ledger *ledger);
+
+/* Runs ledger->sql, which may be repeated without harm, alone; once more on a new connection when
+ * the old one turns out to be lost. */
+enum db_result ledger_read(struct ledger *ledger);
+
 enum ledger_result ledger_from_db(enum db_result result);
 
 /* Columns as values; SQL NULL is 0 or "". */

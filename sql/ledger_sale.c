@@ -33,7 +33,7 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku=");
     sql_word(&ledger->sql, sku);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
     if (!row)
@@ -50,7 +50,7 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
     sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku>");
     sql_word(&ledger->sql, after);
     sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu", max);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
         sale_read(&sales_out[(*count_out)++], row);
@@ -78,7 +78,7 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
     *count_out = 0;
     sql_clear(&ledger->sql);
     text_segments(&ledger->sql, sku);
-    if (ledger_query(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     *count_out = segments_read(ledger->db, segments_out, LEDGER_SEGMENTS_MAX);
     return *count_out > 0 ? LEDGER_OK : LEDGER_NO;

@@ -31,6 +31,14 @@ static struct lock_client *lock_client(struct stock *stock)
     return stock->locks;
 }
 
+/* These connections are used now and then: finds out which of them the other side has closed, so
+ * that they are made again. */
+static void freshen(struct stock *stock)
+{
+    bool redis = false, ledger = false;
+    stock_ping(stock, &redis, &ledger);
+}
+
 static enum lock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,
                                  struct locked *locked)
 {
@@ -130,6 +138,7 @@ enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32
     size_t wanted = 0;
     if (!locked)
         abort();
+    freshen(stock);
     for (int tries = 0; tries < RESET_TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++) {
         enum ledger_result found = segments_to_lock(stock, sku, segments, &wanted);
         if (found != LEDGER_OK) {
@@ -229,6 +238,7 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
 {
     struct sale *sale = NULL;
     memset(report_out, 0, sizeof *report_out);
+    freshen(stock);
     enum ledger_result found = stock_sale_reload(stock, sku, &sale);
     if (found != LEDGER_OK)
         return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
