@@ -44,7 +44,7 @@ else
   CFLAGS      ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 endif
 LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
-WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat=2 -Wstrict-prototypes \
+WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
                  -Wmissing-prototypes $(WERROR)
 
 packages      := libmicrohttpd hiredis jansson
@@ -158,9 +158,9 @@ bench:
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test
 
-# Its runtime cannot bear much address space randomisation, hence setarch.
+# Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
-	@setarch -R $(MAKE) BUILD=build/tsan SANITIZE=thread test
+	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
 
 lint:
 	@deploy/packages lint

@@ -45,7 +45,7 @@
       "Threads that carry orders to Redis and the ledger, each with connections of its own. More " \
       "lanes make smaller batches; on few cores one is the fastest.")                              \
     X(UNSIGNED, fronts, "1", "threads", 1, 64, "Threads that speak HTTP with the clients.")        \
-    X(UNSIGNED, max_batch, "256", "orders", 1, 512,                                                \
+    X(UNSIGNED, max_batch, "128", "orders", 1, 512,                                                \
       "The most orders that share one lock and one commit. A lane takes what is waiting and "      \
       "never waits for more. 1 is the classic scheme: a lock and a commit for each order.")        \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \

@@ -27,8 +27,8 @@ bool request_move(struct request *request, enum request_state from, enum request
         [REQUEST_TAKEN] = {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true},
     };
     assert(allowed[from][to]);
-    int expected = from;
-    return atomic_compare_exchange_strong(&request->state, &expected, to);
+    int expected = (int)from;
+    return atomic_compare_exchange_strong(&request->state, &expected, (int)to);
 }
 
 unsigned problem_status(enum problem problem)

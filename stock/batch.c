@@ -207,6 +207,17 @@ static void write_move(struct batch *batch, struct segment_hold *hold)
     };
 }
 
+/* By segment, as the ledger will list them. Few, and nearly always one. */
+static void sort_allocations(struct ledger_allocation *allocations, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t j = i; j > 0 && allocations[j].segment < allocations[j - 1].segment; j--) {
+            struct ledger_allocation swapped = allocations[j];
+            allocations[j] = allocations[j - 1];
+            allocations[j - 1] = swapped;
+        }
+}
+
 static void write_row(struct batch *batch, const struct item *item)
 {
     const struct stock_order *order = item->order;
@@ -215,6 +226,7 @@ static void write_row(struct batch *batch, const struct item *item)
     bool several = item->piece_count > 1;
     for (size_t i = 0; i < item->piece_count; i++)
         allocations[i] = (struct ledger_allocation){pieces[i].hold->segment, pieces[i].qty};
+    sort_allocations(allocations, item->piece_count);
     batch->rows[batch->row_count++] = (struct ledger_order){
         .order_id = order->order_id,
         .sku = order->sku,
@@ -252,7 +264,7 @@ static void accept_order(struct batch *batch, const struct item *item)
 {
     struct stock_order *order = item->order;
     order->outcome = STOCK_ACCEPTED;
-    order->segment = batch->pieces[item->piece].hold->segment;
+    order->segment = batch->allocations[item->piece].segment;
     ledger_time(order->created_ms, order->created_at);
     if (item->piece_count == 1)
         return;
