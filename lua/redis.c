@@ -27,6 +27,7 @@ struct redis {
     unsigned jitter;
     char error[192];
     struct redis_stats stats;
+    uint64_t scripts_seen; /* one bit each, on this connection */
 };
 
 static int64_t now_ms(void)
@@ -104,11 +105,13 @@ static bool parse_place(struct redis *redis, const char *text)
         if (!rest)
             return false;
         *rest++ = '\0';
+        if (*rest != ':' && *rest != '\0')
+            return false;
     }
     char *colon = strchr(rest, ':');
     if (colon) {
         *colon = '\0';
-        if (!parse_number(colon + 1, 65535, &redis->port))
+        if (!parse_number(colon + 1, 65535, &redis->port) || redis->port == 0)
             return false;
     }
     if (host[0] == '\0' || strlen(host) >= sizeof redis->host)
@@ -162,6 +165,7 @@ static void disconnect(struct redis *redis, const char *why)
     if (redis->context)
         redisFree(redis->context);
     redis->context = NULL;
+    redis->scripts_seen = 0;
 }
 
 /* A failed try delays the next one; a lost connection alone does not: the first try is at once. */
@@ -243,6 +247,15 @@ struct redis_stats redis_stats(const struct redis *redis)
 void redis_count_reload(struct redis *redis)
 {
     redis->stats.reloads++;
+}
+
+bool redis_first_use(struct redis *redis, unsigned script)
+{
+    assert(script < 64);
+    uint64_t bit = UINT64_C(1) << script;
+    bool first = (redis->scripts_seen & bit) == 0;
+    redis->scripts_seen |= bit;
+    return first;
 }
 
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)

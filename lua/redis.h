@@ -71,6 +71,9 @@ struct redisReply *redis_receive(struct redis *redis);
 /* For script.c: keeps an error reply's text for redis_error. */
 void redis_set_error(struct redis *redis, const char *text);
 
+/* For script.c: true the first time it is asked for this script (0..63) on this connection. */
+bool redis_first_use(struct redis *redis, unsigned script);
+
 /* For script.c: counts scripts that had to be sent again. */
 void redis_count_reload(struct redis *redis);
 

@@ -117,7 +117,7 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
     if (redis_connect(redis) != REDIS_ANSWERED)
         return;
     size_t sent = 0;
-    while (sent < count && append_call(redis, &calls[sent], false))
+    while (sent < count && append_call(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
         sent++;
     bool reload = false;
     for (size_t i = 0; i < sent; i++)

@@ -51,8 +51,10 @@ void script_text(struct script_call *call, const char *text);
 void script_int(struct script_call *call, int64_t value);
 
 /* Sends all calls in one pipeline, connecting first when needed, and fills in their results, each
- * on its own: after a lost connection the calls not yet answered are REDIS_UNKNOWN. A call whose
- * script the server does not know (it restarted) is sent again with its text, in order. */
+ * on its own: after a lost connection the calls not yet answered are REDIS_UNKNOWN. The calls run
+ * in order: a script's first use on a connection carries its text, so that a server that has just
+ * started knows it. Only after a SCRIPT FLUSH on a live connection may calls run late, after others
+ * of their pipeline: those whose script it forgot are sent again. Callers must bear that. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
 #endif

@@ -24,6 +24,8 @@
 
 enum {
     TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
+    PARKED_TURN_MS = 2,    /* while requests are parked, see wait_ms */
+    HANGUPS_MAX = 64,      /* looked at in one turn */
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining front is done */
     DRAIN_TURN_MS = 10,
 };
@@ -169,11 +171,24 @@ static void expire_due(struct front *front)
             expire(front, front->lists[i].first);
 }
 
+/* libmicrohttpd may have work left that no event will announce, such as more input than one read
+ * took: then it wants no waiting at all. It says the same of parked requests, so with these it is
+ * not asked, but runs soon anyway. */
+static int64_t libmicrohttpd_ms(const struct front *front, int64_t ms)
+{
+    MHD_UNSIGNED_LONG_LONG wanted = 0;
+    if (front->parked > 0)
+        return ms < PARKED_TURN_MS ? ms : PARKED_TURN_MS;
+    bool limited = MHD_get_timeout(front->daemon, &wanted) == MHD_YES;
+    return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
+}
+
 static int wait_ms(const struct front *front)
 {
     int64_t ms = front->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
     if (front->replies > 0) /* may still have to be written */
         return 0;
+    ms = libmicrohttpd_ms(front, ms);
     for (int i = 0; i < LIST_COUNT; i++) {
         if (!front->lists[i].first)
             continue;
@@ -187,9 +202,9 @@ static int wait_ms(const struct front *front)
 
 static bool wait_for_events(struct front *front)
 {
-    struct epoll_event events[2];
+    struct epoll_event events[3];
     uint64_t wakes;
-    int count = epoll_wait(front->loop_fd, events, 2, wait_ms(front));
+    int count = epoll_wait(front->loop_fd, events, 3, wait_ms(front));
     for (int i = 0; i < count; i++)
         if (events[i].data.fd == front->wake_fd &&
             read(front->wake_fd, &wakes, sizeof wakes) != sizeof wakes)
@@ -202,6 +217,17 @@ static void submit_orders(struct front *front)
     if (front->orders_first)
         queue_push(front->service->orders, front->orders_first, front->orders_last);
     front->orders_first = front->orders_last = NULL;
+}
+
+/* libmicrohttpd 0.9.75 does not notice that a client has closed its side when that came together
+ * with the end of a request: one edge of epoll told of both, and it has read only the one. Shutting
+ * the side that is closed already makes another edge, after the request was read. */
+static void tell_hangups(struct front *front)
+{
+    struct epoll_event events[HANGUPS_MAX];
+    int count = epoll_wait(front->hangup_fd, events, HANGUPS_MAX, 0);
+    for (int i = 0; i < count; i++)
+        shutdown(events[i].data.fd, SHUT_RD);
 }
 
 static void run(struct front *front)
@@ -221,6 +247,8 @@ static bool turn(struct front *front)
     run(front);
     if (front->answers > 0) /* those queued for waiting requests are written in the next run */
         run(front);
+    if (events)
+        tell_hangups(front);
     return events;
 }
 
@@ -277,7 +305,8 @@ static struct MHD_Daemon *daemon_start(struct front *front)
     unsigned limit = config->connections_max / config->fronts;
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
-        exchange_access, front, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL, MHD_OPTION_LISTEN_SOCKET,
+        exchange_access, front, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, front, MHD_OPTION_LISTEN_SOCKET,
         front->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, front,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, front, MHD_OPTION_UNESCAPE_CALLBACK,
         exchange_unescape, front, MHD_OPTION_CONNECTION_LIMIT, limit > 0 ? limit : 1,
@@ -308,8 +337,10 @@ struct front *http_start(struct service *service, int listen_fd, char *error_out
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(front->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     front->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     front->loop_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert(info && front->wake_fd >= 0 && front->loop_fd >= 0);
+    front->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert(info && front->wake_fd >= 0 && front->loop_fd >= 0 && front->hangup_fd >= 0);
     watch(front, info->epoll_fd);
+    watch(front, front->hangup_fd);
     watch(front, front->wake_fd);
     reply_prepare(front);
     if (pthread_create(&front->thread, NULL, front_main, front) != 0)
@@ -336,6 +367,7 @@ void http_close(struct front **front_pointer)
     }
     reply_discard(front);
     close(front->wake_fd);
+    close(front->hangup_fd);
     close(front->loop_fd);
     free(front);
 }

@@ -8,9 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
 
 #include "service/http_private.h"
 #include "service/metrics.h"
+
+static int socket_of(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+void exchange_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                         enum MHD_ConnectionNotificationCode code)
+{
+    (void)socket_context;
+    struct front *front = cls;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET};
+    if (code != MHD_CONNECTION_NOTIFY_STARTED)
+        return; /* closing a socket takes it out of every epoll set */
+    event.data.fd = socket_of(connection);
+    if (epoll_ctl(front->hangup_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0)
+        abort(); /* out of kernel memory */
+}
 
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connection)
 {

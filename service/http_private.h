@@ -32,8 +32,9 @@ struct front {
     pthread_t thread;
     struct MHD_Daemon *daemon;
     int listen_fd;
-    int wake_fd; /* eventfd */
-    int loop_fd; /* epoll: the daemon's own epoll and wake_fd */
+    int wake_fd;   /* eventfd */
+    int hangup_fd; /* epoll: connections whose client has closed its side */
+    int loop_fd;   /* epoll: the daemon's own epoll, wake_fd and hangup_fd */
 
     _Atomic(struct request *) returned; /* those that came back from lanes and desks */
 
@@ -75,6 +76,8 @@ const struct route *route_find(const char *method, const char *url, enum problem
 enum MHD_Result exchange_access(void *cls, struct MHD_Connection *connection, const char *url,
                                 const char *method, const char *version, const char *upload_data,
                                 size_t *upload_data_size, void **con_cls);
+void exchange_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                         enum MHD_ConnectionNotificationCode code);
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connection);
 void exchange_end(void *cls, struct MHD_Connection *connection, void **con_cls,
                   enum MHD_RequestTerminationCode reason);

@@ -115,7 +115,7 @@ static void test_defaults(void **state)
     assert_string_equal(config->log_level, "info");
     assert_int_equal(config->lanes, 1);
     assert_int_equal(config->fronts, 1);
-    assert_int_equal(config->max_batch, 256);
+    assert_int_equal(config->max_batch, 128);
     assert_int_equal(config->lease_ms, 3000);
     assert_int_equal(config->queue_max, 8192);
     assert_int_equal(config->deadline_ms, 2000);

@@ -43,7 +43,7 @@ static uint64_t value_of(const char *series)
 
 static uint64_t bucket_of(const char *name, const char *bound)
 {
-    char series[128];
+    char series[512];
     snprintf(series, sizeof series, "%s_bucket{le=\"%s\"}", name, bound);
     return value_of(series);
 }

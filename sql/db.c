@@ -2,6 +2,7 @@
 #include "sql/db.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errmsg.h>
 #include <mysqld_error.h>
 #include <pthread.h>
@@ -66,7 +67,9 @@ static bool url_decode(const char *from, size_t length, char *out)
     for (size_t i = 0; i < length; i++) {
         unsigned value = (unsigned char)from[i];
         if (from[i] == '%') {
-            if (i + 2 >= length || sscanf(from + i + 1, "%2x", &value) != 1)
+            bool hex = i + 2 < length && isxdigit((unsigned char)from[i + 1]) &&
+                       isxdigit((unsigned char)from[i + 2]);
+            if (!hex || sscanf(from + i + 1, "%2x", &value) != 1)
                 return false;
             i += 2;
         }
@@ -103,6 +106,14 @@ static bool parse_host(struct db *db, const char *from, size_t length)
     return url_decode(from, host, db->host);
 }
 
+/* The end of the credentials; a path of a socket may have such a sign as well. */
+static const char *last_at(const char *from, size_t length)
+{
+    while (length > 0 && from[length - 1] != '@')
+        length--;
+    return length > 0 ? from + length - 1 : NULL;
+}
+
 /* mysql://user[:password]@host[:port]/db[?socket=/path] */
 static bool parse_url(struct db *db, const char *url)
 {
@@ -111,7 +122,7 @@ static bool parse_url(struct db *db, const char *url)
     if (strncasecmp(url, scheme, sizeof scheme - 1) != 0)
         return false;
     const char *place = url + sizeof scheme - 1;
-    const char *at = strrchr(place, '@');
+    const char *at = last_at(place, strcspn(place, "?"));
     const char *host = at ? at + 1 : place;
     const char *slash = strchr(host, '/');
     if (!slash || (at && !parse_credentials(db, place, (size_t)(at - place))))
@@ -302,11 +313,12 @@ static int send_query(struct db *db, const char *text, size_t length)
 
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
-    db->in_doubt = false;
+    bool connected = db->in_run ? db->mysql != NULL : db_connect(db) == DB_OK;
+    db->in_doubt = false; /* from here on: connecting runs a query of its own */
     db->statements = 0;
     db->insert_id = 0;
     drop_rows(db);
-    if (db->in_run ? !db->mysql : db_connect(db) != DB_OK)
+    if (!connected)
         return DB_FAILED;
     int more = send_query(db, text, length);
     if (more != 0)

@@ -111,6 +111,10 @@ static enum stock_admin_result reset_locked(struct stock *stock, const char *sku
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    if (!catalog_find(stock->catalog, sku) && catalog_count(stock->catalog) >= SALES_MAX) {
+        unlock_all(stock, locked);
+        return STOCK_ADMIN_FULL;
+    }
     for (size_t i = 0; i < locked->count; i++)
         fences[i] = locked->holds[i].fence;
     enum ledger_result result =
@@ -233,27 +237,45 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct locked
     return true;
 }
 
+/* Locks all segments the sale has. Somebody may reset it to more or fewer before the locks are
+ * held: then once more. */
+static enum stock_admin_result lock_sale(struct stock *stock, const char *sku, int wait_ms,
+                                         struct locked *locked)
+{
+    struct sale *sale = NULL;
+    for (int tries = 0; tries < RESET_TRIES_MAX; tries++) {
+        enum ledger_result found = stock_sale_reload(stock, sku, &sale);
+        if (found != LEDGER_OK)
+            return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+        enum lock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
+        if (locks != LOCK_OK)
+            return lock_failed(locks);
+        found = stock_sale_reload(stock, sku, &sale);
+        if (found == LEDGER_OK && sale_view(sale).segments == locked->count)
+            return STOCK_ADMIN_OK;
+        lock_group_release(lock_client(stock), locked->holds, locked->count);
+        if (found != LEDGER_OK)
+            return STOCK_ADMIN_FAILED;
+    }
+    return STOCK_ADMIN_BUSY;
+}
+
 enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, int wait_ms,
                                         struct stock_report *report_out)
 {
-    struct sale *sale = NULL;
-    memset(report_out, 0, sizeof *report_out);
-    freshen(stock);
-    enum ledger_result found = stock_sale_reload(stock, sku, &sale);
-    if (found != LEDGER_OK)
-        return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
     struct locked *locked = malloc(sizeof *locked);
     if (!locked)
         abort();
-    enum lock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
-    if (locks != LOCK_OK) {
-        free(locked);
-        return lock_failed(locks);
+    memset(report_out, 0, sizeof *report_out);
+    freshen(stock);
+    enum stock_admin_result result = lock_sale(stock, sku, wait_ms, locked);
+    if (result == STOCK_ADMIN_OK) {
+        stock_flush(stock);
+        bool done = reconcile_locked(stock, sku, locked, report_out);
+        bool sent = unlock_all(stock, locked);
+        sale_forget_left(catalog_find(stock->catalog, sku));
+        result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
     }
-    stock_flush(stock);
-    bool done = reconcile_locked(stock, sku, locked, report_out);
-    bool sent = unlock_all(stock, locked);
     free(locked);
-    sale_forget_left(sale);
-    return done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
+    return result;
 }

@@ -132,6 +132,14 @@ void catalog_forget_left(struct sale_catalog *catalog)
     }
 }
 
+size_t catalog_count(struct sale_catalog *catalog)
+{
+    pthread_mutex_lock(&catalog->mutex);
+    size_t count = catalog->count;
+    pthread_mutex_unlock(&catalog->mutex);
+    return count;
+}
+
 const char *sale_sku(const struct sale *sale)
 {
     return sale->sku;

@@ -34,6 +34,9 @@ struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale 
 /* Forgets what is left of every sale, as after a time without news. Any thread. */
 void catalog_forget_left(struct sale_catalog *catalog);
 
+/* How many sales there are. Any thread. */
+size_t catalog_count(struct sale_catalog *catalog);
+
 const char *sale_sku(const struct sale *sale);
 struct sale_view sale_view(struct sale *sale);
 

@@ -68,8 +68,11 @@ static void sort_out(struct stock *stock, struct group *group, size_t first_hold
         struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale)
             continue;
+        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == LOCK_HELD;
         if (hold->state == SEGMENT_BUSY)
             group->busy = true;
+        if (lost) /* locked, and then the take did not find the lock: nothing is to be settled */
+            segment_post_release(stock, hold);
         else if (hold->state == SEGMENT_EMPTY)
             segment_post_release(stock, hold);
         else if (hold->state == SEGMENT_TAKEN)
@@ -161,14 +164,13 @@ static bool drop_replayed(struct stock *stock, struct batch *batch)
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count = batch_filled(batch, orders);
     bool dropped = false;
-    if (!replay_find(stock, orders, count))
-        return false;
+    bool asked = replay_find(stock, orders, count);
     for (size_t i = 0; i < batch->item_count; i++)
         if (batch->items[i].piece_count > 0 && batch->items[i].order->outcome != STOCK_OPEN) {
             item_unfill(batch, &batch->items[i]);
             dropped = true;
         }
-    return dropped;
+    return asked && dropped;
 }
 
 static enum ledger_result commit_once(struct stock *stock, struct batch *batch)
@@ -254,7 +256,7 @@ static void conclude_group(struct stock *stock, struct group *group)
     }
     if (rows[0].round != group->view.round || count != group->view.segments) {
         stock_sale_reload(stock, sale_sku(sale), &sale);
-        group_decide(group, STOCK_AGAIN, 0);
+        group_decide(group, STOCK_AGAIN, UINT32_MAX);
         return;
     }
     uint32_t left = look_again(sale, rows, count);

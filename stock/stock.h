@@ -82,7 +82,8 @@ void stock_close(struct stock **stock);
 
 /* Decides `count` <= STOCK_BATCH_MAX orders, blocking for as long as Redis and the ledger take
  * (their timeouts bound it). No outcome is left at STOCK_OPEN. Accepted means committed. What has
- * to follow a commit in Redis is sent with the next call, or by stock_flush. */
+ * to follow a commit in Redis is sent with the next call, or by stock_flush: after a batch that
+ * decided nothing, flush before trying again, so that what was given back is there for others. */
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Settles and releases what the last stock_sell left to be done; cheap when nothing is due. Call it

@@ -1,0 +1,740 @@
+/* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
+#include "sql/ledger.h"
+#include "sql/test_server.h"
+
+#include <signal.h>
+#include <time.h>
+
+enum { SEGMENTS = 3, TOTAL = 10, FENCE = 1000, MIGRATORS = 4 };
+
+static struct ledger *ledger;
+
+static struct ledger *open_url(const char *url)
+{
+    char error[128];
+    struct ledger *opened = ledger_open(url, 5000, error, sizeof error);
+    if (!opened)
+        fail_msg("%s: %s", url, error);
+    return opened;
+}
+
+/* Begins a round of the sale "s" with the same fence on every segment. */
+static struct ledger_sale reset(uint32_t total, uint32_t segments, uint64_t fence)
+{
+    struct ledger_sale sale;
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    uint64_t fences[LEDGER_SEGMENTS_MAX];
+    for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++)
+        fences[i] = fence;
+    assert_int_equal(ledger_reset(ledger, "s", total, segments, fences, &sale, rows), LEDGER_OK);
+    for (uint32_t i = 0; i < segments; i++) {
+        assert_int_equal(rows[i].segment, i);
+        assert_int_equal(rows[i].round, sale.round);
+        assert_int_equal(rows[i].sold, 0);
+    }
+    return sale;
+}
+
+static int start_group(void **state)
+{
+    (void)state;
+    sql_server_clear();
+    ledger = open_url(sql_server_url());
+    enum ledger_result result = ledger_migrate(ledger);
+    ledger_close(&ledger);
+    return result == LEDGER_OK ? 0 : -1;
+}
+
+/* Begins each test with one sale "s" of 4 + 3 + 3 units. */
+static int start(void **state)
+{
+    (void)state;
+    sql_server_empty();
+    ledger = open_url(sql_server_url());
+    reset(TOTAL, SEGMENTS, FENCE);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    ledger_close(&ledger);
+    return 0;
+}
+
+static struct ledger_order order(uint64_t id, uint32_t qty, const char *key)
+{
+    return (struct ledger_order){.order_id = id,
+                                 .sku = "s",
+                                 .user_id = "u",
+                                 .key = key,
+                                 .round = 1,
+                                 .qty = qty,
+                                 .created_ms = 1790000000123};
+}
+
+static struct ledger_move move(uint32_t segment, uint32_t units, uint64_t settled, uint64_t fence)
+{
+    return (struct ledger_move){.sku = "s",
+                                .segment = segment,
+                                .round = 1,
+                                .units = units,
+                                .fence = fence,
+                                .settled = settled};
+}
+
+static enum ledger_result commit_one(struct ledger_move step, struct ledger_order row)
+{
+    return ledger_commit(ledger, &step, 1, &row, 1);
+}
+
+static int64_t sold(uint32_t segment)
+{
+    return sql_server_do("SELECT sold FROM stock_segment WHERE sku='s' AND segment=%u", segment);
+}
+
+static int64_t fence_of(uint32_t segment)
+{
+    return sql_server_do("SELECT fence FROM stock_segment WHERE sku='s' AND segment=%u", segment);
+}
+
+static int64_t count_orders(void)
+{
+    return sql_server_do("SELECT COUNT(*) FROM orders");
+}
+
+/* ---- migration ---- */
+
+static void test_migrate_twice_is_harmless(void **state)
+{
+    (void)state;
+    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(sold(0), 0);
+}
+
+static void test_migration_that_died_half_way_is_repeated(void **state)
+{
+    (void)state;
+    int64_t migrations = sql_server_do("SELECT COUNT(*) FROM schema_version");
+    sql_server_do("DELETE FROM schema_version;DROP TABLE order_allocation");
+    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM schema_version"), migrations);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
+    assert_int_equal(sold(0), 0);
+}
+
+static void *migrate(void *result_out)
+{
+    struct ledger *mine = open_url(sql_server_url());
+    *(enum ledger_result *)result_out = ledger_migrate(mine);
+    ledger_close(&mine);
+    return NULL;
+}
+
+static void test_many_may_migrate_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[MIGRATORS];
+    enum ledger_result results[MIGRATORS];
+    sql_server_clear();
+    for (int i = 0; i < MIGRATORS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, migrate, &results[i]), 0);
+    for (int i = 0; i < MIGRATORS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < MIGRATORS; i++)
+        assert_int_equal(results[i], LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)-COUNT(DISTINCT name) FROM schema_version"), 0);
+}
+
+static void test_node_numbers_differ_and_wrap(void **state)
+{
+    (void)state;
+    unsigned first = 0, second = 0, wrapped = 9;
+    assert_int_equal(ledger_node(ledger, &first), LEDGER_OK);
+    assert_int_equal(ledger_node(ledger, &second), LEDGER_OK);
+    assert_int_equal(second, (first + 1) % 1024);
+    sql_server_do("INSERT INTO node(number)VALUES(1024000000-1)");
+    assert_int_equal(ledger_node(ledger, &wrapped), LEDGER_OK);
+    assert_int_equal(wrapped, 0);
+}
+
+/* ---- sales ---- */
+
+static void test_reset_slices_the_total(void **state)
+{
+    (void)state;
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct ledger_sale sale;
+    size_t count = 0;
+    assert_int_equal(ledger_segments(ledger, "s", rows, &count), LEDGER_OK);
+    assert_int_equal(count, SEGMENTS);
+    for (uint32_t i = 0; i < SEGMENTS; i++) {
+        assert_int_equal(rows[i].segment, i);
+        assert_int_equal(rows[i].capacity, i == 0 ? 4 : 3);
+        assert_int_equal(rows[i].fence, FENCE);
+    }
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    assert_string_equal(sale.sku, "s");
+    assert_int_equal(sale.round, 1);
+    assert_int_equal(sale.total, TOTAL);
+    assert_int_equal(sale.segments, SEGMENTS);
+    assert_int_equal(sale.sold, 0);
+}
+
+static void test_reset_begins_the_next_round_with_nothing_sold(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    assert_int_equal(commit_one(move(0, 2, FENCE, FENCE + 1), order(1, 2, NULL)), LEDGER_OK);
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    assert_int_equal(sale.sold, 2);
+    assert_int_equal(reset(TOTAL, SEGMENTS, FENCE + 2).round, 2);
+    assert_int_equal(sold(0), 0);
+    assert_int_equal(count_orders(), 1);
+}
+
+static void test_reset_to_more_and_to_fewer_segments(void **state)
+{
+    (void)state;
+    assert_int_equal(reset(100, 7, FENCE + 1).round, 2);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM stock_segment"), 7);
+    assert_int_equal(sql_server_do("SELECT SUM(capacity) FROM stock_segment"), 100);
+    assert_int_equal(reset(5, 2, FENCE + 2).round, 3);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM stock_segment"), 2);
+    assert_int_equal(sql_server_do("SELECT SUM(capacity) FROM stock_segment"), 5);
+    assert_int_equal(reset(LEDGER_SEGMENTS_MAX, LEDGER_SEGMENTS_MAX, FENCE + 3).round, 4);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM stock_segment"), LEDGER_SEGMENTS_MAX);
+}
+
+static void test_reset_never_sets_a_fence_back(void **state)
+{
+    (void)state;
+    reset(TOTAL, SEGMENTS, FENCE - 10);
+    assert_int_equal(fence_of(0), FENCE + 1);
+    reset(TOTAL, SEGMENTS, FENCE + 1); /* not even to one that an old round may carry */
+    assert_int_equal(fence_of(0), FENCE + 2);
+    reset(TOTAL, SEGMENTS, FENCE + 50);
+    assert_int_equal(fence_of(0), FENCE + 50);
+}
+
+static void test_reset_forbids_commits_of_the_old_round(void **state)
+{
+    (void)state;
+    reset(TOTAL, SEGMENTS, FENCE + 5);
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(move(0, 1, FENCE + 5, FENCE + 6), order(1, 1, NULL)), LEDGER_NO);
+    assert_int_equal(count_orders(), 0);
+}
+
+static void test_sales_are_listed_in_pages(void **state)
+{
+    (void)state;
+    struct ledger_sale sales[2];
+    size_t count = 9;
+    sql_server_do("INSERT INTO sale(sku,round,total,segments)VALUES('a',1,1,1),('t',2,5,1)");
+    assert_int_equal(ledger_sale_list(ledger, "", 2, sales, &count), LEDGER_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(sales[0].sku, "a");
+    assert_string_equal(sales[1].sku, "s");
+    assert_int_equal(ledger_sale_list(ledger, "s", 2, sales, &count), LEDGER_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(sales[0].sku, "t");
+    assert_int_equal(sales[0].round, 2);
+    assert_int_equal(ledger_sale_list(ledger, "t", 2, sales, &count), LEDGER_OK);
+    assert_int_equal(count, 0);
+}
+
+static void test_sale_that_is_not_there_is_no(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 9;
+    assert_int_equal(ledger_sale_find(ledger, "S", &sale), LEDGER_NO);
+    assert_int_equal(ledger_segments(ledger, "S", rows, &count), LEDGER_NO);
+    assert_int_equal(count, 0);
+}
+
+/* ---- commit ---- */
+
+static void test_commit_writes_orders_and_moves_the_segment(void **state)
+{
+    (void)state;
+    struct ledger_move step = move(0, 3, FENCE, FENCE + 1);
+    struct ledger_order orders[] = {order(1, 1, NULL), order(2, 2, "k")};
+    step.refused = true;
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_OK);
+    assert_false(step.refused);
+    assert_int_equal(sold(0), 3);
+    assert_int_equal(fence_of(0), FENCE + 1);
+    assert_int_equal(count_orders(), 2);
+    assert_int_equal(sql_server_do("SELECT order_id FROM order_key WHERE user_id='u'"), 2);
+}
+
+static void test_commit_follows_the_chain_of_fences(void **state)
+{
+    (void)state;
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_OK);
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 2), order(2, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(move(0, 1, FENCE + 1, FENCE + 2), order(3, 1, NULL)), LEDGER_OK);
+    assert_int_equal(sold(0), 2);
+}
+
+static void refuse(struct ledger_move step)
+{
+    assert_int_equal(commit_one(step, order(1, 1, "k")), LEDGER_NO);
+    assert_int_equal(count_orders(), 0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key"), 0);
+    assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
+}
+
+static void test_commit_is_refused_by_each_guard(void **state)
+{
+    (void)state;
+    struct ledger_move other = move(0, 1, FENCE, FENCE + 1);
+    refuse(move(0, 1, FENCE - 1, FENCE + 1)); /* settled before the ledger's fence */
+    refuse(move(0, 1, FENCE + 1, FENCE + 2)); /* settled after it */
+    refuse(move(0, 1, FENCE, FENCE));         /* a fence that has been seen */
+    refuse(move(0, 1, FENCE, FENCE - 1));     /* an older one */
+    refuse(move(0, 5, FENCE, FENCE + 1));     /* capacity is 4 */
+    refuse(move(3, 1, FENCE, FENCE + 1));     /* no such segment */
+    other.round = 2;
+    refuse(other);
+    other.round = 1;
+    other.sku = "none";
+    refuse(other);
+}
+
+static void test_commit_refused_in_one_segment_moves_none(void **state)
+{
+    (void)state;
+    struct ledger_move steps[] = {move(0, 1, FENCE, FENCE + 1), move(1, 4, FENCE, FENCE + 1),
+                                  move(2, 1, FENCE, FENCE + 1)};
+    struct ledger_order row = order(1, 6, NULL);
+    assert_int_equal(ledger_commit(ledger, steps, 3, &row, 1), LEDGER_NO);
+    assert_false(steps[0].refused);
+    assert_true(steps[1].refused);
+    assert_false(steps[2].refused);
+    assert_int_equal(count_orders(), 0);
+    assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
+    assert_int_equal(fence_of(0), FENCE);
+}
+
+static void test_commit_with_a_known_id_is_duplicate(void **state)
+{
+    (void)state;
+    struct ledger_order orders[] = {order(2, 1, NULL), order(1, 1, NULL)};
+    struct ledger_move step = move(0, 2, FENCE + 1, FENCE + 2);
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_OK);
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_DUPLICATE);
+    assert_int_equal(sold(0), 1);
+    assert_int_equal(fence_of(0), FENCE + 1);
+    assert_int_equal(count_orders(), 1);
+}
+
+static void test_commit_with_a_known_key_is_duplicate(void **state)
+{
+    (void)state;
+    struct ledger_order stranger = order(3, 1, "k");
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, "k")), LEDGER_OK);
+    assert_int_equal(commit_one(move(0, 1, FENCE + 1, FENCE + 2), order(2, 1, "k")),
+                     LEDGER_DUPLICATE);
+    assert_int_equal(count_orders(), 1);
+    assert_int_equal(sold(0), 1);
+    stranger.user_id = "U"; /* keys belong to their users, and case counts */
+    assert_int_equal(commit_one(move(0, 1, FENCE + 1, FENCE + 2), stranger), LEDGER_OK);
+}
+
+static void test_commit_of_an_order_that_several_segments_filled(void **state)
+{
+    (void)state;
+    static const struct ledger_allocation parts[] = {{2, 3}, {0, 1}};
+    struct ledger_record record;
+    struct ledger_move steps[] = {move(2, 3, FENCE, FENCE + 1), move(0, 2, FENCE, FENCE + 2)};
+    struct ledger_order orders[] = {order(1, 4, "k"), order(2, 1, NULL)};
+    orders[0].segment = LEDGER_SEGMENT_SEVERAL;
+    orders[0].allocations = parts;
+    orders[0].allocation_count = 2;
+    assert_int_equal(ledger_commit(ledger, steps, 2, orders, 2), LEDGER_OK);
+    assert_int_equal(sold(0), 2);
+    assert_int_equal(sold(2), 3);
+    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_OK);
+    assert_int_equal(record.segment, LEDGER_SEGMENT_SEVERAL);
+    assert_int_equal(record.allocation_count, 2);
+    assert_int_equal(record.allocations[0].segment, 0);
+    assert_int_equal(record.allocations[0].qty, 1);
+    assert_int_equal(record.allocations[1].segment, 2);
+    assert_int_equal(record.allocations[1].qty, 3);
+    assert_int_equal(ledger_order_find(ledger, 2, &record), LEDGER_OK);
+    assert_int_equal(record.segment, 0);
+    assert_int_equal(record.allocation_count, 0);
+}
+
+/* Breaks the connection of the ledger, which is the oldest there is. */
+static void break_connection(void)
+{
+    long long id = sql_server_do("SELECT MIN(ID) FROM information_schema.PROCESSLIST WHERE"
+                                 " USER=SUBSTRING_INDEX(USER(),'@',1) AND ID<>CONNECTION_ID()");
+    sql_server_do("KILL %lld", id);
+}
+
+/* Orders of every kind: with and without a key, of one segment and of several. */
+static struct ledger_order nth_order(uint64_t id, const char *key)
+{
+    static const struct ledger_allocation parts[] = {{0, 1}, {1, 2}};
+    struct ledger_order row = order(id, 3, id % 3 == 0 ? key : NULL);
+    row.user_id = id % 2 == 0 ? "a-longer-name" : "u";
+    row.segment = (int32_t)(id % 7);
+    row.created_ms += (int64_t)(id / 5);
+    if (id % 4 == 0) {
+        row.segment = LEDGER_SEGMENT_SEVERAL;
+        row.allocations = parts;
+        row.allocation_count = 2;
+    }
+    return row;
+}
+
+static void find_order(const struct ledger_order *row)
+{
+    struct ledger_record record;
+    char time[LEDGER_TIME_SIZE];
+    ledger_time(row->created_ms, time);
+    assert_int_equal(ledger_order_find(ledger, row->order_id, &record), LEDGER_OK);
+    assert_string_equal(record.sku, row->sku);
+    assert_string_equal(record.user_id, row->user_id);
+    assert_string_equal(record.key, row->key ? row->key : "");
+    assert_string_equal(record.created_at, time);
+    assert_int_equal(record.round, row->round);
+    assert_int_equal(record.qty, row->qty);
+    assert_int_equal(record.segment, row->segment);
+    assert_int_equal(record.allocation_count, row->allocation_count);
+}
+
+static void test_batches_of_every_size_are_written_alike(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 15, 16, 17, 47, LEDGER_ORDERS_MAX, 32, 2};
+    static struct ledger_order orders[LEDGER_ORDERS_MAX];
+    static char keys[LEDGER_ORDERS_MAX][LEDGER_WORD_SIZE];
+    uint64_t fence = FENCE, id = 0;
+    reset(100000, 1, FENCE);
+    sql_server_do("UPDATE stock_segment SET round=1,fence=%d", FENCE);
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++, fence++) {
+        struct ledger_move step = move(0, 1, fence, fence + 1);
+        for (size_t i = 0; i < sizes[n]; i++) {
+            id++;
+            snprintf(keys[i], sizeof keys[i], "%.*s%llu", (int)(id % 13), "key-key-key-key",
+                     (unsigned long long)id);
+            orders[i] = nth_order(id, keys[i]);
+        }
+        assert_int_equal(ledger_commit(ledger, &step, 1, orders, sizes[n]), LEDGER_OK);
+        for (size_t i = 0; i < sizes[n]; i++)
+            find_order(&orders[i]);
+        assert_int_equal(count_orders(), id);
+        if (n % 2 == 1)
+            break_connection();
+    }
+}
+
+static void test_large_batch_stands_or_falls_together(void **state)
+{
+    (void)state;
+    struct ledger_order orders[40];
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1), late = move(0, 1, FENCE, FENCE + 2);
+    for (uint64_t i = 0; i < 40; i++)
+        orders[i] = order(i + 1, 1, NULL);
+    orders[39].order_id = 30; /* twice, among those of the prepared statement */
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 40), LEDGER_DUPLICATE);
+    assert_int_equal(count_orders(), 0);
+    assert_int_equal(fence_of(0), FENCE);
+    orders[39].order_id = 40;
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 40), LEDGER_OK);
+    for (uint64_t i = 0; i < 40; i++)
+        orders[i].order_id = i + 41;
+    assert_int_equal(ledger_commit(ledger, &late, 1, orders, 40), LEDGER_NO);
+    assert_true(late.refused);
+    assert_int_equal(count_orders(), 40);
+}
+
+static void test_connection_lost_while_idle_is_not_noticed(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    break_connection();
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    break_connection();
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_OK);
+    assert_int_equal(sold(0), 1);
+}
+
+static void test_table_itself_refuses_to_oversell(void **state)
+{
+    (void)state;
+    static const char text[] = "UPDATE stock_segment SET sold=capacity+1 WHERE segment=0";
+    struct db *db = sql_server_open(sql_server_url());
+    assert_int_equal(db_query(db, text, sizeof text - 1), DB_FAILED);
+    assert_non_null(strstr(db_error(db), "never_oversold"));
+    db_close(&db);
+}
+
+/* ---- recovery ---- */
+
+static void test_recover_raises_the_fence_and_refuses_the_old_holder(void **state)
+{
+    (void)state;
+    struct ledger_segment rows[] = {{.segment = 1, .fence = FENCE + 9}};
+    assert_int_equal(ledger_recover(ledger, "s", rows, 1), LEDGER_OK);
+    assert_int_equal(rows[0].round, 1);
+    assert_int_equal(rows[0].capacity, 3);
+    assert_int_equal(rows[0].sold, 0);
+    assert_int_equal(rows[0].fence, FENCE + 9);
+    assert_int_equal(commit_one(move(1, 1, FENCE, FENCE + 8), order(1, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(move(1, 1, FENCE, FENCE + 10), order(1, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(move(1, 1, FENCE + 9, FENCE + 10), order(1, 1, NULL)), LEDGER_OK);
+    assert_int_equal(ledger_recover(ledger, "s", rows, 1), LEDGER_OK);
+    assert_int_equal(rows[0].sold, 1);
+    assert_int_equal(rows[0].fence, FENCE + 10);
+}
+
+static void test_recover_many_tells_each_as_it_is(void **state)
+{
+    (void)state;
+    struct ledger_segment rows[] = {{.segment = 2, .fence = FENCE + 1},
+                                    {.segment = 9, .fence = FENCE + 1, .round = 5},
+                                    {.segment = 0, .fence = FENCE - 1}};
+    assert_int_equal(ledger_recover(ledger, "s", rows, 3), LEDGER_OK);
+    assert_int_equal(rows[0].fence, FENCE + 1);
+    assert_int_equal(rows[0].capacity, 3);
+    assert_int_equal(rows[1].round, 0);     /* there is no such row */
+    assert_int_equal(rows[2].fence, FENCE); /* the ledger is ahead */
+    assert_int_equal(rows[2].capacity, 4);
+    assert_int_equal(fence_of(1), FENCE);
+}
+
+static void test_resolve_finds_what_was_committed(void **state)
+{
+    (void)state;
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
+    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
+    assert_int_equal(fence_of(0), FENCE + 1);
+}
+
+static void test_resolve_forbids_the_late_commit(void **state)
+{
+    (void)state;
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
+    assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_NO);
+    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
+    assert_int_equal(count_orders(), 0);
+}
+
+/* A transaction that is under way, and ends as told after a while. */
+struct late {
+    struct db *db;
+    const char *end;
+};
+
+static void late_query(struct late *late, const char *text)
+{
+    assert_int_equal(db_query(late->db, text, strlen(text)), DB_OK);
+}
+
+static void *end_late(void *argument)
+{
+    struct late *late = argument;
+    nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+    late_query(late, late->end);
+    return NULL;
+}
+
+static enum ledger_result resolve_while(const char *end)
+{
+    pthread_t thread;
+    struct late late = {sql_server_open(sql_server_url()), end};
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    late_query(&late, "START TRANSACTION;"
+                      "UPDATE stock_segment SET sold=sold+1,fence=1001 WHERE segment=0;"
+                      "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                      "VALUES(7,'s',1,'u',1,0,NOW())");
+    assert_int_equal(pthread_create(&thread, NULL, end_late, &late), 0);
+    enum ledger_result result = ledger_resolve(ledger, &step, 7);
+    pthread_join(thread, NULL);
+    db_close(&late.db);
+    return result;
+}
+
+static void test_resolve_waits_for_the_transaction_to_end(void **state)
+{
+    (void)state;
+    assert_int_equal(resolve_while("ROLLBACK"), LEDGER_NO);
+    assert_int_equal(fence_of(0), FENCE + 1);
+    reset(TOTAL, SEGMENTS, 1);
+    sql_server_do("UPDATE stock_segment SET fence=1000");
+    assert_int_equal(resolve_while("COMMIT"), LEDGER_OK);
+    assert_int_equal(sold(0), 1);
+}
+
+static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth)
+{
+    struct sql_wire wire;
+    struct ledger_order row = order(7, 1, NULL);
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    sql_wire_open(&wire);
+    struct ledger *over = open_url(wire.url);
+    assert_int_equal(ledger_ping(over), LEDGER_OK);
+    atomic_store(&wire.fault, fault);
+    assert_int_equal(ledger_commit(over, &step, 1, &row, 1), LEDGER_UNKNOWN);
+    assert_int_equal(ledger_resolve(over, &step, 7), truth);
+    assert_int_equal(count_orders(), truth == LEDGER_OK);
+    assert_int_equal(sold(0), truth == LEDGER_OK);
+    ledger_close(&over);
+    sql_wire_close(&wire);
+}
+
+static void test_commit_whose_answer_is_lost_resolves_to_yes(void **state)
+{
+    (void)state;
+    commit_over_wire(WIRE_LOSES_ANSWER, LEDGER_OK);
+}
+
+static void test_commit_that_is_lost_resolves_to_no(void **state)
+{
+    (void)state;
+    commit_over_wire(WIRE_LOSES_COMMIT, LEDGER_NO);
+}
+
+static void test_unreachable_ledger_is_failed(void **state)
+{
+    (void)state;
+    struct ledger *nowhere = open_url("mysql://u:p@127.0.0.1:1/none");
+    struct ledger_order row = order(7, 1, NULL);
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_segment segment = {.segment = 0, .fence = FENCE + 1};
+    assert_int_equal(ledger_migrate(nowhere), LEDGER_FAILED);
+    assert_int_equal(ledger_commit(nowhere, &step, 1, &row, 1), LEDGER_FAILED);
+    assert_int_equal(ledger_resolve(nowhere, &step, 7), LEDGER_FAILED);
+    assert_int_equal(ledger_recover(nowhere, "s", &segment, 1), LEDGER_FAILED);
+    assert_string_not_equal(ledger_error(nowhere), "");
+    ledger_close(&nowhere);
+}
+
+/* ---- look-ups ---- */
+
+static void test_keys_are_found_many_at_once(void **state)
+{
+    (void)state;
+    struct ledger_order orders[] = {order(1, 1, "a"), order(2, 2, "b"), order(3, 1, NULL)};
+    struct ledger_move step = move(0, 4, FENCE, FENCE + 1);
+    struct ledger_key keys[] = {{.user_id = "u", .key = "b", .order_id = 9},
+                                {.user_id = "u", .key = "c", .order_id = 9},
+                                {.user_id = "v", .key = "a", .order_id = 9},
+                                {.user_id = "u", .key = "a"},
+                                {.user_id = "u", .key = "b"}};
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 3), LEDGER_OK);
+    assert_int_equal(ledger_keys_find(ledger, keys, 5), LEDGER_OK);
+    assert_int_equal(keys[0].order_id, 2);
+    assert_int_equal(keys[0].qty, 2);
+    assert_string_equal(keys[0].sku, "s");
+    assert_int_equal(keys[1].order_id, 0);
+    assert_int_equal(keys[2].order_id, 0);
+    assert_int_equal(keys[3].order_id, 1);
+    assert_int_equal(keys[4].order_id, 2);
+}
+
+static void test_order_is_found_as_it_was_written(void **state)
+{
+    (void)state;
+    char time[LEDGER_TIME_SIZE];
+    struct ledger_record record;
+    struct ledger_order row = order(UINT64_MAX, 2, "k:1");
+    ledger_time(row.created_ms, time);
+    assert_int_equal(commit_one(move(0, 2, FENCE, FENCE + 1), row), LEDGER_OK);
+    assert_int_equal(ledger_order_find(ledger, UINT64_MAX, &record), LEDGER_OK);
+    assert_true(record.order_id == UINT64_MAX);
+    assert_string_equal(record.sku, "s");
+    assert_string_equal(record.user_id, "u");
+    assert_string_equal(record.key, "k:1");
+    assert_string_equal(record.status, "reserved");
+    assert_string_equal(record.created_at, time);
+    assert_int_equal(record.round, 1);
+    assert_int_equal(record.qty, 2);
+    assert_int_equal(record.segment, 0);
+    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_NO);
+}
+
+static void test_order_without_a_key_has_an_empty_one(void **state)
+{
+    (void)state;
+    struct ledger_record record;
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, "")), LEDGER_OK);
+    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_OK);
+    assert_string_equal(record.key, "");
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key"), 0);
+    assert_int_equal(sql_server_do("SELECT idempotency_key IS NULL FROM orders"), 1);
+}
+
+static void test_times_are_written_in_utc_to_the_ms(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } times[] = {
+        {0, "1970-01-01T00:00:00.000Z"},
+        {1, "1970-01-01T00:00:00.001Z"},
+        {951826271999, "2000-02-29T12:11:11.999Z"},
+        {1795210200123, "2026-11-20T21:30:00.123Z"},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        char text[LEDGER_TIME_SIZE];
+        ledger_time(times[i].ms, text);
+        assert_string_equal(text, times[i].text);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        TEST(test_migrate_twice_is_harmless),
+        TEST(test_migration_that_died_half_way_is_repeated),
+        TEST(test_many_may_migrate_at_once),
+        TEST(test_node_numbers_differ_and_wrap),
+        TEST(test_reset_slices_the_total),
+        TEST(test_reset_begins_the_next_round_with_nothing_sold),
+        TEST(test_reset_to_more_and_to_fewer_segments),
+        TEST(test_reset_never_sets_a_fence_back),
+        TEST(test_reset_forbids_commits_of_the_old_round),
+        TEST(test_sales_are_listed_in_pages),
+        TEST(test_sale_that_is_not_there_is_no),
+        TEST(test_commit_writes_orders_and_moves_the_segment),
+        TEST(test_commit_follows_the_chain_of_fences),
+        TEST(test_commit_is_refused_by_each_guard),
+        TEST(test_commit_refused_in_one_segment_moves_none),
+        TEST(test_commit_with_a_known_id_is_duplicate),
+        TEST(test_commit_with_a_known_key_is_duplicate),
+        TEST(test_commit_of_an_order_that_several_segments_filled),
+        TEST(test_batches_of_every_size_are_written_alike),
+        TEST(test_large_batch_stands_or_falls_together),
+        TEST(test_connection_lost_while_idle_is_not_noticed),
+        TEST(test_table_itself_refuses_to_oversell),
+        TEST(test_recover_raises_the_fence_and_refuses_the_old_holder),
+        TEST(test_recover_many_tells_each_as_it_is),
+        TEST(test_resolve_finds_what_was_committed),
+        TEST(test_resolve_forbids_the_late_commit),
+        TEST(test_resolve_waits_for_the_transaction_to_end),
+        TEST(test_commit_whose_answer_is_lost_resolves_to_yes),
+        TEST(test_commit_that_is_lost_resolves_to_no),
+        TEST(test_unreachable_ledger_is_failed),
+        TEST(test_keys_are_found_many_at_once),
+        TEST(test_order_is_found_as_it_was_written),
+        TEST(test_order_without_a_key_has_an_empty_one),
+        TEST(test_times_are_written_in_utc_to_the_ms),
+    };
+    return cmocka_run_group_tests(tests, start_group, NULL);
+}

@@ -1,0 +1,182 @@
+/* For unit tests: the real server they run against, and a wire to it that breaks in a commit. */
+#ifndef SQL_TEST_SERVER_H
+#define SQL_TEST_SERVER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sql/db.h"
+
+/* The server's url; fails the test when the environment does not say it. */
+static inline const char *sql_server_url(void)
+{
+    const char *url = getenv("SECKILL_MYSQL_URL");
+    if (!url)
+        fail_msg("SECKILL_MYSQL_URL is not set: these tests need a database of their own "
+                 "(deploy/stack up DIR prints its address)");
+    return url;
+}
+
+static inline struct db *sql_server_open(const char *url)
+{
+    char error[128];
+    struct db *db = db_open(url, 5000, error, sizeof error);
+    if (!db)
+        fail_msg("%s: %s", url, error);
+    return db;
+}
+
+/* Runs statements on a connection of its own and gives the first column of the first row as a
+ * number; -1 when there is none. */
+static inline int64_t __attribute__((format(printf, 1, 2))) sql_server_do(const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    struct db *db = sql_server_open(sql_server_url());
+    if (db_query(db, text, (size_t)length) != DB_OK)
+        fail_msg("%s: %s", text, db_error(db));
+    char **row = db_row(db);
+    int64_t number = row && row[0] ? strtoll(row[0], NULL, 10) : -1;
+    db_close(&db);
+    return number;
+}
+
+/* Makes the database anew: no tables. */
+static inline void sql_server_clear(void)
+{
+    char text[256];
+    struct db *db = sql_server_open(sql_server_url());
+    if (db_query(db, "SELECT DATABASE()", 17) != DB_OK)
+        fail_msg("the database does not answer: %s", db_error(db));
+    const char *name = db_row(db)[0];
+    int length = snprintf(text, sizeof text, "DROP DATABASE `%s`;CREATE DATABASE `%s`", name, name);
+    assert_int_equal(db_query(db, text, (size_t)length), DB_OK);
+    db_close(&db);
+}
+
+/* Empties the tables of the ledger. */
+static inline void sql_server_empty(void)
+{
+    sql_server_do("DELETE FROM sale;DELETE FROM stock_segment;DELETE FROM orders;"
+                  "DELETE FROM order_key;DELETE FROM order_allocation;DELETE FROM node");
+}
+
+/* ---- the wire ---- */
+
+enum sql_wire_fault {
+    WIRE_WHOLE,
+    WIRE_LOSES_COMMIT, /* cut before the next COMMIT reaches the server */
+    WIRE_LOSES_ANSWER, /* cut after the server has answered the next COMMIT */
+};
+
+/* A loopback port that leads to the server, one connection at a time. With `server_port` 0 no more
+ * connections are made. */
+struct sql_wire {
+    char url[512];
+    char host[128];
+    _Atomic int server_port;
+    int listener;
+    pthread_t thread;
+    _Atomic int fault; /* enum sql_wire_fault; used up when it strikes */
+};
+
+static inline int sql_wire_dial(const struct sql_wire *wire)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)wire->server_port)};
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET, wire->host, &address.sin_addr);
+    if (connect(server, (struct sockaddr *)&address, sizeof address) != 0) {
+        close(server);
+        return -1;
+    }
+    return server;
+}
+
+/* Passes on what one side says; false when the connection is over. */
+static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool from_client)
+{
+    char bytes[65536];
+    ssize_t size = recv(from, bytes, sizeof bytes, 0);
+    if (size <= 0)
+        return false;
+    bool commit =
+        from_client && size == 4 + 1 + 6 && memcmp(bytes + 4, "\3COMMIT", 7) == 0; /* COM_QUERY */
+    int fault = commit ? atomic_exchange(&wire->fault, WIRE_WHOLE) : WIRE_WHOLE;
+    if (fault == WIRE_LOSES_COMMIT)
+        return false;
+    if (send(to, bytes, (size_t)size, MSG_NOSIGNAL) != size)
+        return false;
+    if (fault == WIRE_LOSES_ANSWER) {
+        recv(to, bytes, sizeof bytes, 0);
+        return false;
+    }
+    return true;
+}
+
+static inline void *sql_wire_serve(void *argument)
+{
+    struct sql_wire *wire = argument;
+    for (int client; (client = accept(wire->listener, NULL, NULL)) >= 0; close(client)) {
+        int server = sql_wire_dial(wire);
+        struct pollfd ends[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
+        bool whole = server >= 0;
+        while (whole && poll(ends, 2, -1) > 0) {
+            if (ends[0].revents)
+                whole = sql_wire_pass(wire, client, server, true);
+            if (whole && ends[1].revents)
+                whole = sql_wire_pass(wire, server, client, false);
+        }
+        close(server);
+    }
+    return NULL;
+}
+
+/* Lays the wire; `url` is then the way to the server over it. */
+static inline void sql_wire_open(struct sql_wire *wire)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    char credentials[128], database[64];
+    int port = 0;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fields = sscanf(sql_server_url(), "mysql://%127[^@]@%127[^:]:%d/%63[^?]", credentials,
+                        wire->host, &port, database);
+    assert_int_equal(fields, 4);
+    wire->server_port = port;
+    wire->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(wire->listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(wire->listener, 8), 0);
+    assert_int_equal(getsockname(wire->listener, (struct sockaddr *)&address, &size), 0);
+    snprintf(wire->url, sizeof wire->url, "mysql://%s@127.0.0.1:%d/%s", credentials,
+             ntohs(address.sin_port), database);
+    atomic_store(&wire->fault, WIRE_WHOLE);
+    assert_int_equal(pthread_create(&wire->thread, NULL, sql_wire_serve, wire), 0);
+}
+
+/* Takes the wire up; its client must have been closed. */
+static inline void sql_wire_close(struct sql_wire *wire)
+{
+    shutdown(wire->listener, SHUT_RDWR);
+    pthread_join(wire->thread, NULL);
+    close(wire->listener);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* What a process knows of its sales: the catalog, hints, and the memory of shortages. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stock/sale.h"
+
+#define MS INT64_C(1000000)
+
+enum { THREADS = 4, SKUS = 500 };
+
+static struct sale_catalog *catalog;
+
+static int start(void **state)
+{
+    (void)state;
+    catalog = catalog_open();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    catalog_close(&catalog);
+    assert_null(catalog);
+    return 0;
+}
+
+static struct sale *put(const char *sku, uint32_t round, uint32_t total, uint32_t segments)
+{
+    struct ledger_sale row = {.round = round, .total = total, .segments = segments};
+    snprintf(row.sku, sizeof row.sku, "%s", sku);
+    return catalog_put(catalog, &row);
+}
+
+static void test_sale_is_found_by_its_sku_alone(void **state)
+{
+    (void)state;
+    assert_null(catalog_find(catalog, "s"));
+    struct sale *sale = put("s", 1, 10, 3);
+    assert_ptr_equal(catalog_find(catalog, "s"), sale);
+    assert_null(catalog_find(catalog, "S"));
+    assert_null(catalog_find(catalog, "s1"));
+    assert_null(catalog_find(catalog, ""));
+    assert_string_equal(sale_sku(sale), "s");
+}
+
+static void test_new_round_replaces_the_view(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 1, 10, 3);
+    struct sale_view before = sale_view(sale);
+    assert_int_equal(before.round, 1);
+    assert_int_equal(before.total, 10);
+    assert_int_equal(before.segments, 3);
+    assert_ptr_equal(put("s", 2, 20, 5), sale);
+    struct sale_view after = sale_view(sale);
+    assert_int_equal(after.round, 2);
+    assert_int_equal(after.total, 20);
+    assert_int_equal(after.segments, 5);
+    assert_true(after.epoch > before.epoch);
+}
+
+static void test_old_round_is_ignored(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 2, 20, 5);
+    uint32_t epoch = sale_view(sale).epoch;
+    put("s", 1, 10, 3);
+    put("s", 2, 10, 3);
+    assert_int_equal(sale_view(sale).total, 20);
+    assert_int_equal(sale_view(sale).segments, 5);
+    assert_int_equal(sale_view(sale).epoch, epoch);
+}
+
+static void test_catalog_is_bounded(void **state)
+{
+    (void)state;
+    char sku[16];
+    for (int i = 0; i < SALES_MAX; i++) {
+        snprintf(sku, sizeof sku, "s%d", i);
+        assert_non_null(put(sku, 1, 1, 1));
+    }
+    assert_null(put("more", 1, 1, 1));
+    assert_null(catalog_find(catalog, "more"));
+    assert_non_null(put("s0", 2, 1, 1));
+    for (int i = 0; i < SALES_MAX; i++) {
+        snprintf(sku, sizeof sku, "s%d", i);
+        assert_string_equal(sale_sku(catalog_find(catalog, sku)), sku);
+    }
+}
+
+static void *put_all(void *argument)
+{
+    (void)argument;
+    for (uint32_t round = 1; round <= 3; round++)
+        for (int i = 0; i < SKUS; i++) {
+            char sku[16];
+            snprintf(sku, sizeof sku, "s%d", i);
+            struct sale *sale = put(sku, round, 10 * round, round);
+            if (!sale || catalog_find(catalog, sku) != sale ||
+                sale_view(sale).total != 10 * sale_view(sale).segments)
+                return sale;
+        }
+    return NULL;
+}
+
+static void test_threads_see_one_sale_per_sku(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, put_all, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < SKUS; i++) {
+        char sku[16];
+        snprintf(sku, sizeof sku, "s%d", i);
+        assert_int_equal(sale_view(catalog_find(catalog, sku)).round, 3);
+    }
+}
+
+/* ---- hints and suspects ---- */
+
+static void test_hints_begin_with_the_largest_share(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 1, 10, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(sale_hint(sale, i), 4);
+    sale_hint_set(sale, 1, 0);
+    assert_int_equal(sale_hint(sale, 1), 0);
+    assert_int_equal(sale_hint(sale, 2), 4);
+    put("s", 2, 7, 7);
+    assert_int_equal(sale_hint(sale, 1), 1);
+}
+
+static void test_suspect_is_taken_once(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 1, 10, 3);
+    assert_false(sale_suspect_take(sale, 2));
+    sale_suspect(sale, 2);
+    assert_false(sale_suspect_take(sale, 1));
+    assert_true(sale_suspect_take(sale, 2));
+    assert_false(sale_suspect_take(sale, 2));
+}
+
+/* ---- the memory of shortages ---- */
+
+/* Remembers that 3 units are left, until 100 ms. */
+static struct sale *short_sale(void)
+{
+    struct sale *sale = put("s", 1, 10, 3);
+    sale_remember_left(sale, sale_view(sale).epoch, 3, 100 * MS);
+    return sale;
+}
+
+static void test_nothing_is_known_short_at_first(void **state)
+{
+    (void)state;
+    assert_false(sale_known_short(put("s", 1, 10, 3), 1000, 0));
+}
+
+static void test_more_than_is_left_is_known_short(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    assert_true(sale_known_short(sale, 4, 50 * MS));
+    assert_false(sale_known_short(sale, 3, 50 * MS));
+    assert_false(sale_known_short(sale, 1, 50 * MS));
+}
+
+static void test_one_caller_in_50_ms_finds_out_anew(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    assert_true(sale_known_short(sale, 4, 100 * MS - 1));
+    assert_false(sale_known_short(sale, 3, 100 * MS)); /* wants less: no part in it */
+    assert_false(sale_known_short(sale, 4, 100 * MS));
+    assert_true(sale_known_short(sale, 4, 100 * MS));
+    assert_true(sale_known_short(sale, 4, 150 * MS - 1));
+    assert_false(sale_known_short(sale, 4, 150 * MS));
+    assert_true(sale_known_short(sale, 4, 151 * MS));
+}
+
+static void test_memory_is_of_no_use_a_second_after_it_ran_out(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    assert_false(sale_known_short(sale, 4, 1050 * MS));
+    assert_true(sale_known_short(sale, 4, 1099 * MS));
+    assert_false(sale_known_short(sale, 4, 1100 * MS));
+    assert_false(sale_known_short(sale, 4, 1100 * MS));
+    assert_false(sale_known_short(sale, 4, 9999 * MS));
+}
+
+static void test_memory_is_renewed_by_the_next_finding(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    assert_false(sale_known_short(sale, 4, 120 * MS));
+    sale_remember_left(sale, sale_view(sale).epoch, 0, 300 * MS);
+    assert_true(sale_known_short(sale, 1, 180 * MS));
+    assert_true(sale_known_short(sale, 1, 299 * MS));
+}
+
+static void test_units_that_came_back_end_the_memory(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    uint32_t epoch = sale_view(sale).epoch;
+    sale_forget_left(sale);
+    assert_false(sale_known_short(sale, 4, 50 * MS));
+    assert_true(sale_view(sale).epoch > epoch);
+}
+
+static void test_finding_older_than_returned_units_is_not_remembered(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 1, 10, 3);
+    uint32_t epoch = sale_view(sale).epoch; /* read, then the ledger is asked, and meanwhile: */
+    sale_forget_left(sale);
+    sale_remember_left(sale, epoch, 0, 100 * MS);
+    assert_false(sale_known_short(sale, 1, 50 * MS));
+}
+
+static void test_new_round_ends_the_memory(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    uint32_t epoch = sale_view(sale).epoch;
+    put("s", 2, 10, 3);
+    assert_false(sale_known_short(sale, 4, 50 * MS));
+    sale_remember_left(sale, epoch, 0, 100 * MS);
+    assert_false(sale_known_short(sale, 4, 50 * MS));
+}
+
+static void test_time_without_news_ends_every_memory(void **state)
+{
+    (void)state;
+    struct sale *sale = short_sale();
+    struct sale *second = put("t", 1, 10, 3);
+    sale_remember_left(second, sale_view(second).epoch, 0, 100 * MS);
+    catalog_forget_left(catalog);
+    assert_false(sale_known_short(sale, 4, 50 * MS));
+    assert_false(sale_known_short(second, 4, 50 * MS));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_sale_is_found_by_its_sku_alone),
+        TEST(test_new_round_replaces_the_view),
+        TEST(test_old_round_is_ignored),
+        TEST(test_catalog_is_bounded),
+        TEST(test_threads_see_one_sale_per_sku),
+        TEST(test_hints_begin_with_the_largest_share),
+        TEST(test_suspect_is_taken_once),
+        TEST(test_nothing_is_known_short_at_first),
+        TEST(test_more_than_is_left_is_known_short),
+        TEST(test_one_caller_in_50_ms_finds_out_anew),
+        TEST(test_memory_is_of_no_use_a_second_after_it_ran_out),
+        TEST(test_memory_is_renewed_by_the_next_finding),
+        TEST(test_units_that_came_back_end_the_memory),
+        TEST(test_finding_older_than_returned_units_is_not_remembered),
+        TEST(test_new_round_ends_the_memory),
+        TEST(test_time_without_news_ends_every_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1003 @@
+/* N buyers, K units, never K + 1, never K - 1: whatever happens to Redis and the ledger. */
+#include "lock/redis_pipeline.h"
+#include "lua/script.h"
+#include "lua/test_server.h"
+#include "sql/test_server.h"
+#include "stock/stock.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum {
+    LEASE_MS = 300,
+    WAIT_MS = 2000, /* for all locks of a reset or reconcile */
+    TRIES_MAX = 1000,
+    SELLERS = 4,
+};
+
+static struct sale_catalog *catalog;
+static struct stock *stock;
+static _Atomic uint64_t last_id;
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+}
+
+/* ---- the stage ---- */
+
+static struct stock *open_stock(struct sale_catalog *of, const char *redis_url, const char *sql_url)
+{
+    char error[128] = "";
+    struct stock_options options = {
+        .strategy = "segment_lock",
+        .redis_url = redis_url,
+        .mysql_url = sql_url,
+        .lease_ms = LEASE_MS,
+        .redis_timeout_ms = 1000,
+        .mysql_timeout_ms = 5000,
+        .resolve_ms = 200,
+        .remember_left_ms = 100,
+    };
+    struct stock *opened = stock_open(&options, of, error, sizeof error);
+    if (!opened)
+        fail_msg("%s", error);
+    return opened;
+}
+
+static int start_group(void **state)
+{
+    (void)state;
+    char error[128];
+    sql_server_clear();
+    struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    enum ledger_result result = ledger_migrate(ledger);
+    ledger_close(&ledger);
+    return result == LEDGER_OK ? 0 : -1;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    redis_server_do("FLUSHALL");
+    redis_server_do("SCRIPT FLUSH"); /* as after a restart */
+    sql_server_empty();
+    catalog = catalog_open();
+    stock = open_stock(catalog, redis_server_url(), sql_server_url());
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    stock_close(&stock);
+    catalog_close(&catalog);
+    return 0;
+}
+
+static struct ledger_sale reset(const char *sku, uint32_t total, uint32_t segments)
+{
+    struct ledger_sale sale;
+    assert_int_equal(stock_reset(stock, sku, total, segments, WAIT_MS, &sale), STOCK_ADMIN_OK);
+    return sale;
+}
+
+static struct stock_order order(const char *sku, uint32_t qty, const char *key)
+{
+    struct stock_order made = {.qty = qty, .user_id = "u", .created_ms = 1790000000123};
+    snprintf(made.sku, sizeof made.sku, "%s", sku);
+    snprintf(made.key, sizeof made.key, "%s", key);
+    made.order_id = atomic_fetch_add(&last_id, 1) + 1;
+    return made;
+}
+
+/* One call, without a second try. */
+static enum stock_outcome sell_once(struct stock *by, struct stock_order *one)
+{
+    stock_sell(by, &one, 1);
+    stock_flush(by);
+    return one->outcome;
+}
+
+static size_t list_open(struct stock_order *orders, size_t count, struct stock_order **open_out)
+{
+    size_t open = 0;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i].outcome == STOCK_OPEN || orders[i].outcome == STOCK_AGAIN)
+            open_out[open++] = &orders[i];
+    return open;
+}
+
+static void pause_randomly(void)
+{
+    static _Thread_local unsigned random;
+    random += random == 0 ? (unsigned)(uintptr_t)&random : 0;
+    nanosleep(&(struct timespec){.tv_nsec = 100000 + rand_r(&random) % 2000000}, NULL);
+}
+
+/* Sells as a lane does: what is to be tried again is, until all is decided. When nothing could be
+ * decided, what was locked is given back at once, and the others get their turn. */
+static void sell_all(struct stock *by, struct stock_order *orders, size_t count)
+{
+    struct stock_order *open[STOCK_BATCH_MAX];
+    size_t left = list_open(orders, count, open);
+    for (int tries = 0; tries < TRIES_MAX && left > 0; tries++) {
+        size_t before = left;
+        stock_sell(by, open, left);
+        left = list_open(orders, count, open);
+        if (left == before) {
+            stock_flush(by);
+            pause_randomly();
+        }
+    }
+    stock_flush(by);
+}
+
+static struct stock_order sell(const char *sku, uint32_t qty)
+{
+    struct stock_order one = order(sku, qty, "");
+    sell_all(stock, &one, 1);
+    return one;
+}
+
+static enum stock_outcome buy(const char *sku, uint32_t qty)
+{
+    struct stock_order one = sell(sku, qty);
+    stock_order_clear(&one);
+    return one.outcome;
+}
+
+/* Buys units one by one, in batches; how many were sold before it said sold out. */
+static uint32_t sell_out(const char *sku)
+{
+    uint32_t sold = 0;
+    for (bool more = true; more;) {
+        struct stock_order orders[16];
+        for (int i = 0; i < 16; i++)
+            orders[i] = order(sku, 1, "");
+        sell_all(stock, orders, 16);
+        for (int i = 0; i < 16; i++)
+            if (orders[i].outcome == STOCK_ACCEPTED)
+                sold++;
+            else
+                more = false;
+        assert_true(more || orders[15].outcome == STOCK_SOLD_OUT);
+    }
+    return sold;
+}
+
+/* What the ledger says of the present round: so many units, each in an order, each of a segment. */
+static void audit(const char *sku, uint32_t units)
+{
+    assert_int_equal(
+        sql_server_do("SELECT COALESCE(SUM(sold),0) FROM stock_segment WHERE sku='%s'", sku),
+        units);
+    assert_int_equal(sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders JOIN sale"
+                                   " USING(sku,round) WHERE sku='%s'",
+                                   sku),
+                     units);
+    assert_int_equal(
+        sql_server_do("SELECT COUNT(*) FROM stock_segment g WHERE g.sold<>"
+                      "(SELECT COALESCE(SUM(o.qty),0) FROM orders o WHERE o.sku=g.sku AND"
+                      " o.round=g.round AND o.segment=g.segment)+"
+                      "(SELECT COALESCE(SUM(a.qty),0) FROM order_allocation a JOIN orders o"
+                      " USING(order_id) WHERE o.sku=g.sku AND o.round=g.round AND"
+                      " o.segment IS NULL AND a.segment=g.segment)"),
+        0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders o WHERE segment IS NULL AND qty<>"
+                                   "(SELECT COALESCE(SUM(qty),0) FROM order_allocation a WHERE"
+                                   " a.order_id=o.order_id)"),
+                     0);
+}
+
+static struct stock_report reconcile(const char *sku)
+{
+    struct stock_report report;
+    assert_int_equal(stock_reconcile(stock, sku, WAIT_MS, &report), STOCK_ADMIN_OK);
+    return report;
+}
+
+/* Locks segment `segment` of "s" as a holder that will never come back. */
+static void lock_and_die(uint32_t segment, int lease_ms, uint32_t wanted)
+{
+    char name[LOCK_NAME_MAX], key[SCRIPT_KEY_MAX];
+    struct script_call calls[2];
+    struct lock_hold hold;
+    struct redis *redis = redis_server_open(1000);
+    snprintf(name, sizeof name, "s:%u", segment);
+    lock_redis_begin(&hold, STOCK_PREFIX, name, lease_ms, &calls[0]);
+    script_begin(&calls[1], SCRIPT_stock_take);
+    lock_redis_key(STOCK_PREFIX, name, "lock", key);
+    script_key(&calls[1], key);
+    lock_redis_key(STOCK_PREFIX, name, "segment", key);
+    script_key(&calls[1], key);
+    script_text(&calls[1], hold.token);
+    script_int(&calls[1], 1);
+    script_int(&calls[1], wanted);
+    script_run(redis, calls, wanted > 0 ? 2 : 1);
+    assert_int_equal(calls[0].values[0], 1);
+    if (wanted > 0)
+        assert_int_equal(calls[1].values[1], wanted);
+    redis_close(&redis);
+}
+
+/* ---- selling ---- */
+
+static void test_unknown_strategy_is_refused(void **state)
+{
+    (void)state;
+    char error[128] = "";
+    struct stock_options options = {.strategy = "luck", .redis_url = "redis://h"};
+    assert_null(stock_open(&options, catalog, error, sizeof error));
+    assert_non_null(strstr(error, "luck"));
+    assert_false(stock_strategy_known("luck"));
+    assert_true(stock_strategy_known("segment_lock"));
+}
+
+static void test_sells_exactly_the_total_and_is_sold_out_after(void **state)
+{
+    (void)state;
+    reset("s", 100, 7);
+    assert_int_equal(sell_out("s"), 100);
+    assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
+    audit("s", 100);
+    assert_int_equal(reconcile("s").difference_count, 0);
+}
+
+static void test_accepted_order_says_where_and_when(void **state)
+{
+    (void)state;
+    struct ledger_record record;
+    reset("s", 10, 5);
+    struct stock_order one = sell("s", 2);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_null(one.allocations);
+    assert_int_equal(ledger_order_find(stock_ledger(stock), one.order_id, &record), LEDGER_OK);
+    assert_int_equal(record.segment, one.segment);
+    assert_int_equal(record.qty, 2);
+    assert_string_equal(record.created_at, one.created_at);
+}
+
+static void test_order_that_no_segment_can_fill_is_filled_from_several(void **state)
+{
+    (void)state;
+    uint32_t units = 0;
+    reset("s", 10, 5);
+    struct stock_order one = sell("s", 5);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(one.allocation_count, 3);
+    assert_int_equal(one.segment, one.allocations[0].segment);
+    for (size_t i = 0; i < one.allocation_count; i++)
+        units += one.allocations[i].qty;
+    assert_int_equal(units, 5);
+    stock_order_clear(&one);
+    assert_int_equal(buy("s", 6), STOCK_SOLD_OUT);
+    one = sell("s", 5);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    stock_order_clear(&one);
+    audit("s", 10);
+}
+
+static void test_order_over_every_segment_there_can_be(void **state)
+{
+    (void)state;
+    reset("s", 1000, 1000);
+    struct stock_order one = sell("s", STOCK_QTY_MAX);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(one.allocation_count, 1000);
+    stock_order_clear(&one);
+    audit("s", 1000);
+}
+
+static void test_too_large_an_order_does_not_keep_smaller_ones_out(void **state)
+{
+    (void)state;
+    reset("s", 5, 2);
+    struct stock_order orders[] = {order("s", 6, ""), order("s", 3, ""), order("s", 2, "")};
+    sell_all(stock, orders, 3);
+    assert_int_equal(orders[0].outcome, STOCK_SOLD_OUT);
+    assert_int_equal(orders[1].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[2].outcome, STOCK_ACCEPTED);
+    stock_order_clear(&orders[1]);
+    stock_order_clear(&orders[2]);
+    audit("s", 5);
+}
+
+static void test_skus_of_one_batch_fare_each_for_itself(void **state)
+{
+    (void)state;
+    reset("a", 3, 2);
+    reset("b", 1, 1);
+    struct stock_order orders[] = {order("a", 2, ""), order("none", 1, ""), order("b", 1, ""),
+                                   order("a", 1, ""), order("b", 1, "")};
+    sell_all(stock, orders, 5);
+    assert_int_equal(orders[0].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[1].outcome, STOCK_UNKNOWN_SKU);
+    assert_int_equal(orders[2].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[3].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[4].outcome, STOCK_SOLD_OUT);
+    for (int i = 0; i < 5; i++)
+        stock_order_clear(&orders[i]);
+    audit("a", 3);
+    audit("b", 1);
+}
+
+static void test_fullest_batch_is_sold(void **state)
+{
+    (void)state;
+    static struct stock_order orders[STOCK_BATCH_MAX];
+    reset("s", STOCK_BATCH_MAX - 1, 20);
+    for (int i = 0; i < STOCK_BATCH_MAX; i++)
+        orders[i] = order("s", 1, "");
+    sell_all(stock, orders, STOCK_BATCH_MAX);
+    uint32_t sold = 0;
+    for (int i = 0; i < STOCK_BATCH_MAX; i++)
+        sold += orders[i].outcome == STOCK_ACCEPTED;
+    assert_int_equal(sold, STOCK_BATCH_MAX - 1);
+    audit("s", STOCK_BATCH_MAX - 1);
+}
+
+static void test_taken_order_id_is_to_be_tried_again_with_another(void **state)
+{
+    (void)state;
+    reset("s", 5, 2);
+    struct stock_order first = sell("s", 1), second = order("s", 1, "");
+    second.order_id = first.order_id;
+    assert_int_equal(sell_once(stock, &second), STOCK_AGAIN);
+    audit("s", 1);
+    second.order_id = atomic_fetch_add(&last_id, 1) + 1;
+    sell_all(stock, &second, 1);
+    assert_int_equal(second.outcome, STOCK_ACCEPTED);
+    audit("s", 2);
+}
+
+/* ---- keys ---- */
+
+static void test_repeat_gets_the_first_order_even_after_the_end(void **state)
+{
+    (void)state;
+    reset("s", 3, 1);
+    struct stock_order first = order("s", 3, "k"), again = order("s", 3, "k");
+    sell_all(stock, &first, 1);
+    assert_int_equal(first.outcome, STOCK_ACCEPTED);
+    sell_all(stock, &again, 1);
+    assert_int_equal(again.outcome, STOCK_REPLAYED);
+    assert_int_equal(again.order_id, first.order_id);
+    assert_int_equal(again.segment, first.segment);
+    assert_string_equal(again.created_at, first.created_at);
+    audit("s", 3);
+}
+
+static void test_repeat_tells_the_same_segments(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"a", "b", "c", "d", "e"};
+    for (int i = 0; i < 5; i++) { /* wherever the search begins */
+        reset("s", 8, 8);
+        struct stock_order first = order("s", 7, keys[i]), again = order("s", 7, keys[i]);
+        sell_all(stock, &first, 1);
+        sell_all(stock, &again, 1);
+        assert_int_equal(again.outcome, STOCK_REPLAYED);
+        assert_int_equal(first.allocation_count, 7);
+        assert_int_equal(again.allocation_count, 7);
+        assert_int_equal(again.segment, first.segment);
+        assert_memory_equal(again.allocations, first.allocations, 7 * sizeof *first.allocations);
+        stock_order_clear(&first);
+        stock_order_clear(&again);
+    }
+}
+
+static void test_key_with_another_body_is_reused(void **state)
+{
+    (void)state;
+    reset("s", 10, 2);
+    reset("t", 10, 2);
+    struct stock_order orders[] = {order("s", 1, "k"), order("s", 2, "k"), order("t", 1, "k"),
+                                   order("s", 1, "k")};
+    sell_all(stock, &orders[0], 1);
+    sell_all(stock, &orders[1], 2);
+    assert_int_equal(orders[0].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[1].outcome, STOCK_KEY_REUSED);
+    assert_int_equal(orders[2].outcome, STOCK_KEY_REUSED);
+    strcpy(orders[3].user_id, "another"); /* whose key is his own */
+    sell_all(stock, &orders[3], 1);
+    assert_int_equal(orders[3].outcome, STOCK_ACCEPTED);
+    audit("s", 2);
+    audit("t", 0);
+}
+
+static void test_twins_in_one_batch_are_one_order(void **state)
+{
+    (void)state;
+    reset("s", 10, 3);
+    struct stock_order orders[] = {order("s", 5, "k"), order("s", 5, "k"), order("s", 2, "k"),
+                                   order("s", 5, "k"), order("s", 1, "")};
+    sell_all(stock, orders, 5);
+    assert_int_equal(orders[0].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[1].outcome, STOCK_REPLAYED);
+    assert_int_equal(orders[2].outcome, STOCK_KEY_REUSED);
+    assert_int_equal(orders[3].outcome, STOCK_REPLAYED);
+    assert_int_equal(orders[4].outcome, STOCK_ACCEPTED);
+    assert_int_equal(orders[3].order_id, orders[0].order_id);
+    assert_int_equal(orders[3].allocation_count, orders[0].allocation_count);
+    for (int i = 0; i < 5; i++)
+        stock_order_clear(&orders[i]);
+    audit("s", 6);
+}
+
+static void test_twin_of_a_sold_out_order_is_sold_out(void **state)
+{
+    (void)state;
+    reset("s", 3, 1);
+    struct stock_order orders[] = {order("s", 4, "k"), order("s", 4, "k"), order("s", 2, "k")};
+    sell_all(stock, orders, 3);
+    assert_int_equal(orders[0].outcome, STOCK_SOLD_OUT);
+    assert_int_equal(orders[1].outcome, STOCK_SOLD_OUT);
+    assert_int_equal(orders[2].outcome, STOCK_ACCEPTED); /* the key was not used up */
+    audit("s", 2);
+}
+
+/* ---- what Redis may do ---- */
+
+static void test_redis_that_forgot_everything_is_filled_again(void **state)
+{
+    (void)state;
+    reset("s", 60, 4);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(buy("s", 3), STOCK_ACCEPTED);
+        redis_server_do("FLUSHALL");
+        redis_server_do("SCRIPT FLUSH");
+        redis_server_do("CLIENT KILL TYPE normal");
+    }
+    assert_int_equal(sell_out("s"), 45);
+    audit("s", 60);
+    assert_int_equal(reconcile("s").difference_count, 0);
+}
+
+static void test_units_of_a_dead_holder_are_sold(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    lock_and_die(0, 30, 7);
+    lock_and_die(1, 30, 10);
+    sleep_ms(40);
+    assert_int_equal(sell_out("s"), 20);
+    assert_true(stock_stats(stock).recoveries >= 2);
+    audit("s", 20);
+}
+
+static void test_segment_put_back_in_time_is_not_oversold(void **state)
+{
+    (void)state;
+    reset("s", 20, 1);
+    buy("s", 2);
+    redis_server_do("COPY seckill:{s:0}:segment unit:old");
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(buy("s", 2), STOCK_ACCEPTED);
+    redis_server_do("COPY unit:old seckill:{s:0}:segment REPLACE");
+    assert_int_equal(buy("s", 9), STOCK_SOLD_OUT);
+    redis_server_do("COPY unit:old seckill:{s:0}:segment REPLACE");
+    assert_int_equal(sell_out("s"), 8);
+    assert_true(stock_stats(stock).refusals >= 1);
+    audit("s", 20);
+}
+
+static void test_segment_put_back_to_empty_is_sold_to_the_last_unit(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    buy("s", 2);
+    redis_server_do("HSET seckill:{s:0}:segment available 0");
+    redis_server_do("HSET seckill:{s:1}:segment available 0");
+    assert_int_equal(sell_out("s"), 18);
+    audit("s", 20);
+}
+
+static void test_lost_fence_keys_do_no_harm(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(buy("s", 1), STOCK_ACCEPTED);
+        redis_server_do("DEL seckill:{s:0}:fence seckill:{s:1}:fence");
+    }
+    assert_int_equal(sell_out("s"), 15);
+    audit("s", 20);
+}
+
+static void test_ledger_ahead_of_redis_clock_is_caught_up_with(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    buy("s", 1);
+    sql_server_do("UPDATE stock_segment SET fence=fence+1000000000000");
+    assert_int_equal(sell_out("s"), 19);
+    audit("s", 20);
+    assert_int_equal(reconcile("s").difference_count, 0);
+}
+
+static void test_stale_round_in_redis_is_recovered(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    reset("s", 30, 2);
+    redis_server_do("HSET seckill:{s:0}:segment round 1");
+    redis_server_do("HSET seckill:{s:1}:segment round 9");
+    assert_int_equal(sell_out("s"), 30);
+    audit("s", 30);
+}
+
+static void test_held_segment_is_sold_after_its_lease(void **state)
+{
+    (void)state;
+    reset("s", 1, 1);
+    lock_and_die(0, 100, 0);
+    struct stock_order one = order("s", 1, "");
+    assert_int_equal(sell_once(stock, &one), STOCK_AGAIN);
+    sell_all(stock, &one, 1);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
+    audit("s", 1);
+}
+
+static void test_held_segment_does_not_keep_the_others_waiting(void **state)
+{
+    (void)state;
+    reset("s", 10, 2);
+    lock_and_die(0, 5000, 0);
+    for (int i = 0; i < 5; i++) {
+        struct stock_order one = order("s", 1, "");
+        assert_int_equal(sell_once(stock, &one), STOCK_ACCEPTED);
+        assert_int_equal(one.segment, 1);
+    }
+}
+
+static void test_nothing_stays_locked_after_a_batch(void **state)
+{
+    (void)state;
+    reset("s", 10, 3);
+    buy("s", 6);
+    buy("s", 9);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"
+                                     " seckill:{s:2}:lock"),
+                     0);
+}
+
+/* The take is known to the server and the lock is not, as when another client was first to use it
+ * after a SCRIPT FLUSH: the take is done before the lock, which is sent again, and finds none. */
+static void test_nothing_stays_locked_after_a_lost_take(void **state)
+{
+    (void)state;
+    reset("s", 10, 1);
+    buy("s", 1);
+    redis_server_do("SCRIPT FLUSH");
+    struct redis *redis = redis_server_open(1000);
+    struct script_call take;
+    script_begin(&take, SCRIPT_stock_take);
+    script_key(&take, "unit:{x}:lock");
+    script_key(&take, "unit:{x}:segment");
+    script_text(&take, "token");
+    script_int(&take, 1);
+    script_int(&take, 1);
+    script_run(redis, &take, 1);
+    redis_close(&redis);
+    struct stock_order one = order("s", 1, "");
+    sell_once(stock, &one);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+}
+
+static void test_connection_lost_between_batches_costs_nothing(void **state)
+{
+    (void)state;
+    reset("s", 20, 2);
+    for (int i = 0; i < 4; i++) {
+        struct stock_order one = order("s", 1, ""), *batch = &one;
+        do
+            stock_sell(stock, &batch, 1); /* its settle is still to be sent */
+        while (one.outcome == STOCK_AGAIN);
+        assert_int_equal(one.outcome, STOCK_ACCEPTED);
+        redis_server_do("CLIENT KILL TYPE normal");
+    }
+    assert_int_equal(sell_out("s"), 16);
+    audit("s", 20);
+}
+
+static void test_unreachable_redis_is_unavailable(void **state)
+{
+    (void)state;
+    bool redis_up = true, ledger_up = false;
+    reset("s", 5, 1);
+    struct stock *cut_off = open_stock(catalog, "redis://127.0.0.1:1", sql_server_url());
+    struct stock_order one = order("s", 1, "");
+    sell_all(cut_off, &one, 1);
+    assert_int_equal(one.outcome, STOCK_UNAVAILABLE);
+    assert_false(stock_ping(cut_off, &redis_up, &ledger_up));
+    assert_false(redis_up);
+    assert_true(ledger_up);
+    stock_close(&cut_off);
+    audit("s", 0);
+}
+
+/* ---- what the ledger may do ---- */
+
+static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
+{
+    (void)state;
+    bool redis_up = false, ledger_up = true;
+    reset("s", 5, 1);
+    struct stock *cut_off = open_stock(catalog, redis_server_url(), "mysql://u:p@127.0.0.1:1/x");
+    struct stock_order orders[] = {order("s", 1, ""), order("new", 1, ""), order("s", 1, "k")};
+    for (int i = 0; i < 3; i++) {
+        sell_all(cut_off, &orders[i], 1);
+        assert_int_equal(orders[i].outcome, STOCK_UNAVAILABLE);
+    }
+    assert_false(stock_ping(cut_off, &redis_up, &ledger_up));
+    assert_true(redis_up);
+    assert_false(ledger_up);
+    stock_close(&cut_off);
+    assert_int_equal(redis_server_do("HGET seckill:{s:0}:segment available"), 5);
+    assert_int_equal(sell_out("s"), 5);
+}
+
+/* Sells one order over a wire that fails its commit; `cut` keeps it failed. */
+static struct stock_order sell_over_wire(enum sql_wire_fault fault, bool cut, bool once)
+{
+    struct sql_wire wire;
+    bool redis_up, ledger_up;
+    sql_wire_open(&wire);
+    struct stock *over = open_stock(catalog, redis_server_url(), wire.url);
+    struct stock_order one = order("s", 3, "");
+    assert_true(stock_ping(over, &redis_up, &ledger_up));
+    wire.fault = fault;
+    if (cut)
+        wire.server_port = 0;
+    if (once)
+        sell_once(over, &one);
+    else
+        sell_all(over, &one, 1);
+    assert_int_equal(stock_stats(over).unknown_commits, 1);
+    stock_close(&over);
+    sql_wire_close(&wire);
+    return one;
+}
+
+static void test_commit_whose_answer_is_lost_is_asked_after_and_accepted(void **state)
+{
+    (void)state;
+    reset("s", 10, 2);
+    assert_int_equal(sell_over_wire(WIRE_LOSES_ANSWER, false, true).outcome, STOCK_ACCEPTED);
+    audit("s", 3);
+    assert_int_equal(sell_out("s"), 7);
+    audit("s", 10);
+}
+
+static void test_commit_that_is_lost_is_tried_again(void **state)
+{
+    (void)state;
+    reset("s", 10, 2);
+    assert_int_equal(sell_over_wire(WIRE_LOSES_COMMIT, false, false).outcome, STOCK_ACCEPTED);
+    audit("s", 3);
+    assert_int_equal(sell_out("s"), 7);
+    audit("s", 10);
+}
+
+static void test_commit_that_cannot_be_asked_after_is_in_doubt(void **state)
+{
+    (void)state;
+    static const enum sql_wire_fault faults[] = {WIRE_LOSES_ANSWER, WIRE_LOSES_COMMIT};
+    for (int i = 0; i < 2; i++) {
+        uint32_t sold = faults[i] == WIRE_LOSES_ANSWER ? 3 : 0;
+        reset("s", 10, 2);
+        assert_int_equal(sell_over_wire(faults[i], true, true).outcome, STOCK_IN_DOUBT);
+        assert_int_equal(sell_out("s"), 10 - sold);
+        audit("s", 10);
+    }
+}
+
+/* ---- reset ---- */
+
+static void test_reset_to_more_and_to_fewer_segments(void **state)
+{
+    (void)state;
+    assert_int_equal(reset("s", 9, 3).round, 1);
+    assert_int_equal(buy("s", 5), STOCK_ACCEPTED);
+    assert_int_equal(reset("s", 40, 8).round, 2);
+    audit("s", 0);
+    assert_int_equal(sell_out("s"), 40);
+    assert_int_equal(reset("s", 7, 2).round, 3);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:2}:segment seckill:{s:7}:segment"), 0);
+    assert_int_equal(sell_out("s"), 7);
+    audit("s", 7);
+    assert_int_equal(reconcile("s").difference_count, 0);
+}
+
+static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    reset("s", 9, 3);
+    lock_and_die(2, 400, 0);
+    assert_int_equal(stock_reset(stock, "s", 5, 1, 60, &sale), STOCK_ADMIN_BUSY);
+    assert_int_equal(sql_server_do("SELECT round FROM sale"), 1);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"), 0);
+    assert_int_equal(reset("s", 5, 1).round, 2);
+}
+
+static void test_reset_ends_the_memory_of_a_shortage(void **state)
+{
+    (void)state;
+    reset("s", 2, 1);
+    assert_int_equal(buy("s", 3), STOCK_SOLD_OUT);
+    struct sale *sale = catalog_find(catalog, "s");
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    assert_true(sale_known_short(sale, 3, now_ns));
+    assert_false(sale_known_short(sale, 2, now_ns));
+    reset("s", 2, 1);
+    assert_false(sale_known_short(sale, 3, now_ns));
+}
+
+static void test_reset_is_published(void **state)
+{
+    (void)state;
+    char message[LEDGER_WORD_SIZE];
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
+    reset("s", 2, 1);
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "s");
+    redis_close(&redis);
+}
+
+static void test_process_that_missed_a_reset_sells_the_new_round(void **state)
+{
+    (void)state;
+    struct sale_catalog *old = catalog_open();
+    struct stock *slow = open_stock(old, redis_server_url(), sql_server_url());
+    struct stock_order one, two;
+    reset("s", 9, 3);
+    one = order("s", 1, "");
+    sell_all(slow, &one, 1);
+    reset("s", 2, 1);
+    one = order("s", 2, "");
+    two = order("s", 1, "");
+    sell_all(slow, &one, 1);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    sell_all(slow, &two, 1);
+    assert_int_equal(two.outcome, STOCK_SOLD_OUT);
+    audit("s", 2);
+    reset("s", 50, 5);
+    for (uint32_t sold = 0; sold < 50; sold += 2) {
+        one = order("s", 2, "");
+        sell_all(slow, &one, 1);
+        assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    }
+    audit("s", 50);
+    stock_close(&slow);
+    catalog_close(&old);
+}
+
+static void test_reset_of_one_sale_too_many_is_refused(void **state)
+{
+    (void)state;
+    struct ledger_sale row = {.round = 1, .total = 1, .segments = 1};
+    for (int i = 0; i < SALES_MAX; i++) {
+        snprintf(row.sku, sizeof row.sku, "s%d", i);
+        catalog_put(catalog, &row);
+    }
+    assert_int_equal(stock_reset(stock, "more", 1, 1, WAIT_MS, &row), STOCK_ADMIN_FULL);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale"), 0);
+}
+
+/* ---- reconcile ---- */
+
+static void test_reconcile_finds_and_repairs_what_differs(void **state)
+{
+    (void)state;
+    static const enum stock_difference_reason reasons[] = {STOCK_MISSING, STOCK_DIRTY,
+                                                           STOCK_MISMATCH, STOCK_OTHER_ROUND};
+    reset("s", 50, 5);
+    redis_server_do("DEL seckill:{s:0}:segment");
+    redis_server_do("HSET seckill:{s:1}:segment open somebody available 4");
+    redis_server_do("HSET seckill:{s:2}:segment available 12");
+    redis_server_do("HSET seckill:{s:3}:segment round 7");
+    struct stock_report report = reconcile("s");
+    assert_int_equal(report.round, 1);
+    assert_int_equal(report.segments, 5);
+    assert_int_equal(report.difference_count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(report.differences[i].segment, i);
+        assert_int_equal(report.differences[i].reason, reasons[i]);
+        assert_int_equal(report.differences[i].ledger_available, 10);
+    }
+    assert_true(report.differences[0].redis_available == -1);
+    assert_int_equal(report.differences[1].redis_available, 4);
+    assert_int_equal(report.differences[2].redis_available, 12);
+    assert_int_equal(reconcile("s").difference_count, 0);
+    assert_int_equal(sell_out("s"), 50);
+    audit("s", 50);
+}
+
+static void test_reconcile_wants_a_sale_and_its_locks(void **state)
+{
+    (void)state;
+    struct stock_report report;
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_NO_SALE);
+    reset("s", 5, 2);
+    lock_and_die(1, 5000, 0);
+    assert_int_equal(stock_reconcile(stock, "s", 60, &report), STOCK_ADMIN_BUSY);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+}
+
+struct reconciler {
+    pthread_t thread;
+    struct stock *stock;
+    enum stock_admin_result result;
+    struct stock_report report;
+};
+
+static void *run_reconcile(void *argument)
+{
+    struct reconciler *reconciler = argument;
+    reconciler->result = stock_reconcile(reconciler->stock, "s", WAIT_MS, &reconciler->report);
+    return NULL;
+}
+
+/* The sale shrinks from 3 to 1 segments while reconcile waits for the last lock. */
+static void test_reconcile_overtaken_by_a_reset_tells_of_the_new_round(void **state)
+{
+    (void)state;
+    struct reconciler reconciler = {.stock = stock};
+    struct ledger_sale sale;
+    struct ledger_segment rows[3];
+    static const uint64_t fences[3] = {1, 1, 1};
+    char error[128];
+    struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    reset("s", 9, 3);
+    lock_and_die(2, 200, 0);
+    assert_int_equal(pthread_create(&reconciler.thread, NULL, run_reconcile, &reconciler), 0);
+    sleep_ms(80);
+    assert_int_equal(ledger_reset(ledger, "s", 5, 1, fences, &sale, rows), LEDGER_OK);
+    pthread_join(reconciler.thread, NULL);
+    ledger_close(&ledger);
+    assert_int_equal(redis_server_do("HEXISTS seckill:{s:2}:segment round") == 1 &&
+                         redis_server_do("HGET seckill:{s:2}:segment round") == 0,
+                     0); /* no segment made of nothing */
+    if (reconciler.result == STOCK_ADMIN_OK) {
+        assert_int_equal(reconciler.report.round, 2);
+        assert_int_equal(reconciler.report.segments, 1);
+    }
+}
+
+/* ---- races ---- */
+
+struct seller {
+    pthread_t thread;
+    struct stock *stock;
+    unsigned random;
+    uint32_t sold;
+    uint32_t odd; /* outcomes other than accepted and sold out */
+};
+
+/* Buys random quantities in random batches until not even one unit is to be had. */
+static void *run_seller(void *argument)
+{
+    struct seller *seller = argument;
+    struct stock_order orders[8];
+    for (bool more = true; more;) {
+        size_t count = (size_t)rand_r(&seller->random) % 8 + 1;
+        for (size_t i = 0; i < count; i++)
+            orders[i] = order("s", i == 0 ? 1 : (uint32_t)rand_r(&seller->random) % 9 + 1, "");
+        sell_all(seller->stock, orders, count);
+        for (size_t i = 0; i < count; i++) {
+            if (orders[i].outcome == STOCK_ACCEPTED)
+                seller->sold += orders[i].qty;
+            else if (orders[i].outcome != STOCK_SOLD_OUT)
+                seller->odd++;
+            stock_order_clear(&orders[i]);
+        }
+        more = orders[0].outcome != STOCK_SOLD_OUT;
+    }
+    return NULL;
+}
+
+static uint32_t race(void (*disturb)(int step), int steps)
+{
+    struct seller sellers[SELLERS];
+    uint32_t sold = 0, odd = 0;
+    for (unsigned i = 0; i < SELLERS; i++) {
+        struct stock *own = open_stock(catalog, redis_server_url(), sql_server_url());
+        sellers[i] = (struct seller){.stock = own, .random = i + 1};
+        assert_int_equal(pthread_create(&sellers[i].thread, NULL, run_seller, &sellers[i]), 0);
+    }
+    for (int step = 0; step < steps; step++)
+        disturb(step);
+    for (int i = 0; i < SELLERS; i++) {
+        pthread_join(sellers[i].thread, NULL);
+        stock_close(&sellers[i].stock);
+        sold += sellers[i].sold;
+        odd += sellers[i].odd;
+    }
+    assert_int_equal(odd, 0);
+    return sold;
+}
+
+static void test_racing_sellers_sell_exactly_the_total(void **state)
+{
+    (void)state;
+    reset("s", 1000, 7);
+    assert_int_equal(race(NULL, 0), 1000);
+    audit("s", 1000);
+    assert_int_equal(reconcile("s").difference_count, 0);
+}
+
+static void forget_or_die(int step)
+{
+    if (step % 2 == 0)
+        redis_server_do("FLUSHALL");
+    else
+        redis_server_do("HINCRBY seckill:{s:%d}:segment available 50", step % 7);
+    sleep_ms(3);
+}
+
+static void test_racing_sellers_over_a_redis_that_lies(void **state)
+{
+    (void)state;
+    reset("s", 1000, 7);
+    assert_int_equal(race(forget_or_die, 20), 1000);
+    audit("s", 1000);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        TEST(test_unknown_strategy_is_refused),
+        TEST(test_sells_exactly_the_total_and_is_sold_out_after),
+        TEST(test_accepted_order_says_where_and_when),
+        TEST(test_order_that_no_segment_can_fill_is_filled_from_several),
+        TEST(test_order_over_every_segment_there_can_be),
+        TEST(test_too_large_an_order_does_not_keep_smaller_ones_out),
+        TEST(test_skus_of_one_batch_fare_each_for_itself),
+        TEST(test_fullest_batch_is_sold),
+        TEST(test_taken_order_id_is_to_be_tried_again_with_another),
+        TEST(test_repeat_gets_the_first_order_even_after_the_end),
+        TEST(test_repeat_tells_the_same_segments),
+        TEST(test_key_with_another_body_is_reused),
+        TEST(test_twins_in_one_batch_are_one_order),
+        TEST(test_twin_of_a_sold_out_order_is_sold_out),
+        TEST(test_redis_that_forgot_everything_is_filled_again),
+        TEST(test_units_of_a_dead_holder_are_sold),
+        TEST(test_segment_put_back_in_time_is_not_oversold),
+        TEST(test_segment_put_back_to_empty_is_sold_to_the_last_unit),
+        TEST(test_lost_fence_keys_do_no_harm),
+        TEST(test_ledger_ahead_of_redis_clock_is_caught_up_with),
+        TEST(test_stale_round_in_redis_is_recovered),
+        TEST(test_held_segment_is_sold_after_its_lease),
+        TEST(test_held_segment_does_not_keep_the_others_waiting),
+        TEST(test_nothing_stays_locked_after_a_batch),
+        TEST(test_nothing_stays_locked_after_a_lost_take),
+        TEST(test_connection_lost_between_batches_costs_nothing),
+        TEST(test_unreachable_redis_is_unavailable),
+        TEST(test_unreachable_ledger_is_unavailable_and_gives_back),
+        TEST(test_commit_whose_answer_is_lost_is_asked_after_and_accepted),
+        TEST(test_commit_that_is_lost_is_tried_again),
+        TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
+        TEST(test_reset_to_more_and_to_fewer_segments),
+        TEST(test_reset_waits_for_a_held_segment_or_does_nothing),
+        TEST(test_reset_ends_the_memory_of_a_shortage),
+        TEST(test_reset_is_published),
+        TEST(test_process_that_missed_a_reset_sells_the_new_round),
+        TEST(test_reset_of_one_sale_too_many_is_refused),
+        TEST(test_reconcile_finds_and_repairs_what_differs),
+        TEST(test_reconcile_wants_a_sale_and_its_locks),
+        TEST(test_reconcile_overtaken_by_a_reset_tells_of_the_new_round),
+        TEST(test_racing_sellers_sell_exactly_the_total),
+        TEST(test_racing_sellers_over_a_redis_that_lies),
+    };
+    return cmocka_run_group_tests(tests, start_group, NULL);
+}
