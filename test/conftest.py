@@ -1,0 +1,84 @@
+"""Fixtures: real servers, daemons, load and faults, each cleaned up by pid however a test ends."""
+
+import signal
+from contextlib import ExitStack
+
+import pytest
+
+pytest.register_assert_rewrite("audit", "client", "daemon", "load", "servers")
+
+from daemon import Daemon  # noqa: E402  after the line that gives their asserts details
+from load import Load  # noqa: E402
+from proxy import FaultProxy  # noqa: E402
+from servers import PrivateStack, STACK_TOOL, ToolStack  # noqa: E402
+
+TEST_SECONDS_MAX = 180
+
+
+def pytest_configure():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
+
+
+@pytest.fixture(autouse=True)
+def no_test_hangs():
+    def expire(*_):
+        raise TimeoutError(f"the test took longer than {TEST_SECONDS_MAX} s")
+    signal.signal(signal.SIGALRM, expire)
+    signal.alarm(TEST_SECONDS_MAX)
+    yield
+    signal.alarm(0)
+
+
+@pytest.fixture(scope="session")
+def shared_servers():
+    """For all tests that leave the servers alone."""
+    with ToolStack() if STACK_TOOL.exists() else PrivateStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(shared_servers):
+    """The shared servers, emptied."""
+    return shared_servers.clean()
+
+
+@pytest.fixture
+def private_stack():
+    """Servers that the test may kill: stack.redis_server, stack.maria_server."""
+    with PrivateStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def proxies():
+    """proxies(port) gives a FaultProxy before 127.0.0.1:port."""
+    with ExitStack() as running:
+        yield lambda port: running.enter_context(FaultProxy(port))
+
+
+@pytest.fixture
+def spawn(proxies, tmp_path):
+    """spawn(stack, option=value…) gives a running Daemon."""
+    with ExitStack() as running:
+        yield lambda stack, **options: running.enter_context(Daemon(stack, tmp_path, **options))
+
+
+@pytest.fixture
+def daemon(stack, spawn):
+    """A daemon on the shared servers, nothing in them yet."""
+    return spawn(stack)
+
+
+@pytest.fixture
+def pair(stack, spawn):
+    """Two daemons on the same servers."""
+    return spawn(stack), spawn(stack)
+
+
+@pytest.fixture
+def load(spawn, tmp_path):
+    """load(daemon, …) starts wrk; see class Load."""
+    with ExitStack() as running:
+        yield lambda daemon, **how: running.enter_context(Load(daemon, tmp_path, **how))

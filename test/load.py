@@ -1,0 +1,83 @@
+"""Drives wrk with load.lua and reads back what it was answered."""
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("load.lua")
+
+
+class Load:
+    """A context manager: one running wrk. It ends by itself after `stop_after` refusals in a row
+    that no accepted order interrupted, else after `seconds`."""
+
+    def __init__(self, daemon, directory, connections=128, seconds=30, skus=("demo",), qty=(1, 1),
+                 stop_after=2000, delay_ms=0):
+        self.prefix = Path(directory) / f"load-{time.monotonic_ns()}"
+        self.seconds = seconds
+        self.output = None
+        script = {"prefix": self.prefix, "skus": ",".join(skus), "qty_min": qty[0],
+                  "qty_max": qty[1], "stop_after": stop_after, "delay_ms": delay_ms}
+        self.argv = ["wrk", "--threads=2", f"--connections={connections}", f"--duration={seconds}s",
+                     "--timeout=20s", f"--script={SCRIPT}", daemon.url(), "--",
+                     *(f"{name}={value}" for name, value in script.items())]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *self.argv],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        """Ends it early; what is in flight stays unanswered."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self):
+        if self.output is None:
+            self.output, _ = self.process.communicate(timeout=self.seconds + 30)
+            assert self.process.returncode == 0, self.output
+            print(self.output)
+        return self
+
+    def _counted(self, word):
+        counts = Counter()
+        for line in self.output.splitlines():
+            cells = line.split("\t")
+            if cells[0] == word:
+                counts[cells[1]] += int(cells[2])
+        return counts
+
+    @property
+    def answers(self):
+        """How often each came, like {"201": 1000, "409 sold_out": 23511}; after the end."""
+        return self._counted("answer")
+
+    @property
+    def errors(self):
+        """wrk's own: connect, read, write, timeout, status."""
+        return self._counted("error")
+
+    def _written(self, status):
+        lines = (line.split() for path in self.prefix.parent.glob(f"{self.prefix.name}.*")
+                 for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        return [words[1:] for words in lines if words[0] == status]
+
+    @property
+    def accepted(self):
+        """[(order_id, qty)] of every 201 so far, as often as it came."""
+        return [(order_id, int(qty)) for order_id, qty in self._written("201")]
+
+    @property
+    def unclear(self):
+        """Order ids of every 503 outcome_unknown."""
+        return [order_id for order_id, in self._written("503")]

@@ -1,0 +1,214 @@
+"""A TCP proxy that fails on purpose: the only honest way to get an unknown outcome.
+
+It sits between a daemon and Redis or MariaDB. Switches (`delay`, `hold`, `deaf`, `cut`, `refuse`)
+act on all connections at once; a trap, set with `once`, waits for one request by its bytes and
+acts before that is passed on, or after the server has answered it.
+"""
+
+import re
+import socket
+import threading
+import time
+from urllib.parse import urlsplit, urlunsplit
+
+from servers import free_port
+
+# What a daemon sends to the ledger for a batch of orders: first its changes, then the commit.
+WRITE, COMMIT = rb"UPDATE stock_segment SET sold", rb"\bCOMMIT\b"
+
+
+class Link:
+    """One client's connection with its own connection to the server."""
+
+    def __init__(self, client, server):
+        self.client, self.server = client, server
+        self.trap = None
+        self.answered = threading.Event()
+
+    def cut_client(self):
+        _shut(self.client)
+
+    def cut(self):
+        _shut(self.client)
+        _shut(self.server)
+
+
+class Trap:
+    def __init__(self, pattern, before, after):
+        self.pattern, self.before, self.after = re.compile(pattern, re.IGNORECASE), before, after
+        self.sprung = threading.Event()
+
+    def wait(self, timeout=30):
+        assert self.sprung.wait(timeout), f"no request held {self.pattern.pattern!r}"
+
+
+class FaultProxy:
+    def __init__(self, target_port):
+        self.target_port, self.port = target_port, free_port()
+        self.delay = 0.0  # seconds, for every piece of data in each direction
+        self.deaf = False  # requests pass, their answers are thrown away
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._lock = threading.Lock()
+        self._links, self._traps = set(), []
+        self._listener = None
+
+    def __enter__(self):
+        self.admit()
+        return self
+
+    def __exit__(self, *_):
+        self.refuse()
+        self.resume()
+
+    def url(self, url):
+        """The same URL, but through this proxy."""
+        parts = urlsplit(url)
+        login = parts.netloc.rpartition("@")[0]
+        netloc = f"{login}@127.0.0.1:{self.port}" if login else f"127.0.0.1:{self.port}"
+        return urlunsplit(parts._replace(netloc=netloc, query=""))
+
+    def hold(self):
+        """A black hole: nothing passes, nobody is told, connections still open."""
+        self._flowing.clear()
+
+    def resume(self):
+        """What was held flows again."""
+        self._flowing.set()
+
+    def cut(self):
+        """Closes every connection; new ones are welcome."""
+        with self._lock:
+            links = list(self._links)
+        for link in links:
+            link.cut()
+
+    def refuse(self):
+        """Closes every connection and refuses new ones until admit()."""
+        if self._listener:
+            _shut(self._listener)
+            self._acceptor.join()
+            self._listener = None
+        self.cut()
+
+    def admit(self):
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
+        self._acceptor = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._acceptor.start()
+
+    def fail(self, how):
+        """One of the ways in which a network is gone: "hold", "deaf" or "refuse"."""
+        if how == "deaf":
+            self.deaf = True
+        else:
+            getattr(self, how)()
+
+    def heal(self):
+        self.deaf = False
+        self.resume()
+        if not self._listener:
+            self.admit()
+
+    def once(self, pattern, before=None, after=None):
+        """For the next request that matches: before(link) runs while only the proxy has it, and
+        after(link) while only the proxy has its answer. Link.cut loses the one or the other."""
+        trap = Trap(pattern, before, after)
+        with self._lock:
+            self._traps.append(trap)
+        return trap
+
+    def _accept(self, listener):
+        with listener:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.target_port), timeout=5)
+                    server.settimeout(None)
+                except OSError:
+                    client.close()
+                    continue
+                self._start(Link(client, server))
+
+    def _start(self, link):
+        with self._lock:
+            self._links.add(link)
+        for sock in (link.client, link.server):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threads = [threading.Thread(target=pump, args=(link,), daemon=True)
+                   for pump in (self._requests, self._answers)]
+        for thread in threads:
+            thread.start()
+        threading.Thread(target=self._bury, args=(link, threads), daemon=True).start()
+
+    def _bury(self, link, threads):
+        for thread in threads:
+            thread.join()
+        link.client.close()
+        link.server.close()
+        with self._lock:
+            self._links.discard(link)
+
+    def _requests(self, link):
+        for data in self._pieces(link.client):
+            trap = self._take_trap(data)
+            if trap:
+                if trap.before:
+                    trap.before(link)
+                link.trap = trap
+            if not _send(link.server, data):
+                break
+            if trap:
+                link.answered.wait(20)
+        _shut(link.server)
+
+    def _answers(self, link):
+        for data in self._pieces(link.server):
+            trap, link.trap = link.trap, None
+            if trap:
+                if trap.after:
+                    trap.after(link)
+                link.answered.set()
+            if not self.deaf:
+                _send(link.client, data)
+        link.answered.set()
+        _shut(link.client)
+
+    def _pieces(self, sock):
+        while True:
+            try:
+                data = sock.recv(1 << 16)
+            except OSError:
+                return
+            if not data:
+                return
+            if self.delay:
+                time.sleep(self.delay)
+            self._flowing.wait()
+            yield data
+
+    def _take_trap(self, data):
+        with self._lock:
+            for trap in self._traps:
+                if trap.pattern.search(data):
+                    self._traps.remove(trap)
+                    trap.sprung.set()
+                    return trap
+        return None
+
+
+def _send(sock, data):
+    try:
+        sock.sendall(data)
+        return True
+    except OSError:
+        return False
+
+
+def _shut(sock):
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

@@ -1,0 +1,445 @@
+"""Redis and MariaDB fail in every way we could think of; nothing is oversold, lost or leaked."""
+
+import signal
+import time
+
+import pytest
+
+from audit import answered, audit, sell_out
+from client import assert_problem
+from proxy import COMMIT, WRITE, Link
+from servers import wait_until
+
+ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
+HANG_SECONDS = 20  # far more than any deadline used here
+
+
+def orders_of(stack, user_id):
+    return stack.ledger.number(f"SELECT COUNT(*) FROM orders WHERE user_id = '{user_id}'")
+
+
+def assert_clear(daemon, response, user_id):
+    """The client can find out, from what it was answered, what became of its order."""
+    assert response.answer in ANSWERS
+    order_id = response.json().get("order_id")
+    rows = orders_of(daemon.stack, user_id)
+    if response.status == 201:
+        assert rows == 1
+    elif response.code == "outcome_unknown":
+        found = answered(lambda: daemon.get(f"/order/{order_id}"))
+        assert found.status == (200 if rows else 404)
+    else:
+        assert rows == 0, f"{response.answer}, but the order is in the ledger"
+
+
+def sell_out_and_audit(daemon, total, loads=(), accepted=()):
+    """After the fault: sold out to exactly the total, with every acknowledged order."""
+    accepted = list(accepted)
+    for one in loads:
+        accepted += one.wait().accepted
+        assert set(one.answers) <= ANSWERS
+        assert one.errors["timeout"] == 0
+    known = sell_out(daemon)
+    assert audit(daemon, accepted=accepted + known) == total
+
+
+# Redis forgets
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "SCRIPT FLUSH"])
+def test_redis_flushed_again_and_again_in_mid_load(pair, load, command):
+    pair[0].reset("demo", 30_000, 20)
+    loads = [load(daemon, connections=32, stop_after=500, qty=(1, 2)) for daemon in pair]
+    while all(one.process.poll() is None for one in loads):
+        pair[0].stack.redis(*command.split())
+        time.sleep(0.01)
+    sell_out_and_audit(pair[0], 30_000, loads)
+
+
+def test_any_key_deleted_in_mid_load(pair, load):
+    redis = pair[0].stack.redis
+    pair[0].reset("demo", 30_000, 5)
+    loads = [load(daemon, connections=32, stop_after=500) for daemon in pair]
+    kinds = ["lock", "fence", "segment"]
+    number = 0
+    while all(one.process.poll() is None for one in loads):
+        redis("DEL", f"seckill:{{demo:{number % 5}}}:{kinds[number % 3]}")
+        number += 1
+    sell_out_and_audit(pair[0], 30_000, loads)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "fences", "fences and locks"])
+def test_redis_goes_back_in_time(daemon, lost):
+    """As a replica that lagged behind or an old append-only file would: counters higher than the
+    ledger has left, with every fence the old one, or none."""
+    redis = daemon.stack.redis
+    daemon.reset("demo", 100, 4)
+    daemon.order()
+    old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
+    for _ in range(60):
+        assert daemon.order().status == 201
+    for key, value in old.items():
+        redis("RESTORE", key, 0, value, "REPLACE")
+    if lost != "nothing":
+        for key in redis("KEYS", "seckill:*:fence"):
+            redis("DEL", key)
+    if lost == "fences and locks":
+        for key in redis("KEYS", "seckill:*:lock"):
+            redis("DEL", key)
+    assert len(sell_out(daemon)) == 39
+    assert audit(daemon) == 100
+
+
+def test_redis_goes_back_in_time_again_and_again_in_mid_load(pair, load):
+    redis = pair[0].stack.redis
+    pair[0].reset("demo", 20_000, 5)
+    old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
+    loads = [load(daemon, connections=32, stop_after=500) for daemon in pair]
+    while all(one.process.poll() is None for one in loads):
+        for key, value in old.items():
+            redis("RESTORE", key, 0, value, "REPLACE")
+        time.sleep(0.05)
+    sell_out_and_audit(pair[0], 20_000, loads)
+
+
+@pytest.mark.parametrize("command", [
+    ("HSET", "available", "1000000"), ("HSET", "available", "0"), ("HSET", "available", "-5"),
+    ("HSET", "available", "rubbish"), ("HSET", "round", "99"), ("HSET", "settled", "1"),
+    ("HSET", "settled", "99999999999999999"), ("HDEL", "settled"), ("HDEL", "available"),
+    ("HSET", "open", "nobody"), ("DEL",)], ids=" ".join)
+def test_segment_that_says_something_else_than_the_ledger(daemon, command):
+    daemon.reset("demo", 30, 3)
+    daemon.order()
+    for segment in range(3):
+        daemon.stack.redis(command[0], f"seckill:{{demo:{segment}}}:segment", *command[1:])
+    assert len(sell_out(daemon)) == 29
+    assert audit(daemon) == 30
+
+
+@pytest.mark.parametrize("kind", ["lock", "fence", "segment"])
+def test_key_of_the_wrong_type(daemon, kind):
+    """Only its segment may suffer, until somebody removes it."""
+    redis = daemon.stack.redis
+    daemon.reset("demo", 30, 3)
+    redis("DEL", f"seckill:{{demo:1}}:{kind}")
+    redis("SADD", f"seckill:{{demo:1}}:{kind}", "x")
+    for _ in range(10):
+        assert daemon.order().answer in ANSWERS
+    redis("DEL", f"seckill:{{demo:1}}:{kind}")
+    sell_out(daemon)
+    assert audit(daemon) == 30
+
+
+# Redis is not there
+
+def assert_unavailable(daemon, part):
+    """While it cannot serve it says so, in time."""
+    started = time.monotonic()
+    assert_problem(daemon.order(user_id="during"), 503, "unavailable")
+    ready = daemon.get("/readyz")
+    assert (ready.status, ready.json()["status"]) == (503, "unavailable")
+    assert ready.json()[part] == "down"
+    assert time.monotonic() - started < HANG_SECONDS
+    assert daemon.get("/healthz").status == 200
+
+
+def is_down(daemon, part):
+    response = daemon.get("/readyz")
+    return response.status == 503 and response.json()[part] == "down"
+
+
+def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
+    daemon = spawn(private_stack, deadline_ms=1000)
+    daemon.reset("demo", 1_000_000, 20)
+    running = load(daemon, connections=32, seconds=60)
+    wait_until(lambda: running.accepted, "an accepted order")
+    private_stack.redis_server.signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_until(lambda: is_down(daemon, "redis"), "redis down in /readyz")
+    assert_unavailable(daemon, "redis")
+    time.sleep(max(0, 3 - (time.monotonic() - stopped)))
+    private_stack.redis_server.signal(signal.SIGCONT)
+    daemon.wait_ready()
+    wait_until(lambda: daemon.order().status == 201, "an order")
+    running.stop()
+    assert set(running.answers) <= ANSWERS
+    audit(daemon, accepted=running.accepted)
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
+def test_redis_killed_and_restarted_in_mid_load(private_stack, spawn, load, empty):
+    pair = [spawn(private_stack, deadline_ms=1000) for _ in range(2)]
+    pair[0].reset("demo", 30_000, 20)
+    loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
+    wait_until(lambda: loads[0].accepted, "an accepted order")
+    private_stack.redis_server.kill()
+    for daemon in pair:
+        wait_until(lambda: is_down(daemon, "redis"), "redis down in /readyz")
+        assert_unavailable(daemon, "redis")
+    if empty:
+        private_stack.redis_server.forget()
+    private_stack.redis_server.start()
+    for daemon in pair:
+        daemon.wait_ready()
+    wait_until(lambda: pair[1].order().answer in ("201", "409 sold_out"), "an order")
+    sell_out_and_audit(pair[0], 30_000, loads)
+
+
+def test_redis_that_says_no_to_writes(private_stack, spawn):
+    """OOM under noeviction; and a replica that was promoted the other way."""
+    daemon = spawn(private_stack, deadline_ms=1000)
+    daemon.reset("demo", 20, 4)
+    for refuse, allow in [("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+                          ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")]:
+        private_stack.redis(*refuse.split())
+        response = daemon.order()
+        assert_problem(response, 503, response.code)
+        private_stack.redis(*allow.split())
+        wait_until(lambda: daemon.order().status == 201, "an order")
+    sell_out(daemon)
+    assert audit(daemon) == 20
+
+
+def test_redis_answers_lost(stack, proxies, spawn):
+    """Thirty times, at whatever request comes first, a take among them."""
+    proxy = proxies(stack.redis.address[1])
+    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url))
+    daemon.reset("demo", 60, 3)
+    accepted = []
+    for number in range(30):
+        trap = proxy.once(rb"seckill:\{demo", after=Link.cut)
+        response = daemon.order(user_id=f"u{number}")
+        trap.wait()
+        assert_clear(daemon, response, f"u{number}")
+        if response.status == 201:
+            accepted.append((response.json()["order_id"], 1))
+    sell_out_and_audit(daemon, 60, accepted=accepted)
+
+
+def test_redis_requests_lost(stack, proxies, spawn):
+    proxy = proxies(stack.redis.address[1])
+    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url))
+    daemon.reset("demo", 60, 3)
+    for number in range(10):
+        trap = proxy.once(rb"seckill:\{demo", before=Link.cut)
+        response = daemon.order(user_id=f"u{number}")
+        trap.wait()
+        assert_clear(daemon, response, f"u{number}")
+    sell_out_and_audit(daemon, 60)
+
+
+@pytest.mark.parametrize("fault", ["hold", "deaf", "refuse"])
+def test_redis_unreachable_by_the_network(stack, proxies, spawn, fault):
+    proxy = proxies(stack.redis.address[1])
+    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url), deadline_ms=1000)
+    other = spawn(stack)
+    daemon.reset("demo", 20, 4)
+    responses = break_and_order(daemon, proxy, fault)
+    assert other.order().status == 201
+    heal_and_check(daemon, proxy, responses)
+
+
+def break_and_order(daemon, proxy, fault):
+    """Breaks the way to one server; {user_id: answer} of orders meanwhile."""
+    proxy.fail(fault)
+    started = time.monotonic()
+    responses = {user_id: daemon.order(user_id=user_id) for user_id in ("d1", "d2", "d3")}
+    assert time.monotonic() - started < HANG_SECONDS
+    for response in responses.values():
+        assert_problem(response, 503, response.code)
+    wait_until(lambda: not daemon.ready(), "/readyz 503")
+    return responses
+
+
+def heal_and_check(daemon, proxy, responses):
+    proxy.heal()
+    wait_until(lambda: daemon.order().status == 201, "an order")
+    for user_id, response in responses.items():
+        assert_clear(daemon, response, user_id)
+    sell_out_and_audit(daemon, 20)
+
+
+# MariaDB
+
+def test_mariadb_killed_and_restarted_in_mid_load(private_stack, spawn, load):
+    pair = [spawn(private_stack, deadline_ms=1000) for _ in range(2)]
+    pair[0].reset("demo", 30_000, 20)
+    loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
+    wait_until(lambda: loads[0].accepted, "an accepted order")
+    private_stack.maria_server.kill()
+    for daemon in pair:
+        wait_until(lambda: is_down(daemon, "ledger"), "ledger down in /readyz")
+        assert_unavailable(daemon, "ledger")
+        assert_problem(daemon.get("/order/1"), 503, "unavailable")
+        assert_problem(daemon.get("/stock/demo"), 503, "unavailable")
+        assert_problem(daemon.admin("GET", "/admin/sales"), 503, "unavailable")
+    private_stack.maria_server.start()
+    for daemon in pair:
+        daemon.wait_ready()
+    wait_until(lambda: pair[1].order().answer in ("201", "409 sold_out"), "an order")
+    sell_out_and_audit(pair[0], 30_000, loads)
+
+
+def test_mariadb_killed_five_times_over(private_stack, spawn, load):
+    daemon = spawn(private_stack, deadline_ms=1000)
+    daemon.reset("demo", 10_000_000, 20)
+    running = load(daemon, connections=64, seconds=60)
+    for _ in range(5):
+        before = len(running.accepted)
+        wait_until(lambda: len(running.accepted) > before, "orders")
+        private_stack.maria_server.kill()
+        private_stack.maria_server.start()
+    running.stop()
+    assert set(running.answers) <= ANSWERS
+    daemon.wait_ready()
+    wait_until(lambda: daemon.order().status == 201, "an order")
+    audit(daemon, accepted=running.accepted)
+    for order_id in running.unclear[:20]:
+        in_ledger = private_stack.ledger.number(
+            f"SELECT COUNT(*) FROM orders WHERE order_id = {order_id}")
+        assert daemon.get(f"/order/{order_id}").status == (200 if in_ledger else 404)
+
+
+@pytest.mark.parametrize("units", [1, 9], ids=["one segment", "several segments"])
+@pytest.mark.parametrize("pattern, lost", [
+    (WRITE, "request"), (WRITE, "answer"), (COMMIT, "request"), (COMMIT, "answer")],
+    ids=["write lost", "answer to the write lost", "commit lost", "answer to the commit lost"])
+def test_connection_to_the_ledger_lost_in_an_order(stack, proxies, spawn, units, pattern, lost):
+    """The daemon may try again or give up, but it never says what is not so."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 20, 5)
+    daemon.order()
+    trap = proxy.once(pattern, **{"before" if lost == "request" else "after": Link.cut})
+    response = daemon.order(user_id="victim", qty=units, key="k")
+    trap.wait()
+    assert_clear(daemon, response, "victim")
+    if (pattern, lost) == (COMMIT, "answer"):
+        assert orders_of(stack, "victim") == 1
+    repeat = answered(lambda: daemon.order(user_id="victim", qty=units, key="k"))
+    assert repeat.status in (200, 201)
+    assert orders_of(stack, "victim") == 1
+    sell_out(daemon)
+    assert audit(daemon) == 20
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_commit_and_then_the_whole_ledger_out_of_reach(stack, proxies, spawn, lost):
+    """It cannot be settled within the deadline: outcome_unknown, with the id to ask for later."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000)
+    daemon.reset("demo", 20, 5)
+    daemon.order()
+    proxy.once(COMMIT, **{"before" if lost == "request" else "after": lambda _: proxy.refuse()})
+    response = daemon.order(user_id="victim", key="k")
+    assert_problem(response, 503, "outcome_unknown")
+    in_ledger = orders_of(stack, "victim")
+    assert in_ledger == (0 if lost == "request" else 1)
+    proxy.admit()
+    daemon.wait_ready()
+    assert_clear(daemon, response, "victim")
+    repeat = answered(lambda: daemon.order(user_id="victim", key="k"))
+    assert repeat.status == (200 if in_ledger else 201)
+    if in_ledger:
+        assert repeat.json()["order_id"] == response.json()["order_id"]
+    sell_out(daemon)
+    assert audit(daemon) == 20
+
+
+@pytest.mark.parametrize("pattern", [WRITE, COMMIT], ids=["write", "commit"])
+@pytest.mark.parametrize("seconds", [0.3, 1.5])
+def test_transaction_that_arrives_late(stack, proxies, spawn, pattern, seconds):
+    """Its connection is lost, but what was sent reaches the server when the daemon has long asked
+    what became of it: then it must be refused, or known."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=3000)
+    daemon.reset("demo", 20, 1)
+    daemon.order()
+
+    def arrive_late(link):
+        link.cut_client()
+        time.sleep(seconds)
+    trap = proxy.once(pattern, before=arrive_late)
+    response = daemon.order(user_id="victim", key="k")
+    trap.wait()
+    time.sleep(seconds + 0.1)
+    assert_clear(daemon, response, "victim")
+    sell_out(daemon)
+    assert audit(daemon) == 20
+
+
+@pytest.mark.parametrize("fault", ["hold", "deaf", "refuse"])
+def test_ledger_unreachable_by_the_network(stack, proxies, spawn, fault):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000,
+                   mysql_timeout_ms=1000)
+    daemon.reset("demo", 20, 4)
+    daemon.order()
+    responses = break_and_order(daemon, proxy, fault)
+    heal_and_check(daemon, proxy, responses)
+
+
+def test_idle_connections_closed_by_the_servers_go_unnoticed(daemon):
+    """As wait_timeout and `CLIENT KILL` do: the next call of each kind just connects again."""
+    def close_all():
+        daemon.stack.redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        kill_connections(daemon.stack.ledger)
+    daemon.reset()
+    order_id = daemon.order().json()["order_id"]
+    for call in (lambda: daemon.order().status == 201,
+                 lambda: daemon.get(f"/order/{order_id}").status == 200,
+                 lambda: daemon.stock()["sold"] == 2,
+                 lambda: daemon.reconcile()["consistent"],
+                 lambda: daemon.reset("demo", 5, 1)["round"] == 2,
+                 lambda: daemon.admin("GET", "/admin/sales").status == 200,
+                 lambda: daemon.order().status == 201):
+        for _ in range(3):  # the threads for look-ups, one after the other
+            daemon.get(f"/order/{order_id}")
+        close_all()
+        assert call()
+
+
+def kill_connections(ledger):
+    for number, in ledger.run("SELECT id FROM information_schema.processlist"
+                              " WHERE db = DATABASE() AND id <> CONNECTION_ID()"):
+        try:
+            ledger.run(f"KILL {number}")
+        except AssertionError:
+            pass  # it is gone already
+
+
+@pytest.mark.parametrize("part", ["redis", "ledger"])
+def test_readyz_says_which_part_hangs(stack, proxies, spawn, part):
+    proxy = proxies(stack.redis.address[1] if part == "redis" else stack.ledger.port)
+    url = "redis_url" if part == "redis" else "mysql_url"
+    daemon = spawn(stack, **{url: proxy.url(getattr(stack, url))}, deadline_ms=1000)
+    proxy.hold()
+    for _ in range(3):
+        response = daemon.get("/readyz")
+        assert response.status == 503
+        assert response.json()[part] == "down"
+    proxy.resume()
+    daemon.wait_ready()
+
+
+def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load):
+    links = [proxies(stack.redis.address[1]), proxies(stack.ledger.port)]
+    pair = [spawn(stack, redis_url=links[0].url(stack.redis_url),
+                  mysql_url=links[1].url(stack.mysql_url)) for _ in range(2)]
+    pair[0].reset("demo", 5000, 20)
+    loads = [load(daemon, connections=32, seconds=60, qty=(1, 2)) for daemon in pair]
+    for number in range(20):
+        time.sleep(0.05)
+        links[number % 2].cut()
+    for daemon in pair:
+        daemon.wait_ready()
+    sell_out_and_audit(pair[0], 5000, loads)
+
+
+def test_connections_killed_by_the_database_in_mid_load(pair, load):
+    """KILL of whatever runs, as an administrator would."""
+    pair[0].reset("demo", 20_000, 5)
+    loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
+    for _ in range(20):
+        kill_connections(pair[0].stack.ledger)
+        time.sleep(0.02)
+    sell_out_and_audit(pair[0], 20_000, loads)

@@ -1,0 +1,125 @@
+"""A retry with the same key gives the same order, whatever happened in between."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from audit import audit
+from client import assert_problem
+
+
+def orders_in_ledger(daemon):
+    return daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
+
+
+def test_repeat_is_200_with_the_first_answer(pair):
+    one, other = pair
+    one.reset()
+    first = one.order(qty=2, key="k")
+    assert first.status == 201
+    for daemon in (one, other, one):
+        repeat = daemon.order(qty=2, key="k")
+        assert repeat.status == 200
+        assert repeat.json() == first.json()
+    assert orders_in_ledger(one) == 1
+    assert audit(one) == 2
+
+
+@pytest.mark.parametrize("change", [{"qty": 2}, {"sku": "other"}])
+def test_same_key_with_another_body_is_422(daemon, change):
+    daemon.reset("demo")
+    daemon.reset("other")
+    assert daemon.order(key="k").status == 201
+    assert_problem(daemon.order(**change, key="k"), 422, "idempotency_key_reused")
+    assert orders_in_ledger(daemon) == 1
+    assert audit(daemon) == 1
+    assert audit(daemon, "other") == 0
+
+
+def test_key_of_another_user_never_gives_that_users_order(daemon):
+    daemon.reset()
+    first = daemon.order(user_id="alice", key="k").json()
+    response = daemon.order(user_id="bob", key="k")
+    assert response.answer in ("201", "422 idempotency_key_reused")
+    assert first["order_id"].encode() not in response.body
+
+
+def test_same_json_written_otherwise_is_the_same_body(daemon):
+    daemon.reset()
+    first = daemon.order(key="k")
+    again = daemon.request("POST", "/order", b'{ "qty":1, "user_id":"u1", "sku":"demo" }',
+                           {"Idempotency-Key": "k"})
+    assert (again.status, again.json()) == (200, first.json())
+
+
+def test_simultaneous_repeats_over_two_daemons_make_one_order(pair):
+    pair[0].reset()
+    for attempt in range(5):
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda n: pair[n % 2].order(qty=2, key=f"k{attempt}"),
+                                    range(32)))
+        counts = Counter(response.answer for response in answers)
+        assert counts == {"201": 1, "200": 31}
+        assert len({response.json()["order_id"] for response in answers}) == 1
+    assert orders_in_ledger(pair[0]) == 5
+    assert audit(pair[0]) == 10
+
+
+def test_simultaneous_reuses_with_other_bodies_make_one_order(pair):
+    pair[0].reset()
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda n: pair[n % 2].order(qty=n + 1, key="k"), range(16)))
+    assert Counter(response.answer for response in answers) == {
+        "201": 1, "422 idempotency_key_reused": 15}
+    assert orders_in_ledger(pair[0]) == 1
+    audit(pair[0])
+
+
+def test_repeat_after_the_sale_sold_out_gives_the_order(pair):
+    one, other = pair
+    one.reset("demo", 4, 2)
+    first = one.order(key="k")
+    while one.order().status == 201:
+        pass
+    for daemon in pair:
+        assert daemon.order().answer == "409 sold_out"
+        repeat = daemon.order(key="k")
+        assert (repeat.status, repeat.json()) == (200, first.json())
+        assert_problem(daemon.order(qty=2, key="k"), 422, "idempotency_key_reused")
+        assert_problem(daemon.order(key="never-seen"), 409, "sold_out")
+
+
+def test_repeat_after_a_reset_gives_the_old_order(daemon):
+    daemon.reset()
+    first = daemon.order(key="k")
+    daemon.reset()
+    repeat = daemon.order(key="k")
+    assert (repeat.status, repeat.json()) == (200, first.json())
+    assert audit(daemon) == 0
+
+
+def test_a_refusal_is_not_remembered(daemon):
+    daemon.reset("demo", 1, 1)
+    assert daemon.order(key="k1").status == 201
+    assert daemon.order(key="k2").answer == "409 sold_out"
+    daemon.reset("demo", 1, 1)
+    assert daemon.order(key="k2").status == 201
+
+
+def test_repeat_after_kill_9_of_the_daemon_that_answered(stack, spawn):
+    first_daemon = spawn(stack)
+    first_daemon.reset()
+    first = first_daemon.order(key="k")
+    first_daemon.kill()
+    repeat = spawn(stack).order(key="k")
+    assert (repeat.status, repeat.json()) == (200, first.json())
+
+
+def test_repeat_of_an_order_that_several_segments_filled(daemon):
+    daemon.reset("demo", 20, 10)
+    first = daemon.order(qty=7, key="k")
+    assert len(first.json()["allocations"]) > 1
+    repeat = daemon.order(qty=7, key="k")
+    assert (repeat.status, repeat.json()) == (200, first.json())
+    assert audit(daemon) == 7

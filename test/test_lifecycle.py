@@ -1,0 +1,379 @@
+"""Start, options, readiness, metrics and the end of a daemon."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from audit import audit, sell_out
+from client import assert_problem
+from daemon import PROGRAM, Daemon
+from proxy import WRITE
+from servers import Stack, free_port, wait_until
+
+
+def run(*flags, env=None):
+    """A run that is expected to end by itself."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SECKILL_")}
+    return subprocess.run([PROGRAM, *flags], env={**inherited, **(env or {})}, text=True,
+                          capture_output=True, timeout=30)
+
+
+# the end
+
+def test_sigterm_under_load_answers_every_accepted_order(pair, load):
+    steady, leaving = pair
+    steady.reset("demo", 1_000_000, 20)
+    running = load(leaving, connections=128, stop_after=10**9)
+    wait_until(lambda: len(running.accepted) > 1000, "orders")
+    leaving.stop()
+    running.stop()
+    in_ledger = steady.stack.ledger.number("SELECT COUNT(*) FROM orders")
+    assert len(running.accepted) == in_ledger
+    assert set(running.answers) <= {"201", "503 unavailable", "503 overloaded"}
+    assert audit(steady, accepted=running.accepted) == in_ledger
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_an_idle_daemon_with_exit_0(daemon, number):
+    with socket.create_connection(daemon.address):  # an idle client does not keep it
+        daemon.signal(number)
+        assert daemon.wait() == 0
+    with pytest.raises(ConnectionRefusedError):
+        daemon.get("/healthz")
+
+
+@pytest.mark.parametrize("second, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_second_signal_ends_it_at_once(stack, proxies, spawn, second, status):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=60_000,
+                   mysql_timeout_ms=60_000, drain_ms=60_000)
+    daemon.reset()
+    stuck = threading.Event()
+    trap = proxy.once(WRITE, before=lambda link: stuck.wait(30))
+
+    def order():
+        with pytest.raises(OSError):
+            daemon.order()
+    client = threading.Thread(target=order)
+    client.start()
+    trap.wait()
+    daemon.signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert daemon.running(), "it did not wait for the order"
+    daemon.signal(second)
+    assert daemon.wait(10) == status
+    stuck.set()
+    client.join()
+
+
+def test_drain_waits_for_an_order_under_way(stack, proxies, spawn):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset()
+    trap = proxy.once(WRITE, before=lambda link: time.sleep(0.3))
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(daemon.order()))
+    client.start()
+    trap.wait()
+    daemon.stop()
+    client.join()
+    assert answers[0].status == 201
+    assert stack.ledger.number("SELECT COUNT(*) FROM orders") == 1
+
+
+def test_drain_ends_though_redis_and_ledger_are_gone(stack, proxies, spawn):
+    redis, ledger = proxies(stack.redis.address[1]), proxies(stack.ledger.port)
+    daemon = spawn(stack, redis_url=redis.url(stack.redis_url), deadline_ms=1000,
+                   mysql_url=ledger.url(stack.mysql_url))
+    daemon.reset()
+    redis.hold()
+    ledger.hold()
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(daemon.order()))
+    client.start()
+    time.sleep(0.1)
+    daemon.stop()
+    client.join()
+    assert answers[0].status == 503
+
+
+# options
+
+def test_help_and_version():
+    assert run("--version").returncode == 0
+    shown = run("--help")
+    assert shown.returncode == 0
+    for flag in ("--listen", "--redis-url", "--mysql-url", "--lease-ms", "--config"):
+        assert flag in shown.stdout
+
+
+def test_reference_file_is_a_valid_configuration(tmp_path, stack, spawn):
+    path = tmp_path / "seckill.conf"
+    shown = run("--help-config")
+    assert shown.returncode == 0
+    for option in ("listen", "redis_url", "mysql_url", "admin_token", "lanes", "fronts",
+                   "max_batch", "strategy", "lock", "lease_ms", "queue_max", "deadline_ms",
+                   "node_id"):
+        assert re.search(rf"^#?\s*{option}\s*=", shown.stdout, re.MULTILINE), option
+    path.write_text(shown.stdout)
+    spawn(stack, config=path)
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, stack, spawn):
+    path = tmp_path / "seckill.conf"
+    path.write_text("# comment\nlisten = 127.0.0.2:0\n\n")
+    env = {"SECKILL_LISTEN": "127.0.0.3:0"}
+    assert spawn(stack, config=path, listen=None).address[0] == "127.0.0.2"
+    assert spawn(stack, config=path, listen=None, env=env).address[0] == "127.0.0.3"
+    assert spawn(stack, config=path, listen="127.0.0.4:0", env=env).address[0] == "127.0.0.4"
+
+
+@pytest.mark.parametrize("flags, word", [
+    (["--no-such-option=1"], "no-such-option"),
+    (["surplus"], "surplus"),
+    (["--listen"], "listen"),
+    (["--listen=nowhere"], "listen"),
+    (["--listen=127.0.0.1:99999"], "listen"),
+    (["--redis-url=http://127.0.0.1:1"], "redis"),
+    (["--redis-url=127.0.0.1"], "redis"),
+    (["--mysql-url=redis://127.0.0.1:1/0"], "mysql"),
+    (["--lease-ms=0"], "lease"),
+    (["--lease-ms=-5"], "lease"),
+    (["--lease-ms=1e3"], "lease"),
+    (["--lease-ms=500ms"], "lease"),
+    (["--lease-ms="], "lease"),
+    (["--lanes=100000"], "lanes"),
+    (["--max-batch=99999999999999999999"], "max"),
+    (["--queue-max=0"], "queue"),
+    (["--node-id=1024"], "node"),
+    (["--strategy=hope"], "strategy"),
+    (["--lock=none"], "lock"),
+    (["--config=/no/such/file"], "/no/such/file"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_option_is_exit_2_and_is_named(flags, word):
+    done = run(*flags)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert len(done.stderr.splitlines()) <= 3, "a message, not a manual"
+
+
+@pytest.mark.parametrize("line", ["lease_ms = many", "no_such_option = 1", "lease_ms", "= 5"])
+def test_wrong_line_in_the_file_is_exit_2_and_is_named(tmp_path, line):
+    path = tmp_path / "seckill.conf"
+    path.write_text(f"# first\nlanes = 1\n{line}\n")
+    done = run("--config", str(path))
+    assert done.returncode == 2
+    assert str(path) in done.stderr and "3" in done.stderr
+
+
+def test_wrong_variable_is_exit_2_and_is_named():
+    done = run(env={"SECKILL_LEASE_MS": "soon"})
+    assert done.returncode == 2
+    assert "SECKILL_LEASE_MS" in done.stderr
+
+
+def test_port_in_use_is_an_error_at_start(stack):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(f"--listen=127.0.0.1:{taken.getsockname()[1]}", f"--redis-url={stack.redis_url}",
+                   f"--mysql-url={stack.mysql_url}")
+    assert done.returncode not in (0, 139, 134)
+    assert "127.0.0.1" in done.stderr
+
+
+def test_passwords_are_not_in_the_log(stack, spawn):
+    stack.redis("ACL", "SETUSER", "shop", "reset", "on", ">hush-hush", "~*", "&*", "+@all")
+    host, port = stack.redis.address
+    daemon = spawn(stack, redis_url=f"redis://shop:hush-hush@{host}:{port}/0")
+    assert "hush-hush" not in daemon.log()
+    assert (stack.ledger.password or "hush-hush") not in daemon.log()
+
+
+# the start
+
+def test_four_daemons_at_once_on_an_empty_database_migrate_it_once(stack, tmp_path):
+    daemons = [Daemon(stack, tmp_path) for _ in range(4)]
+    try:
+        for daemon in daemons:
+            daemon.launch()
+        for daemon in daemons:
+            daemon.wait_started()
+        names = [row[0] for row in stack.ledger.run("SELECT name FROM schema_version")]
+        assert names and len(set(names)) == len(names)
+        daemons[0].reset("demo", 8, 2)
+        assert [daemon.order().status for daemon in daemons * 2] == [201] * 8
+        assert audit(daemons[3]) == 8
+        for daemon in daemons:
+            daemon.stop()
+    finally:
+        for daemon in daemons:
+            daemon.reap()
+
+
+def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, spawn):
+    redis, ledger = proxies(stack.redis.address[1]), proxies(stack.ledger.port)
+    redis.refuse()
+    ledger.refuse()
+    daemon = spawn(stack, redis_url=redis.url(stack.redis_url), ready=False,
+                   mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000)
+    assert daemon.get("/healthz").status == 200
+    assert daemon.get("/readyz").json() == {"status": "unavailable", "redis": "down",
+                                            "ledger": "down"}
+    assert_problem(daemon.order(), 503, "unavailable")
+    redis.admit()
+    wait_until(lambda: daemon.get("/readyz").json()["redis"] == "ok", "redis ok in /readyz")
+    assert daemon.get("/readyz").status == 503
+    assert_problem(daemon.order(), 503, "unavailable")
+    ledger.admit()
+    daemon.wait_ready()
+    daemon.reset()
+    assert daemon.order().status == 201
+
+
+def test_database_that_does_not_exist_yet(stack, spawn):
+    ledger = stack.ledger
+    ledger.run(f"DROP DATABASE `{ledger.database}`", database="")
+    daemon = spawn(stack, ready=False)
+    assert daemon.get("/readyz").json()["ledger"] == "down"
+    ledger.recreate()
+    daemon.wait_ready()
+    daemon.reset()
+    assert daemon.order().status == 201
+
+
+def test_restart_finds_sales_and_orders_again(daemon):
+    daemon.reset("demo", 10, 2)
+    order = daemon.order(key="k").json()
+    daemon.stop()
+    daemon.start()
+    assert daemon.get(f"/order/{order['order_id']}").json() == order
+    assert daemon.order(key="k").status == 200
+    assert len(sell_out(daemon)) == 9
+    assert audit(daemon) == 10
+
+
+@pytest.mark.parametrize("login, password", [
+    ("shop:s3cret", "s3cret"), ("shop:a%40b%2F%3A", "a@b/:")], ids=["plain", "percent-encoded"])
+def test_redis_acl_user(stack, spawn, login, password):
+    stack.redis("ACL", "SETUSER", "shop", "reset", "on", f">{password}", "~seckill:*", "&*",
+                "+@all")
+    host, port = stack.redis.address
+    daemon = spawn(stack, redis_url=f"redis://{login}@{host}:{port}/0")
+    daemon.reset()
+    assert daemon.order().status == 201
+    assert audit(daemon) == 1
+
+
+def test_redis_with_a_wrong_password_is_not_ready(stack, spawn):
+    stack.redis("ACL", "SETUSER", "shop", "reset", "on", ">right", "~*", "&*", "+@all")
+    host, port = stack.redis.address
+    spawn(stack).reset()
+    daemon = spawn(stack, ready=False, redis_url=f"redis://shop:wrong@{host}:{port}/0")
+    wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "ok", "ledger ok in /readyz")
+    assert daemon.get("/readyz").json()["redis"] == "down"
+    assert_problem(daemon.order(), 503, "unavailable")
+    stack.redis("ACL", "SETUSER", "shop", ">wrong")
+    daemon.wait_ready()
+
+
+def test_two_sales_apart_by_database_and_redis_number(stack, spawn):
+    one, other = spawn(stack), spawn(stack.aside("other", 2))
+    one.reset("demo", 5, 1)
+    other.reset("demo", 7, 2)
+    assert len(sell_out(one)) == 5
+    assert len(sell_out(other)) == 7
+    assert (audit(one), audit(other)) == (5, 7)
+
+
+def test_ledger_by_its_socket(private_stack, spawn):
+    path = private_stack.maria_server.directory / "sock"
+    daemon = spawn(private_stack, mysql_url="mysql://root@localhost/seckill?socket=%s" % path)
+    daemon.reset()
+    assert daemon.order().status == 201
+
+
+def test_nothing_listens_at_the_ledgers_address(spawn):
+    nowhere = Stack(f"redis://127.0.0.1:{free_port()}/0",
+                    f"mysql://root@127.0.0.1:{free_port()}/seckill")
+    daemon = spawn(nowhere, ready=False)
+    for _ in range(3):
+        assert_problem(daemon.order(), 503, "unavailable")
+    assert_problem(daemon.get("/stock/demo"), 503, "unavailable")
+
+
+# what it says of itself
+
+SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [-+]?([0-9.e+-]+|Inf|NaN)')
+LOG_LINE = re.compile(r"ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=\w+ event=\w+")
+HISTOGRAMS = ("seckill_batch_orders", "seckill_order_seconds", "seckill_redis_seconds",
+              "seckill_ledger_seconds")
+
+
+def test_metrics_are_prometheus_text(daemon):
+    daemon.reset("demo", 2, 1)
+    for _ in range(4):
+        daemon.order()
+    response = daemon.get("/metrics")
+    assert response.headers["Content-Type"].startswith("text/plain")
+    typed = set()
+    for line in response.body.decode().splitlines():
+        if line.startswith("# TYPE "):
+            assert line.split()[2] not in typed
+            typed.add(line.split()[2])
+        elif not line.startswith("# HELP "):
+            assert SAMPLE.fullmatch(line), line
+            name = re.sub(r"_(bucket|sum|count)$", "", re.split(r"[{ ]", line)[0])
+            assert name in typed or re.split(r"[{ ]", line)[0] in typed, line
+    metrics = daemon.metrics()
+    assert metrics['seckill_orders_total{outcome="accepted"}'] == 2
+    assert metrics['seckill_orders_total{outcome="sold_out"}'] == 2
+    assert metrics['seckill_http_responses_total{status="201"}'] == 2
+    assert metrics["seckill_queue_depth"] == 0
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_histogram_adds_up(daemon, name):
+    daemon.reset()
+    for _ in range(3):
+        daemon.order()
+    wait_until(lambda: daemon.metric(f"{name}_count") >= 3, "the third observation")
+    metrics = daemon.metrics()
+    buckets = [(key, value) for key, value in metrics.items() if key.startswith(f"{name}_bucket")]
+    counts = [value for _, value in buckets]
+    assert counts == sorted(counts)
+    assert 'le="+Inf"' in buckets[-1][0]
+    assert counts[-1] == metrics[f"{name}_count"]
+    assert metrics[f"{name}_sum"] > 0
+
+
+def test_every_promised_metric_is_there(daemon):
+    text = daemon.get("/metrics").body.decode()
+    for name in ("orders_total", "http_responses_total", "queue_depth", "batch_orders",
+                 "order_seconds", "redis_seconds", "ledger_seconds", "recoveries_total",
+                 "ledger_refusals_total", "unknown_commits_total", "sold_out_fast_total",
+                 "redis_reconnects_total", "ledger_reconnects_total"):
+        assert f"# TYPE seckill_{name} " in text, name
+
+
+def test_openapi_names_every_call(daemon):
+    document = daemon.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.")
+    assert {"/order", "/order/{order_id}", "/stock/{sku}", "/admin/stock/reset", "/admin/sales",
+            "/admin/reconcile", "/healthz", "/readyz", "/metrics"} <= set(document["paths"])
+    json.dumps(document)
+
+
+def test_log_is_one_event_a_line(daemon):
+    daemon.reset()
+    daemon.order()
+    daemon.stop()
+    for line in daemon.log().splitlines():
+        assert LOG_LINE.match(line), line
