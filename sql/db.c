@@ -2,23 +2,21 @@
 #include "sql/db.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errmsg.h>
 #include <mysqld_error.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "sql/db_private.h"
+#include "sql/db_url.h"
 
 enum {
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
     RUN_TRIES_MAX = 5,
-    DB_FIELD_MAX = 256,
 };
 
 /* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
@@ -35,9 +33,7 @@ static const char session_setup[] =
 struct db {
     MYSQL *mysql; /* NULL while there is no connection */
     MYSQL_RES *rows;
-    char host[DB_FIELD_MAX], user[DB_FIELD_MAX], password[DB_FIELD_MAX];
-    char database[DB_FIELD_MAX], socket[DB_FIELD_MAX];
-    unsigned port;
+    struct db_url url;
     unsigned timeout_s;
     int64_t retry_at_ms;
     int backoff_ms;
@@ -61,82 +57,6 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static bool url_decode(const char *from, size_t length, char *out)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < length; i++) {
-        unsigned value = (unsigned char)from[i];
-        if (from[i] == '%') {
-            bool hex = i + 2 < length && isxdigit((unsigned char)from[i + 1]) &&
-                       isxdigit((unsigned char)from[i + 2]);
-            if (!hex || sscanf(from + i + 1, "%2x", &value) != 1)
-                return false;
-            i += 2;
-        }
-        if (value == 0 || used + 1 >= DB_FIELD_MAX)
-            return false;
-        out[used++] = (char)value;
-    }
-    out[used] = '\0';
-    return true;
-}
-
-/* user[:password] */
-static bool parse_credentials(struct db *db, const char *from, size_t length)
-{
-    const char *colon = memchr(from, ':', length);
-    size_t user = colon ? (size_t)(colon - from) : length;
-    return url_decode(from, user, db->user) &&
-           (!colon || url_decode(colon + 1, length - user - 1, db->password));
-}
-
-/* host[:port] */
-static bool parse_host(struct db *db, const char *from, size_t length)
-{
-    const char *colon = memchr(from, ':', length);
-    size_t host = colon ? (size_t)(colon - from) : length;
-    db->port = 3306;
-    if (colon) {
-        char *end = NULL;
-        unsigned long port = strtoul(colon + 1, &end, 10);
-        if (end != from + length || port == 0 || port > 65535)
-            return false;
-        db->port = (unsigned)port;
-    }
-    return url_decode(from, host, db->host);
-}
-
-/* The end of the credentials; a path of a socket may have such a sign as well. */
-static const char *last_at(const char *from, size_t length)
-{
-    while (length > 0 && from[length - 1] != '@')
-        length--;
-    return length > 0 ? from + length - 1 : NULL;
-}
-
-/* mysql://user[:password]@host[:port]/db[?socket=/path] */
-static bool parse_url(struct db *db, const char *url)
-{
-    static const char scheme[] = "mysql://";
-    static const char option[] = "?socket=";
-    if (strncasecmp(url, scheme, sizeof scheme - 1) != 0)
-        return false;
-    const char *place = url + sizeof scheme - 1;
-    const char *at = last_at(place, strcspn(place, "?"));
-    const char *host = at ? at + 1 : place;
-    const char *slash = strchr(host, '/');
-    if (!slash || (at && !parse_credentials(db, place, (size_t)(at - place))))
-        return false;
-    const char *query = strchr(slash, '?');
-    size_t name = query ? (size_t)(query - slash - 1) : strlen(slash + 1);
-    if (query &&
-        (strncmp(query, option, sizeof option - 1) != 0 ||
-         !url_decode(query + sizeof option - 1, strlen(query) - sizeof option + 1, db->socket)))
-        return false;
-    return parse_host(db, host, (size_t)(slash - host)) && name > 0 &&
-           url_decode(slash + 1, name, db->database);
-}
-
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
 static void library_start(void)
@@ -150,7 +70,7 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
     assert(timeout_ms > 0);
     pthread_once(&library_once, library_start);
     struct db *db = calloc(1, sizeof *db);
-    if (!db || !parse_url(db, url)) {
+    if (!db || !db_url_parse(url, &db->url)) {
         snprintf(error_out, error_size, "%s",
                  db ? "not of the form mysql://user[:password]@host[:port]/db[?socket=/path]"
                     : "out of memory");
@@ -208,9 +128,10 @@ static bool connect_now(struct db *db)
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    const char *socket = db->socket[0] != '\0' ? db->socket : NULL;
-    return mysql_real_connect(db->mysql, socket ? "localhost" : db->host, db->user, db->password,
-                              db->database, db->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
+    const struct db_url *url = &db->url;
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
+                              url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
 }
 
 enum db_result db_connect(struct db *db)

@@ -1,0 +1,285 @@
+/* The values of options: how they may be shown, what is allowed, and how they become fields. */
+#include "service/config_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "service/log.h"
+
+#define SECRET_MAX 256
+
+const struct option config_options[OPTION_COUNT] = {
+#define OPTION(type, name, initial, detail, min, max, doc)                                         \
+    {type, #name, initial, detail, min, max, doc, offsetof(struct config, name)},
+    CONFIG_OPTIONS(OPTION)
+#undef OPTION
+};
+
+/* ---- values as they may be shown ---- */
+
+/*
+ * Writes the URL with *** for its password. Also for what is no URL: a secret may stand in it all
+ * the same.
+ */
+static void mask_url(const char *url, char *masked_out, size_t size)
+{
+    const char *scheme_end =
+        url + strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    const char *user = strncmp(scheme_end, "://", 3) == 0 ? scheme_end + 3 : url;
+    const char *at = strrchr(user, '@');
+    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    /* Alone before the @ stands a user for most, but a password for some who write Redis URLs. */
+    bool lone_secret = at && !colon && strncasecmp(url, "redis", 5) == 0;
+    if (colon || lone_secret)
+        snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - url), url, at);
+    else
+        snprintf(masked_out, size, "%s", url);
+}
+
+static void mask_value(const struct option *option, const char *value, char *masked_out,
+                       size_t size)
+{
+    if (option->type == URL)
+        mask_url(value, masked_out, size);
+    else
+        snprintf(masked_out, size, "%s", option->type == SECRET && *value ? "***" : value);
+}
+
+void config_print_allowed(FILE *stream, const struct option *option)
+{
+    switch (option->type) {
+    case ADDRESS:
+        fprintf(stream, "host:port with a port from 0 to 65535");
+        break;
+    case URL:
+        fprintf(stream, "%s://[user:password@]host[:port][/name]", option->detail);
+        break;
+    case SECRET:
+        fprintf(stream, "up to %d visible ASCII characters without spaces", SECRET_MAX);
+        break;
+    case PATH:
+        fprintf(stream, "the name of a file");
+        break;
+    case UNSIGNED:
+    case INTEGER:
+        fprintf(stream, "an integer from %ld to %ld", option->min, option->max);
+        if (option->detail[0])
+            fprintf(stream, " (%s)", option->detail);
+        break;
+    case CHOICE:
+        fprintf(stream, "one of: %s", option->detail);
+        break;
+    }
+}
+
+void config_print_origin(const struct loader *loader, const struct option *option)
+{
+    const struct setting *setting = &loader->settings[option - config_options];
+    char name[NAME_MAX_LENGTH];
+    switch (setting->origin) {
+    case ORIGIN_DEFAULT:
+        fprintf(loader->err, "the default");
+        break;
+    case ORIGIN_FILE:
+        fprintf(loader->err, "%s:%u", loader->path, setting->line);
+        break;
+    case ORIGIN_ENVIRONMENT:
+        config_write_variable(option, name);
+        fprintf(loader->err, "the environment variable %s", name);
+        break;
+    case ORIGIN_FLAG:
+        config_write_flag(option, name);
+        fprintf(loader->err, "the flag --%s", name);
+        break;
+    }
+}
+
+void config_print_complaint(const struct loader *loader, const struct option *option)
+{
+    char masked[CONFIG_VALUE_MAX];
+    mask_value(option, loader->settings[option - config_options].value, masked, sizeof masked);
+    fprintf(loader->err, PROGRAM ": %s = %s (from ", option->name, LOG_QUOTE(masked));
+    config_print_origin(loader, option);
+    fprintf(loader->err, "): ");
+}
+
+/* ---- checks ---- */
+
+/* Visible ASCII from `from` up to `to`. */
+static bool is_visible(const char *from, const char *to)
+{
+    for (; from < to; from++)
+        if (*from <= ' ' || *from >= 0x7f)
+            return false;
+    return true;
+}
+
+static bool parse_integer(const char *text, long min, long max, long *value_out)
+{
+    *value_out = 0;
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    size_t length = strlen(digits);
+    if (length == 0 || strspn(digits, "0123456789") != length)
+        return false;
+    *value_out = strtol(text, NULL, 10); /* far too large: LONG_MAX, which no option allows */
+    return *value_out >= min && *value_out <= max;
+}
+
+/* host:port or [host]:port from `from` up to `to`. */
+static bool check_address(const char *from, const char *to, bool port_needed)
+{
+    const char *host_end = memchr(from, *from == '[' ? ']' : ':', (size_t)(to - from));
+    if (!host_end)
+        return !port_needed && *from != '[' && to > from && is_visible(from, to);
+    const char *colon = *from == '[' ? host_end + 1 : host_end;
+    if (host_end == from || (*from == '[' && host_end == from + 1) || !is_visible(from, to))
+        return false;
+    if (colon == to)
+        return !port_needed;
+    char port[8];
+    long number;
+    size_t length = (size_t)(to - colon) - 1;
+    if (*colon != ':' || length >= sizeof port)
+        return false;
+    memcpy(port, colon + 1, length);
+    port[length] = '\0';
+    return parse_integer(port, 0, 65535, &number) && port[0] != '-';
+}
+
+/*
+ * Scheme and place; what the user, the password and the path mean is for the client that will use
+ * them.
+ */
+static bool check_url(const char *url, const char *scheme)
+{
+    size_t length = strlen(scheme);
+    if (strncasecmp(url, scheme, length) != 0 || strncmp(url + length, "://", 3) != 0)
+        return false;
+    const char *from = url + length + 3;
+    const char *to = from + strcspn(from, "/?");
+    const char *query = to + strcspn(to, "?");
+    /* An @ in the path: a password with a slash, which must be written %2F there. */
+    if (!is_visible(from, query + strlen(query)) || memchr(to, '@', (size_t)(query - to)))
+        return false;
+    for (const char *at = from; at < to; at++)
+        if (*at == '@')
+            from = at + 1;
+    return check_address(from, to, false) || (from == to && strstr(query, "socket=/"));
+}
+
+static bool check_choice(const char *word, const char *choices)
+{
+    size_t length = strlen(word);
+    for (const char *at = choices; *at;) {
+        size_t choice = strcspn(at, " ");
+        if (choice == length && strncmp(at, word, length) == 0)
+            return true;
+        at += choice + (at[choice] == ' ');
+    }
+    return false;
+}
+
+/* Whether the value is of the option's kind; its number, if it is one. */
+static bool check_value(const struct option *option, const char *value, long *number_out)
+{
+    const char *end = value + strlen(value);
+    *number_out = 0;
+    if (end - value >= CONFIG_VALUE_MAX)
+        return false;
+    switch (option->type) {
+    case ADDRESS:
+        return check_address(value, end, true);
+    case URL:
+        return check_url(value, option->detail);
+    case SECRET:
+        return end - value <= SECRET_MAX && is_visible(value, end);
+    case PATH:
+        return true;
+    case UNSIGNED:
+    case INTEGER:
+        return parse_integer(value, option->min, option->max, number_out);
+    case CHOICE:
+        return check_choice(value, option->detail);
+    }
+    return false;
+}
+
+/* ---- the struct ---- */
+
+static void *field_of(const struct config *config, const struct option *option)
+{
+    return (char *)config + option->offset;
+}
+
+static bool is_text(const struct option *option)
+{
+    return option->type != UNSIGNED && option->type != INTEGER;
+}
+
+static void set_text(char **field, const char *text)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        abort(); /* at start, with nothing to lose */
+    free(*field);
+    *field = copy;
+}
+
+bool config_set(struct config *config, const struct option *option, const char *value)
+{
+    long number;
+    if (!check_value(option, value, &number))
+        return false;
+    if (is_text(option))
+        set_text(field_of(config, option), value);
+    else if (option->type == UNSIGNED)
+        *(unsigned *)field_of(config, option) = (unsigned)number;
+    else
+        *(int *)field_of(config, option) = (int)number;
+    return true;
+}
+
+bool config_apply(const struct loader *loader, const struct option *option, struct config *config)
+{
+    if (config_set(config, option, loader->settings[option - config_options].value))
+        return true;
+    config_print_complaint(loader, option);
+    fprintf(loader->err, "must be ");
+    config_print_allowed(loader->err, option);
+    fprintf(loader->err, "\n");
+    return false;
+}
+
+size_t config_print(const struct config *config, char *buffer, size_t size)
+{
+    size_t length = 0;
+    if (size > 0)
+        buffer[0] = '\0';
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option *option = &config_options[i];
+        const void *field = field_of(config, option);
+        char value[CONFIG_VALUE_MAX];
+        if (is_text(option))
+            mask_value(option, *(char *const *)field, value, sizeof value);
+        else if (option->type == UNSIGNED)
+            snprintf(value, sizeof value, "%u", *(const unsigned *)field);
+        else
+            snprintf(value, sizeof value, "%d", *(const int *)field);
+        bool full = length >= size;
+        int written = snprintf(full ? NULL : buffer + length, full ? 0 : size - length, "%s%s=%s",
+                               i > 0 ? " " : "", option->name, LOG_QUOTE(value));
+        assert(written >= 0);
+        length += (size_t)written;
+    }
+    return length;
+}
+
+void config_free(struct config *config)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (is_text(&config_options[i]))
+            free(*(char **)field_of(config, &config_options[i]));
+    memset(config, 0, sizeof *config);
+}
