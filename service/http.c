@@ -25,6 +25,7 @@
 enum {
     TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
     PARKED_TURN_MS = 2,    /* while requests are parked, see wait_ms */
+    RUNS_AFTER_REPLY = 3,  /* see run */
     HANGUPS_MAX = 64,      /* looked at in one turn */
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining front is done */
     DRAIN_TURN_MS = 10,
@@ -186,7 +187,7 @@ static int64_t libmicrohttpd_ms(const struct front *front, int64_t ms)
 static int wait_ms(const struct front *front)
 {
     int64_t ms = front->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
-    if (front->replies > 0) /* may still have to be written */
+    if (front->runs_due > 0)
         return 0;
     ms = libmicrohttpd_ms(front, ms);
     for (int i = 0; i < LIST_COUNT; i++) {
@@ -230,10 +231,16 @@ static void tell_hangups(struct front *front)
         shutdown(events[i].data.fd, SHUT_RD);
 }
 
+/* A queued answer needs further runs of libmicrohttpd: to be written, to be finished, and to read
+ * what came meanwhile, of which epoll has told already and will not tell again. */
 static void run(struct front *front)
 {
     front->replies = front->answers = 0;
     MHD_run(front->daemon);
+    if (front->runs_due > 0)
+        front->runs_due--;
+    if (front->replies > 0)
+        front->runs_due = RUNS_AFTER_REPLY;
     submit_orders(front);
 }
 

@@ -43,10 +43,11 @@ struct front {
     struct request *orders_first, *orders_last; /* read in this turn, for the lanes */
     struct request *spare;                      /* freed requests */
     size_t parked;
-    size_t away;    /* sent on and not come back */
-    size_t replies; /* queued in the last run of libmicrohttpd */
-    size_t answers; /* of these, to requests that had waited */
-    int64_t now_ns; /* of this turn */
+    size_t away;       /* sent on and not come back */
+    size_t replies;    /* queued in the last run of libmicrohttpd */
+    size_t answers;    /* of these, to requests that had waited */
+    unsigned runs_due; /* of libmicrohttpd, before the front may wait again */
+    int64_t now_ns;    /* of this turn */
     bool draining;
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
 };
