@@ -1,8 +1,8 @@
 -- KEYS: 1 the segment's lock, 2 the segment. ARGV: 1 token.
--- Returns {1} when the segment is gone; {0} when the lock is not mine.
--- Atomic because only the lock's holder may take a segment away.
+-- Returns {1} when the segment is gone and released; {0} when the lock is not mine.
+-- Atomic because only the lock's holder may take a segment away, before anybody else has it.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end
-redis.call('DEL', KEYS[2])
+redis.call('DEL', KEYS[2], KEYS[1])
 return {1}

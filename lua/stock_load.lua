@@ -1,8 +1,10 @@
 -- KEYS: 1 the segment's lock, 2 the segment. ARGV: 1 token, 2 units available, 3 round, 4 fence.
--- Returns {1} when the segment now says what the ledger says; {0} when the lock is not mine.
--- Atomic because a segment must never be seen half loaded.
+-- Returns {1} when the segment says what the ledger says and is released; {0} when the lock is not
+-- mine.
+-- Atomic because a segment must never be seen half loaded, nor be free before it is loaded.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end
 redis.call('HSET', KEYS[2], 'available', ARGV[2], 'round', ARGV[3], 'open', '', 'settled', ARGV[4])
+redis.call('DEL', KEYS[1])
 return {1}

@@ -10,6 +10,9 @@ if not (segment[1] and segment[4]) or segment[2] ~= ARGV[2] or segment[3] ~= '' 
   return {2}
 end
 local available = tonumber(segment[1])
+if not available or available < 0 then
+  return {2}
+end
 local taken = math.min(available, tonumber(ARGV[3]))
 if taken > 0 then
   redis.call('HSET', KEYS[2], 'available', available - taken, 'open', ARGV[1])

@@ -116,10 +116,17 @@ static int64_t lock_as(const char *token)
 }
 
 /* Locked by "mine" and holding 10 units of round 3, settled at 77. */
-static void lock_and_load(void)
+/* Loading ends a hold, so the segment is locked again after it. */
+static void load_and_lock(int available)
 {
     lock_as("mine");
-    EXPECT(run(load("mine", 10, 3, 77)), 1);
+    EXPECT(run(load("mine", available, 3, 77)), 1);
+    lock_as("mine");
+}
+
+static void lock_and_load(void)
+{
+    load_and_lock(10);
 }
 
 static void sleep_ms(int ms)
@@ -290,8 +297,7 @@ static void test_take_of_more_than_there_is_takes_all(void **state)
 static void test_take_from_an_empty_segment_leaves_it_settled(void **state)
 {
     (void)state;
-    lock_as("mine");
-    EXPECT(run(load("mine", 0, 3, 77)), 1);
+    load_and_lock(0);
     EXPECT(run(take("mine", 3, 1)), 1, 0, 77, 0);
     EXPECT(run(segment_read()), 1, 0, 3, 0, 77);
 }
@@ -334,7 +340,7 @@ static void test_take_from_a_missing_or_torn_segment_is_dirty(void **state)
     lock_as("mine");
     EXPECT(run(take("mine", 3, 1)), 2);
     for (size_t i = 0; i < 4; i++) {
-        EXPECT(run(load("mine", 10, 3, 77)), 1);
+        lock_and_load();
         redis_server_do("HDEL " SEGMENT " %s", fields[i]);
         EXPECT(run(take("mine", 3, 1)), 2);
     }
@@ -349,6 +355,7 @@ static void test_settle_ends_the_round_at_its_fence(void **state)
     run(take("mine", 3, 4));
     EXPECT(run(settle("mine", 88, 0)), 1, 6);
     EXPECT(run(segment_read()), 1, 6, 3, 0, 88);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
 }
 
 static void test_settle_gives_units_back(void **state)
@@ -392,6 +399,7 @@ static void test_load_replaces_the_whole_segment(void **state)
     run(take("mine", 3, 4));
     EXPECT(run(load("mine", 50, 4, 99)), 1);
     EXPECT(run(segment_read()), 1, 50, 4, 0, 99);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
 }
 
 static void test_load_without_the_lock_is_lost(void **state)
@@ -408,9 +416,8 @@ static void test_read_tells_a_missing_or_torn_segment(void **state)
     (void)state;
     static const char *const fields[] = {"available", "round", "open", "settled"};
     EXPECT(run(segment_read()), 0);
-    lock_as("mine");
     for (size_t i = 0; i < 4; i++) {
-        EXPECT(run(load("mine", 10, 3, 77)), 1);
+        lock_and_load();
         redis_server_do("HDEL " SEGMENT " %s", fields[i]);
         EXPECT(run(segment_read()), 0);
     }
@@ -424,8 +431,8 @@ static void test_drop_removes_the_segment_for_its_holder_alone(void **state)
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 1);
     EXPECT(run(drop("mine")), 1);
     assert_int_equal(redis_server_do("EXISTS " SEGMENT), 0);
-    assert_int_equal(redis_server_do("EXISTS " LOCK), 1);
-    EXPECT(run(drop("mine")), 1);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
+    EXPECT(run(drop("mine")), 0);
 }
 
 /* ---- pipelines ---- */
@@ -433,18 +440,17 @@ static void test_drop_removes_the_segment_for_its_holder_alone(void **state)
 static void test_pipeline_answers_each_call_in_order(void **state)
 {
     (void)state;
-    struct script_call calls[] = {acquire("mine", 5000),  load("mine", 10, 3, 77),
-                                  take("mine", 3, 4),     settle("mine", 78, 1),
-                                  lock_release("mine"),   take("mine", 3, 1),
-                                  acquire("other", 5000), segment_read()};
+    struct script_call calls[] = {
+        acquire("mine", 5000), load("mine", 10, 3, 77), acquire("mine", 5000),  take("mine", 3, 4),
+        settle("mine", 78, 1), take("mine", 3, 1),      acquire("other", 5000), segment_read()};
     script_run(redis, calls, 8);
     assert_int_equal(calls[0].values[0], 1);
     EXPECT(calls[1], 1);
-    EXPECT(calls[2], 1, 4, 77, 6);
-    EXPECT(calls[3], 1, 7);
-    EXPECT(calls[4], 1);
+    assert_true(calls[2].values[1] > calls[0].values[1]);
+    EXPECT(calls[3], 1, 4, 77, 6);
+    EXPECT(calls[4], 1, 7);
     EXPECT(calls[5], 0);
-    assert_true(calls[6].values[1] > calls[0].values[1]);
+    assert_true(calls[6].values[1] > calls[2].values[1]);
     EXPECT(calls[7], 1, 7, 3, 0, 78);
 }
 
@@ -454,7 +460,7 @@ static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
     struct script_call calls[] = {take("mine", 3, 4), settle("mine", 78, 0), segment_read()};
     lock_and_load();
     script_run(redis, calls, 3);
-    EXPECT(run(load("mine", 10, 3, 77)), 1);
+    lock_and_load();
     uint64_t reloads = redis_stats(redis).reloads;
     redis_server_do("SCRIPT FLUSH");
     script_run(redis, calls, 3);

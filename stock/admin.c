@@ -51,12 +51,18 @@ static enum lock_result lock_all(struct stock *stock, const char *sku, size_t co
     return lock_group_acquire(lock_client(stock), names, count, wait_ms, locked->holds);
 }
 
-/* Sends what was posted for the locked segments and releases them all. */
+/* Sends what was posted for the locked segments, and releases those that are still held. True when
+ * every call was answered with yes. */
 static bool unlock_all(struct stock *stock, struct locked *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
-        lock_redis_end(&locked->holds[i], stock_call(stock));
-    return stock_run_calls(stock);
+        if (locked->holds[i].state != LOCK_RELEASED)
+            lock_redis_end(&locked->holds[i], stock_call(stock));
+    size_t count = stock->call_count;
+    bool done = stock_run_calls(stock);
+    for (size_t i = 0; i < count; i++)
+        done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
+    return done;
 }
 
 /* The segments that there are or will be: both rounds' are locked. */
@@ -69,25 +75,13 @@ static enum ledger_result segments_to_lock(struct stock *stock, const char *sku,
     return result == LEDGER_NO ? LEDGER_OK : result;
 }
 
-static void post_drop(struct stock *stock, const struct lock_hold *lock)
-{
-    char key[SCRIPT_KEY_MAX];
-    struct script_call *call = stock_call(stock);
-    script_begin(call, SCRIPT_stock_drop);
-    lock_redis_key(STOCK_PREFIX, lock->name, "lock", key);
-    script_key(call, key);
-    lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
-    script_key(call, key);
-    script_text(call, lock->token);
-}
-
-static void post_round(struct stock *stock, const struct locked *locked,
-                       const struct ledger_sale *sale, const struct ledger_segment *segments)
+static void post_round(struct stock *stock, struct locked *locked, const struct ledger_sale *sale,
+                       const struct ledger_segment *segments)
 {
     for (size_t i = 0; i < locked->count; i++) {
-        const struct lock_hold *lock = &locked->holds[i];
+        struct lock_hold *lock = &locked->holds[i];
         if (i >= sale->segments) {
-            post_drop(stock, lock);
+            segment_post_drop(stock, lock);
             continue;
         }
         if (segments[i].fence > lock->fence)

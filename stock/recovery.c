@@ -17,6 +17,8 @@ static void recover_one(struct stock *stock, struct segment_hold *hold,
         segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
         stock->stats.recoveries++;
+        hold->state = SEGMENT_ENDED;
+        return;
     }
     segment_post_release(stock, hold);
 }

@@ -55,9 +55,8 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
         return SEGMENT_DIRTY; /* Redis refused the script: the ledger knows better */
     if (take->values[0] == TAKE_LOST)
         return SEGMENT_BUSY;
-    if (take->values[0] != TAKE_TOOK)
+    if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[3] < 0)
         return SEGMENT_DIRTY;
-    assert(take->values[1] >= 0 && take->values[3] >= 0);
     hold->taken = (uint32_t)take->values[1];
     hold->settled = (uint64_t)take->values[2];
     hold->left = (uint32_t)take->values[3];
@@ -93,15 +92,24 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
     script_int(call, (int64_t)fence);
     script_int(call, back);
     sale_hint_set(hold->sale, hold->segment, hold->left + back);
+    hold->lock.state = LOCK_RELEASED;
+    hold->state = SEGMENT_ENDED;
 }
 
-void segment_post_load(struct stock *stock, const struct lock_hold *lock, uint32_t available,
+void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence)
 {
     struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
     script_int(call, available);
     script_int(call, round);
     script_int(call, (int64_t)fence);
+    lock->state = LOCK_RELEASED;
+}
+
+void segment_post_drop(struct stock *stock, struct lock_hold *lock)
+{
+    segment_call(stock, SCRIPT_stock_drop, lock);
+    lock->state = LOCK_RELEASED;
 }
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)
@@ -124,5 +132,6 @@ void segment_give_back(struct stock *stock, struct segment_hold *hold)
 {
     if (hold->state == SEGMENT_TAKEN)
         segment_post_settle(stock, hold, hold->settled, hold->taken);
-    segment_post_release(stock, hold);
+    else
+        segment_post_release(stock, hold);
 }

@@ -38,13 +38,16 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
 /* Reads the answers after stock_run_calls, and sets state and hint. */
 void segment_read_take(struct stock *stock, struct segment_hold *hold);
 
-/* Posts the end of the round: the ledger now holds `fence`, `back` units were not sold. */
+/* Posts the end of the round and of the hold: the ledger has `fence`, `back` units were not sold. */
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
 
-/* Posts the segment's contents as the ledger says them. `lock` is the hold of its lock. */
-void segment_post_load(struct stock *stock, const struct lock_hold *lock, uint32_t available,
+/* Posts the segment's contents as the ledger says them, and the release of its lock. */
+void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence);
+
+/* Posts that there is no such segment any more, and the release of its lock. */
+void segment_post_drop(struct stock *stock, struct lock_hold *lock);
 
 /* Posts raising the fence in Redis, for a ledger that is ahead of it. */
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence);

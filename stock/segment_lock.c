@@ -4,7 +4,7 @@
  *                                 ▲                                                         │
  *                                 └── busy, empty, recovered: more segments ◄───────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
- *             ─► settle · release, posted for the pipeline of the next batch
+ *             ─► settle and release, posted for the pipeline of the next batch
  *             ─► conclude: who got nothing asks the ledger what is left
  *
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
@@ -124,14 +124,14 @@ static void settle_all(struct stock *stock, const struct batch *batch, bool comm
         struct segment_hold *hold = &stock->holds[i];
         if (hold->state != SEGMENT_TAKEN)
             continue;
-        bool moved = committed && hold->used > 0;
-        if (!committed && batch_refused(batch, hold))
+        if (!committed && batch_refused(batch, hold)) {
             sale_hint_set(hold->sale, hold->segment, 1); /* dirty: to be looked at, not skipped */
-        else if (moved)
+            segment_post_release(stock, hold);
+        } else if (committed && hold->used > 0) {
             segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
-        else
-            segment_post_settle(stock, hold, hold->settled, hold->taken);
-        segment_post_release(stock, hold);
+        } else {
+            segment_give_back(stock, hold);
+        }
     }
 }
 
