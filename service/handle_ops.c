@@ -1,5 +1,7 @@
 /* /healthz, /readyz, /metrics and /openapi.json: for those who operate the service. */
+#define _GNU_SOURCE /* asprintf */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,20 +19,52 @@ enum start_result handle_healthz(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
+/* What is known of a part while it is being asked. */
+enum { PART_UNKNOWN, PART_OK, PART_DOWN };
+
+/* As last seen by any desk, for requests that no desk gets to while all of them wait for a part. */
+static _Atomic int redis_seen, ledger_seen;
+
+static const char *part_word(int part)
+{
+    static const char *const words[] = {"unknown", "ok", "down"};
+    return words[part];
+}
+
+static void answer_readyz(struct answer *answer, const char *status, int redis, int ledger)
+{
+    char *text = NULL;
+    int length = asprintf(&text, "{\"status\":\"%s\",\"redis\":\"%s\",\"ledger\":\"%s\"}\n", status,
+                          part_word(redis), part_word(ledger));
+    if (length < 0)
+        abort();
+    bool ready = strcmp(status, "ready") == 0;
+    answer_text(answer, ready ? 200 : 503, "application/json", text, (size_t)length);
+    answer->retry_after_s = ready ? 0 : 1;
+}
+
 static void work_readyz(struct desk *desk, struct request *request)
 {
-    bool redis = false, ledger = false;
-    stock_ping(desk->stock, &redis, &ledger);
+    int redis = stock_ping_redis(desk->stock) ? PART_OK : PART_DOWN;
+    atomic_store(&redis_seen, redis);
+    atomic_store(&request->progress, redis);
+    int ledger = stock_ping_ledger(desk->stock) ? PART_OK : PART_DOWN;
+    atomic_store(&ledger_seen, ledger);
     bool draining = atomic_load(&desk->service->draining);
-    bool ready = redis && ledger && atomic_load(&desk->service->prepared) && !draining;
-    desk_answer(request, ready ? 200 : 503,
-                json_pack("{s:s, s:s, s:s}", "status",
-                          ready      ? "ready"
-                          : draining ? "draining"
-                                     : "unavailable",
-                          "redis", redis ? "ok" : "down", "ledger", ledger ? "ok" : "down"));
-    if (!ready)
-        request->answer.retry_after_s = 1;
+    bool ready = redis == PART_OK && ledger == PART_OK && atomic_load(&desk->service->prepared);
+    answer_readyz(&request->answer,
+                  draining ? "draining"
+                  : ready  ? "ready"
+                           : "unavailable",
+                  redis, ledger);
+}
+
+/* No answer by the deadline: whoever was being asked is down. */
+static void expire_readyz(const struct request *request, struct answer *answer)
+{
+    if (atomic_load(&request->progress) != PART_UNKNOWN)
+        atomic_store(&ledger_seen, PART_DOWN);
+    answer_readyz(answer, "unavailable", atomic_load(&redis_seen), atomic_load(&ledger_seen));
 }
 
 enum start_result handle_readyz(struct service *service, struct request *request,
@@ -39,6 +73,7 @@ enum start_result handle_readyz(struct service *service, struct request *request
     (void)service;
     (void)call;
     request->work = work_readyz;
+    request->expire = expire_readyz;
     return START_TO_DESK;
 }
 

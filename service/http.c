@@ -87,6 +87,8 @@ struct request *front_request_new(struct front *front)
     request->allow = NULL;
     request->begun = request->away = request->ready = request->expired = false;
     request->parked = request->suspended = request->changes = false;
+    request->expire = NULL;
+    atomic_store_explicit(&request->progress, 0, memory_order_relaxed);
     request->body_length = 0;
     return request;
 }

@@ -101,11 +101,24 @@ enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connect
     return reply_text(front, connection, answer, false);
 }
 
+static enum MHD_Result reply_own(struct front *front, struct MHD_Connection *connection,
+                                 struct request *request)
+{
+    struct answer answer = {.text = NULL};
+    request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
+    request->expire(request, &answer);
+    enum MHD_Result result = reply_text(front, connection, &answer, true);
+    answer_clear(&answer);
+    return result;
+}
+
 /* The request may be written to by a lane or desk at this moment: only what never changes, and what
  * is atomic, is read from it. */
 enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
                               struct request *request)
 {
+    if (request->expire)
+        return reply_own(front, connection, request);
     bool taken = !request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
     bool order = request->route->list == LIST_ORDERS;
     if (!taken || (!order && !request->changes)) {

@@ -203,19 +203,25 @@ static size_t lane_gather(struct lane *lane, size_t taken, size_t max)
     return taken;
 }
 
+/* Keeps idle connections alive, and finds out when they are not. */
+static void lane_ping(struct lane *lane)
+{
+    stock_ping_redis(lane->stock);
+    stock_ping_ledger(lane->stock);
+}
+
 static void *lane_main(void *context)
 {
     struct lane *lane = context;
     struct queue *queue = lane->service->orders;
     size_t max = lane->service->config.max_batch;
-    bool redis = false, ledger = false;
     assert(max <= STOCK_BATCH_MAX);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
         size_t taken = queue_take(queue, lane->requests, max, IDLE_MS);
         if (taken > 0)
             lane_carry(lane, lane_gather(lane, taken, max));
         else if (atomic_load(&lane->service->prepared))
-            stock_ping(lane->stock, &redis, &ledger);
+            lane_ping(lane);
     }
     return NULL;
 }

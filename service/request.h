@@ -109,7 +109,10 @@ struct request {
 
     /* For the desk: what to do, and with what. */
     void (*work)(struct desk *desk, struct request *request);
-    bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
+    /* NULL, or what the deadline answers while a desk is still at work. */
+    void (*expire)(const struct request *request, struct answer *answer);
+    _Atomic int progress; /* for expire: how far the desk has come */
+    bool changes;         /* it writes: past the deadline its outcome is unknown, not unavailable */
     uint64_t order_id;
     uint32_t total;
     uint32_t segments;

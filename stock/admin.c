@@ -31,12 +31,11 @@ static struct lock_client *lock_client(struct stock *stock)
     return stock->locks;
 }
 
-/* These connections are used now and then: finds out which of them the other side has closed, so
- * that they are made again. */
+/* These connections are used now and then: finds out which of them the other side has closed. */
 static void freshen(struct stock *stock)
 {
-    bool redis = false, ledger = false;
-    stock_ping(stock, &redis, &ledger);
+    stock_ping_redis(stock);
+    stock_ping_ledger(stock);
 }
 
 static enum lock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,

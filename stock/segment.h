@@ -38,7 +38,7 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
 /* Reads the answers after stock_run_calls, and sets state and hint. */
 void segment_read_take(struct stock *stock, struct segment_hold *hold);
 
-/* Posts the end of the round and of the hold: the ledger has `fence`, `back` units were not sold. */
+/* Posts the end of the round and the hold: the ledger has `fence`, `back` units were not sold. */
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
 

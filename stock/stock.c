@@ -135,11 +135,14 @@ void stock_order_clear(struct stock_order *order)
     order->allocation_count = 0;
 }
 
-bool stock_ping(struct stock *stock, bool *redis_out, bool *ledger_out)
+bool stock_ping_redis(struct stock *stock)
 {
-    *redis_out = redis_ping(stock->redis) == REDIS_ANSWERED;
-    *ledger_out = ledger_ping(stock->ledger) == LEDGER_OK;
-    return *redis_out && *ledger_out;
+    return redis_ping(stock->redis) == REDIS_ANSWERED;
+}
+
+bool stock_ping_ledger(struct stock *stock)
+{
+    return ledger_ping(stock->ledger) == LEDGER_OK;
 }
 
 struct ledger *stock_ledger(struct stock *stock)

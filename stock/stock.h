@@ -90,8 +90,10 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
  * when no next batch is waiting. */
 void stock_flush(struct stock *stock);
 
-/* Asks Redis and the ledger for a sign of life. */
-bool stock_ping(struct stock *stock, bool *redis_out, bool *ledger_out);
+/* Asks Redis, or the ledger, for a sign of life; a connection that the other side has closed is
+ * found out and made again. */
+bool stock_ping_redis(struct stock *stock);
+bool stock_ping_ledger(struct stock *stock);
 
 /* The connection's ledger, for look-ups by the thread that owns the stock. */
 struct ledger *stock_ledger(struct stock *stock);

@@ -606,15 +606,13 @@ static void test_connection_lost_between_batches_costs_nothing(void **state)
 static void test_unreachable_redis_is_unavailable(void **state)
 {
     (void)state;
-    bool redis_up = true, ledger_up = false;
     reset("s", 5, 1);
     struct stock *cut_off = open_stock(catalog, "redis://127.0.0.1:1", sql_server_url());
     struct stock_order one = order("s", 1, "");
     sell_all(cut_off, &one, 1);
     assert_int_equal(one.outcome, STOCK_UNAVAILABLE);
-    assert_false(stock_ping(cut_off, &redis_up, &ledger_up));
-    assert_false(redis_up);
-    assert_true(ledger_up);
+    assert_false(stock_ping_redis(cut_off));
+    assert_true(stock_ping_ledger(cut_off));
     stock_close(&cut_off);
     audit("s", 0);
 }
@@ -624,7 +622,6 @@ static void test_unreachable_redis_is_unavailable(void **state)
 static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
 {
     (void)state;
-    bool redis_up = false, ledger_up = true;
     reset("s", 5, 1);
     struct stock *cut_off = open_stock(catalog, redis_server_url(), "mysql://u:p@127.0.0.1:1/x");
     struct stock_order orders[] = {order("s", 1, ""), order("new", 1, ""), order("s", 1, "k")};
@@ -632,9 +629,8 @@ static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
         sell_all(cut_off, &orders[i], 1);
         assert_int_equal(orders[i].outcome, STOCK_UNAVAILABLE);
     }
-    assert_false(stock_ping(cut_off, &redis_up, &ledger_up));
-    assert_true(redis_up);
-    assert_false(ledger_up);
+    assert_true(stock_ping_redis(cut_off));
+    assert_false(stock_ping_ledger(cut_off));
     stock_close(&cut_off);
     assert_int_equal(redis_server_do("HGET seckill:{s:0}:segment available"), 5);
     assert_int_equal(sell_out("s"), 5);
@@ -644,11 +640,10 @@ static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
 static struct stock_order sell_over_wire(enum sql_wire_fault fault, bool cut, bool once)
 {
     struct sql_wire wire;
-    bool redis_up, ledger_up;
     sql_wire_open(&wire);
     struct stock *over = open_stock(catalog, redis_server_url(), wire.url);
     struct stock_order one = order("s", 3, "");
-    assert_true(stock_ping(over, &redis_up, &ledger_up));
+    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
     wire.fault = fault;
     if (cut)
         wire.server_port = 0;
