@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errmsg.h>
+#include <fcntl.h>
 #include <mysqld_error.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sql/db_private.h"
 
@@ -188,6 +190,13 @@ void db_close(struct db **db)
     *db = NULL;
 }
 
+void db_forget(struct db **db)
+{
+    if (*db && (*db)->mysql)
+        close((int)(*db)->mysql->net.fd);
+    *db = NULL;
+}
+
 static void keep_error(struct db *db, unsigned code, const char *text)
 {
     snprintf(db->error, sizeof db->error, "%u: %s", code, text);
@@ -226,6 +235,7 @@ enum db_result db_connect(struct db *db)
         keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
         return connect_failed(db);
     }
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
         return connect_failed(db);
     db->backoff_ms = 0;

@@ -32,6 +32,10 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
+/* In a child of fork: closes the child's copy of the descriptor without a word to the server, whose
+ * session is the parent's, and sets the pointer to NULL. The memory leaks. */
+void db_forget(struct db **db);
+
 /* Makes sure there is a connection. After a failed try, further tries fail at once until a delay
  * has passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
 enum db_result db_connect(struct db *db);
