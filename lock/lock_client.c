@@ -21,6 +21,12 @@ static const struct lock_driver *const drivers[LOCK_KIND_COUNT] = {
     [LOCK_KIND_FAIR] = &lock_fair_driver,           [LOCK_KIND_READ_WRITE] = &lock_rw_driver,
     [LOCK_KIND_SEMAPHORE] = &lock_semaphore_driver, [LOCK_KIND_PERMIT] = &lock_permit_driver,
     [LOCK_KIND_LATCH] = &lock_latch_driver,
+    [LOCK_KIND_RED] = &lock_red_driver,
+    [LOCK_KIND_TABLE] = &lock_table_driver,
+    [LOCK_KIND_GET_LOCK] = &lock_get_lock_driver,
+#ifdef LOCK_WITH_ZOOKEEPER
+    [LOCK_KIND_QUEUE] = &lock_queue_driver,
+#endif
 };
 
 #define KIND_SCHEME(id, name, scheme, what) [LOCK_KIND_##id] = scheme,
