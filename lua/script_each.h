@@ -16,8 +16,9 @@ struct script_line {
 
 /* Connects what is not connected, all at once and each within its client's time-out; sends calls[i]
  * on lines[i], and waits until all are answered, `enough` of them (0: all) with a 1 as first value,
- * or `wait_ms` are over since they were sent. A call not answered by then is REDIS_UNKNOWN; its answer is owed. Since a server answers
- * in order, whatever is sent on the same line later is done later. */
+ * or `wait_ms` are over since they were sent. A call not answered by then is REDIS_UNKNOWN; its
+ * answer is owed. Since a server answers in order, whatever is sent on the same line later is done
+ * later. */
 void script_run_each(struct script_line *lines, struct script_call *calls, size_t count,
                      size_t enough, int wait_ms);
 
