@@ -195,8 +195,8 @@ LOCK_API uint64_t lock_fence(const struct lock_handle *handle);       /* 0: the 
 LOCK_API int lock_hold_count(
     const struct lock_handle *handle); /* the owner's, when acquired; >= 1 */
 LOCK_API const char *lock_name(const struct lock_handle *handle);
-/* The text by which the server knows the holder; of a permit: its id. Valid as long as the handle.
- * */
+/* The text by which the server knows the holder; of a permit: its id. Valid as long as the
+ * handle. */
 LOCK_API const char *lock_token(const struct lock_handle *handle);
 
 /* ---- several locks at once ---- */

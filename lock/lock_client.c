@@ -20,10 +20,8 @@ static const struct lock_driver *const drivers[LOCK_KIND_COUNT] = {
     [LOCK_KIND_TIMESTAMP] = &lock_timestamp_driver, [LOCK_KIND_SPIN] = &lock_spin_driver,
     [LOCK_KIND_FAIR] = &lock_fair_driver,           [LOCK_KIND_READ_WRITE] = &lock_rw_driver,
     [LOCK_KIND_SEMAPHORE] = &lock_semaphore_driver, [LOCK_KIND_PERMIT] = &lock_permit_driver,
-    [LOCK_KIND_LATCH] = &lock_latch_driver,
-    [LOCK_KIND_RED] = &lock_red_driver,
-    [LOCK_KIND_TABLE] = &lock_table_driver,
-    [LOCK_KIND_GET_LOCK] = &lock_get_lock_driver,
+    [LOCK_KIND_LATCH] = &lock_latch_driver,         [LOCK_KIND_RED] = &lock_red_driver,
+    [LOCK_KIND_TABLE] = &lock_table_driver,         [LOCK_KIND_GET_LOCK] = &lock_get_lock_driver,
 #ifdef LOCK_WITH_ZOOKEEPER
     [LOCK_KIND_QUEUE] = &lock_queue_driver,
 #endif
@@ -137,8 +135,8 @@ static void core_free(struct lock_core *core)
     free(core);
 }
 
-/* In the child: what the parent's threads were doing to it is not known, so it is left as it is, but
- * for the connections, which are closed on this side. */
+/* In the child: what the parent's threads were doing to it is not known, so it is left as it is,
+ * but for the connections, which are closed on this side. */
 static void core_forget(struct lock_core *core)
 {
     for (int i = 0; i < LOCK_KIND_COUNT; i++)

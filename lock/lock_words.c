@@ -1,5 +1,5 @@
-/* Words and small things that all of lock/ needs: names of results and kinds, the last error, random
- * numbers, a sleep that can be cancelled. */
+/* Words and small things that all of lock/ needs: names of results and kinds, the last error,
+ * random numbers, a sleep that can be cancelled. */
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -10,9 +10,9 @@
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
  * happens, and tells nobody. So each hold has a connection to itself, which is told to end
- * (wait_timeout) when nothing was asked on it for the length of the lease; renewing asks whether the
- * lock is still this connection's. A connection that was replaced says no. There is no number that
- * grows, hence no fence. */
+ * (wait_timeout) when nothing was asked on it for the length of the lease; renewing asks whether
+ * the lock is still this connection's. A connection that was replaced says no. There is no number
+ * that grows, hence no fence. */
 
 enum {
     SLICE_MS_MAX = 400, /* of waiting in the server; must end within the client's time-out */

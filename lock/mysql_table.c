@@ -8,9 +8,9 @@
 #include "lock/mysql_pool.h"
 
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
- * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet, only
- * tells how the row looks now. Column assignments use no column that stands to their left, so it
- * does not matter in which order a server evaluates them. */
+ * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
+ * only tells how the row looks now. Column assignments use no column that stands to their left, so
+ * it does not matter in which order a server evaluates them. */
 
 enum { RENEWALS_MAX = 256 /* in one transaction */ };
 

@@ -47,7 +47,8 @@ static enum lock_result store_find(struct lock_client *client, enum lock_store w
     return result;
 }
 
-/* --- Redis -------------------------------------------------------------------------------------- */
+/* --- Redis
+ * -------------------------------------------------------------------------------------- */
 
 /* Runs one command, again on a new connection when it was not answered: it may be repeated. */
 static enum lock_result redis_ask(struct redis_server *server, struct command *command)
@@ -109,7 +110,8 @@ static enum lock_result redis_swap(struct redis_server *server, const char *name
     return result;
 }
 
-/* --- MySQL -------------------------------------------------------------------------------------- */
+/* --- MySQL
+ * -------------------------------------------------------------------------------------- */
 
 static int hex_digit(char c)
 {
@@ -160,8 +162,8 @@ static enum lock_result mysql_read(const struct store *store, const char *name,
     return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
 }
 
-/* The first version is the time of day in us, so that a value deleted and made anew never has an old
- * one again. */
+/* The first version is the time of day in us, so that a value deleted and made anew never has an
+ * old one again. */
 static void insert_text(const struct store *store, const char *name, const struct lock_value *value,
                         const char *change, struct sql_text *sql)
 {
@@ -215,7 +217,8 @@ static enum lock_result mysql_swap(const struct store *store, const char *name,
     return result;
 }
 
-/* --- The public functions ----------------------------------------------------------------------- */
+/* --- The public functions
+ * ----------------------------------------------------------------------- */
 
 enum lock_result lock_value_read(struct lock_client *client, enum lock_store store,
                                  const char *name, struct lock_value *value_out)

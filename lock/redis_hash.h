@@ -1,4 +1,5 @@
-/* Private to lock/: a re-entrant lock that is one hash: its owner, its fence, a field for each hold. */
+/* Private to lock/: a re-entrant lock that is one hash: its owner, its fence, a field for each
+ * hold. */
 #ifndef LOCK_REDIS_HASH_H
 #define LOCK_REDIS_HASH_H
 

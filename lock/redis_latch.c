@@ -1,4 +1,5 @@
-/* The count-down latch: a number under prefix{name}:latch, and the set of requests it has counted. */
+/* The count-down latch: a number under prefix{name}:latch, and the set of requests it has
+ * counted. */
 #include <string.h>
 
 #include "lock/lock_core.h"

@@ -35,9 +35,9 @@ enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script
 /* Writes the call that releases the hold, and takes it as released. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out);
 
-/* Copies a hold of LOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token and to
- * be released by lock_redis_end instead of lock_release. The handle must stay until then: it renews
- * the lease. */
+/* Copies a hold of LOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token and
+ * to be released by lock_redis_end instead of lock_release. The handle must stay until then: it
+ * renews the lease. */
 void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out);
 
 #endif

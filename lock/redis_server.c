@@ -1,4 +1,5 @@
-/* One Redis server as all threads of a client share it: a pool of connections, and one subscriber. */
+/* One Redis server as all threads of a client share it: a pool of connections, and one
+ * subscriber. */
 #include "lock/redis_server.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* The spin lock: as the simple one, but nobody is told of its release. Waiters ask again, twice as
- * late each time up to a limit, with jitter: for clusters, where every message goes to every node. */
+ * late each time up to a limit, with jitter: for clusters, where every message goes to every
+ * node. */
 #include "lock/redis_string.h"
 
 #define FIELD "spin"

@@ -1,4 +1,5 @@
-/* A lock that is one string, the token of its holder: SET NX PX with a fence, compare and delete. */
+/* A lock that is one string, the token of its holder: SET NX PX with a fence, compare and
+ * delete. */
 #include "lock/redis_string.h"
 
 enum lock_result redis_string_acquire(struct redis_server *server, struct lock_handle *handle,

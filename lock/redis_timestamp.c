@@ -1,6 +1,6 @@
-/* The timestamp lock: the classic one of older clients, whose value is the time at which it expires,
- * made correct: by the server's clock, with its holder's token, and changed only by WATCH and MULTI.
- * It needs no server scripts. Each change is two round trips:
+/* The timestamp lock: the classic one of older clients, whose value is the time at which it
+ * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
+ * and MULTI. It needs no server scripts. Each change is two round trips:
  *
  *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
  */

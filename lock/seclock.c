@@ -79,8 +79,8 @@ static const char usage_text[] =
     "\n"
     "  -s, --server URL      redis://host[:port], mysql://user@host/db or zookeeper://host:port;\n"
     "                        may be repeated; default: $SECLOCK_SERVER, words apart by spaces\n"
-    "  -k, --kind KIND       simple, reentrant, timestamp, spin, fair, read-write, semaphore, red,\n"
-    "                        table, get-lock, queue; default: simple for one Redis, red for\n"
+    "  -k, --kind KIND       simple, reentrant, timestamp, spin, fair, read-write, semaphore,\n"
+    "                        red, table, get-lock, queue; default: simple for one Redis, red for\n"
     "                        several, table for MySQL, queue for ZooKeeper\n"
     "  -p, --permits N       up to N commands at a time (kind semaphore)\n"
     "  -r, --read            as a reader (kind read-write)\n"
@@ -121,7 +121,8 @@ __attribute__((format(printf, 2, 3))) static void say(const struct settings *set
     va_end(args);
 }
 
-/* --- The command line --------------------------------------------------------------------------- */
+/* --- The command line
+ * --------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 1, 2))) static _Noreturn void usage_error(const char *format, ...)
 {
@@ -299,7 +300,8 @@ static void settle_kind(struct settings *settings)
         usage_error("%s: not the name of a variable", settings->fence_env);
 }
 
-/* --- Looking and breaking ----------------------------------------------------------------------- */
+/* --- Looking and breaking
+ * ----------------------------------------------------------------------- */
 
 static enum exit_code exit_code_of(enum lock_result result)
 {
@@ -368,7 +370,8 @@ static enum exit_code look_or_break(const struct settings *settings, struct lock
     return status.held ? EXIT_HELD : EXIT_FREE;
 }
 
-/* --- Signals ------------------------------------------------------------------------------------ */
+/* --- Signals
+ * ------------------------------------------------------------------------------------ */
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -429,7 +432,8 @@ static void forward_signals(const struct run *run, int signals)
             signal_command(run, (int)info.ssi_signo);
 }
 
-/* --- Running the command ------------------------------------------------------------------------ */
+/* --- Running the command
+ * ------------------------------------------------------------------------ */
 
 /* In the child. When we are killed, nobody renews the lock: the command is told to end. */
 static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,
@@ -535,7 +539,8 @@ static void on_lost(struct lock_handle *handle, void *context)
     eventfd_write(*(int *)context, 1);
 }
 
-/* The command may be what sets this variable for commands of its own, so it is set or taken away. */
+/* The command may be what sets this variable for commands of its own, so it is set or taken
+ * away. */
 static void tell_fence(const struct settings *settings, const struct lock_handle *handle)
 {
     char fence[24];

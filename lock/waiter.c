@@ -3,7 +3,8 @@
  *   server ──► connection ──► the thread that leads ──► its own wake-up, or
  *                                                   └─► eventfd of the waiter that is meant
  *
- * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and reads. */
+ * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
+ * reads. */
 #include "lock/waiter.h"
 
 #include <assert.h>

@@ -16,9 +16,9 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
 /* Nobody may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
 
-/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + LOCK_TOKEN_MAX). The first waiter_sleep
- * returns as soon as the subscription is in force: what happened before must be looked at by the
- * caller. NULL: no memory or descriptors; the caller has to poll. */
+/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + LOCK_TOKEN_MAX). The first
+ * waiter_sleep returns as soon as the subscription is in force: what happened before must be looked
+ * at by the caller. NULL: no memory or descriptors; the caller has to poll. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 
 /* Sleeps up to `wait_ms`, or until cancel_fd (if > 0) is readable. True when woken: by a message

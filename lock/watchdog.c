@@ -1,8 +1,9 @@
-/* The watchdog: a heap of holds by when they are due next, and a thread that renews them in batches.
+/* The watchdog: a heap of holds by when they are due next, and a thread that renews them in
+ * batches.
  *
- * A hold is due when a third of its lease has passed (a little earlier or later, so that holds taken
- * together drift apart), a twelfth after an error, and at its local deadline, when it is lost. Its
- * entry is the handle itself, so nothing has to be allocated or looked up for one. */
+ * A hold is due when a third of its lease has passed (a little earlier or later, so that holds
+ * taken together drift apart), a twelfth after an error, and at its local deadline, when it is
+ * lost. Its entry is the handle itself, so nothing has to be allocated or looked up for one. */
 #include "lock/watchdog.h"
 
 #include <assert.h>

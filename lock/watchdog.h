@@ -1,4 +1,5 @@
-/* Private to lock/: the one thread of a client that renews leases and tells of those that were lost. */
+/* Private to lock/: the one thread of a client that renews leases and tells of those that were
+ * lost. */
 #ifndef LOCK_WATCHDOG_H
 #define LOCK_WATCHDOG_H
 

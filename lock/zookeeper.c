@@ -17,8 +17,9 @@
 
 /* why_not_the_synchronous_calls: those of the library wait for as long as the library itself waits
  * for its server, up to two thirds of the session's time-out. The thread that renews locks must not
- * be kept that long. So every request is sent by the asynchronous call and waited for here; one that
- * is given up leaves its record to the library's thread, which frees it when the answer comes. */
+ * be kept that long. So every request is sent by the asynchronous call and waited for here; one
+ * that is given up leaves its record to the library's thread, which frees it when the answer
+ * comes. */
 
 struct removal {
     struct zk_session *session;
@@ -78,7 +79,8 @@ static bool session_wait(struct zk_session *session, int64_t until_ns)
     return pthread_cond_timedwait(&session->changed, &session->mutex, &until) != ETIMEDOUT;
 }
 
-/* --- Answers: these run in the library's thread ------------------------------------------------ */
+/* --- Answers: these run in the library's thread
+ * ------------------------------------------------ */
 
 static void request_free(struct request *request)
 {
@@ -160,7 +162,8 @@ static void on_synced(int rc, const char *path, const void *data)
     (void)data;
 }
 
-/* --- Left-over nodes: also in the library's thread, which must not wait -------------------------- */
+/* --- Left-over nodes: also in the library's thread, which must not wait
+ * -------------------------- */
 
 static void removal_drop(struct removal *removal)
 {
@@ -214,8 +217,8 @@ static void on_removal_names(int rc, const struct String_vector *names, const vo
         on_removed(sent, removal);
 }
 
-/* Asks for the nodes of a removal marked as asked. The sync in front makes a server that lags behind
- * show what was made through another. */
+/* Asks for the nodes of a removal marked as asked. The sync in front makes a server that lags
+ * behind show what was made through another. */
 static void removal_start(struct removal *removal)
 {
     zhandle_t *handle = removal->session->handle;
@@ -245,7 +248,8 @@ void zk_delete_later(struct zk_session *session, const char *directory, const ch
         removal_start(removal);
 }
 
-/* --- Events: in the library's thread as well ---------------------------------------------------- */
+/* --- Events: in the library's thread as well
+ * ---------------------------------------------------- */
 
 /* The next removal that nobody has asked for, marked as asked; NULL when there is none. */
 static struct removal *removal_next(struct zk_session *session)
@@ -310,7 +314,8 @@ static void no_log(const char *message)
     (void)message;
 }
 
-/* --- Sessions ----------------------------------------------------------------------------------- */
+/* --- Sessions
+ * ----------------------------------------------------------------------------------- */
 
 static void session_free(struct zk_session *session)
 {
@@ -472,7 +477,8 @@ const char *zk_session_error(struct zk_session *session)
     return error;
 }
 
-/* --- Requests ----------------------------------------------------------------------------------- */
+/* --- Requests
+ * ----------------------------------------------------------------------------------- */
 
 /* NULL when nothing can be sent now. */
 static struct request *request_new(struct zk_session *session)

@@ -15,13 +15,13 @@
 #include "lock/zookeeper.h"
 
 /* the_queue: a lock is a container node, whoever wants it makes a child REQUEST-lock-SEQUENCE that
- * ends with the maker's session. The child with the lowest sequence is the holder's; every other one
- * watches the one before it, so that a release wakes one waiter. The fence is the czxid of the
+ * ends with the maker's session. The child with the lowest sequence is the holder's; every other
+ * one watches the one before it, so that a release wakes one waiter. The fence is the czxid of the
  * holder's child. When a make was not answered, the request's id in the name finds the child.
  *
- * A hold is as good as its session: the server ends that when it has heard nothing for the session's
- * time-out, which it counts from later than we do. Two thirds of it, counted from when an answered
- * request was sent, is the lease of every hold. */
+ * A hold is as good as its session: the server ends that when it has heard nothing for the
+ * session's time-out, which it counts from later than we do. Two thirds of it, counted from when an
+ * answered request was sent, is the lease of every hold. */
 
 #define ROOT "/seclock"
 #define MARK "-lock-"
@@ -58,7 +58,8 @@ struct queue {
     struct sitting *sittings;
 };
 
-/* --- Names -------------------------------------------------------------------------------------- */
+/* --- Names
+ * -------------------------------------------------------------------------------------- */
 
 /* Appends a name as one part of a path: what a path cannot have is percent-encoded. */
 static void append_encoded(char *path, const char *name)
@@ -128,7 +129,8 @@ static enum lock_result failure(const struct seat *seat, enum zk_result result)
     return result == ZK_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
 }
 
-/* --- Taking and leaving a seat ------------------------------------------------------------------ */
+/* --- Taking and leaving a seat
+ * ------------------------------------------------------------------ */
 
 static void watch_stop(struct seat *seat)
 {
@@ -265,7 +267,8 @@ static enum zk_result seat_take(struct queue *queue, struct seat *seat)
     return result;
 }
 
-/* --- Looking where the seat is ------------------------------------------------------------------ */
+/* --- Looking where the seat is
+ * ------------------------------------------------------------------ */
 
 /* Watches the child ahead. ZK_NONE: it has just gone. */
 static enum zk_result watch_start(struct seat *seat, const char *ahead, int timeout_ms)
@@ -280,8 +283,8 @@ static enum zk_result watch_start(struct seat *seat, const char *ahead, int time
     return zk_read(seat->session, path, true, timeout_ms, &node);
 }
 
-/* ZK_OK with `first_out` when this seat's child is the first, else with a watch on the one ahead when
- * `watched`; ZK_NONE when the seat's own child has gone. */
+/* ZK_OK with `first_out` when this seat's child is the first, else with a watch on the one ahead
+ * when `watched`; ZK_NONE when the seat's own child has gone. */
 static enum zk_result seat_look(struct seat *seat, bool watched, int timeout_ms, bool *first_out)
 {
     struct zk_names names;
@@ -307,7 +310,8 @@ static enum zk_result seat_look(struct seat *seat, bool watched, int timeout_ms,
     return result;
 }
 
-/* --- Who sits where ----------------------------------------------------------------------------- */
+/* --- Who sits where
+ * ----------------------------------------------------------------------------- */
 
 static enum lock_result sit_down(struct queue *queue, struct lock_handle *handle, struct seat *seat)
 {
@@ -386,7 +390,8 @@ static void queue_event(void *context, struct zk_session *session)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* --- The driver --------------------------------------------------------------------------------- */
+/* --- The driver
+ * --------------------------------------------------------------------------------- */
 
 static enum lock_result queue_open(const struct lock_context *context, void **self_out)
 {
@@ -517,8 +522,8 @@ static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle 
     return failure(seat, result);
 }
 
-/* Any answered request renews the session; a read after a sync also tells whether the child is still
- * there. Once one was not answered, none will be. */
+/* Any answered request renews the session; a read after a sync also tells whether the child is
+ * still there. Once one was not answered, none will be. */
 static void queue_renew(void *self, struct lock_handle *const *handles, size_t count,
                         enum lock_result *results_out)
 {

@@ -20,8 +20,8 @@ struct command {
     struct redisReply *reply; /* NULL unless REDIS_ANSWERED; freed by command_clear */
 };
 
-/* Sends all commands in one pipeline, connecting first when needed, and takes their replies, each on
- * its own: after a lost connection those not yet answered are REDIS_UNKNOWN. An error reply is
+/* Sends all commands in one pipeline, connecting first when needed, and takes their replies, each
+ * on its own: after a lost connection those not yet answered are REDIS_UNKNOWN. An error reply is
  * REDIS_FAILED, with its text in redis_error. */
 void command_run(struct redis *redis, struct command *commands, size_t count);
 

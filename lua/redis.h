@@ -62,8 +62,8 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
                                      size_t size);
 
-/* For script.c and its like: queues one command of the pipeline (false: out of memory). The connection must be
- * there. */
+/* For script.c and its like: queues one command of the pipeline (false: out of memory). The
+ * connection must be there. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths);
 
 /* For script.c: sends what is queued and gives the reply to the oldest command not yet answered.
@@ -71,8 +71,8 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
  * still due. */
 struct redisReply *redis_receive(struct redis *redis);
 
-/* For script.c and its like: sends what is queued without waiting for replies. False: the connection
- * is lost; what is then due is NULL from redis_receive. */
+/* For script.c and its like: sends what is queued without waiting for replies. False: the
+ * connection is lost; what is then due is NULL from redis_receive. */
 bool redis_flush(struct redis *redis);
 
 /* For who waits for replies with poll(2): the socket, or -1; reads what has arrived on it, once

@@ -121,7 +121,8 @@ size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
         script_forget(&calls[i], REDIS_FAILED);
     if (redis_connect(redis) != REDIS_ANSWERED)
         return 0;
-    while (sent < count && script_append(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
+    while (sent < count &&
+           script_append(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
         sent++;
     redis_flush(redis);
     return sent;
