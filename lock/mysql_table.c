@@ -15,7 +15,9 @@
 enum { RENEWALS_MAX = 256 /* in one transaction */ };
 
 struct table {
+    const struct lock_core *core;
     struct mysql_pool *pool;
+    int timeout_ms;
     char prefix[LOCK_PREFIX_MAX];
 };
 
@@ -61,6 +63,8 @@ static enum lock_result table_open(const struct lock_context *context, void **se
         lock_set_error("out of memory");
         return LOCK_FAILED;
     }
+    table->core = context->core;
+    table->timeout_ms = context->timeout_ms;
     strcpy(table->prefix, context->prefix);
     enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &table->pool);
     if (result == LOCK_OK)
@@ -219,7 +223,8 @@ static void renew_text(const struct renewal *renewal, struct sql_text *sql)
 {
     for (size_t i = 0; i < renewal->count; i++) {
         const struct lock_handle *handle = renewal->handles[i];
-        mysql_raw(sql, i > 0 ? ";" : "");
+        if (i > 0)
+            mysql_raw(sql, ";");
         mysql_raw(sql, "UPDATE distributed_lock SET renewals=renewals+1,expires_at="
                        "GREATEST(expires_at,");
         lease_literal(sql, handle->lease_ms);
@@ -254,13 +259,27 @@ static void learn_fence(struct table *table, struct lock_handle *handle)
     sql_free(&sql);
 }
 
-/* A renewal may be repeated, so a connection found dead is replaced once. */
+static int64_t now_ms(const struct table *table)
+{
+    return lock_core_now_ns(table->core) / 1000000;
+}
+
+/* A renewal may be repeated, so a connection found dead is replaced once; but not a server waited
+ * for in vain: whoever renews has other locks to look after. */
+static enum db_result renew_in_time(const struct table *table, struct db *db,
+                                    struct renewal *renewal)
+{
+    int64_t began_ms = now_ms(table);
+    enum db_result result = db_run(db, renew_body, renewal);
+    if (result != DB_OK && now_ms(table) - began_ms < table->timeout_ms / 2)
+        result = db_run(db, renew_body, renewal);
+    return result;
+}
+
 static void renew_some(struct table *table, struct renewal *renewal)
 {
     struct db *db = mysql_pool_take(table->pool);
-    enum db_result result = DB_FAILED;
-    for (int tries = 0; db && tries < 2 && result != DB_OK; tries++)
-        result = db_run(db, renew_body, renewal);
+    enum db_result result = db ? renew_in_time(table, db, renewal) : DB_FAILED;
     if (db && result != DB_OK)
         lock_set_error("mysql: %s", db_error(db));
     if (db)

@@ -47,8 +47,7 @@ static enum lock_result store_find(struct lock_client *client, enum lock_store w
     return result;
 }
 
-/* --- Redis
- * -------------------------------------------------------------------------------------- */
+/* ---- Redis ---- */
 
 /* Runs one command, again on a new connection when it was not answered: it may be repeated. */
 static enum lock_result redis_ask(struct redis_server *server, struct command *command)
@@ -110,8 +109,7 @@ static enum lock_result redis_swap(struct redis_server *server, const char *name
     return result;
 }
 
-/* --- MySQL
- * -------------------------------------------------------------------------------------- */
+/* ---- MySQL ---- */
 
 static int hex_digit(char c)
 {
@@ -217,8 +215,7 @@ static enum lock_result mysql_swap(const struct store *store, const char *name,
     return result;
 }
 
-/* --- The public functions
- * ----------------------------------------------------------------------- */
+/* ---- The public functions ---- */
 
 enum lock_result lock_value_read(struct lock_client *client, enum lock_store store,
                                  const char *name, struct lock_value *value_out)

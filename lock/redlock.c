@@ -45,8 +45,7 @@ struct votes {
     int64_t left_ms; /* of the lease that ends first among those who said no; -1: unknown */
 };
 
-/* --- Connections
- * -------------------------------------------------------------------------------- */
+/* ---- Connections ---- */
 
 static void lines_free(struct red *red, struct lines *lines)
 {
@@ -159,8 +158,7 @@ static void red_forget(void *self)
             redis_close(&lines->line[i].redis);
 }
 
-/* --- Asking all
- * --------------------------------------------------------------------------------- */
+/* ---- Asking all ---- */
 
 static void key_of(const struct red *red, const char *name, const char *field, char *key_out)
 {
@@ -226,8 +224,7 @@ static struct votes release_all(const struct red *red, struct lines *lines,
     return ask_all(red, lines, &call, calls, remembered ? red->quorum : 0, wait_ms);
 }
 
-/* --- The driver
- * --------------------------------------------------------------------------------- */
+/* ---- The driver ---- */
 
 /* After a try without a majority nothing stays: nobody holds the lock who does not know of it, so
  * the outcome is never in doubt. */
@@ -311,8 +308,7 @@ static enum lock_result red_release(void *self, struct lock_handle *handle)
     return verdict(red, &votes, LOCK_LOST);
 }
 
-/* --- For operators
- * ------------------------------------------------------------------------------ */
+/* ---- For operators ---- */
 
 struct opinion {
     char holder[LOCK_TOKEN_MAX];

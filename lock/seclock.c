@@ -121,8 +121,7 @@ __attribute__((format(printf, 2, 3))) static void say(const struct settings *set
     va_end(args);
 }
 
-/* --- The command line
- * --------------------------------------------------------------------------- */
+/* ---- The command line ---- */
 
 __attribute__((format(printf, 1, 2))) static _Noreturn void usage_error(const char *format, ...)
 {
@@ -300,8 +299,7 @@ static void settle_kind(struct settings *settings)
         usage_error("%s: not the name of a variable", settings->fence_env);
 }
 
-/* --- Looking and breaking
- * ----------------------------------------------------------------------- */
+/* ---- Looking and breaking ---- */
 
 static enum exit_code exit_code_of(enum lock_result result)
 {
@@ -370,8 +368,7 @@ static enum exit_code look_or_break(const struct settings *settings, struct lock
     return status.held ? EXIT_HELD : EXIT_FREE;
 }
 
-/* --- Signals
- * ------------------------------------------------------------------------------------ */
+/* ---- Signals ---- */
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -432,8 +429,7 @@ static void forward_signals(const struct run *run, int signals)
             signal_command(run, (int)info.ssi_signo);
 }
 
-/* --- Running the command
- * ------------------------------------------------------------------------ */
+/* ---- Running the command ---- */
 
 /* In the child. When we are killed, nobody renews the lock: the command is told to end. */
 static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,

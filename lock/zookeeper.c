@@ -79,8 +79,7 @@ static bool session_wait(struct zk_session *session, int64_t until_ns)
     return pthread_cond_timedwait(&session->changed, &session->mutex, &until) != ETIMEDOUT;
 }
 
-/* --- Answers: these run in the library's thread
- * ------------------------------------------------ */
+/* ---- Answers: these run in the library's thread ---- */
 
 static void request_free(struct request *request)
 {
@@ -162,8 +161,7 @@ static void on_synced(int rc, const char *path, const void *data)
     (void)data;
 }
 
-/* --- Left-over nodes: also in the library's thread, which must not wait
- * -------------------------- */
+/* ---- Left-over nodes: also in the library's thread, which must not wait ---- */
 
 static void removal_drop(struct removal *removal)
 {
@@ -248,8 +246,7 @@ void zk_delete_later(struct zk_session *session, const char *directory, const ch
         removal_start(removal);
 }
 
-/* --- Events: in the library's thread as well
- * ---------------------------------------------------- */
+/* ---- Events: in the library's thread as well ---- */
 
 /* The next removal that nobody has asked for, marked as asked; NULL when there is none. */
 static struct removal *removal_next(struct zk_session *session)
@@ -314,8 +311,7 @@ static void no_log(const char *message)
     (void)message;
 }
 
-/* --- Sessions
- * ----------------------------------------------------------------------------------- */
+/* ---- Sessions ---- */
 
 static void session_free(struct zk_session *session)
 {
@@ -477,8 +473,7 @@ const char *zk_session_error(struct zk_session *session)
     return error;
 }
 
-/* --- Requests
- * ----------------------------------------------------------------------------------- */
+/* ---- Requests ---- */
 
 /* NULL when nothing can be sent now. */
 static struct request *request_new(struct zk_session *session)

@@ -58,8 +58,7 @@ struct queue {
     struct sitting *sittings;
 };
 
-/* --- Names
- * -------------------------------------------------------------------------------------- */
+/* ---- Names ---- */
 
 /* Appends a name as one part of a path: what a path cannot have is percent-encoded. */
 static void append_encoded(char *path, const char *name)
@@ -129,8 +128,16 @@ static enum lock_result failure(const struct seat *seat, enum zk_result result)
     return result == ZK_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
 }
 
-/* --- Taking and leaving a seat
- * ------------------------------------------------------------------ */
+/* After a request that failed with its connection: waits for the next one. */
+static bool connected_again(const struct queue *queue, const struct seat *seat,
+                            enum zk_result result)
+{
+    int64_t until_ns = lock_core_now_ns(queue->core) + (int64_t)queue->timeout_ms * 1000000;
+    return (result == ZK_UNKNOWN || result == ZK_FAILED) && seat->session &&
+           zk_session_await(seat->session, until_ns) == ZK_OK;
+}
+
+/* ---- Taking and leaving a seat ---- */
 
 static void watch_stop(struct seat *seat)
 {
@@ -254,8 +261,7 @@ static enum zk_result seat_take(struct queue *queue, struct seat *seat)
         result = seat_make(seat, queue->timeout_ms);
     if (result == ZK_UNKNOWN) {
         seat->in_doubt = true;
-        int64_t until_ns = lock_core_now_ns(queue->core) + (int64_t)queue->timeout_ms * 1000000;
-        if (zk_session_await(seat->session, until_ns) == ZK_OK)
+        if (connected_again(queue, seat, result))
             result = seat_find(seat, queue->timeout_ms);
         if (result == ZK_NONE)
             result = seat_make(seat, queue->timeout_ms);
@@ -267,8 +273,7 @@ static enum zk_result seat_take(struct queue *queue, struct seat *seat)
     return result;
 }
 
-/* --- Looking where the seat is
- * ------------------------------------------------------------------ */
+/* ---- Looking where the seat is ---- */
 
 /* Watches the child ahead. ZK_NONE: it has just gone. */
 static enum zk_result watch_start(struct seat *seat, const char *ahead, int timeout_ms)
@@ -310,8 +315,7 @@ static enum zk_result seat_look(struct seat *seat, bool watched, int timeout_ms,
     return result;
 }
 
-/* --- Who sits where
- * ----------------------------------------------------------------------------- */
+/* ---- Who sits where ---- */
 
 static enum lock_result sit_down(struct queue *queue, struct lock_handle *handle, struct seat *seat)
 {
@@ -390,8 +394,7 @@ static void queue_event(void *context, struct zk_session *session)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* --- The driver
- * --------------------------------------------------------------------------------- */
+/* ---- The driver ---- */
 
 static enum lock_result queue_open(const struct lock_context *context, void **self_out)
 {
@@ -425,8 +428,11 @@ static enum lock_result queue_try(struct queue *queue, struct lock_handle *handl
 {
     bool first = false;
     enum zk_result result = seat_take(queue, seat);
-    if (result == ZK_OK)
+    if (result == ZK_OK) {
         result = seat_look(seat, handle->waits, queue->timeout_ms, &first);
+        if (connected_again(queue, seat, result))
+            result = seat_look(seat, handle->waits, queue->timeout_ms, &first);
+    }
     if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: line up again */
         seat_forget(seat);
         result = ZK_FAILED;
@@ -515,6 +521,10 @@ static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle 
         return queue_settle(queue, handle);
     struct seat *seat = sitting->seat;
     enum zk_result result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
+    if (connected_again(queue, seat, result)) {
+        zk_sync(seat->session, seat->directory);
+        result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
+    }
     if (result == ZK_OK)
         return node.mine && node.czxid == seat->czxid ? LOCK_OK : LOCK_LOST;
     if (result == ZK_NONE || result == ZK_OVER)
@@ -548,6 +558,9 @@ static void queue_renew(void *self, struct lock_handle *const *handles, size_t c
 static enum lock_result queue_unmake(struct queue *queue, struct seat *seat)
 {
     enum zk_result result = zk_delete(seat->session, seat->path, queue->timeout_ms);
+    seat->releasing = seat->releasing || result == ZK_UNKNOWN;
+    if (connected_again(queue, seat, result))
+        result = zk_delete(seat->session, seat->path, queue->timeout_ms);
     if (result == ZK_OK || (result == ZK_NONE && seat->releasing))
         return LOCK_OK;
     if (result == ZK_NONE || result == ZK_OVER)

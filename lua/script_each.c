@@ -14,8 +14,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* --- Connecting: a server that does not answer must not keep the others waiting
- * ------------------ */
+/* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
 
 static void *connect_thread(void *redis)
 {
@@ -42,8 +41,7 @@ static void connect_all(struct script_line *lines, size_t count)
             pthread_join(threads[i], NULL);
 }
 
-/* --- Asking
- * ------------------------------------------------------------------------------------- */
+/* ---- Asking ---- */
 
 /* Marks calls not yet answered, and not yet known not to be: no script returns so many values. */
 enum { WAITING = -1 };

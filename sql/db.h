@@ -24,9 +24,9 @@ struct db_stats {
 };
 
 /* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
- * connecting. `timeout_ms` bounds a connect and each wait for a reply (rounded up to seconds, as
- * the client library counts them). NULL with the reason in `error_out` when the url is not of that
- * form. A client belongs to one thread at a time; the caller closes it. */
+ * connecting. `timeout_ms` bounds each wait for an answer to a query and, rounded up to seconds, as
+ * the client library counts them, a connect and a commit. NULL with the reason in `error_out` when
+ * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
