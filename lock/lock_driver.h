@@ -30,11 +30,12 @@ struct lock_handle {
     char owner[LOCK_TOKEN_MAX];   /* who: the same for all holds of one owner; [0-9a-f-] only */
     char request[LOCK_TOKEN_MAX]; /* this acquisition: unique; [0-9a-f-] only */
     enum lock_mode mode;
-    int permits, limit, lease_ms, cancel_fd;
+    int permits, limit, cancel_fd;
+    _Atomic int lease_ms;
     bool waits; /* the caller will wait if it is busy: join the queue, if the kind has one */
 
     /* Set by the driver: */
-    uint64_t fence;
+    _Atomic uint64_t fence;
     int hold_count;    /* the owner's, with this hold; 0 counts as 1 */
     int64_t busy_ms;   /* with LOCK_BUSY: how long the present holder's lease lasts; -1: unknown */
     const char *token; /* for lock_token; NULL: `owner` */
