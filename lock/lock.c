@@ -116,7 +116,7 @@ static enum lock_result request_check(const struct lock_request *request, unsign
     int lease_ms = request->lease_ms;
     if (features & LOCK_NO_HOLDS)
         return refuse(LOCK_UNSUPPORTED, "a latch is not acquired: see lock_latch_await");
-    if (request->mode == LOCK_READ && !(features & LOCK_READS))
+    if (request->mode == LOCK_MODE_READ && !(features & LOCK_READS))
         return refuse(LOCK_UNSUPPORTED, "this kind of lock has no read mode");
     if ((request->permits > 1 || request->limit != 0) && !(features & LOCK_PERMITTED))
         return refuse(LOCK_UNSUPPORTED, "this kind of lock has no permits");

@@ -88,7 +88,7 @@ enum lock_state {
     LOCK_STATE_LOST,    /* was mine: ran out, or was broken */
 };
 
-enum lock_mode { LOCK_WRITE, LOCK_READ };
+enum lock_mode { LOCK_MODE_WRITE, LOCK_MODE_READ };
 
 struct lock_client; /* the servers as one process sees them: connections, the watchdog thread */
 struct lock_owner;  /* who takes re-entrant locks: by default each thread is one */

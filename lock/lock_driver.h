@@ -61,7 +61,7 @@ struct lock_handle {
 enum lock_feature {
     LOCK_FENCED = 1,    /* gives fences */
     LOCK_RENEWS = 2,    /* leases end unless renewed */
-    LOCK_READS = 4,     /* knows LOCK_READ */
+    LOCK_READS = 4,     /* knows LOCK_MODE_READ */
     LOCK_PERMITTED = 8, /* knows permits and limit */
     LOCK_NO_HOLDS = 16, /* lock_acquire is not for this kind */
 };

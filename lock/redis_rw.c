@@ -12,7 +12,7 @@ enum { MARK_MS = 3000 }; /* for which a waiting writer keeps new readers out, fr
 static enum lock_result rw_acquire(void *self, struct lock_handle *handle)
 {
     struct script_call call;
-    bool write = handle->mode == LOCK_WRITE;
+    bool write = handle->mode == LOCK_MODE_WRITE;
     script_begin(&call, write ? SCRIPT_lock_write : SCRIPT_lock_read);
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
@@ -42,7 +42,7 @@ static void rw_stop_waiting(void *self, struct lock_handle *handle, bool acquire
 {
     struct script_call call;
     redis_kind_stop_waiting(handle);
-    if (acquired || handle->mode != LOCK_WRITE)
+    if (acquired || handle->mode != LOCK_MODE_WRITE)
         return;
     script_begin(&call, SCRIPT_lock_write_leave);
     redis_kind_key(self, &call, handle->name, WRITER);
@@ -54,7 +54,7 @@ static void rw_stop_waiting(void *self, struct lock_handle *handle, bool acquire
 static void renewal(const struct redis_server *server, const struct lock_handle *handle,
                     struct script_call *call_out)
 {
-    if (handle->mode == LOCK_WRITE) {
+    if (handle->mode == LOCK_MODE_WRITE) {
         redis_hash_renewal(server, handle, WRITER, call_out);
         return;
     }
@@ -76,7 +76,7 @@ static void rw_renew(void *self, struct lock_handle *const *handles, size_t coun
 static enum lock_result rw_release(void *self, struct lock_handle *handle)
 {
     struct script_call call;
-    if (handle->mode == LOCK_WRITE)
+    if (handle->mode == LOCK_MODE_WRITE)
         return redis_hash_release(self, handle, WRITER, MARK, "*");
     script_begin(&call, SCRIPT_lock_read_release);
     redis_kind_key(self, &call, handle->name, WRITER);
@@ -99,7 +99,7 @@ static void readers_status(const struct command *last, const struct command *cou
     if (!reader || left_ms <= 0)
         return;
     status->held = true;
-    status->mode = LOCK_READ;
+    status->mode = LOCK_MODE_READ;
     status->remaining_ms = left_ms;
     status->count = command_int(count, -1);
     for (size_t i = 0; i < length && i + 1 < sizeof status->holder && reader[i] != '/'; i++)

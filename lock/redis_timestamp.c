@@ -43,13 +43,14 @@ static enum lock_result result_of(struct redis *redis, const struct command *com
     return LOCK_OK;
 }
 
-/* UNWATCH first: an earlier round may have ended without EXEC. */
+/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who will
+ * set it: locks of other kinds and the same name use it too. */
 static enum lock_result look(struct redis *redis, const struct keys *keys, const char *token,
-                             struct seen *seen_out)
+                             bool watch_fence, struct seen *seen_out)
 {
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
-        {.argc = 3, .argv = {"WATCH", keys->lock, keys->fence}},
+        {.argc = watch_fence ? 3 : 2, .argv = {"WATCH", keys->lock, keys->fence}},
         {.argc = 2, .argv = {"GET", keys->lock}},
         {.argc = 2, .argv = {"GET", keys->fence}},
         {.argc = 2, .argv = {"GET", keys->released}},
@@ -80,6 +81,7 @@ static enum lock_result change(struct redis *redis, struct command *commands, in
     return result;
 }
 
+/* With a fence of 0 the stored one stays as it is. */
 static enum lock_result write_lock(struct redis *redis, const struct keys *keys,
                                    const struct lock_handle *handle, const struct seen *seen,
                                    int64_t fence)
@@ -96,6 +98,8 @@ static enum lock_result write_lock(struct redis *redis, const struct keys *keys,
         {.argc = 5, .argv = {"SET", keys->fence, number, "EX", seconds}},
         {.argc = 1, .argv = {"EXEC"}},
     };
+    if (fence == 0)
+        commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", keys->fence, seconds}};
     return change(redis, commands, 4);
 }
 
@@ -103,7 +107,7 @@ static enum lock_result acquire_once(struct redis *redis, const struct keys *key
                                      struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, &seen);
+    enum lock_result result = look(redis, keys, handle->request, true, &seen);
     if (result != LOCK_OK)
         return result;
     bool held = seen.expires_ms > seen.now_us / 1000;
@@ -114,7 +118,7 @@ static enum lock_result acquire_once(struct redis *redis, const struct keys *key
     int64_t fence = seen.fence;
     if (!held || fence == 0)
         fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
-    result = write_lock(redis, keys, handle, &seen, fence);
+    result = write_lock(redis, keys, handle, &seen, held && seen.fence > 0 ? 0 : fence);
     if (result == LOCK_OK)
         handle->fence = (uint64_t)fence;
     handle->busy_ms = 0;
@@ -125,21 +129,21 @@ static enum lock_result renew_once(struct redis *redis, const struct keys *keys,
                                    struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, &seen);
+    enum lock_result result = look(redis, keys, handle->request, false, &seen);
     if (result != LOCK_OK)
         return result;
     if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
         return LOCK_LOST;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
-    return write_lock(redis, keys, handle, &seen, seen.fence);
+    return write_lock(redis, keys, handle, &seen, 0);
 }
 
 static enum lock_result release_once(struct redis *redis, const struct keys *keys,
                                      struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, &seen);
+    enum lock_result result = look(redis, keys, handle->request, false, &seen);
     if (result != LOCK_OK)
         return result;
     if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)

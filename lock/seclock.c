@@ -22,7 +22,10 @@
 #define SECLOCK_VERSION "1.0.0"
 #endif
 
-enum { SERVERS_MAX = 32 };
+enum {
+    SERVERS_MAX = 32,
+    DESCRIPTORS_MAX = 1024, /* looked at, of those that are open from the beginning */
+};
 
 /* Codes of our own are those of sysexits.h, env(1) and timeout(1); any other is the command's. */
 enum exit_code {
@@ -189,7 +192,7 @@ static void take_option(struct settings *settings, int option, const char *value
         settings->permits = parse_count("--permits", value);
         break;
     case 'r':
-        settings->mode = LOCK_READ;
+        settings->mode = LOCK_MODE_READ;
         break;
     case 'w':
         settings->wait_ms = parse_time("--wait", value);
@@ -271,7 +274,7 @@ static enum lock_kind kind_by_server(const struct settings *settings)
 {
     if (settings->permits > 0)
         return LOCK_KIND_SEMAPHORE;
-    if (settings->mode == LOCK_READ)
+    if (settings->mode == LOCK_MODE_READ)
         return LOCK_KIND_READ_WRITE;
     if (strncmp(settings->servers[0], "mysql:", 6) == 0)
         return LOCK_KIND_TABLE;
@@ -291,7 +294,7 @@ static void settle_kind(struct settings *settings)
         usage_error("%s: not a kind that a command can hold", settings->kind_name);
     if (settings->permits > 0 && settings->kind != LOCK_KIND_SEMAPHORE)
         usage_error("%s: --permits is for semaphores", lock_kind_name(settings->kind));
-    if (settings->mode == LOCK_READ && settings->kind != LOCK_KIND_READ_WRITE)
+    if (settings->mode == LOCK_MODE_READ && settings->kind != LOCK_KIND_READ_WRITE)
         usage_error("%s: --read is for read-write locks", lock_kind_name(settings->kind));
     if (settings->lease_ms < 100 || settings->lease_ms > LOCK_LEASE_MS_MAX)
         usage_error("%s", "--lease: from 100ms to 24h");
@@ -339,7 +342,7 @@ static void print_status(const struct settings *settings, const struct lock_stat
     if (status->limit > 0)
         printf("limit: %" PRId64 "\n", status->limit);
     if (status->held && settings->kind == LOCK_KIND_READ_WRITE)
-        printf("mode: %s\n", status->mode == LOCK_READ ? "read" : "write");
+        printf("mode: %s\n", status->mode == LOCK_MODE_READ ? "read" : "write");
     if (status->held && status->remaining_ms >= 0)
         printf("remaining: %.3f s\n", (double)status->remaining_ms / 1000);
     if (status->waiting >= 0)
@@ -429,6 +432,23 @@ static void forward_signals(const struct run *run, int signals)
             signal_command(run, (int)info.ssi_signo);
 }
 
+/* ---- descriptors: the command gets those that we got, and none of our connections ---- */
+
+static bool inherited[DESCRIPTORS_MAX];
+
+static void note_inherited(void)
+{
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static void close_our_own(int but)
+{
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        if (!inherited[fd] && fd != but)
+            close(fd);
+}
+
 /* ---- Running the command ---- */
 
 /* In the child. When we are killed, nobody renews the lock: the command is told to end. */
@@ -441,6 +461,7 @@ static _Noreturn void become_command(const struct run *run, const sigset_t *mask
     if (getppid() != parent)
         _exit(EXIT_SIGNAL + SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
+    close_our_own(report);
     fcntl(report, F_SETFD, FD_CLOEXEC); /* its closing says that the command runs */
     execvp(run->settings->command[0], run->settings->command);
     int error = errno;
@@ -636,6 +657,7 @@ int main(int argc, char **argv)
         .grace_ms = 5000,
         .fence_env = "SECLOCK_FENCE",
     };
+    note_inherited();
     parse_options(&settings, argc, argv);
     parse_operands(&settings, argc - optind, argv + optind);
     add_servers_of_environment(&settings);
