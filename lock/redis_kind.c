@@ -7,7 +7,12 @@
 
 #include "lock/waiter.h"
 
-enum { RENEW_CHUNK = 32, WAIT_MS_UNTOLD = 50, BREAK_FIELDS_MAX = COMMAND_ARGS_MAX - 1 };
+enum {
+    RENEW_CHUNK = 32,
+    PATIENCE_MS_MIN = 5,
+    WAIT_MS_UNTOLD = 50,
+    BREAK_FIELDS_MAX = COMMAND_ARGS_MAX - 1
+};
 
 enum lock_result redis_kind_open(const struct lock_context *context, void **self_out)
 {
@@ -56,6 +61,19 @@ enum lock_result redis_kind_acquire(struct redis_server *server, struct lock_han
     return result;
 }
 
+/* An answer that comes after the first of the deadlines is of no use, and meanwhile the watchdog
+ * could not tell anybody of a loss. */
+static int patience_ms(struct lock_handle *const *handles, size_t count)
+{
+    int64_t now_ns = lock_core_now_ns(handles[0]->core);
+    int64_t left_ms = LOCK_LEASE_MS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        int64_t of_this_ms = (handles[i]->deadline_ns - now_ns) / 1000000;
+        left_ms = of_this_ms < left_ms ? of_this_ms : left_ms;
+    }
+    return left_ms > PATIENCE_MS_MIN ? (int)left_ms : PATIENCE_MS_MIN;
+}
+
 void redis_kind_renew(struct redis_server *server, struct lock_handle *const *handles, size_t count,
                       enum lock_result *results_out,
                       void (*fill)(const struct redis_server *server,
@@ -66,7 +84,7 @@ void redis_kind_renew(struct redis_server *server, struct lock_handle *const *ha
         chunk = count - done < RENEW_CHUNK ? count - done : RENEW_CHUNK;
         for (size_t i = 0; i < chunk; i++)
             fill(server, handles[done + i], &calls[i]);
-        redis_server_run(server, calls, chunk, true);
+        redis_server_run_within(server, calls, chunk, patience_ms(handles + done, chunk));
         for (size_t i = 0; i < chunk; i++) {
             struct lock_handle *handle = handles[done + i];
             results_out[done + i] = answer(&calls[i], LOCK_LOST);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lock/lock_driver.h"
 #include "lock/waiter.h"
@@ -107,25 +108,62 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
             calls[i].result = REDIS_UNKNOWN; /* the first sending may have been executed */
 }
 
-void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      bool repeatable)
+static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
 {
     struct redis *redis = redis_server_take(server);
-    if (!redis) {
-        for (size_t i = 0; i < count; i++)
-            calls[i].result = REDIS_FAILED;
+    for (size_t i = 0; !redis && i < count; i++)
+        calls[i].result = REDIS_FAILED;
+    if (!redis)
         lock_set_error("out of memory");
-        return;
-    }
-    script_run(redis, calls, count);
-    if (repeatable)
-        run_again(redis, calls, count);
+    return redis;
+}
+
+static void give_after(struct redis_server *server, struct redis *redis,
+                       const struct script_call *calls, size_t count)
+{
     for (size_t i = 0; i < count; i++)
         if (calls[i].result != REDIS_ANSWERED) {
             lock_set_error("%s", redis_error(redis));
             break;
         }
     redis_server_give(server, redis);
+}
+
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      bool repeatable)
+{
+    struct redis *redis = take_for(server, calls, count);
+    if (!redis)
+        return;
+    script_run(redis, calls, count);
+    if (repeatable)
+        run_again(redis, calls, count);
+    give_after(server, redis, calls, count);
+}
+
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms)
+{
+    struct redis *redis = take_for(server, calls, count);
+    bool shorter = limit_ms < server->timeout_ms;
+    int64_t until_ms = clock_ms() + limit_ms;
+    if (!redis)
+        return;
+    if (shorter)
+        redis_set_timeout(redis, limit_ms);
+    script_run(redis, calls, count);
+    if (clock_ms() < until_ms)
+        run_again(redis, calls, count);
+    if (shorter)
+        redis_set_timeout(redis, server->timeout_ms);
+    give_after(server, redis, calls, count);
 }
 
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,

@@ -28,6 +28,10 @@ void redis_server_give(struct redis_server *server, struct redis *redis);
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       bool repeatable);
 
+/* The same, sent again only within `limit_ms`, by which each wait is bounded as well. */
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms);
+
 /* Writes the key prefix{name}:field (SCRIPT_KEY_MAX bytes). All keys of a name share a slot. */
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);

@@ -43,8 +43,8 @@ static enum lock_result result_of(struct redis *redis, const struct command *com
     return LOCK_OK;
 }
 
-/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who will
- * set it: locks of other kinds and the same name use it too. */
+/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
+ * will set it: locks of other kinds and the same name use it too. */
 static enum lock_result look(struct redis *redis, const struct keys *keys, const char *token,
                              bool watch_fence, struct seen *seen_out)
 {

@@ -159,6 +159,15 @@ void redis_close(struct redis **redis)
     *redis = NULL;
 }
 
+void redis_set_timeout(struct redis *redis, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    redis->timeout.tv_sec = timeout_ms / 1000;
+    redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
+    if (redis->context)
+        redisSetTimeout(redis->context, redis->timeout);
+}
+
 void redis_drop(struct redis *redis)
 {
     if (redis->context)

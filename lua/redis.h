@@ -36,6 +36,9 @@ void redis_close(struct redis **redis);
  * REDIS_ANSWERED or REDIS_FAILED. */
 enum redis_result redis_connect(struct redis *redis);
 
+/* From now on bounds each connect, send and wait for a reply by this instead. */
+void redis_set_timeout(struct redis *redis, int timeout_ms);
+
 /* Closes the connection, if there is one; the next call connects again. */
 void redis_drop(struct redis *redis);
 

@@ -1,6 +1,6 @@
 -- KEYS: 1 the value's key, a hash: v version, d data, c the last change's id.
--- ARGV: 1 the version it must have (0: there must be none), 2 new data, 3 this change's id, 4 time to
--- live in ms.
+-- ARGV: 1 the version it must have (0: there must be none), 2 new data, 3 this change's id, 4 time
+-- to live in ms.
 -- Returns {1, new version}, or {0, present version} when it is not the one expected.
 -- Atomic because nobody may change the value between the comparison and the write. The new version
 -- is max(version + 1, server time in us), so that a value forgotten and made anew never has an old
