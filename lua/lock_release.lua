@@ -3,17 +3,18 @@
 -- Returns {1} when released, now or by the same call before; {0} when the token does not hold the
 -- lock (any more).
 -- Atomic because between a separate compare and delete the lock could pass to another token.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  if KEYS[2] and redis.call('GET', KEYS[2]) == ARGV[1] then
+local call = redis.call
+if call('GET', KEYS[1]) ~= ARGV[1] then
+  if KEYS[2] and call('GET', KEYS[2]) == ARGV[1] then
     return {1}
   end
   return {0}
 end
-redis.call('DEL', KEYS[1])
+call('DEL', KEYS[1])
 if KEYS[2] then
-  redis.call('SET', KEYS[2], ARGV[1], 'PX', 60000)
+  call('SET', KEYS[2], ARGV[1], 'PX', 60000)
 end
 if ARGV[2] and ARGV[2] ~= '' then
-  redis.call('PUBLISH', KEYS[1], ARGV[2])
+  call('PUBLISH', KEYS[1], ARGV[2])
 end
 return {1}
