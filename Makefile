@@ -170,6 +170,17 @@ install-lock: seclock $(BUILD)/seclock.pc
 	install -D -m 755 $(BUILD)/seclock $(DESTDIR)$(PREFIX)/bin/seclock
 	install -D -m 644 lock/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
 
+# What the lock tests run as processes of their own, and the bench of the locks.
+lock_tools := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history $(BUILD)/bench_lock
+$(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
+$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/libseclock.a
+$(lock_tools):
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -o $@ $^ $(lock_libs)
+
+-include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_lock.d)
+
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
 c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
