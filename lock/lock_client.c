@@ -109,6 +109,7 @@ static struct lock_core *core_make(const struct lock_client *client)
     if (!core)
         return NULL;
     core->generation = lock_generation();
+    strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
     lock_random_text(core->id);

@@ -442,7 +442,7 @@ static const enum lock_kind member_kinds[MEMBERS] = {LOCK_KIND_TABLE, LOCK_KIND_
 static void members_fill(struct lock_member members[MEMBERS], struct lock_client *client,
                          bool backwards)
 {
-    static char names[MEMBERS][LOCK_NAME_MAX];
+    static _Thread_local char names[MEMBERS][LOCK_NAME_MAX];
     for (int i = 0; i < MEMBERS; i++) {
         int at = backwards ? MEMBERS - 1 - i : i;
         snprintf(names[at], LOCK_NAME_MAX, "%s-%d", name, at);

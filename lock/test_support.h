@@ -88,16 +88,17 @@ static inline bool server_from(const char *variable, char out[256], bool needed)
 /* False, with the reason printed, when a needed server is not there. */
 static inline bool servers_open(const char *program)
 {
-    char error[128];
+    char error[128], url[sizeof servers.redis];
     if (!server_from("SECKILL_REDIS_URL", servers.redis, true) ||
         !server_from("SECKILL_MYSQL_URL", servers.mysql, true) ||
         !server_from("SECKILL_ZOOKEEPER_URL", servers.zookeeper, false))
         return false;
+    memcpy(url, servers.redis, sizeof url);
     const char *slash = strrchr(servers.redis, '/');
     int base =
         slash > servers.redis + 8 ? (int)(slash - servers.redis) : (int)strlen(servers.redis);
     for (int i = 0; i < RED_SERVERS; i++)
-        snprintf(servers.red[i], 256, "%.*s/%d", base, servers.redis, 13 + i);
+        snprintf(servers.red[i], sizeof servers.red[i], "%.*s/%d", base, url, 13 + i);
     snprintf(servers.prefix, sizeof servers.prefix, "%.16s-%d:", program, (int)getpid());
     servers.commands = redis_open(servers.redis, 2000, error, sizeof error);
     if (!servers.commands)
