@@ -10,6 +10,8 @@
 #   make tsan       every test under the thread sanitizer
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
+#   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
+#   make install-lock   them, the public header, a pkg-config file and the manual page
 #   make install    daemon, reference configuration and systemd unit (PREFIX, SYSCONFDIR, DESTDIR)
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
@@ -22,6 +24,7 @@ PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
 WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
+OBJCOPY    ?= objcopy
 export BUILD PYTHON
 
 ifeq ($(MAKELEVEL),0)
@@ -48,13 +51,17 @@ WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-
                  -Wmissing-prototypes $(WERROR)
 
 packages      := libmicrohttpd hiredis jansson
+# Without its client library the queue lock is left out.
+zookeeper     := $(shell echo '\#include <zookeeper/zookeeper.h>' | $(CC) -E - >/dev/null 2>&1 && \
+                   echo -lzookeeper_mt)
 mysql_flags    = $(shell { pkg-config --$(1) mysqlclient || pkg-config --$(1) libmariadb || \
                    mariadb_config --$(1) || mysql_config --$(1); } 2>/dev/null)
 system_cflags := $(patsubst -I%,-isystem%,$(call mysql_flags,cflags) \
                    $(shell pkg-config --cflags $(packages) 2>/dev/null))
-LIBS          := $(call mysql_flags,libs) $(shell pkg-config --libs $(packages) 2>/dev/null) -lm
+LIBS          := $(call mysql_flags,libs) $(shell pkg-config --libs $(packages) 2>/dev/null) $(zookeeper) -lm
 
-COMPILE        = $(CC) -std=gnu11 -pthread $(WARNINGS) -I. -I$(gen) $(system_cflags) $(CPPFLAGS) \
+COMPILE        = $(CC) -std=gnu11 -pthread $(WARNINGS) -I. -I$(gen) $(system_cflags) \
+                 $(if $(zookeeper),-DLOCK_WITH_ZOOKEEPER) $(CPPFLAGS) \
                  $(CFLAGS) $(instrument)
 LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
@@ -64,20 +71,23 @@ folders  := lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
-parts    := $(filter-out $(test_src) service/main.c,$(sources))
+programs := service/main.c lock/seclock.c lock/example.c $(wildcard lock/bench*.c)
+parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
-.PHONY: all tests run test check bench asan tsan lint format install clean help
+LOCK_VERSION := 1.0.0
+
+.PHONY: all seclock install-lock tests run test check bench asan tsan lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-all: $(daemon) $(BUILD)/bare_httpd
+all: $(daemon) $(BUILD)/bare_httpd seclock
 	@:
-tests: all $(tests)
+tests: all $(tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
@@ -102,6 +112,75 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
 -include $(patsubst %.o,%.d,$(call object,$(sources) loadtest/bare_httpd.c))
+
+# --- The lock library by itself -----------------------------------------------------------------
+
+lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
+               $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
+               $(addprefix sql/,db.c db_url.c sql_text.c)
+lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
+lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
+soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
+
+seclock: $(BUILD)/seclock $(BUILD)/libseclock.a $(BUILD)/libseclock.so
+
+$(BUILD)/pic/%.o: %.c | $(headers)
+	$(call say,CC,$< for the library)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+
+# Only what lock.h declares can be seen from outside, in the static library as well.
+$(BUILD)/libseclock.a: $(lock_object)
+	$(call say,AR,$@)
+	$(Q)$(LD) -r -o $(BUILD)/pic/seclock.o $^
+	$(Q)$(OBJCOPY) --localize-hidden $(BUILD)/pic/seclock.o
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $(BUILD)/pic/seclock.o
+
+$(BUILD)/$(soname): $(lock_object)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -shared -Wl,-soname,$(soname) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(lock_libs)
+
+$(BUILD)/libseclock.so: $(BUILD)/$(soname)
+	$(Q)ln -sf $(soname) $@
+
+$(BUILD)/lock/seclock.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(BUILD)/seclock: $(BUILD)/lock/seclock.o $(BUILD)/libseclock.a
+$(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
+$(BUILD)/seclock $(BUILD)/lock_example:
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -o $@ $^ $(lock_libs)
+
+$(BUILD)/seclock.pc: Makefile
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo 'Name: seclock'; \
+	echo 'Description: distributed locks with leases and fencing tokens'; \
+	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis'; \
+	echo 'Cflags: -I$(PREFIX)/include'; echo 'Libs: -L$(PREFIX)/lib -lseclock'; \
+	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; } >$@
+
+-include $(patsubst %.o,%.d,$(lock_object))
+
+install-lock: seclock $(BUILD)/seclock.pc
+	install -D -m 644 lock/lock.h $(DESTDIR)$(PREFIX)/include/seclock.h
+	install -D -m 644 $(BUILD)/libseclock.a $(DESTDIR)$(PREFIX)/lib/libseclock.a
+	install -D -m 755 $(BUILD)/$(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so.$(LOCK_VERSION)
+	ln -sf libseclock.so.$(LOCK_VERSION) $(DESTDIR)$(PREFIX)/lib/$(soname)
+	ln -sf $(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so
+	install -D -m 644 $(BUILD)/seclock.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/seclock.pc
+	install -D -m 755 $(BUILD)/seclock $(DESTDIR)$(PREFIX)/bin/seclock
+	install -D -m 644 lock/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
+
+# What the lock tests run as processes of their own, and the bench of the locks.
+lock_tools := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history $(BUILD)/bench_lock
+$(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
+$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/libseclock.a
+$(lock_tools):
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -o $@ $^ $(lock_libs)
+
+-include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_lock.d)
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
@@ -171,7 +250,7 @@ format:
 	@deploy/packages lint
 	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
 
-install: all
+install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld
 	install -D -m 644 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf.reference
 	test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || install -m 600 deploy/seckill.conf \

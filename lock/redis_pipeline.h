@@ -1,10 +1,23 @@
-/* The fenced Redis lock in halves, for callers that send scripts of their own in the same round
- * trip as its acquisition or release. */
+/* The simple lock in halves, for callers that send scripts of their own in the same round trip as
+ * its acquisition or release: holds that the caller owns, without renewal and without waiting. Not
+ * part of the installed library. */
 #ifndef LOCK_REDIS_PIPELINE_H
 #define LOCK_REDIS_PIPELINE_H
 
 #include "lock/lock.h"
 #include "lua/script.h"
+
+/* One hold of one lock. Valid while LOCK_STATE_HELD, until `deadline_ns` on the monotonic clock and
+ * not a moment longer. */
+struct lock_hold {
+    char name[LOCK_NAME_MAX];
+    char prefix[LOCK_PREFIX_MAX];
+    char token[LOCK_TOKEN_MAX];
+    enum lock_state state;
+    uint64_t fence; /* grows with every acquisition of this name */
+    int lease_ms;
+    int64_t deadline_ns;
+};
 
 /* Writes the key `prefix{name}:field` of a lock's family into `key_out` (SCRIPT_KEY_MAX bytes). All
  * keys of one name share one cluster slot. */
@@ -21,5 +34,10 @@ enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script
 
 /* Writes the call that releases the hold, and takes it as released. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out);
+
+/* Copies a hold of LOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token and
+ * to be released by lock_redis_end instead of lock_release. The handle must stay until then: it
+ * renews the lease. */
+void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out);
 
 #endif

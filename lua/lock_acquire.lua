@@ -3,16 +3,22 @@
 -- Atomic because the lock and its fence must never be seen one without the other. The fence is
 -- max(stored + 1, server time in us): it goes on growing when the stored one was lost or is older.
 -- A repeat with the token that holds the lock gives the first answer again (a re-sent request).
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
+local call = redis.call
+if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  if call('GET', KEYS[1]) ~= ARGV[1] then
+    return {0, call('PTTL', KEYS[1])}
+  end
+  call('PEXPIRE', KEYS[1], ARGV[2])
+  local stored = call('GET', KEYS[2])
+  if stored then
+    return {1, tonumber(stored)}
+  end
 end
-local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
-if holder and stored > 0 then
-  return {1, stored}
+local time = call('TIME')
+local fence = time[1] * 1000000 + time[2]
+local stored = call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800, 'GET')
+if stored and tonumber(stored) >= fence then
+  fence = tonumber(stored) + 1
+  call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
 end
-local time = redis.call('TIME')
-local fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-redis.call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {1, fence}

@@ -1,8 +1,20 @@
--- KEYS: 1 the lock's key. ARGV: 1 token.
--- Returns {1} when released, {0} when the token does not hold the lock (any more).
+-- KEYS: 1 the lock's key, 2 (or none) where the last released token is kept.
+-- ARGV: 1 token, 2 message for who waits on the channel named like the lock's key, or none.
+-- Returns {1} when released, now or by the same call before; {0} when the token does not hold the
+-- lock (any more).
 -- Atomic because between a separate compare and delete the lock could pass to another token.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+local call = redis.call
+if call('GET', KEYS[1]) ~= ARGV[1] then
+  if KEYS[2] and call('GET', KEYS[2]) == ARGV[1] then
+    return {1}
+  end
   return {0}
 end
-redis.call('DEL', KEYS[1])
+call('DEL', KEYS[1])
+if KEYS[2] then
+  call('SET', KEYS[2], ARGV[1], 'PX', 60000)
+end
+if ARGV[2] and ARGV[2] ~= '' then
+  call('PUBLISH', KEYS[1], ARGV[2])
+end
 return {1}

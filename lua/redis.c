@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <stdio.h>
@@ -158,6 +159,22 @@ void redis_close(struct redis **redis)
     *redis = NULL;
 }
 
+void redis_set_timeout(struct redis *redis, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    redis->timeout.tv_sec = timeout_ms / 1000;
+    redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
+    if (redis->context)
+        redisSetTimeout(redis->context, redis->timeout);
+}
+
+void redis_drop(struct redis *redis)
+{
+    if (redis->context)
+        redisFree(redis->context);
+    redis->context = NULL;
+}
+
 static void disconnect(struct redis *redis, const char *why)
 {
     snprintf(redis->error, sizeof redis->error, "%s", why);
@@ -214,6 +231,7 @@ enum redis_result redis_connect(struct redis *redis)
     if (!redis->context || redis->context->err)
         return connect_failed(redis, redis->context ? redis->context->errstr : "out of memory");
     redisSetTimeout(redis->context, redis->timeout);
+    fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);
     if (!handshake(redis)) {
         char why[sizeof redis->error];
         memcpy(why, redis->error, sizeof why);
@@ -278,6 +296,35 @@ struct redisReply *redis_receive(struct redis *redis)
         return NULL;
     }
     return reply;
+}
+
+bool redis_flush(struct redis *redis)
+{
+    int done = 0;
+    while (redis->context && !done)
+        if (redisBufferWrite(redis->context, &done) != REDIS_OK)
+            disconnect(redis, redis->context->errstr);
+    return redis->context != NULL;
+}
+
+int redis_fd(const struct redis *redis)
+{
+    return redis->context ? redis->context->fd : -1;
+}
+
+bool redis_fill(struct redis *redis)
+{
+    if (redis->context && redisBufferRead(redis->context) != REDIS_OK)
+        disconnect(redis, redis->context->errstr);
+    return redis->context != NULL;
+}
+
+struct redisReply *redis_parsed(struct redis *redis)
+{
+    void *reply = NULL;
+    if (redis->context && redisGetReplyFromReader(redis->context, &reply) != REDIS_OK)
+        disconnect(redis, "protocol error");
+    return redis->context ? reply : NULL;
 }
 
 /* One plain command whose reply's content does not matter. */

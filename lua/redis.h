@@ -36,6 +36,12 @@ void redis_close(struct redis **redis);
  * REDIS_ANSWERED or REDIS_FAILED. */
 enum redis_result redis_connect(struct redis *redis);
 
+/* From now on bounds each connect, send and wait for a reply by this instead. */
+void redis_set_timeout(struct redis *redis, int timeout_ms);
+
+/* Closes the connection, if there is one; the next call connects again. */
+void redis_drop(struct redis *redis);
+
 /* True while no error has been seen on the present connection. */
 bool redis_connected(const struct redis *redis);
 
@@ -59,14 +65,24 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
                                      size_t size);
 
-/* For script.c: queues one command of the pipeline (false: out of memory). The connection must be
- * there. */
+/* For script.c and its like: queues one command of the pipeline (false: out of memory). The
+ * connection must be there. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths);
 
 /* For script.c: sends what is queued and gives the reply to the oldest command not yet answered.
  * The caller frees it with freeReplyObject. NULL: the connection is lost, and with it every reply
  * still due. */
 struct redisReply *redis_receive(struct redis *redis);
+
+/* For script.c and its like: sends what is queued without waiting for replies. False: the
+ * connection is lost; what is then due is NULL from redis_receive. */
+bool redis_flush(struct redis *redis);
+
+/* For who waits for replies with poll(2): the socket, or -1; reads what has arrived on it, once
+ * (false: the connection is lost); the next reply among what was read, or NULL. */
+int redis_fd(const struct redis *redis);
+bool redis_fill(struct redis *redis);
+struct redisReply *redis_parsed(struct redis *redis);
 
 /* For script.c: keeps an error reply's text for redis_error. */
 void redis_set_error(struct redis *redis, const char *text);

@@ -53,7 +53,7 @@ void script_int(struct script_call *call, int64_t value)
 }
 
 /* EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script. */
-static bool append_call(struct redis *redis, const struct script_call *call, bool with_text)
+bool script_append(struct redis *redis, const struct script_call *call, bool with_text)
 {
     const char *argv[3 + SCRIPT_PARAMETERS_MAX];
     size_t lengths[3 + SCRIPT_PARAMETERS_MAX];
@@ -69,7 +69,7 @@ static bool append_call(struct redis *redis, const struct script_call *call, boo
     return redis_append(redis, 3 + call->parameters, argv, lengths);
 }
 
-static void forget_answer(struct script_call *call, enum redis_result result)
+void script_forget(struct script_call *call, enum redis_result result)
 {
     call->result = result;
     call->value_count = 0;
@@ -78,22 +78,20 @@ static void forget_answer(struct script_call *call, enum redis_result result)
 
 static void read_values(struct script_call *call, const redisReply *reply)
 {
-    forget_answer(call, REDIS_ANSWERED);
+    script_forget(call, REDIS_ANSWERED);
     for (size_t i = 0; i < reply->elements && i < SCRIPT_VALUES_MAX; i++)
         call->values[call->value_count++] = reply->element[i]->integer;
 }
 
-/* Takes one reply; true when the server does not know the script. */
-static bool receive_call(struct redis *redis, struct script_call *call)
+bool script_take(struct redis *redis, struct script_call *call, redisReply *reply)
 {
     bool unknown_script = false;
-    redisReply *reply = redis_receive(redis);
     if (!reply)
-        forget_answer(call, REDIS_UNKNOWN);
+        script_forget(call, REDIS_UNKNOWN);
     else if (reply->type == REDIS_REPLY_ARRAY)
         read_values(call, reply);
     else {
-        forget_answer(call, REDIS_FAILED);
+        script_forget(call, REDIS_FAILED);
         unknown_script =
             reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
         if (!unknown_script)
@@ -103,22 +101,35 @@ static bool receive_call(struct redis *redis, struct script_call *call)
     return unknown_script;
 }
 
+/* Takes one reply; true when the server does not know the script. */
+static bool receive_call(struct redis *redis, struct script_call *call)
+{
+    return script_take(redis, call, redis_receive(redis));
+}
+
 static void run_with_text(struct redis *redis, struct script_call *call)
 {
     redis_count_reload(redis);
-    if (redis_connected(redis) && append_call(redis, call, true))
+    if (redis_connected(redis) && script_append(redis, call, true))
         receive_call(redis, call);
 }
 
-void script_run(struct redis *redis, struct script_call *calls, size_t count)
+size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        forget_answer(&calls[i], REDIS_FAILED);
-    if (redis_connect(redis) != REDIS_ANSWERED)
-        return;
     size_t sent = 0;
-    while (sent < count && append_call(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
+    for (size_t i = 0; i < count; i++)
+        script_forget(&calls[i], REDIS_FAILED);
+    if (redis_connect(redis) != REDIS_ANSWERED)
+        return 0;
+    while (sent < count &&
+           script_append(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
         sent++;
+    redis_flush(redis);
+    return sent;
+}
+
+void script_receive(struct redis *redis, struct script_call *calls, size_t sent)
+{
     bool reload = false;
     for (size_t i = 0; i < sent; i++)
         if (receive_call(redis, &calls[i])) {
@@ -130,4 +141,9 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
             calls[i].value_count = 0;
             run_with_text(redis, &calls[i]);
         }
+}
+
+void script_run(struct redis *redis, struct script_call *calls, size_t count)
+{
+    script_receive(redis, calls, script_send(redis, calls, count));
 }

@@ -12,6 +12,22 @@
     X(lock_acquire)                                                                                \
     X(lock_release)                                                                                \
     X(lock_renew)                                                                                  \
+    X(lock_red)                                                                                    \
+    X(lock_reenter)                                                                                \
+    X(lock_reenter_renew)                                                                          \
+    X(lock_reenter_release)                                                                        \
+    X(lock_fair)                                                                                   \
+    X(lock_fair_leave)                                                                             \
+    X(lock_read)                                                                                   \
+    X(lock_read_renew)                                                                             \
+    X(lock_read_release)                                                                           \
+    X(lock_write)                                                                                  \
+    X(lock_write_leave)                                                                            \
+    X(lock_permits)                                                                                \
+    X(lock_permits_renew)                                                                          \
+    X(lock_permits_release)                                                                        \
+    X(lock_latch_set)                                                                              \
+    X(lock_latch_down)                                                                             \
     X(fence_raise)                                                                                 \
     X(stock_take)                                                                                  \
     X(stock_settle)                                                                                \
@@ -24,10 +40,10 @@ enum script_id { SCRIPTS(SCRIPT_ENUM) SCRIPT_COUNT };
 #undef SCRIPT_ENUM
 
 enum {
-    SCRIPT_PARAMETERS_MAX = 8, /* keys and arguments of one call */
-    SCRIPT_TEXT_MAX = 480,     /* bytes of all of them, with their NULs */
-    SCRIPT_VALUES_MAX = 5,     /* numbers that a script returns */
-    SCRIPT_KEY_MAX = 144,      /* bytes of one key, with its NUL */
+    SCRIPT_PARAMETERS_MAX = 12, /* keys and arguments of one call */
+    SCRIPT_TEXT_MAX = 1100,     /* bytes of all of them, with their NULs */
+    SCRIPT_VALUES_MAX = 5,      /* numbers that a script returns */
+    SCRIPT_KEY_MAX = 144,       /* bytes of one key, with its NUL */
 };
 
 /* One call: filled by script_begin, script_key, script_text and script_int (keys before arguments),
@@ -56,5 +72,17 @@ void script_int(struct script_call *call, int64_t value);
  * started knows it. Only after a SCRIPT FLUSH on a live connection may calls run late, after others
  * of their pipeline: those whose script it forgot are sent again. Callers must bear that. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
+
+/* The two halves of script_run, to ask several servers at once: sends, then takes the answers. Send
+ * leaves calls that could not be sent REDIS_FAILED and returns how many were; the connection may be
+ * used for nothing else before script_receive was called with that number. */
+size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
+void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
+
+/* For script_each.c: queues one call (false: out of memory); takes its reply, which it frees, and
+ * says true when the server does not know the script; sets a result without an answer. */
+bool script_append(struct redis *redis, const struct script_call *call, bool with_text);
+bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
+void script_forget(struct script_call *call, enum redis_result result);
 
 #endif

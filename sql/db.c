@@ -3,12 +3,15 @@
 
 #include <assert.h>
 #include <errmsg.h>
+#include <fcntl.h>
 #include <mysqld_error.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sql/db_private.h"
 #include "sql/db_url.h"
@@ -35,12 +38,14 @@ struct db {
     MYSQL_RES *rows;
     struct db_url url;
     unsigned timeout_s;
+    int timeout_ms;
     int64_t retry_at_ms;
     int backoff_ms;
     unsigned jitter;
     bool in_run; /* between db_run's begin and end: no reconnecting on the way */
     bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
+    bool late;    /* the last query was not answered in time */
     char *packet; /* that packet */
     size_t packet_size;
     size_t statements;
@@ -77,6 +82,7 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
         free(db);
         return NULL;
     }
+    db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
     db->jitter = (unsigned)now_ms() ^ (unsigned)(uintptr_t)db;
     return db;
@@ -105,6 +111,13 @@ void db_close(struct db **db)
         free((*db)->packet);
     }
     free(*db);
+    *db = NULL;
+}
+
+void db_forget(struct db **db)
+{
+    if (*db && (*db)->mysql)
+        close((int)(*db)->mysql->net.fd);
     *db = NULL;
 }
 
@@ -147,6 +160,7 @@ enum db_result db_connect(struct db *db)
         keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
         return connect_failed(db);
     }
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
         return connect_failed(db);
     db->backoff_ms = 0;
@@ -162,6 +176,11 @@ enum db_result db_ping(struct db *db)
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
 {
     keep_error(db, code, text);
+    if (db->late) {
+        code = CR_SERVER_LOST;
+        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->timeout_ms);
+    }
+    db->late = false;
     switch (code) {
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
@@ -211,13 +230,25 @@ static void keep_result(struct db *db)
         db->insert_id = id;
 }
 
+/* The client library counts its time-outs in seconds; the wait for the first answer is counted
+ * here, exactly. */
+static int query_in_time(struct db *db, const char *text, size_t length)
+{
+    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    int failed = mysql_send_query(db->mysql, text, (unsigned long)length);
+    if (failed)
+        return failed;
+    db->late = poll(&answer, 1, db->timeout_ms) == 0;
+    return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
+}
+
 /* Sends the text, with the transaction's beginning in front when that is still due. */
 static int send_query(struct db *db, const char *text, size_t length)
 {
     static const char begin[] = "START TRANSACTION;";
     const size_t head = sizeof begin - 1;
     if (!db->begin)
-        return mysql_real_query(db->mysql, text, (unsigned long)length);
+        return query_in_time(db, text, length);
     db->begin = false;
     if (db->packet_size < head + length) {
         free(db->packet);
@@ -228,7 +259,7 @@ static int send_query(struct db *db, const char *text, size_t length)
     }
     memcpy(db->packet, begin, head);
     memcpy(db->packet + head, text, length);
-    int failed = mysql_real_query(db->mysql, db->packet, (unsigned long)(head + length));
+    int failed = query_in_time(db, db->packet, head + length);
     return failed ? failed : mysql_next_result(db->mysql);
 }
 

@@ -24,13 +24,17 @@ struct db_stats {
 };
 
 /* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
- * connecting. `timeout_ms` bounds a connect and each wait for a reply (rounded up to seconds, as
- * the client library counts them). NULL with the reason in `error_out` when the url is not of that
- * form. A client belongs to one thread at a time; the caller closes it. */
+ * connecting. `timeout_ms` bounds each wait for an answer to a query and, rounded up to seconds, as
+ * the client library counts them, a connect and a commit. NULL with the reason in `error_out` when
+ * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
+
+/* In a child of fork: closes the child's copy of the descriptor without a word to the server, whose
+ * session is the parent's, and sets the pointer to NULL. The memory leaks. */
+void db_forget(struct db **db);
 
 /* Makes sure there is a connection. After a failed try, further tries fail at once until a delay
  * has passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */

@@ -6,27 +6,32 @@
 #include "lock/redis_pipeline.h"
 #include "stock/segment.h"
 
-enum { RESET_TRIES_MAX = 5 };
+enum {
+    RESET_TRIES_MAX = 5,
+    LOCK_POLL_MS = 5, /* batches hold a segment for a moment and wake nobody when they release it */
+};
 
-/* All segments of a sale, locked. */
+/* All segments of a sale, locked. The handles keep the leases renewed. */
 struct locked {
     size_t count;
     struct lock_hold holds[LEDGER_SEGMENTS_MAX];
+    struct lock_handle *handles[LEDGER_SEGMENTS_MAX];
+    struct lock_member members[LEDGER_SEGMENTS_MAX];
     char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
 };
 
 static struct lock_client *lock_client(struct stock *stock)
 {
-    char error[128];
+    const char *const servers[] = {stock->options.redis_url, NULL};
     struct lock_options options = {
-        .kind = "redis",
-        .url = stock->options.redis_url,
+        .servers = servers,
         .prefix = STOCK_PREFIX,
         .lease_ms = stock->options.lease_ms,
         .timeout_ms = stock->options.redis_timeout_ms,
+        .poll_ms = LOCK_POLL_MS,
     };
     if (!stock->locks)
-        stock->locks = lock_open(&options, error, sizeof error);
+        lock_open(&options, &stock->locks);
     assert(stock->locks); /* the same url was good enough for stock_open */
     return stock->locks;
 }
@@ -41,13 +46,18 @@ static void freshen(struct stock *stock)
 static enum lock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,
                                  struct locked *locked)
 {
-    const char *names[LEDGER_SEGMENTS_MAX];
     locked->count = count;
     for (size_t i = 0; i < count; i++) {
         segment_name(sku, (uint32_t)i, locked->names[i]);
-        names[i] = locked->names[i];
+        locked->members[i] = (struct lock_member){
+            .client = lock_client(stock),
+            .request = {.name = locked->names[i], .kind = LOCK_KIND_SIMPLE},
+        };
     }
-    return lock_group_acquire(lock_client(stock), names, count, wait_ms, locked->holds);
+    enum lock_result result = lock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    for (size_t i = 0; i < count && result == LOCK_OK; i++)
+        lock_redis_copy(locked->handles[i], &locked->holds[i]);
+    return result;
 }
 
 /* Sends what was posted for the locked segments, and releases those that are still held. True when
@@ -55,12 +65,13 @@ static enum lock_result lock_all(struct stock *stock, const char *sku, size_t co
 static bool unlock_all(struct stock *stock, struct locked *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
-        if (locked->holds[i].state != LOCK_RELEASED)
+        if (locked->holds[i].state != LOCK_STATE_RELEASED)
             lock_redis_end(&locked->holds[i], stock_call(stock));
     size_t count = stock->call_count;
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
+    lock_multi_free(locked->handles, locked->count);
     return done;
 }
 
@@ -152,7 +163,7 @@ enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32
         if (found == LEDGER_OK && wanted <= locked->count) {
             result = reset_locked(stock, sku, total, segments, locked, sale_out);
         } else {
-            lock_group_release(lock_client(stock), locked->holds, locked->count);
+            unlock_all(stock, locked);
             result = found == LEDGER_OK ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
         }
     }
@@ -246,7 +257,7 @@ static enum stock_admin_result lock_sale(struct stock *stock, const char *sku, i
         found = stock_sale_reload(stock, sku, &sale);
         if (found == LEDGER_OK && sale_view(sale).segments == locked->count)
             return STOCK_ADMIN_OK;
-        lock_group_release(lock_client(stock), locked->holds, locked->count);
+        unlock_all(stock, locked);
         if (found != LEDGER_OK)
             return STOCK_ADMIN_FAILED;
     }

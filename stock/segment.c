@@ -92,7 +92,7 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
     script_int(call, (int64_t)fence);
     script_int(call, back);
     sale_hint_set(hold->sale, hold->segment, hold->left + back);
-    hold->lock.state = LOCK_RELEASED;
+    hold->lock.state = LOCK_STATE_RELEASED;
     hold->state = SEGMENT_ENDED;
 }
 
@@ -103,13 +103,13 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
     script_int(call, available);
     script_int(call, round);
     script_int(call, (int64_t)fence);
-    lock->state = LOCK_RELEASED;
+    lock->state = LOCK_STATE_RELEASED;
 }
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
     segment_call(stock, SCRIPT_stock_drop, lock);
-    lock->state = LOCK_RELEASED;
+    lock->state = LOCK_STATE_RELEASED;
 }
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)

@@ -2,6 +2,7 @@
 #ifndef STOCK_SEGMENT_H
 #define STOCK_SEGMENT_H
 
+#include "lock/redis_pipeline.h"
 #include "stock/stock_private.h"
 
 enum segment_state {

@@ -1,0 +1,151 @@
+/* Connections to one MySQL or MariaDB server, lent to one thread at a time. */
+#include "lock/mysql_pool.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lock/lock_driver.h"
+#include "sql_migrations.h"
+
+enum {
+    IDLE_MAX = 8,
+    QUERY_TRIES_MAX = 5,
+    NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
+};
+
+struct mysql_pool {
+    char *url;
+    int timeout_ms;
+    pthread_mutex_t mutex; /* guards all below */
+    struct db *idle[IDLE_MAX];
+    size_t idle_count;
+};
+
+enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
+{
+    char error[160];
+    struct db *first = db_open(url, timeout_ms, error, sizeof error);
+    *pool_out = NULL;
+    if (!first) {
+        lock_set_error("%s: %s", url, error);
+        return LOCK_CONFIG;
+    }
+    struct mysql_pool *pool = calloc(1, sizeof *pool);
+    if (pool)
+        pool->url = strdup(url);
+    if (!pool || !pool->url) {
+        db_close(&first);
+        free(pool);
+        lock_set_error("out of memory");
+        return LOCK_FAILED;
+    }
+    pool->timeout_ms = timeout_ms;
+    pthread_mutex_init(&pool->mutex, NULL);
+    pool->idle[pool->idle_count++] = first;
+    *pool_out = pool;
+    return LOCK_OK;
+}
+
+void mysql_pool_close(struct mysql_pool **pool)
+{
+    if (!*pool)
+        return;
+    for (size_t i = 0; i < (*pool)->idle_count; i++)
+        db_close(&(*pool)->idle[i]);
+    pthread_mutex_destroy(&(*pool)->mutex);
+    free((*pool)->url);
+    free(*pool);
+    *pool = NULL;
+}
+
+void mysql_pool_forget(struct mysql_pool *pool)
+{
+    for (size_t i = 0; i < pool->idle_count && i < IDLE_MAX; i++)
+        if (pool->idle[i])
+            db_forget(&pool->idle[i]);
+}
+
+struct db *mysql_pool_take(struct mysql_pool *pool)
+{
+    char error[160];
+    pthread_mutex_lock(&pool->mutex);
+    struct db *db = pool->idle_count > 0 ? pool->idle[--pool->idle_count] : NULL;
+    pthread_mutex_unlock(&pool->mutex);
+    if (!db)
+        db = db_open(pool->url, pool->timeout_ms, error, sizeof error);
+    if (!db)
+        lock_set_error("out of memory");
+    return db;
+}
+
+void mysql_pool_give(struct mysql_pool *pool, struct db *db)
+{
+    pthread_mutex_lock(&pool->mutex);
+    bool kept = pool->idle_count < IDLE_MAX;
+    if (kept)
+        pool->idle[pool->idle_count++] = db;
+    pthread_mutex_unlock(&pool->mutex);
+    if (!kept)
+        db_close(&db);
+}
+
+static bool make_tables(struct db *db)
+{
+    for (size_t i = 0; i < sizeof sql_migrations / sizeof sql_migrations[0]; i++)
+        if (strcmp(sql_migrations[i].name, "0002_lock") == 0)
+            return db_query(db, sql_migrations[i].text, strlen(sql_migrations[i].text)) == DB_OK;
+    return false;
+}
+
+enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
+{
+    bool repeated = false, made = false, doubt = false;
+    enum db_result result = DB_SOFT;
+    for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
+        if (tries > 0 && result == DB_SOFT)
+            lock_sleep_ms(1 + (int)lock_random(5), 0);
+        result = db_query(db, sql->text, sql->length);
+        if (result == DB_OK)
+            return LOCK_OK;
+        bool lost = result == DB_FAILED && db_in_doubt(db);
+        bool missing = result == DB_FAILED && !lost && atoi(db_error(db)) == NO_SUCH_TABLE;
+        doubt = doubt || lost;
+        if (lost && !repeated)
+            repeated = true;
+        else if (missing && !made && make_tables(db))
+            made = true;
+        else if (result != DB_SOFT)
+            break;
+    }
+    lock_set_error("mysql: %s", db_error(db));
+    return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
+void mysql_raw(struct sql_text *sql, const char *text)
+{
+    sql_append(sql, text, strlen(text));
+}
+
+static void append_hex(struct sql_text *sql, const char *text)
+{
+    for (; *text != '\0'; text++)
+        sql_printf(sql, "%02x", (unsigned)(unsigned char)*text);
+}
+
+void mysql_literal(struct sql_text *sql, const char *text)
+{
+    mysql_raw(sql, "x'");
+    append_hex(sql, text);
+    mysql_raw(sql, "'");
+}
+
+void mysql_key(struct sql_text *sql, const char *prefix, const char *name)
+{
+    mysql_raw(sql, "x'");
+    append_hex(sql, prefix);
+    append_hex(sql, name);
+    mysql_raw(sql, "'");
+}

@@ -1,0 +1,41 @@
+/* Private to lock/: connections to one MySQL or MariaDB server, lent to one thread at a time. */
+#ifndef LOCK_MYSQL_POOL_H
+#define LOCK_MYSQL_POOL_H
+
+#include "lock/lock.h"
+#include "sql/db.h"
+#include "sql/sql_text.h"
+
+struct mysql_pool;
+
+/* Makes a pool without connecting. LOCK_OK, LOCK_CONFIG (bad url) or LOCK_FAILED (no memory). */
+enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out);
+void mysql_pool_close(struct mysql_pool **pool);
+
+/* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
+void mysql_pool_forget(struct mysql_pool *pool);
+
+/* Lends a connection, a new one when all are lent; NULL: no memory. Every one is given back,
+ * whatever state it is in; one that must not be used again goes by db_close instead. */
+struct db *mysql_pool_take(struct mysql_pool *pool);
+void mysql_pool_give(struct mysql_pool *pool, struct db *db);
+
+/* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
+ * connection when the first died on the way, and after making the tables of lock/ when they are not
+ * there. LOCK_OK with the rows in `db`, LOCK_FAILED or LOCK_UNKNOWN with the reason in
+ * lock_error. */
+enum lock_result mysql_query(struct db *db, const struct sql_text *sql);
+
+/* Appends text as a literal, whatever its bytes. */
+void mysql_literal(struct sql_text *sql, const char *text);
+
+/* Appends the text up to its NUL as it is. */
+void mysql_raw(struct sql_text *sql, const char *text);
+
+/* Appends the literal of a key: prefix and name. */
+void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
+
+/* The connections of a table lock driver, for what else is kept on its server. */
+struct mysql_pool *mysql_table_pool(void *table);
+
+#endif

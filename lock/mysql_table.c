@@ -1,0 +1,391 @@
+/* The table lock on MySQL: a row of distributed_lock with owner, count, fence and lease. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lock/lock_driver.h"
+#include "lock/mysql_pool.h"
+
+/* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
+ * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
+ * only tells how the row looks now. Column assignments use no column that stands to their left, so
+ * it does not matter in which order a server evaluates them. */
+
+enum { RENEWALS_MAX = 256 /* in one transaction */ };
+
+struct table {
+    const struct lock_core *core;
+    struct mysql_pool *pool;
+    int timeout_ms;
+    char prefix[LOCK_PREFIX_MAX];
+};
+
+/* The row after a change. */
+struct row {
+    bool found;
+    char owner[LOCK_TOKEN_MAX];
+    char request_id[LOCK_TOKEN_MAX];
+    char release_id[LOCK_TOKEN_MAX];
+    uint64_t fence;
+    int hold_count;
+    int64_t left_ms; /* of the lease; 0: nobody holds it */
+};
+
+static const char select_row[] =
+    "SELECT owner,request_id,release_id,fence,hold_count,"
+    "IF(hold_count=0,0,CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
+    "FROM distributed_lock WHERE name=";
+
+static void text_column(char *out, const char *column)
+{
+    snprintf(out, LOCK_TOKEN_MAX, "%s", column ? column : "");
+}
+
+static void row_read(struct db *db, struct row *row_out)
+{
+    char **columns = db_row(db);
+    *row_out = (struct row){.found = columns != NULL};
+    if (!columns)
+        return;
+    text_column(row_out->owner, columns[0]);
+    text_column(row_out->request_id, columns[1]);
+    text_column(row_out->release_id, columns[2]);
+    row_out->fence = strtoull(columns[3], NULL, 10);
+    row_out->hold_count = atoi(columns[4]);
+    row_out->left_ms = strtoll(columns[5], NULL, 10);
+}
+
+static enum lock_result table_open(const struct lock_context *context, void **self_out)
+{
+    struct table *table = calloc(1, sizeof *table);
+    if (!table) {
+        lock_set_error("out of memory");
+        return LOCK_FAILED;
+    }
+    table->core = context->core;
+    table->timeout_ms = context->timeout_ms;
+    strcpy(table->prefix, context->prefix);
+    enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &table->pool);
+    if (result == LOCK_OK)
+        *self_out = table;
+    else
+        free(table);
+    return result;
+}
+
+static void table_close(void *self)
+{
+    struct table *table = self;
+    mysql_pool_close(&table->pool);
+    free(table);
+}
+
+static void table_forget(void *self)
+{
+    mysql_pool_forget(((struct table *)self)->pool);
+}
+
+struct mysql_pool *mysql_table_pool(void *table)
+{
+    return ((struct table *)table)->pool;
+}
+
+/* Sends the statements followed by the row's SELECT. `affected_out` counts the first's rows. */
+static enum lock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
+                                     struct row *row_out, uint64_t *affected_out)
+{
+    *row_out = (struct row){0};
+    *affected_out = 0;
+    struct db *db = mysql_pool_take(table->pool);
+    if (!db)
+        return LOCK_FAILED;
+    mysql_raw(sql, select_row);
+    mysql_key(sql, table->prefix, name);
+    enum lock_result result = mysql_query(db, sql);
+    if (result == LOCK_OK) {
+        *affected_out = db_affected(db, 0);
+        row_read(db, row_out);
+    }
+    mysql_pool_give(table->pool, db);
+    return result;
+}
+
+static void lease_literal(struct sql_text *sql, int lease_ms)
+{
+    sql_printf(sql, "(NOW(6)+INTERVAL %d000 MICROSECOND)", lease_ms);
+}
+
+/* Takes a row that is free or expired with a new fence, or one more time by its owner with the old
+ * one, who never loses time by it. The same request is not counted again. */
+static void acquire_text(const struct table *table, const struct lock_handle *handle,
+                         struct sql_text *sql)
+{
+    mysql_raw(sql, "UPDATE distributed_lock SET fence=IF(owner<=>");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, " AND expires_at>NOW(6),fence,GREATEST(fence+1,"
+                   "CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),hold_count=IF(owner<=>");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, " AND expires_at>NOW(6),hold_count+1,1),expires_at=IF(owner<=>");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, ",GREATEST(expires_at,");
+    lease_literal(sql, handle->lease_ms);
+    mysql_raw(sql, "),");
+    lease_literal(sql, handle->lease_ms);
+    mysql_raw(sql, "),owner=");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, ",request_id=");
+    mysql_literal(sql, handle->request);
+    mysql_raw(sql, " WHERE name=");
+    mysql_key(sql, table->prefix, handle->name);
+    mysql_raw(sql, " AND(hold_count=0 OR expires_at<=NOW(6) OR(owner=");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, " AND NOT request_id<=>");
+    mysql_literal(sql, handle->request);
+    mysql_raw(sql, "));");
+}
+
+/* A row that was never there begins as one that is free. */
+static enum lock_result make_row(struct table *table, const char *name)
+{
+    struct sql_text sql = {0};
+    struct row row;
+    uint64_t affected;
+    mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
+    mysql_key(&sql, table->prefix, name);
+    mysql_raw(&sql, ",NOW(6));");
+    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    sql_free(&sql);
+    return result;
+}
+
+static enum lock_result acquire_once(struct table *table, const struct lock_handle *handle,
+                                     struct row *row_out)
+{
+    struct sql_text sql = {0};
+    uint64_t affected;
+    acquire_text(table, handle, &sql);
+    enum lock_result result = run_and_look(table, &sql, handle->name, row_out, &affected);
+    sql_free(&sql);
+    return result;
+}
+
+static enum lock_result table_acquire(void *self, struct lock_handle *handle)
+{
+    struct table *table = self;
+    struct row row;
+    enum lock_result result = acquire_once(table, handle, &row);
+    if (result == LOCK_OK && !row.found) {
+        result = make_row(table, handle->name);
+        if (result == LOCK_OK)
+            result = acquire_once(table, handle, &row);
+    }
+    if (result != LOCK_OK)
+        return result;
+    if (strcmp(row.request_id, handle->request) == 0 && strcmp(row.owner, handle->owner) == 0 &&
+        row.left_ms > 0) {
+        handle->fence = row.fence;
+        handle->hold_count = row.hold_count;
+        return LOCK_OK;
+    }
+    handle->busy_ms = row.left_ms;
+    return LOCK_BUSY;
+}
+
+/* " WHERE" the row is the hold's. Without a fence, an acquisition that was not answered, only the
+ * request tells. */
+static void where_held(const struct table *table, const struct lock_handle *handle,
+                       struct sql_text *sql)
+{
+    mysql_raw(sql, " WHERE name=");
+    mysql_key(sql, table->prefix, handle->name);
+    mysql_raw(sql, " AND expires_at>NOW(6) AND owner=");
+    mysql_literal(sql, handle->owner);
+    if (handle->fence != 0) {
+        mysql_raw(sql, " AND fence=");
+        sql_number(sql, handle->fence);
+    } else {
+        mysql_raw(sql, " AND request_id=");
+        mysql_literal(sql, handle->request);
+    }
+}
+
+struct renewal {
+    const struct table *table;
+    struct lock_handle *const *handles;
+    size_t count;
+    enum lock_result *results;
+};
+
+/* Every renewal changes its row, by the counter, so that the number of rows tells whether it was
+ * there. */
+static void renew_text(const struct renewal *renewal, struct sql_text *sql)
+{
+    for (size_t i = 0; i < renewal->count; i++) {
+        const struct lock_handle *handle = renewal->handles[i];
+        if (i > 0)
+            mysql_raw(sql, ";");
+        mysql_raw(sql, "UPDATE distributed_lock SET renewals=renewals+1,expires_at="
+                       "GREATEST(expires_at,");
+        lease_literal(sql, handle->lease_ms);
+        mysql_raw(sql, ")");
+        where_held(renewal->table, handle, sql);
+    }
+}
+
+static enum db_result renew_body(struct db *db, void *context)
+{
+    const struct renewal *renewal = context;
+    struct sql_text sql = {0};
+    renew_text(renewal, &sql);
+    enum db_result result = db_query(db, sql.text, sql.length);
+    for (size_t i = 0; i < renewal->count; i++)
+        renewal->results[i] = result == DB_OK && db_affected(db, i) > 0 ? LOCK_OK : LOCK_LOST;
+    sql_free(&sql);
+    return result;
+}
+
+/* Learns the fence of a hold whose acquisition was not answered. */
+static void learn_fence(struct table *table, struct lock_handle *handle)
+{
+    struct sql_text sql = {0};
+    struct row row;
+    uint64_t affected;
+    if (run_and_look(table, &sql, handle->name, &row, &affected) == LOCK_OK &&
+        strcmp(row.request_id, handle->request) == 0) {
+        handle->fence = row.fence;
+        handle->hold_count = row.hold_count;
+    }
+    sql_free(&sql);
+}
+
+static int64_t now_ms(const struct table *table)
+{
+    return lock_core_now_ns(table->core) / 1000000;
+}
+
+/* A renewal may be repeated, so a connection found dead is replaced once; but not a server waited
+ * for in vain: whoever renews has other locks to look after. */
+static enum db_result renew_in_time(const struct table *table, struct db *db,
+                                    struct renewal *renewal)
+{
+    int64_t began_ms = now_ms(table);
+    enum db_result result = db_run(db, renew_body, renewal);
+    if (result != DB_OK && now_ms(table) - began_ms < table->timeout_ms / 2)
+        result = db_run(db, renew_body, renewal);
+    return result;
+}
+
+static void renew_some(struct table *table, struct renewal *renewal)
+{
+    struct db *db = mysql_pool_take(table->pool);
+    enum db_result result = db ? renew_in_time(table, db, renewal) : DB_FAILED;
+    if (db && result != DB_OK)
+        lock_set_error("mysql: %s", db_error(db));
+    if (db)
+        mysql_pool_give(table->pool, db);
+    for (size_t i = 0; i < renewal->count; i++) {
+        if (result != DB_OK)
+            renewal->results[i] = result == DB_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+        else if (renewal->results[i] == LOCK_OK && renewal->handles[i]->fence == 0)
+            learn_fence(table, renewal->handles[i]);
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct lock_handle *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Several rows in one transaction are taken in one order by everybody, so that two batches do not
+ * dead-lock. `results_out` is in the order given. */
+static void table_renew(void *self, struct lock_handle *const *handles, size_t count,
+                        enum lock_result *results_out)
+{
+    struct table *table = self;
+    for (size_t from = 0; from < count; from += RENEWALS_MAX) {
+        struct lock_handle *sorted[RENEWALS_MAX];
+        enum lock_result results[RENEWALS_MAX];
+        size_t some = count - from < RENEWALS_MAX ? count - from : RENEWALS_MAX;
+        memcpy(sorted, handles + from, some * sizeof sorted[0]);
+        qsort(sorted, some, sizeof sorted[0], by_name);
+        renew_some(table, &(struct renewal){table, sorted, some, results});
+        for (size_t i = 0; i < some; i++)
+            for (size_t j = 0; j < some; j++)
+                if (handles[from + i] == sorted[j])
+                    results_out[from + i] = results[j];
+    }
+}
+
+static enum lock_result table_release(void *self, struct lock_handle *handle)
+{
+    struct table *table = self;
+    struct sql_text sql = {0};
+    struct row row;
+    uint64_t affected;
+    mysql_raw(&sql, "UPDATE distributed_lock SET owner=IF(hold_count>1,owner,NULL),"
+                    "expires_at=IF(hold_count>1,expires_at,NOW(6)),hold_count=hold_count-1,"
+                    "release_id=");
+    mysql_literal(&sql, handle->request);
+    where_held(table, handle, &sql);
+    mysql_raw(&sql, " AND NOT release_id<=>");
+    mysql_literal(&sql, handle->request);
+    mysql_raw(&sql, ";");
+    enum lock_result result = run_and_look(table, &sql, handle->name, &row, &affected);
+    sql_free(&sql);
+    if (result != LOCK_OK)
+        return result;
+    return affected > 0 || strcmp(row.release_id, handle->request) == 0 ? LOCK_OK : LOCK_LOST;
+}
+
+static enum lock_result table_status(void *self, const char *name, struct lock_status *status_out)
+{
+    struct table *table = self;
+    struct sql_text sql = {0};
+    struct row row;
+    uint64_t affected;
+    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    sql_free(&sql);
+    bool held = row.hold_count > 0 && row.left_ms > 0;
+    *status_out = (struct lock_status){
+        .held = held,
+        .count = held ? row.hold_count : 0,
+        .waiting = -1,
+        .remaining_ms = held ? row.left_ms : 0,
+        .fence = row.fence,
+    };
+    if (held)
+        text_column(status_out->holder, row.owner);
+    return result;
+}
+
+static enum lock_result table_break(void *self, const char *name)
+{
+    struct table *table = self;
+    struct sql_text sql = {0};
+    struct row row;
+    uint64_t affected;
+    mysql_raw(&sql, "UPDATE distributed_lock SET owner=NULL,hold_count=0,expires_at=NOW(6)"
+                    " WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
+    mysql_key(&sql, table->prefix, name);
+    mysql_raw(&sql, ";");
+    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    sql_free(&sql);
+    return result == LOCK_OK && affected == 0 ? LOCK_NOT_OWNER : result;
+}
+
+const struct lock_driver lock_table_driver = {
+    .kind = LOCK_KIND_TABLE,
+    .features = LOCK_FENCED | LOCK_RENEWS,
+    .poll_ms_min = 10,
+    .poll_ms_max = 200,
+    .open = table_open,
+    .close = table_close,
+    .forget = table_forget,
+    .acquire = table_acquire,
+    .renew = table_renew,
+    .release = table_release,
+    .status = table_status,
+    .break_lock = table_break,
+};

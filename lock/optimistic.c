@@ -1,0 +1,277 @@
+/* Values that change only for who has seen their present version, on MySQL and Redis. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lock/lock_core.h"
+#include "lock/mysql_pool.h"
+#include "lock/redis_server.h"
+#include "lua/command.h"
+#include "lua_scripts.h"
+
+/* why_no_lock: nobody waits, and nobody has to be told when a holder dies. Who read version N may
+ * write if it still is N; who comes second reads again. That is faster than a lock where changes
+ * seldom meet, and slower where they often do. */
+
+enum {
+    VALUE_TTL_MS = 7 * 24 * 3600 * 1000,
+    PAUSE_MS_MAX = 64,
+};
+
+/* The store of a client: `server` of Redis or `pool` of MySQL. */
+struct store {
+    struct redis_server *server;
+    struct mysql_pool *pool;
+    const char *prefix;
+};
+
+static enum lock_result store_find(struct lock_client *client, enum lock_store which,
+                                   struct store *store_out)
+{
+    const struct lock_driver *driver;
+    void *table;
+    *store_out = (struct store){0};
+    struct lock_core *core = lock_client_core(client);
+    if (!core)
+        return LOCK_FAILED;
+    store_out->prefix = core->prefix;
+    if (which == LOCK_STORE_REDIS) {
+        store_out->server = lock_core_redis(core);
+        return store_out->server ? LOCK_OK : LOCK_CONFIG;
+    }
+    enum lock_result result = lock_core_driver(core, LOCK_KIND_TABLE, &driver, &table);
+    if (result == LOCK_OK)
+        store_out->pool = mysql_table_pool(table);
+    return result;
+}
+
+/* ---- Redis ---- */
+
+/* Runs one command, again on a new connection when it was not answered: it may be repeated. */
+static enum lock_result redis_ask(struct redis_server *server, struct command *command)
+{
+    struct redis *redis = redis_server_take(server);
+    if (!redis)
+        return LOCK_FAILED;
+    command_run(redis, command, 1);
+    bool doubt = command->result == REDIS_UNKNOWN;
+    if (doubt)
+        command_run(redis, command, 1);
+    if (command->result != REDIS_ANSWERED)
+        lock_set_error("redis: %s", redis_error(redis));
+    redis_server_give(server, redis);
+    if (command->result == REDIS_ANSWERED)
+        return LOCK_OK;
+    return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
+static enum lock_result redis_read(struct redis_server *server, const char *name,
+                                   struct lock_value *value_out)
+{
+    char key[SCRIPT_KEY_MAX];
+    redis_server_key(server, name, "value", key);
+    struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
+    enum lock_result result = redis_ask(server, &command);
+    if (result == LOCK_OK) {
+        size_t size = 0;
+        const char *data = command_text(&command, 1, &size);
+        value_out->version = (uint64_t)command_int(&command, 0);
+        value_out->size = data && size <= LOCK_VALUE_MAX ? size : 0;
+        if (value_out->size > 0)
+            memcpy(value_out->data, data, value_out->size);
+    }
+    command_clear(&command, 1);
+    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
+}
+
+static enum lock_result redis_swap(struct redis_server *server, const char *name,
+                                   struct lock_value *value, const char *change, int ttl_ms)
+{
+    char key[SCRIPT_KEY_MAX], version[24], ttl[16];
+    redis_server_key(server, name, "value", key);
+    snprintf(version, sizeof version, "%" PRIu64, value->version);
+    snprintf(ttl, sizeof ttl, "%d", ttl_ms > 0 ? ttl_ms : VALUE_TTL_MS);
+    /* A length of 0 would mean that of the text. */
+    struct command command = {
+        .argc = 8,
+        .argv = {"EVAL", lua_value_swap, "1", key, version, value->size > 0 ? value->data : "",
+                 change, ttl},
+        .lengths = {[5] = value->size},
+    };
+    enum lock_result result = redis_ask(server, &command);
+    if (result == LOCK_OK && command_int(&command, 0) == 1)
+        value->version = (uint64_t)command_int(&command, 1);
+    else if (result == LOCK_OK)
+        result = LOCK_BUSY;
+    command_clear(&command, 1);
+    return result;
+}
+
+/* ---- MySQL ---- */
+
+static int hex_digit(char c)
+{
+    return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+}
+
+static size_t unhex(const char *hex, char *out)
+{
+    size_t size = 0;
+    for (; hex[0] != '\0' && size < LOCK_VALUE_MAX; hex += 2)
+        out[size++] = (char)(hex_digit(hex[0]) * 16 + hex_digit(hex[1]));
+    return size;
+}
+
+static void append_data(struct sql_text *sql, const struct lock_value *value)
+{
+    static const char digits[] = "0123456789abcdef";
+    char piece[512];
+    mysql_raw(sql, "x'");
+    for (size_t i = 0; i < value->size;) {
+        size_t used = 0;
+        for (; i < value->size && used < sizeof piece; i++) {
+            piece[used++] = digits[(unsigned char)value->data[i] >> 4];
+            piece[used++] = digits[(unsigned char)value->data[i] & 15];
+        }
+        sql_append(sql, piece, used);
+    }
+    mysql_raw(sql, "'");
+}
+
+static enum lock_result mysql_read(const struct store *store, const char *name,
+                                   struct lock_value *value_out)
+{
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(store->pool);
+    if (!db)
+        return LOCK_FAILED;
+    mysql_raw(&sql, "SELECT version,HEX(value) FROM lock_value WHERE name=");
+    mysql_key(&sql, store->prefix, name);
+    enum lock_result result = mysql_query(db, &sql);
+    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    if (row) {
+        value_out->version = strtoull(row[0], NULL, 10);
+        value_out->size = unhex(row[1], value_out->data);
+    }
+    mysql_pool_give(store->pool, db);
+    sql_free(&sql);
+    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
+}
+
+/* The first version is the time of day in us, so that a value deleted and made anew never has an
+ * old one again. */
+static void insert_text(const struct store *store, const char *name, const struct lock_value *value,
+                        const char *change, struct sql_text *sql)
+{
+    mysql_raw(sql, "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)VALUES(");
+    mysql_key(sql, store->prefix, name);
+    mysql_raw(sql, ",UNIX_TIMESTAMP(NOW(6))*1000000,");
+    mysql_literal(sql, change);
+    mysql_raw(sql, ",NOW(6),");
+    append_data(sql, value);
+    mysql_raw(sql, ");");
+}
+
+static void update_text(const struct store *store, const char *name, const struct lock_value *value,
+                        const char *change, struct sql_text *sql)
+{
+    mysql_raw(sql, "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=");
+    mysql_literal(sql, change);
+    mysql_raw(sql, ",value=");
+    append_data(sql, value);
+    mysql_raw(sql, " WHERE name=");
+    mysql_key(sql, store->prefix, name);
+    mysql_raw(sql, " AND version=");
+    sql_number(sql, value->version);
+    mysql_raw(sql, ";");
+}
+
+static enum lock_result mysql_swap(const struct store *store, const char *name,
+                                   struct lock_value *value, const char *change)
+{
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(store->pool);
+    if (!db)
+        return LOCK_FAILED;
+    if (value->version == 0)
+        insert_text(store, name, value, change, &sql);
+    else
+        update_text(store, name, value, change, &sql);
+    mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
+    mysql_key(&sql, store->prefix, name);
+    enum lock_result result = mysql_query(db, &sql);
+    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    if (row && db_affected(db, 0) > 0) /* another may have changed it since, even so it was done */
+        value->version =
+            strcmp(row[1], change) == 0 ? strtoull(row[0], NULL, 10) : value->version + 1;
+    else if (row && strcmp(row[1], change) == 0) /* done by the first of two tries */
+        value->version = strtoull(row[0], NULL, 10);
+    else if (result == LOCK_OK)
+        result = LOCK_BUSY;
+    mysql_pool_give(store->pool, db);
+    sql_free(&sql);
+    return result;
+}
+
+/* ---- The public functions ---- */
+
+enum lock_result lock_value_read(struct lock_client *client, enum lock_store store,
+                                 const char *name, struct lock_value *value_out)
+{
+    struct store found;
+    value_out->version = 0;
+    value_out->size = 0;
+    enum lock_result result = lock_name_check(name);
+    if (result == LOCK_OK)
+        result = store_find(client, store, &found);
+    if (result != LOCK_OK)
+        return result;
+    return found.server ? redis_read(found.server, name, value_out)
+                        : mysql_read(&found, name, value_out);
+}
+
+enum lock_result lock_value_swap(struct lock_client *client, enum lock_store store,
+                                 const char *name, struct lock_value *value, int ttl_ms)
+{
+    struct store found;
+    char change[LOCK_RANDOM_SIZE];
+    if (value->size > LOCK_VALUE_MAX) {
+        lock_set_error("a value has at most %d bytes", LOCK_VALUE_MAX);
+        return LOCK_CONFIG;
+    }
+    enum lock_result result = lock_name_check(name);
+    if (result == LOCK_OK)
+        result = store_find(client, store, &found);
+    if (result != LOCK_OK)
+        return result;
+    lock_random_text(change);
+    return found.server ? redis_swap(found.server, name, value, change, ttl_ms)
+                        : mysql_swap(&found, name, value, change);
+}
+
+enum lock_result lock_value_update(struct lock_client *client, enum lock_store store,
+                                   const char *name,
+                                   bool (*change)(struct lock_value *value, void *context),
+                                   void *context, int tries_max)
+{
+    struct lock_value value = {.data = malloc(LOCK_VALUE_MAX)};
+    enum lock_result result = LOCK_BUSY;
+    unsigned pause_ms = 1;
+    if (!value.data) {
+        lock_set_error("out of memory");
+        return LOCK_FAILED;
+    }
+    for (int tries = 0; tries < tries_max && result == LOCK_BUSY; tries++) {
+        if (tries > 0)
+            lock_sleep_ms((int)lock_random(pause_ms) + 1, 0);
+        pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
+        result = lock_value_read(client, store, name, &value);
+        if (result == LOCK_OK)
+            result = change(&value, context) ? lock_value_swap(client, store, name, &value, 0)
+                                             : LOCK_CANCELLED;
+    }
+    free(value.data);
+    return result;
+}

@@ -1,0 +1,76 @@
+/* The simple lock in halves, and what they share with its driver: keys, calls, answers. */
+#include "lock/redis_pipeline.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/lock_driver.h"
+
+void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out)
+{
+    snprintf(key_out, SCRIPT_KEY_MAX, "%s{%s}:%s", prefix, name, field);
+}
+
+static void begin_call(struct script_call *call, enum script_id id, const struct lock_hold *hold)
+{
+    char key[SCRIPT_KEY_MAX];
+    script_begin(call, id);
+    lock_redis_key(hold->prefix, hold->name, "lock", key);
+    script_key(call, key);
+}
+
+void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
+                      struct script_call *call_out)
+{
+    char fence[SCRIPT_KEY_MAX];
+    assert(strlen(name) < LOCK_NAME_MAX && strlen(prefix) < LOCK_PREFIX_MAX);
+    *hold = (struct lock_hold){.state = LOCK_STATE_RELEASED, .lease_ms = lease_ms};
+    strcpy(hold->name, name);
+    strcpy(hold->prefix, prefix);
+    lock_random_text(hold->token);
+    begin_call(call_out, SCRIPT_lock_acquire, hold);
+    lock_redis_key(prefix, name, "fence", fence);
+    script_key(call_out, fence);
+    script_text(call_out, hold->token);
+    script_int(call_out, lease_ms);
+}
+
+enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
+                                     int64_t sent_ns)
+{
+    if (call->result != REDIS_ANSWERED) {
+        bool doubt = call->result == REDIS_UNKNOWN;
+        hold->state = doubt ? LOCK_STATE_UNKNOWN : LOCK_STATE_RELEASED;
+        return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+    }
+    if (call->values[0] != 1)
+        return LOCK_BUSY;
+    hold->state = LOCK_STATE_HELD;
+    hold->fence = (uint64_t)call->values[1];
+    hold->deadline_ns = sent_ns + lock_valid_ns(hold->lease_ms);
+    return LOCK_OK;
+}
+
+void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
+{
+    begin_call(call_out, SCRIPT_lock_release, hold);
+    script_text(call_out, hold->token);
+    script_text(call_out, "1");
+    hold->state = LOCK_STATE_RELEASED;
+}
+
+void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out)
+{
+    assert(handle->driver == &lock_simple_driver);
+    const struct lock_context *context = lock_core_context(handle->core, LOCK_KIND_SIMPLE);
+    *hold_out = (struct lock_hold){
+        .state = lock_state(handle),
+        .fence = handle->fence,
+        .lease_ms = handle->lease_ms,
+        .deadline_ns = handle->deadline_ns,
+    };
+    strcpy(hold_out->name, handle->name);
+    strcpy(hold_out->prefix, context->prefix);
+    strcpy(hold_out->token, handle->request);
+}

@@ -1,0 +1,147 @@
+/* The read-write lock: many readers or one writer. The writer is a hash as in the re-entrant lock,
+ * under prefix{name}:write; the readers are a sorted set in which each hold has its own end. */
+#include "lock/redis_hash.h"
+
+#define WRITER "write"
+#define READERS "readers"
+#define OWNERS "readers:owners"
+#define MARK "write:waits"
+
+enum { MARK_MS = 3000 }; /* for which a waiting writer keeps new readers out, from its last try */
+
+static enum lock_result rw_acquire(void *self, struct lock_handle *handle)
+{
+    struct script_call call;
+    bool write = handle->mode == LOCK_MODE_WRITE;
+    script_begin(&call, write ? SCRIPT_lock_write : SCRIPT_lock_read);
+    redis_kind_key(self, &call, handle->name, WRITER);
+    redis_kind_key(self, &call, handle->name, READERS);
+    redis_kind_key(self, &call, handle->name, OWNERS);
+    redis_kind_key(self, &call, handle->name, MARK);
+    redis_kind_key(self, &call, handle->name, "fence");
+    script_text(&call, handle->owner);
+    script_text(&call, handle->request);
+    script_int(&call, handle->lease_ms);
+    if (write)
+        script_int(&call, handle->waits ? MARK_MS : 0);
+    enum lock_result result = redis_kind_acquire(self, handle, &call);
+    if (result == LOCK_BUSY && call.values[0] == 2) {
+        lock_set_error("its owner reads: it would wait for itself to write");
+        result = LOCK_DEADLOCK;
+    }
+    return result;
+}
+
+static void rw_wait(void *self, struct lock_handle *handle, int wait_ms)
+{
+    int most_ms = MARK_MS / 3 - (int)lock_random(MARK_MS / 30);
+    redis_kind_wait(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
+}
+
+static void rw_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+{
+    struct script_call call;
+    redis_kind_stop_waiting(handle);
+    if (acquired || handle->mode != LOCK_MODE_WRITE)
+        return;
+    script_begin(&call, SCRIPT_lock_write_leave);
+    redis_kind_key(self, &call, handle->name, WRITER);
+    redis_kind_key(self, &call, handle->name, MARK);
+    script_text(&call, handle->request);
+    redis_kind_run(self, &call, LOCK_LOST);
+}
+
+static void renewal(const struct redis_server *server, const struct lock_handle *handle,
+                    struct script_call *call_out)
+{
+    if (handle->mode == LOCK_MODE_WRITE) {
+        redis_hash_renewal(server, handle, WRITER, call_out);
+        return;
+    }
+    script_begin(call_out, SCRIPT_lock_read_renew);
+    redis_kind_key(server, call_out, handle->name, READERS);
+    redis_kind_key(server, call_out, handle->name, OWNERS);
+    redis_kind_key(server, call_out, handle->name, "fence");
+    script_text(call_out, handle->owner);
+    script_text(call_out, handle->request);
+    script_int(call_out, handle->lease_ms);
+}
+
+static void rw_renew(void *self, struct lock_handle *const *handles, size_t count,
+                     enum lock_result *results_out)
+{
+    redis_kind_renew(self, handles, count, results_out, renewal);
+}
+
+static enum lock_result rw_release(void *self, struct lock_handle *handle)
+{
+    struct script_call call;
+    if (handle->mode == LOCK_MODE_WRITE)
+        return redis_hash_release(self, handle, WRITER, MARK, "*");
+    script_begin(&call, SCRIPT_lock_read_release);
+    redis_kind_key(self, &call, handle->name, WRITER);
+    redis_kind_key(self, &call, handle->name, READERS);
+    redis_kind_key(self, &call, handle->name, OWNERS);
+    redis_kind_key(self, &call, handle->name, "released");
+    script_text(&call, handle->owner);
+    script_text(&call, handle->request);
+    return redis_kind_run(self, &call, LOCK_LOST);
+}
+
+/* The last one to end is shown; holds that have ended but were not looked at since do not count. */
+static void readers_status(const struct command *last, const struct command *count,
+                           const struct command *time, struct lock_status *status)
+{
+    size_t length = 0;
+    const char *reader = command_text(last, 0, &length);
+    int64_t now_ms = command_int(time, 0) * 1000 + command_int(time, 1) / 1000;
+    int64_t left_ms = command_int(last, 1) - now_ms;
+    if (!reader || left_ms <= 0)
+        return;
+    status->held = true;
+    status->mode = LOCK_MODE_READ;
+    status->remaining_ms = left_ms;
+    status->count = command_int(count, -1);
+    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && reader[i] != '/'; i++)
+        status->holder[i] = reader[i];
+}
+
+static enum lock_result rw_status(void *self, const char *name, struct lock_status *status_out)
+{
+    char readers[SCRIPT_KEY_MAX];
+    struct command commands[] = {
+        {.argc = 5, .argv = {"ZRANGE", readers, "-1", "-1", "WITHSCORES"}},
+        {.argc = 2, .argv = {"ZCARD", readers}},
+        {.argc = 1, .argv = {"TIME"}},
+    };
+    redis_server_key(self, name, READERS, readers);
+    enum lock_result result = redis_kind_hash_status(self, name, WRITER, status_out);
+    if (result != LOCK_OK || status_out->held)
+        return result;
+    result = redis_kind_commands(self, commands, 3);
+    if (result == LOCK_OK)
+        readers_status(&commands[0], &commands[1], &commands[2], status_out);
+    command_clear(commands, 3);
+    return result;
+}
+
+static enum lock_result rw_break(void *self, const char *name)
+{
+    static const char *const fields[] = {WRITER, READERS, OWNERS, MARK, NULL};
+    return redis_kind_break(self, name, fields, "*");
+}
+
+const struct lock_driver lock_rw_driver = {
+    .kind = LOCK_KIND_READ_WRITE,
+    .features = LOCK_FENCED | LOCK_RENEWS | LOCK_READS,
+    .open = redis_kind_open,
+    .close = redis_kind_close,
+    .acquire = rw_acquire,
+    .wait = rw_wait,
+    .stop_waiting = rw_stop_waiting,
+    .renew = rw_renew,
+    .release = rw_release,
+    .status = rw_status,
+    .break_lock = rw_break,
+    .check = redis_kind_check,
+};

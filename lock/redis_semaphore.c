@@ -1,0 +1,248 @@
+/* Semaphores: up to N permits, each with an end of its own, in a sorted set; so the permits of a
+ * holder that died come back by themselves. Two kinds of the same: those of `semaphore` are renewed
+ * while their holder lives, those of `permit` end at a fixed time and can be given back by id. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/lock_core.h"
+#include "lock/redis_kind.h"
+
+static const char *field_of(const struct lock_handle *handle)
+{
+    return handle->driver->kind == LOCK_KIND_PERMIT ? "permit" : "semaphore";
+}
+
+static const char *limit_of(const struct lock_handle *handle)
+{
+    return handle->driver->kind == LOCK_KIND_PERMIT ? "permit:limit" : "semaphore:limit";
+}
+
+static enum lock_result acquire(void *self, struct lock_handle *handle)
+{
+    struct script_call call;
+    script_begin(&call, SCRIPT_lock_permits);
+    redis_kind_key(self, &call, handle->name, field_of(handle));
+    redis_kind_key(self, &call, handle->name, limit_of(handle));
+    redis_kind_key(self, &call, handle->name, "fence");
+    script_text(&call, handle->request);
+    script_int(&call, handle->lease_ms);
+    script_int(&call, handle->permits);
+    script_int(&call, handle->limit);
+    handle->token = handle->request;
+    enum lock_result result = redis_kind_acquire(self, handle, &call);
+    if (result == LOCK_BUSY && call.values[0] == 3) {
+        lock_set_error("the semaphore has fewer permits than wanted, or is not set");
+        result = LOCK_CONFIG;
+    }
+    handle->hold_count = handle->permits;
+    return result;
+}
+
+static void wait_for_permit(void *self, struct lock_handle *handle, int wait_ms)
+{
+    redis_kind_wait(self, handle, field_of(handle), NULL, wait_ms);
+}
+
+static void stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+{
+    (void)self;
+    (void)acquired;
+    redis_kind_stop_waiting(handle);
+}
+
+static void renewal_call(const struct redis_server *server, const char *name, const char *field,
+                         const char *id, int lease_ms, struct script_call *call_out)
+{
+    script_begin(call_out, SCRIPT_lock_permits_renew);
+    redis_kind_key(server, call_out, name, field);
+    script_text(call_out, id);
+    script_int(call_out, lease_ms);
+}
+
+static void renewal(const struct redis_server *server, const struct lock_handle *handle,
+                    struct script_call *call_out)
+{
+    renewal_call(server, handle->name, field_of(handle), handle->request, handle->lease_ms,
+                 call_out);
+}
+
+static void renew(void *self, struct lock_handle *const *handles, size_t count,
+                  enum lock_result *results_out)
+{
+    redis_kind_renew(self, handles, count, results_out, renewal);
+}
+
+static enum lock_result give_back(struct redis_server *server, const char *name, const char *field,
+                                  const char *id)
+{
+    struct script_call call;
+    script_begin(&call, SCRIPT_lock_permits_release);
+    redis_kind_key(server, &call, name, field);
+    redis_kind_key(server, &call, name, "released");
+    script_text(&call, id);
+    return redis_kind_run(server, &call, LOCK_LOST);
+}
+
+static enum lock_result release(void *self, struct lock_handle *handle)
+{
+    return give_back(self, handle->name, field_of(handle), handle->request);
+}
+
+static void status_fill(const struct command *commands, struct lock_status *status)
+{
+    size_t length = 0;
+    const char *last = command_text(&commands[0], 0, &length);
+    int64_t now_ms = command_int(&commands[4], 0) * 1000 + command_int(&commands[4], 1) / 1000;
+    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
+    status->limit = command_int(&commands[1], -1);
+    status->fence = (uint64_t)command_int(&commands[3], -1);
+    if (!last || left_ms <= 0)
+        return;
+    status->held = true;
+    status->remaining_ms = left_ms;
+    status->count = command_int(&commands[2], -1);
+    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != '#'; i++)
+        status->holder[i] = last[i];
+}
+
+static enum lock_result status_of(struct redis_server *server, const char *name, const char *field,
+                                  struct lock_status *status_out)
+{
+    char permits[SCRIPT_KEY_MAX], limit[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], suffix[32];
+    struct command commands[] = {
+        {.argc = 5, .argv = {"ZRANGE", permits, "-1", "-1", "WITHSCORES"}},
+        {.argc = 2, .argv = {"GET", limit}},
+        {.argc = 2, .argv = {"ZCARD", permits}},
+        {.argc = 2, .argv = {"GET", fence}},
+        {.argc = 1, .argv = {"TIME"}},
+    };
+    snprintf(suffix, sizeof suffix, "%s:limit", field);
+    redis_server_key(server, name, field, permits);
+    redis_server_key(server, name, suffix, limit);
+    redis_server_key(server, name, "fence", fence);
+    enum lock_result result = redis_kind_commands(server, commands, 5);
+    if (result == LOCK_OK)
+        status_fill(commands, status_out);
+    command_clear(commands, 5);
+    return result;
+}
+
+static enum lock_result semaphore_status(void *self, const char *name,
+                                         struct lock_status *status_out)
+{
+    return status_of(self, name, "semaphore", status_out);
+}
+
+static enum lock_result permit_status(void *self, const char *name, struct lock_status *status_out)
+{
+    return status_of(self, name, "permit", status_out);
+}
+
+static enum lock_result semaphore_break(void *self, const char *name)
+{
+    static const char *const fields[] = {"semaphore", NULL};
+    return redis_kind_break(self, name, fields, "*");
+}
+
+static enum lock_result permit_break(void *self, const char *name)
+{
+    static const char *const fields[] = {"permit", NULL};
+    return redis_kind_break(self, name, fields, "*");
+}
+
+/* Those who wait are woken: there may be more permits now. */
+static enum lock_result set_limit(struct redis_server *server, const char *name, const char *field,
+                                  int limit)
+{
+    char permits[SCRIPT_KEY_MAX], key[SCRIPT_KEY_MAX], number[16], suffix[32];
+    struct command commands[] = {{.argc = 5, .argv = {"SET", key, number, "EX", "604800"}},
+                                 {.argc = 3, .argv = {"PUBLISH", permits, "*"}}};
+    snprintf(number, sizeof number, "%d", limit);
+    snprintf(suffix, sizeof suffix, "%s:limit", field);
+    redis_server_key(server, name, field, permits);
+    redis_server_key(server, name, suffix, key);
+    enum lock_result result = redis_kind_commands(server, commands, 2);
+    command_clear(commands, 2);
+    return result;
+}
+
+static enum lock_result semaphore_set_limit(void *self, const char *name, int limit)
+{
+    return set_limit(self, name, "semaphore", limit);
+}
+
+static enum lock_result permit_set_limit(void *self, const char *name, int limit)
+{
+    return set_limit(self, name, "permit", limit);
+}
+
+/* ---- permits by their id ---- */
+
+static enum lock_result by_id(struct lock_client *client, const char *name, const char *id,
+                              struct redis_server **server_out)
+{
+    struct lock_core *core = lock_client_core(client);
+    *server_out = core ? lock_core_redis(core) : NULL;
+    if (!*server_out)
+        return core ? LOCK_CONFIG : LOCK_FAILED;
+    if (id[0] == '\0' || strlen(id) >= LOCK_TOKEN_MAX) {
+        lock_set_error("not the id of a permit");
+        return LOCK_CONFIG;
+    }
+    return lock_name_check(name);
+}
+
+enum lock_result lock_permit_release(struct lock_client *client, const char *name, const char *id)
+{
+    struct redis_server *server;
+    enum lock_result result = by_id(client, name, id, &server);
+    return result == LOCK_OK ? give_back(server, name, "permit", id) : result;
+}
+
+enum lock_result lock_permit_extend(struct lock_client *client, const char *name, const char *id,
+                                    int lease_ms)
+{
+    struct script_call call;
+    struct redis_server *server;
+    enum lock_result result = by_id(client, name, id, &server);
+    if (result != LOCK_OK)
+        return result;
+    if (lease_ms < LOCK_LEASE_MS_MIN || lease_ms > LOCK_LEASE_MS_MAX) {
+        lock_set_error("lease out of range");
+        return LOCK_CONFIG;
+    }
+    renewal_call(server, name, "permit", id, lease_ms, &call);
+    return redis_kind_run(server, &call, LOCK_LOST);
+}
+
+const struct lock_driver lock_semaphore_driver = {
+    .kind = LOCK_KIND_SEMAPHORE,
+    .features = LOCK_FENCED | LOCK_RENEWS | LOCK_PERMITTED,
+    .open = redis_kind_open,
+    .close = redis_kind_close,
+    .acquire = acquire,
+    .wait = wait_for_permit,
+    .stop_waiting = stop_waiting,
+    .renew = renew,
+    .release = release,
+    .status = semaphore_status,
+    .break_lock = semaphore_break,
+    .set_limit = semaphore_set_limit,
+    .check = redis_kind_check,
+};
+
+const struct lock_driver lock_permit_driver = {
+    .kind = LOCK_KIND_PERMIT,
+    .features = LOCK_FENCED | LOCK_PERMITTED,
+    .open = redis_kind_open,
+    .close = redis_kind_close,
+    .acquire = acquire,
+    .wait = wait_for_permit,
+    .stop_waiting = stop_waiting,
+    .renew = renew,
+    .release = release,
+    .status = permit_status,
+    .break_lock = permit_break,
+    .set_limit = permit_set_limit,
+    .check = redis_kind_check,
+};

@@ -1,0 +1,185 @@
+/* One Redis server as all threads of a client share it: a pool of connections, and one
+ * subscriber. */
+#include "lock/redis_server.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lock/lock_driver.h"
+#include "lock/waiter.h"
+
+enum { IDLE_MAX = 64 };
+
+struct redis_server {
+    pthread_mutex_t mutex; /* guards the idle ones */
+    size_t idle_count;
+    struct redis *idle[IDLE_MAX];
+    char *url;
+    char prefix[LOCK_PREFIX_MAX];
+    int timeout_ms;
+    struct waiter_hub *waiters;
+};
+
+enum lock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                   struct redis_server **server_out)
+{
+    char error[128];
+    struct redis_server *server = calloc(1, sizeof *server);
+    *server_out = NULL;
+    if (!server)
+        return LOCK_FAILED;
+    pthread_mutex_init(&server->mutex, NULL);
+    snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
+    server->timeout_ms = timeout_ms;
+    server->url = strdup(url);
+    server->idle[0] = redis_open(url, timeout_ms, error, sizeof error);
+    if (!server->url || !server->idle[0]) {
+        lock_set_error("%s", error);
+        redis_server_close(&server);
+        return LOCK_CONFIG;
+    }
+    server->idle_count = 1;
+    server->waiters = waiter_hub_open(url, timeout_ms);
+    if (!server->waiters) {
+        redis_server_close(&server);
+        return LOCK_FAILED;
+    }
+    *server_out = server;
+    return LOCK_OK;
+}
+
+void redis_server_close(struct redis_server **server)
+{
+    struct redis_server *old = *server;
+    *server = NULL;
+    if (!old)
+        return;
+    waiter_hub_close(&old->waiters);
+    while (old->idle_count > 0)
+        redis_close(&old->idle[--old->idle_count]);
+    pthread_mutex_destroy(&old->mutex);
+    free(old->url);
+    free(old);
+}
+
+void redis_server_forget(struct redis_server *server)
+{
+    for (size_t i = 0; i < server->idle_count; i++)
+        redis_drop(server->idle[i]);
+}
+
+struct redis *redis_server_take(struct redis_server *server)
+{
+    char error[128];
+    struct redis *redis = NULL;
+    pthread_mutex_lock(&server->mutex);
+    if (server->idle_count > 0)
+        redis = server->idle[--server->idle_count];
+    pthread_mutex_unlock(&server->mutex);
+    return redis ? redis : redis_open(server->url, server->timeout_ms, error, sizeof error);
+}
+
+void redis_server_give(struct redis_server *server, struct redis *redis)
+{
+    pthread_mutex_lock(&server->mutex);
+    if (server->idle_count < IDLE_MAX) {
+        server->idle[server->idle_count++] = redis;
+        redis = NULL;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    redis_close(&redis);
+}
+
+/* A call is sent again as it is: whether it was executed or not, the script gives its first answer.
+ * All that is unknown comes after all that is answered. */
+static void run_again(struct redis *redis, struct script_call *calls, size_t count)
+{
+    size_t answered = 0;
+    while (answered < count && calls[answered].result != REDIS_UNKNOWN)
+        answered++;
+    if (answered == count)
+        return;
+    script_run(redis, calls + answered, count - answered);
+    for (size_t i = answered; i < count; i++)
+        if (calls[i].result == REDIS_FAILED)
+            calls[i].result = REDIS_UNKNOWN; /* the first sending may have been executed */
+}
+
+static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
+{
+    struct redis *redis = redis_server_take(server);
+    for (size_t i = 0; !redis && i < count; i++)
+        calls[i].result = REDIS_FAILED;
+    if (!redis)
+        lock_set_error("out of memory");
+    return redis;
+}
+
+static void give_after(struct redis_server *server, struct redis *redis,
+                       const struct script_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (calls[i].result != REDIS_ANSWERED) {
+            lock_set_error("%s", redis_error(redis));
+            break;
+        }
+    redis_server_give(server, redis);
+}
+
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      bool repeatable)
+{
+    struct redis *redis = take_for(server, calls, count);
+    if (!redis)
+        return;
+    script_run(redis, calls, count);
+    if (repeatable)
+        run_again(redis, calls, count);
+    give_after(server, redis, calls, count);
+}
+
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms)
+{
+    struct redis *redis = take_for(server, calls, count);
+    bool shorter = limit_ms < server->timeout_ms;
+    int64_t until_ms = clock_ms() + limit_ms;
+    if (!redis)
+        return;
+    if (shorter)
+        redis_set_timeout(redis, limit_ms);
+    script_run(redis, calls, count);
+    if (clock_ms() < until_ms)
+        run_again(redis, calls, count);
+    if (shorter)
+        redis_set_timeout(redis, server->timeout_ms);
+    give_after(server, redis, calls, count);
+}
+
+void redis_server_key(const struct redis_server *server, const char *name, const char *field,
+                      char *key_out)
+{
+    snprintf(key_out, SCRIPT_KEY_MAX, "%s{%s}:%s", server->prefix, name, field);
+}
+
+enum lock_result redis_server_result(const struct script_call *call)
+{
+    if (call->result == REDIS_ANSWERED)
+        return LOCK_OK;
+    return call->result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
+struct waiter_hub *redis_server_waiters(struct redis_server *server)
+{
+    return server->waiters;
+}

@@ -1,0 +1,251 @@
+/* The timestamp lock: the classic one of older clients, whose value is the time at which it
+ * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
+ * and MULTI. It needs no server scripts. Each change is two round trips:
+ *
+ *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/redis_kind.h"
+
+#define FIELD "timestamp"
+
+enum { TRIES_MAX = 4, FENCE_SECONDS = 604800 };
+
+/* What the first round trip says. */
+struct seen {
+    bool mine, released; /* by this request's token */
+    int64_t expires_ms;  /* 0: there is no lock */
+    int64_t now_us;      /* by the server's clock */
+    int64_t fence;       /* the last one given */
+};
+
+struct keys {
+    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
+};
+
+static void keys_fill(const struct redis_server *server, const char *name, struct keys *keys)
+{
+    redis_server_key(server, name, FIELD, keys->lock);
+    redis_server_key(server, name, "fence", keys->fence);
+    redis_server_key(server, name, "released", keys->released);
+}
+
+static enum lock_result result_of(struct redis *redis, const struct command *commands, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (commands[i].result != REDIS_ANSWERED) {
+            lock_set_error("%s", redis_error(redis));
+            return commands[i].result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+        }
+    return LOCK_OK;
+}
+
+/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
+ * will set it: locks of other kinds and the same name use it too. */
+static enum lock_result look(struct redis *redis, const struct keys *keys, const char *token,
+                             bool watch_fence, struct seen *seen_out)
+{
+    struct command commands[] = {
+        {.argc = 1, .argv = {"UNWATCH"}},
+        {.argc = watch_fence ? 3 : 2, .argv = {"WATCH", keys->lock, keys->fence}},
+        {.argc = 2, .argv = {"GET", keys->lock}},
+        {.argc = 2, .argv = {"GET", keys->fence}},
+        {.argc = 2, .argv = {"GET", keys->released}},
+        {.argc = 1, .argv = {"TIME"}},
+    };
+    command_run(redis, commands, 6);
+    enum lock_result result = result_of(redis, commands, 6);
+    const char *value = command_text(&commands[2], -1, NULL);
+    const char *colon = value ? strchr(value, ':') : NULL;
+    const char *released = command_text(&commands[4], -1, NULL);
+    seen_out->mine = colon && strcmp(colon + 1, token) == 0;
+    seen_out->released = released && strcmp(released, token) == 0;
+    seen_out->expires_ms = command_int(&commands[2], -1);
+    seen_out->fence = command_int(&commands[3], -1);
+    seen_out->now_us = command_int(&commands[5], 0) * 1000000 + command_int(&commands[5], 1);
+    command_clear(commands, 6);
+    return result;
+}
+
+/* EXEC stands last; refused (LOCK_BUSY) when a watched key has changed. */
+static enum lock_result change(struct redis *redis, struct command *commands, int count)
+{
+    command_run(redis, commands, (size_t)count);
+    enum lock_result result = result_of(redis, commands, count);
+    if (result == LOCK_OK && command_count(&commands[count - 1]) < 0)
+        result = LOCK_BUSY;
+    command_clear(commands, (size_t)count);
+    return result;
+}
+
+/* With a fence of 0 the stored one stays as it is. */
+static enum lock_result write_lock(struct redis *redis, const struct keys *keys,
+                                   const struct lock_handle *handle, const struct seen *seen,
+                                   int64_t fence)
+{
+    char value[32 + LOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
+    snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
+             handle->request);
+    snprintf(lease, sizeof lease, "%d", handle->lease_ms);
+    snprintf(number, sizeof number, "%" PRId64, fence);
+    snprintf(seconds, sizeof seconds, "%d", FENCE_SECONDS);
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 5, .argv = {"SET", keys->lock, value, "PX", lease}},
+        {.argc = 5, .argv = {"SET", keys->fence, number, "EX", seconds}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    if (fence == 0)
+        commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", keys->fence, seconds}};
+    return change(redis, commands, 4);
+}
+
+static enum lock_result acquire_once(struct redis *redis, const struct keys *keys,
+                                     struct lock_handle *handle)
+{
+    struct seen seen;
+    enum lock_result result = look(redis, keys, handle->request, true, &seen);
+    if (result != LOCK_OK)
+        return result;
+    bool held = seen.expires_ms > seen.now_us / 1000;
+    if (held && !seen.mine) {
+        handle->busy_ms = seen.expires_ms - seen.now_us / 1000;
+        return LOCK_BUSY;
+    }
+    int64_t fence = seen.fence;
+    if (!held || fence == 0)
+        fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
+    result = write_lock(redis, keys, handle, &seen, held && seen.fence > 0 ? 0 : fence);
+    if (result == LOCK_OK)
+        handle->fence = (uint64_t)fence;
+    handle->busy_ms = 0;
+    return result;
+}
+
+static enum lock_result renew_once(struct redis *redis, const struct keys *keys,
+                                   struct lock_handle *handle)
+{
+    struct seen seen;
+    enum lock_result result = look(redis, keys, handle->request, false, &seen);
+    if (result != LOCK_OK)
+        return result;
+    if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
+        return LOCK_LOST;
+    if (handle->fence == 0)
+        handle->fence = (uint64_t)seen.fence;
+    return write_lock(redis, keys, handle, &seen, 0);
+}
+
+static enum lock_result release_once(struct redis *redis, const struct keys *keys,
+                                     struct lock_handle *handle)
+{
+    struct seen seen;
+    enum lock_result result = look(redis, keys, handle->request, false, &seen);
+    if (result != LOCK_OK)
+        return result;
+    if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
+        return seen.released ? LOCK_OK : LOCK_LOST;
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 2, .argv = {"DEL", keys->lock}},
+        {.argc = 5, .argv = {"SET", keys->released, handle->request, "PX", "60000"}},
+        {.argc = 3, .argv = {"PUBLISH", keys->lock, "1"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    return change(redis, commands, 5);
+}
+
+/* Does it over when somebody was in between, or when an answer was lost: the token tells whether it
+ * has been done. */
+static enum lock_result do_over(void *self, struct lock_handle *handle,
+                                enum lock_result (*once)(struct redis *redis,
+                                                         const struct keys *keys,
+                                                         struct lock_handle *handle))
+{
+    struct keys keys;
+    struct redis *redis = redis_server_take(self);
+    enum lock_result result = LOCK_FAILED;
+    bool doubtful = false;
+    if (!redis) {
+        lock_set_error("out of memory");
+        return LOCK_FAILED;
+    }
+    keys_fill(self, handle->name, &keys);
+    handle->busy_ms = -1;
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        result = once(redis, &keys, handle);
+        doubtful = doubtful || result == LOCK_UNKNOWN;
+        if (result != LOCK_UNKNOWN && (result != LOCK_BUSY || handle->busy_ms > 0))
+            break;
+    }
+    redis_server_give(self, redis);
+    return result == LOCK_FAILED && doubtful ? LOCK_UNKNOWN : result;
+}
+
+static enum lock_result timestamp_acquire(void *self, struct lock_handle *handle)
+{
+    handle->token = handle->request;
+    return do_over(self, handle, acquire_once);
+}
+
+static void timestamp_renew(void *self, struct lock_handle *const *handles, size_t count,
+                            enum lock_result *results_out)
+{
+    for (size_t i = 0; i < count; i++) {
+        results_out[i] = do_over(self, handles[i], renew_once);
+        if (results_out[i] == LOCK_BUSY)
+            results_out[i] = LOCK_FAILED;
+    }
+}
+
+static enum lock_result timestamp_release(void *self, struct lock_handle *handle)
+{
+    enum lock_result result = do_over(self, handle, release_once);
+    return result == LOCK_BUSY ? LOCK_FAILED : result;
+}
+
+static void timestamp_wait(void *self, struct lock_handle *handle, int wait_ms)
+{
+    redis_kind_wait(self, handle, FIELD, NULL, wait_ms);
+}
+
+static void timestamp_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+{
+    (void)self;
+    (void)acquired;
+    redis_kind_stop_waiting(handle);
+}
+
+static enum lock_result timestamp_status(void *self, const char *name,
+                                         struct lock_status *status_out)
+{
+    enum lock_result result = redis_kind_string_status(self, name, FIELD, status_out);
+    const char *colon = strchr(status_out->holder, ':');
+    if (colon)
+        memmove(status_out->holder, colon + 1, strlen(colon));
+    return result;
+}
+
+static enum lock_result timestamp_break(void *self, const char *name)
+{
+    static const char *const fields[] = {FIELD, NULL};
+    return redis_kind_break(self, name, fields, "1");
+}
+
+const struct lock_driver lock_timestamp_driver = {
+    .kind = LOCK_KIND_TIMESTAMP,
+    .features = LOCK_FENCED | LOCK_RENEWS,
+    .open = redis_kind_open,
+    .close = redis_kind_close,
+    .acquire = timestamp_acquire,
+    .wait = timestamp_wait,
+    .stop_waiting = timestamp_stop_waiting,
+    .renew = timestamp_renew,
+    .release = timestamp_release,
+    .status = timestamp_status,
+    .break_lock = timestamp_break,
+    .check = redis_kind_check,
+};

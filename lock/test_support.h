@@ -1,0 +1,162 @@
+/* For the tests of lock/: servers from the environment, clients, owners on threads, a clock that
+ * can be moved. Everything that a program writes begins with a prefix of its own. */
+#ifndef LOCK_TEST_SUPPORT_H
+#define LOCK_TEST_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lock/lock.h"
+#include "lua/command.h"
+#include "sql/db.h"
+
+enum { RED_SERVERS = 3, LEASE_MS = 3000, POLL_MS = 300, PATIENCE_MS = 10000 };
+
+struct servers {
+    char redis[256], mysql[256], zookeeper[256];
+    char red[RED_SERVERS][256]; /* databases of one server, in the place of independent ones */
+    char prefix[LOCK_PREFIX_MAX];
+    struct redis *commands; /* the tests' own connection */
+};
+
+static struct servers servers;
+static _Atomic int64_t clock_ahead_ns;
+
+static inline int64_t real_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int64_t moved_now_ns(void)
+{
+    return real_now_ns() + clock_ahead_ns;
+}
+
+static inline int64_t now_ms(void)
+{
+    return real_now_ns() / 1000000;
+}
+
+static inline void sleep_ms(int ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+/* Waits for what another thread or a server does; fails the test when it does not. */
+#define wait_for(condition)                                                                        \
+    do {                                                                                           \
+        int64_t end_ms = now_ms() + PATIENCE_MS;                                                   \
+        while (!(condition) && now_ms() < end_ms)                                                  \
+            sleep_ms(2);                                                                           \
+        assert_true(condition);                                                                    \
+    } while (0)
+
+/* The result by its name, with the reason when it is not the expected one. */
+#define assert_result(call, expected)                                                              \
+    do {                                                                                           \
+        enum lock_result result_is = (call), result_wanted = (expected);                           \
+        if (result_is != result_wanted)                                                            \
+            print_error("%s: %s, not %s (%s)\n", #call, lock_result_name(result_is),               \
+                        lock_result_name(result_wanted), lock_error());                            \
+        assert_int_equal(result_is, result_wanted);                                                \
+    } while (0)
+
+static inline bool server_from(const char *variable, char out[256], bool needed)
+{
+    const char *url = getenv(variable);
+    snprintf(out, 256, "%s", url ? url : "");
+    if (!url && needed)
+        fprintf(stderr, "%s is not set: these tests need that server\n", variable);
+    return url || !needed;
+}
+
+/* False, with the reason printed, when a needed server is not there. */
+static inline bool servers_open(const char *program)
+{
+    char error[128], url[sizeof servers.redis];
+    if (!server_from("SECKILL_REDIS_URL", servers.redis, true) ||
+        !server_from("SECKILL_MYSQL_URL", servers.mysql, true) ||
+        !server_from("SECKILL_ZOOKEEPER_URL", servers.zookeeper, false))
+        return false;
+    memcpy(url, servers.redis, sizeof url);
+    const char *slash = strrchr(servers.redis, '/');
+    int base =
+        slash > servers.redis + 8 ? (int)(slash - servers.redis) : (int)strlen(servers.redis);
+    for (int i = 0; i < RED_SERVERS; i++)
+        snprintf(servers.red[i], sizeof servers.red[i], "%.*s/%d", base, url, 13 + i);
+    snprintf(servers.prefix, sizeof servers.prefix, "%.16s-%d:", program, (int)getpid());
+    servers.commands = redis_open(servers.redis, 2000, error, sizeof error);
+    if (!servers.commands)
+        fprintf(stderr, "SECKILL_REDIS_URL: %s\n", error);
+    if (servers.zookeeper[0] == '\0')
+        printf("SECKILL_ZOOKEEPER_URL is not set: the queue lock is not tested\n");
+    fflush(stdout);
+    return servers.commands != NULL;
+}
+
+/* A client of the servers that the kind uses; the options may be adjusted first. */
+static inline struct lock_client *client_open(enum lock_kind kind, struct lock_options options)
+{
+    const char *urls[RED_SERVERS + 1] = {servers.redis};
+    struct lock_client *client;
+    if (kind == LOCK_KIND_TABLE || kind == LOCK_KIND_GET_LOCK)
+        urls[0] = servers.mysql;
+    else if (kind == LOCK_KIND_QUEUE)
+        urls[0] = servers.zookeeper;
+    for (int i = 0; kind == LOCK_KIND_RED && i < RED_SERVERS; i++)
+        urls[i] = servers.red[i];
+    options.servers = urls;
+    options.prefix = servers.prefix;
+    options.lease_ms = options.lease_ms ? options.lease_ms : LEASE_MS;
+    options.poll_ms = options.poll_ms ? options.poll_ms : POLL_MS;
+    assert_result(lock_open(&options, &client), LOCK_OK);
+    return client;
+}
+
+/* One Redis command with up to six arguments, its reply as a number. */
+static inline int64_t redis_number(const char *a, const char *b, const char *c, const char *d)
+{
+    struct command command = {.argv = {a, b, c, d}};
+    while (command.argc < 4 && command.argv[command.argc])
+        command.argc++;
+    command_run(servers.commands, &command, 1);
+    assert_int_equal(command.result, REDIS_ANSWERED);
+    int64_t number = command_int(&command, -1);
+    command_clear(&command, 1);
+    return number;
+}
+
+/* Runs `body` for each key of this program, named `key`, and returns what it adds up in `n`. */
+static inline int64_t redis_each_key(const char *body)
+{
+    char script[1024], pattern[LOCK_PREFIX_MAX + 1];
+    snprintf(pattern, sizeof pattern, "%s*", servers.prefix);
+    snprintf(script, sizeof script,
+             "local n, at = 0, '0' repeat "
+             "local page = redis.call('SCAN', at, 'MATCH', ARGV[1], 'COUNT', 1000) at = page[1] "
+             "for _, key in ipairs(page[2]) do %s end until at == '0' return n",
+             body);
+    return redis_number("EVAL", script, "0", pattern);
+}
+
+static inline void redis_forget_all(void)
+{
+    redis_each_key("redis.call('DEL', key)");
+}
+
+#endif

@@ -1,0 +1,419 @@
+/* Waiting for messages: one subscriber connection, read by one of the waiting threads for all.
+ *
+ *   server ──► connection ──► the thread that leads ──► its own wake-up, or
+ *                                                   └─► eventfd of the waiter that is meant
+ *
+ * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
+ * reads. */
+#include "lock/waiter.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lock/lock.h"
+#include "lua/script.h"
+#include "lua/subscriber.h"
+
+enum {
+    CHANNEL_MAX = SCRIPT_KEY_MAX + LOCK_TOKEN_MAX,
+    BUCKETS = 256,
+    SPARE_MAX = 32,    /* waiters kept for reuse, with their eventfds */
+    RECONNECT_MS = 50, /* between looks at a server that cannot be reached */
+};
+
+struct waiter {
+    struct waiter_hub *hub;
+    struct channel *channel;
+    struct waiter *next, *previous;         /* on the channel, in order of arrival */
+    struct waiter *hub_next, *hub_previous; /* of all that wait */
+    int event_fd;
+    bool woken;
+    bool sleeping; /* in poll(2), so that only a signal reaches it */
+};
+
+struct channel {
+    struct channel *next; /* in the bucket */
+    struct waiter *first, *last;
+    uint64_t request; /* which SUBSCRIBE of the connection was this channel's */
+    char name[CHANNEL_MAX];
+};
+
+struct waiter_hub {
+    pthread_mutex_t mutex;
+    struct redis *redis;
+    int timeout_ms;
+    bool online;              /* connected, and every channel subscribed to */
+    uint64_t asked, answered; /* SUBSCRIBEs on this connection */
+    int64_t asked_ms;         /* when the last one was sent */
+    struct waiter *leader;
+    struct waiter *all;
+    struct waiter *spare;
+    int spare_count;
+    struct channel *buckets[BUCKETS];
+};
+
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
+{
+    char error[128];
+    struct waiter_hub *hub = calloc(1, sizeof *hub);
+    if (!hub)
+        return NULL;
+    hub->redis = redis_open(url, timeout_ms, error, sizeof error);
+    if (!hub->redis) {
+        free(hub);
+        return NULL;
+    }
+    hub->timeout_ms = timeout_ms;
+    pthread_mutex_init(&hub->mutex, NULL);
+    return hub;
+}
+
+void waiter_hub_close(struct waiter_hub **hub)
+{
+    struct waiter_hub *old = *hub;
+    *hub = NULL;
+    if (!old)
+        return;
+    assert(!old->all);
+    while (old->spare) {
+        struct waiter *waiter = old->spare;
+        old->spare = waiter->next;
+        close(waiter->event_fd);
+        free(waiter);
+    }
+    redis_close(&old->redis);
+    pthread_mutex_destroy(&old->mutex);
+    free(old);
+}
+
+/* ---- waking; the mutex is held ---- */
+
+static void signal_waiter(struct waiter *waiter)
+{
+    uint64_t one = 1;
+    ssize_t written = write(waiter->event_fd, &one, sizeof one);
+    assert(written == sizeof one);
+}
+
+static void wake(struct waiter *waiter)
+{
+    if (!waiter->woken && waiter->sleeping)
+        signal_waiter(waiter);
+    waiter->woken = true;
+}
+
+static void wake_some(struct channel *channel, long count)
+{
+    for (struct waiter *w = channel->first; w && count > 0; w = w->next)
+        if (!w->woken) {
+            wake(w);
+            count--;
+        }
+}
+
+/* The connection is lost, or never answered: messages may be missed, so everybody looks for itself.
+ * The answers to what is subscribed again will wake them once more. */
+static void hub_lost(struct waiter_hub *hub)
+{
+    hub->online = false;
+    for (struct waiter *w = hub->all; w; w = w->hub_next)
+        wake(w);
+}
+
+/* ---- channels; the mutex is held ---- */
+
+static struct channel **bucket_of(struct waiter_hub *hub, const char *name)
+{
+    uint32_t hash = 2166136261U;
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619U;
+    return &hub->buckets[hash % BUCKETS];
+}
+
+static struct channel *channel_find(struct waiter_hub *hub, const char *name)
+{
+    struct channel *channel = *bucket_of(hub, name);
+    while (channel && strcmp(channel->name, name) != 0)
+        channel = channel->next;
+    return channel;
+}
+
+static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
+{
+    channel->request = ++hub->asked;
+    hub->asked_ms = clock_ms();
+    if (!subscriber_ask(hub->redis, true, channel->name))
+        hub_lost(hub);
+}
+
+static struct channel *channel_make(struct waiter_hub *hub, const char *name)
+{
+    struct channel *channel = calloc(1, sizeof *channel);
+    if (!channel)
+        return NULL;
+    snprintf(channel->name, sizeof channel->name, "%s", name);
+    struct channel **bucket = bucket_of(hub, name);
+    channel->next = *bucket;
+    *bucket = channel;
+    channel->request = UINT64_MAX; /* not subscribed to until the leader has connected */
+    if (hub->online)
+        channel_subscribe(hub, channel);
+    return channel;
+}
+
+static void channel_drop(struct waiter_hub *hub, struct channel *channel)
+{
+    struct channel **place = bucket_of(hub, channel->name);
+    while (*place != channel)
+        place = &(*place)->next;
+    *place = channel->next;
+    if (hub->online && !subscriber_ask(hub->redis, false, channel->name))
+        hub_lost(hub);
+    free(channel);
+}
+
+/* ---- leading; the mutex is held but for connecting and sleeping ---- */
+
+static void lead_ready(struct waiter_hub *hub)
+{
+    hub->answered++;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct channel *c = hub->buckets[i]; c; c = c->next)
+            if (c->request == hub->answered)
+                wake_some(c, LONG_MAX);
+}
+
+static void lead_message(struct waiter_hub *hub, const char *name, const char *text)
+{
+    struct channel *channel = channel_find(hub, name);
+    if (channel)
+        wake_some(channel, text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
+}
+
+static void lead_events(struct waiter_hub *hub)
+{
+    char channel[CHANNEL_MAX], message[32];
+    for (;;) {
+        switch (subscriber_next(hub->redis, channel, sizeof channel, message, sizeof message)) {
+        case SUBSCRIBER_NOTHING:
+            return;
+        case SUBSCRIBER_READY:
+            lead_ready(hub);
+            break;
+        case SUBSCRIBER_MESSAGE:
+            lead_message(hub, channel, message);
+            break;
+        case SUBSCRIBER_OTHER:
+            break;
+        }
+    }
+}
+
+static void lead_connect(struct waiter_hub *hub)
+{
+    pthread_mutex_unlock(&hub->mutex); /* only the leader touches the connection while offline */
+    bool connected = redis_connect(hub->redis) == REDIS_ANSWERED;
+    pthread_mutex_lock(&hub->mutex);
+    if (!connected)
+        return;
+    hub->asked = hub->answered = 0;
+    hub->online = true;
+    for (int i = 0; i < BUCKETS && hub->online; i++)
+        for (struct channel *c = hub->buckets[i]; c && hub->online; c = c->next)
+            channel_subscribe(hub, c);
+}
+
+/* Makes the connection anew when it is lost or does not answer; the socket to sleep on, or -1. */
+static int lead_socket(struct waiter_hub *hub)
+{
+    if (hub->online && hub->answered < hub->asked && clock_ms() - hub->asked_ms > hub->timeout_ms)
+        redis_drop(hub->redis);
+    if (hub->online && !redis_connected(hub->redis))
+        hub_lost(hub);
+    if (!hub->online) {
+        redis_drop(hub->redis); /* half-made or half-lost ones are of no use */
+        lead_connect(hub);
+    }
+    return hub->online ? redis_fd(hub->redis) : -1;
+}
+
+/* Leads no more, or was asked to and will not: the next one who sleeps is asked. */
+static void resign(struct waiter_hub *hub, const struct waiter *waiter)
+{
+    if (hub->leader && hub->leader != waiter)
+        return;
+    hub->leader = NULL;
+    for (struct waiter *w = hub->all; w; w = w->hub_next)
+        if (w->sleeping && !w->woken) {
+            signal_waiter(w);
+            return;
+        }
+}
+
+/* ---- for those who wait ---- */
+
+static struct waiter *waiter_make(struct waiter_hub *hub)
+{
+    struct waiter *waiter = hub->spare;
+    if (waiter) {
+        hub->spare = waiter->next;
+        hub->spare_count--;
+    } else {
+        waiter = calloc(1, sizeof *waiter);
+        if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+            free(waiter);
+            waiter = NULL;
+        }
+    }
+    return waiter;
+}
+
+static void waiter_put_away(struct waiter_hub *hub, struct waiter *waiter)
+{
+    if (hub->spare_count < SPARE_MAX) {
+        waiter->next = hub->spare;
+        hub->spare = waiter;
+        hub->spare_count++;
+        return;
+    }
+    close(waiter->event_fd);
+    free(waiter);
+}
+
+static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
+{
+    *waiter = (struct waiter){.hub = hub, .channel = channel, .event_fd = waiter->event_fd};
+    waiter->previous = channel->last;
+    if (channel->last)
+        channel->last->next = waiter;
+    else
+        channel->first = waiter;
+    channel->last = waiter;
+    waiter->hub_next = hub->all;
+    if (hub->all)
+        hub->all->hub_previous = waiter;
+    hub->all = waiter;
+    waiter->woken = channel->request <= hub->answered;
+}
+
+static void unlink_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
+{
+    if (waiter->previous)
+        waiter->previous->next = waiter->next;
+    else
+        channel->first = waiter->next;
+    if (waiter->next)
+        waiter->next->previous = waiter->previous;
+    else
+        channel->last = waiter->previous;
+    if (waiter->hub_previous)
+        waiter->hub_previous->hub_next = waiter->hub_next;
+    else
+        hub->all = waiter->hub_next;
+    if (waiter->hub_next)
+        waiter->hub_next->hub_previous = waiter->hub_previous;
+}
+
+struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
+{
+    assert(strlen(name) < CHANNEL_MAX);
+    pthread_mutex_lock(&hub->mutex);
+    struct channel *channel = channel_find(hub, name);
+    struct waiter *waiter = waiter_make(hub);
+    if (waiter && !channel)
+        channel = channel_make(hub, name);
+    if (waiter && channel) {
+        link_waiter(hub, channel, waiter);
+    } else if (waiter) {
+        waiter_put_away(hub, waiter);
+        waiter = NULL;
+    }
+    pthread_mutex_unlock(&hub->mutex);
+    return waiter;
+}
+
+/* Leads or follows for one sleep in poll(2). False when cancel_fd is readable. */
+static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
+{
+    struct waiter_hub *hub = waiter->hub;
+    bool leads = hub->leader == waiter;
+    int socket_fd = leads ? lead_socket(hub) : -1;
+    if (waiter->woken)
+        return true;
+    struct pollfd fds[] = {{.fd = waiter->event_fd, .events = POLLIN},
+                           {.fd = cancel_fd > 0 ? cancel_fd : -1, .events = POLLIN},
+                           {.fd = socket_fd, .events = POLLIN}};
+    int64_t left_ms = until_ms - clock_ms();
+    int wait_ms = left_ms > 0 ? (int)left_ms : 0;
+    if (leads && socket_fd < 0 && wait_ms > RECONNECT_MS)
+        wait_ms = RECONNECT_MS;
+    if (leads && hub->answered < hub->asked && wait_ms > hub->timeout_ms)
+        wait_ms = hub->timeout_ms;
+    waiter->sleeping = true;
+    pthread_mutex_unlock(&hub->mutex);
+    poll(fds, 3, wait_ms);
+    pthread_mutex_lock(&hub->mutex);
+    waiter->sleeping = false;
+    uint64_t signals;
+    if (fds[0].revents && read(waiter->event_fd, &signals, sizeof signals) < 0)
+        signals = 0; /* nothing to take: another look at the state costs little */
+    if (fds[2].revents && socket_fd == redis_fd(hub->redis)) {
+        if (!redis_fill(hub->redis))
+            hub_lost(hub);
+        lead_events(hub);
+    }
+    return fds[1].revents == 0;
+}
+
+bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
+{
+    struct waiter_hub *hub = waiter->hub;
+    int64_t until_ms = clock_ms() + wait_ms;
+    bool wanted = true;
+    pthread_mutex_lock(&hub->mutex);
+    while (!waiter->woken && wanted) {
+        if (!hub->leader)
+            hub->leader = waiter;
+        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_ms() < until_ms;
+    }
+    bool woken = waiter->woken;
+    waiter->woken = false;
+    resign(hub, waiter);
+    pthread_mutex_unlock(&hub->mutex);
+    return woken;
+}
+
+void waiter_leave(struct waiter **place)
+{
+    struct waiter *waiter = *place;
+    struct waiter_hub *hub = waiter->hub;
+    struct channel *channel = waiter->channel;
+    *place = NULL;
+    pthread_mutex_lock(&hub->mutex);
+    unlink_waiter(hub, channel, waiter);
+    if (waiter->woken)
+        wake_some(channel, 1);
+    uint64_t signals;
+    if (read(waiter->event_fd, &signals, sizeof signals) < 0)
+        signals = 0; /* there was none */
+    if (!channel->first)
+        channel_drop(hub, channel);
+    waiter_put_away(hub, waiter);
+    pthread_mutex_unlock(&hub->mutex);
+}

@@ -1,0 +1,24 @@
+-- KEYS: 1 the lock (as in lock_reenter), 2 where the last released request is kept, 3 (or none) the
+-- mark of a waiting writer, which goes with the lock so that readers have their turn.
+-- ARGV: 1 request, 2 message for who waits on the channel named like the lock, '' for none.
+-- Returns {1, holds left} when given back, now or by the same call before; {0} when the request's
+-- hold is not there (any more).
+-- Atomic because the last hold's end must free the lock in the same moment.
+if redis.call('HDEL', KEYS[1], 'h:' .. ARGV[1]) == 0 then
+  if redis.call('GET', KEYS[2]) == ARGV[1] then
+    return {1, math.max(redis.call('HLEN', KEYS[1]) - 2, 0)}
+  end
+  return {0}
+end
+redis.call('SET', KEYS[2], ARGV[1], 'PX', 60000)
+local left = redis.call('HLEN', KEYS[1]) - 2
+if left == 0 then
+  redis.call('DEL', KEYS[1])
+  if KEYS[3] then
+    redis.call('DEL', KEYS[3])
+  end
+  if ARGV[2] ~= '' then
+    redis.call('PUBLISH', KEYS[1], ARGV[2])
+  end
+end
+return {1, left}

@@ -1,0 +1,9 @@
+-- KEYS: 1 the writer, 2 the mark of a waiting writer (both as in lock_read). ARGV: 1 request.
+-- Returns {1} when the mark was this request's and is gone, {0} when it was not.
+-- Atomic because another writer's mark must stay. Readers that it kept out are woken.
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+  return {0}
+end
+redis.call('DEL', KEYS[2])
+redis.call('PUBLISH', KEYS[1], '*')
+return {1}

@@ -1,0 +1,127 @@
+/* One script call to each of several servers, all at the same time. */
+#include "lua/script_each.h"
+
+#include <assert.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
+
+static void *connect_thread(void *redis)
+{
+    redis_connect(redis);
+    return NULL;
+}
+
+static void connect_all(struct script_line *lines, size_t count)
+{
+    pthread_t threads[SCRIPT_EACH_MAX];
+    bool started[SCRIPT_EACH_MAX] = {false};
+    for (size_t i = 0; i < count; i++) {
+        if (redis_connected(lines[i].redis))
+            continue;
+        lines[i].owed = 0; /* what was due is lost with its connection */
+        if (lines[i].skip)
+            continue;
+        started[i] = pthread_create(&threads[i], NULL, connect_thread, lines[i].redis) == 0;
+        if (!started[i])
+            redis_connect(lines[i].redis);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (started[i])
+            pthread_join(threads[i], NULL);
+}
+
+/* ---- Asking ---- */
+
+/* Marks calls not yet answered, and not yet known not to be: no script returns so many values. */
+enum { WAITING = -1 };
+
+static void send_all(struct script_line *lines, struct script_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool sent = !lines[i].skip && redis_connected(lines[i].redis) &&
+                    script_append(lines[i].redis, &calls[i], false);
+        script_forget(&calls[i], sent ? REDIS_UNKNOWN : REDIS_FAILED);
+        if (!sent)
+            continue;
+        redis_flush(lines[i].redis);
+        calls[i].value_count = WAITING;
+    }
+}
+
+/* Takes what has come on one line. */
+static void take_replies(struct script_line *line, struct script_call *call)
+{
+    struct redisReply *reply;
+    while (call->value_count == WAITING && (reply = redis_parsed(line->redis)) != NULL) {
+        if (line->owed > 0) {
+            line->owed--;
+            freeReplyObject(reply);
+        } else if (script_take(line->redis, call,
+                               reply)) { /* the server does not know the script */
+            redis_count_reload(line->redis);
+            if (script_append(line->redis, call, true) && redis_flush(line->redis))
+                call->value_count = WAITING;
+        }
+    }
+    if (call->value_count == WAITING && !redis_connected(line->redis))
+        script_forget(call, REDIS_UNKNOWN);
+}
+
+static bool wanted(const struct script_call *calls, size_t count, size_t enough)
+{
+    size_t waiting = 0, yes = 0;
+    for (size_t i = 0; i < count; i++) {
+        waiting += calls[i].value_count == WAITING;
+        yes += calls[i].value_count > 0 && calls[i].values[0] == 1;
+    }
+    return waiting > 0 && (enough == 0 || yes < enough);
+}
+
+/* Waits for any line to have something and takes it; false when the time is over. */
+static bool listen_once(struct script_line *lines, struct script_call *calls, size_t count,
+                        int64_t until_ms)
+{
+    struct pollfd fds[SCRIPT_EACH_MAX];
+    for (size_t i = 0; i < count; i++)
+        fds[i] = (struct pollfd){
+            .fd = calls[i].value_count == WAITING ? redis_fd(lines[i].redis) : -1,
+            .events = POLLIN,
+        };
+    int64_t left_ms = until_ms - now_ms();
+    if (left_ms < 0 || poll(fds, count, (int)left_ms) == 0)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (fds[i].fd >= 0 && fds[i].revents != 0) {
+            redis_fill(lines[i].redis);
+            take_replies(&lines[i], &calls[i]);
+        }
+    return true;
+}
+
+void script_run_each(struct script_line *lines, struct script_call *calls, size_t count,
+                     size_t enough, int wait_ms)
+{
+    assert(count <= SCRIPT_EACH_MAX);
+    connect_all(lines, count);
+    int64_t until_ms = now_ms() + wait_ms;
+    send_all(lines, calls, count);
+    bool in_time = true;
+    while (in_time && wanted(calls, count, enough))
+        in_time = listen_once(lines, calls, count, until_ms);
+    for (size_t i = 0; i < count; i++)
+        if (calls[i].value_count == WAITING) {
+            script_forget(&calls[i], REDIS_UNKNOWN);
+            lines[i].owed++;
+        }
+}

@@ -1,0 +1,38 @@
+/* A connection that many threads subscribe with: asks without waiting, reads what has come. */
+#include "lua/subscriber.h"
+
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <strings.h>
+
+bool subscriber_ask(struct redis *redis, bool subscribe, const char *channel)
+{
+    const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel};
+    return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && redis_flush(redis);
+}
+
+static enum subscriber_event classify(const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return SUBSCRIBER_OTHER;
+    if (strcasecmp(reply->element[0]->str, "subscribe") == 0)
+        return SUBSCRIBER_READY;
+    return strcasecmp(reply->element[0]->str, "message") == 0 ? SUBSCRIBER_MESSAGE
+                                                              : SUBSCRIBER_OTHER;
+}
+
+enum subscriber_event subscriber_next(struct redis *redis, char *channel_out, size_t channel_size,
+                                      char *message_out, size_t message_size)
+{
+    redisReply *reply = redis_parsed(redis);
+    if (!reply)
+        return SUBSCRIBER_NOTHING;
+    enum subscriber_event event = classify(reply);
+    if (event == SUBSCRIBER_MESSAGE) {
+        snprintf(channel_out, channel_size, "%s", reply->element[1]->str);
+        snprintf(message_out, message_size, "%s", reply->element[2]->str);
+    }
+    freeReplyObject(reply);
+    return event;
+}
