@@ -9,7 +9,7 @@
 #define QUEUE "fair:queue"
 #define ALIVE "fair:alive"
 
-enum { ALIVE_MS = 3000 }; /* for which a waiter counts as alive after it has asked */
+enum { ALIVE_MS = 1500 }; /* for which a waiter counts as alive after it has asked */
 
 static enum lock_result fair_acquire(void *self, struct lock_handle *handle)
 {
