@@ -9,7 +9,16 @@
 #define QUEUE "fair:queue"
 #define ALIVE "fair:alive"
 
-enum { ALIVE_MS = 3000 }; /* for which a waiter counts as alive after it has asked */
+enum { ALIVE_MS_MIN = 300, ALIVE_MS_MAX = 1500 };
+
+/* How long a waiter counts as alive after it has asked: three times as long as until it asks again.
+ * */
+static int alive_ms(const struct lock_handle *handle)
+{
+    int alive_ms = 3 * lock_core_context(handle->core, LOCK_KIND_FAIR)->poll_ms;
+    alive_ms = alive_ms < ALIVE_MS_MIN ? ALIVE_MS_MIN : alive_ms;
+    return alive_ms > ALIVE_MS_MAX ? ALIVE_MS_MAX : alive_ms;
+}
 
 static enum lock_result fair_acquire(void *self, struct lock_handle *handle)
 {
@@ -22,7 +31,7 @@ static enum lock_result fair_acquire(void *self, struct lock_handle *handle)
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);
-    script_int(&call, ALIVE_MS);
+    script_int(&call, alive_ms(handle));
     script_int(&call, handle->waits);
     return redis_kind_acquire(self, handle, &call);
 }
@@ -30,7 +39,8 @@ static enum lock_result fair_acquire(void *self, struct lock_handle *handle)
 /* Each waiter has a channel of its own, so that a release wakes the next one and nobody else. */
 static void fair_wait(void *self, struct lock_handle *handle, int wait_ms)
 {
-    int most_ms = ALIVE_MS / 3 - (int)lock_random(ALIVE_MS / 30);
+    int most_ms = alive_ms(handle) / 3;
+    most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
     redis_kind_wait(self, handle, FIELD, handle->request, wait_ms < most_ms ? wait_ms : most_ms);
 }
 

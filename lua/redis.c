@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define BACKOFF_MS_MIN 20
@@ -23,6 +24,8 @@ struct redis {
     char user[128];
     char password[256];
     struct timeval timeout;
+    char *out; /* commands not sent yet; hiredis would send them with SIGPIPE */
+    size_t out_used, out_room;
     int64_t retry_at_ms;
     int backoff_ms;
     unsigned jitter;
@@ -155,6 +158,8 @@ void redis_close(struct redis **redis)
 {
     if (*redis && (*redis)->context)
         redisFree((*redis)->context);
+    if (*redis)
+        free((*redis)->out);
     free(*redis);
     *redis = NULL;
 }
@@ -173,6 +178,8 @@ void redis_drop(struct redis *redis)
     if (redis->context)
         redisFree(redis->context);
     redis->context = NULL;
+    redis->scripts_seen = 0;
+    redis->out_used = 0;
 }
 
 static void disconnect(struct redis *redis, const char *why)
@@ -183,6 +190,7 @@ static void disconnect(struct redis *redis, const char *why)
         redisFree(redis->context);
     redis->context = NULL;
     redis->scripts_seen = 0;
+    redis->out_used = 0;
 }
 
 /* A failed try delays the next one; a lost connection alone does not: the first try is at once. */
@@ -197,11 +205,10 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
 
 static bool handshake_step(struct redis *redis, int argc, const char **argv)
 {
-    redisReply *reply = redisCommandArgv(redis->context, argc, argv, NULL);
+    redisReply *reply = redis_append(redis, argc, argv, NULL) ? redis_receive(redis) : NULL;
     bool ok = reply && reply->type != REDIS_REPLY_ERROR;
-    if (!ok)
-        snprintf(redis->error, sizeof redis->error, "%s: %s", argv[0],
-                 reply ? reply->str : redis->context->errstr);
+    if (reply && !ok)
+        snprintf(redis->error, sizeof redis->error, "%s: %s", argv[0], reply->str);
     freeReplyObject(reply);
     return ok;
 }
@@ -276,17 +283,54 @@ bool redis_first_use(struct redis *redis, unsigned script)
     return first;
 }
 
+static bool out_reserve(struct redis *redis, size_t more)
+{
+    size_t room = redis->out_room ? redis->out_room : 1024;
+    while (room < redis->out_used + more)
+        room *= 2;
+    if (room == redis->out_room)
+        return true;
+    char *out = realloc(redis->out, room);
+    if (!out)
+        return false;
+    redis->out = out;
+    redis->out_room = room;
+    return true;
+}
+
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)
 {
+    char *text = NULL;
     assert(redis->context);
-    return redisAppendCommandArgv(redis->context, argc, (const char **)(uintptr_t)argv, lengths) ==
-           REDIS_OK;
+    int length = redisFormatCommandArgv(&text, argc, (const char **)(uintptr_t)argv, lengths);
+    bool appended = length >= 0 && out_reserve(redis, (size_t)length);
+    if (appended) {
+        memcpy(redis->out + redis->out_used, text, (size_t)length);
+        redis->out_used += (size_t)length;
+    }
+    redisFreeCommand(text);
+    return appended;
+}
+
+bool redis_flush(struct redis *redis)
+{
+    size_t sent = 0;
+    while (redis->context && sent < redis->out_used) {
+        ssize_t count =
+            send(redis->context->fd, redis->out + sent, redis->out_used - sent, MSG_NOSIGNAL);
+        if (count >= 0)
+            sent += (size_t)count;
+        else if (errno != EINTR)
+            disconnect(redis, strerror(errno));
+    }
+    redis->out_used = 0;
+    return redis->context != NULL;
 }
 
 struct redisReply *redis_receive(struct redis *redis)
 {
     void *reply = NULL;
-    if (!redis->context)
+    if (!redis_flush(redis))
         return NULL;
     if (redisGetReply(redis->context, &reply) != REDIS_OK) {
         bool late = errno == EAGAIN && redis->context->err == REDIS_ERR_IO;
@@ -296,15 +340,6 @@ struct redisReply *redis_receive(struct redis *redis)
         return NULL;
     }
     return reply;
-}
-
-bool redis_flush(struct redis *redis)
-{
-    int done = 0;
-    while (redis->context && !done)
-        if (redisBufferWrite(redis->context, &done) != REDIS_OK)
-            disconnect(redis, redis->context->errstr);
-    return redis->context != NULL;
 }
 
 int redis_fd(const struct redis *redis)

@@ -1,0 +1,175 @@
+"""Random concurrent runs of the locks by many processes, and whether what they saw is possible.
+
+Meanwhile processes are stopped past their leases, killed and replaced, connections cut, scripts
+forgotten. The checker is itself checked: by locks that are broken on purpose, and by histories.
+"""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import history_check
+from locks import HISTORY, ZooKeeper
+from servers import Redis
+
+PROCESSES, SECONDS = 8, 4
+LEASE_MS = 250  # of lock_history.c
+
+
+@pytest.fixture(scope="module")
+def zookeeper():
+    if not ZooKeeper.PROGRAM.exists():
+        pytest.skip("no ZooKeeper is installed")
+    with ZooKeeper() as server:
+        yield server
+
+
+class Run:
+    """Eight processes on one lock, and what is done to them."""
+
+    def __init__(self, model, kind, servers, directory, seed):
+        self.argv = [HISTORY, model, kind, f"history-{model}-{kind}", SECONDS * 1000]
+        self.servers, self.directory = servers, Path(directory)
+        self.random = random.Random(seed)
+        self.started, self.processes = 0, []
+
+    def start(self):
+        self.started += 1
+        with open(self.directory / str(self.started), "wb") as output:
+            self.processes.append(subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, self.argv),
+                 str(self.random.randrange(1 << 30)), *self.servers], stdout=output))
+
+    def pause(self):
+        victims = self.random.sample(self.processes, 2)
+        for process in victims:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(LEASE_MS / 1000 * self.random.uniform(0.5, 2))
+        for process in victims:
+            process.send_signal(signal.SIGCONT)
+
+    def replace(self):
+        process = self.random.choice(self.processes)
+        process.kill()
+        process.wait()
+        self.processes.remove(process)
+        self.start()
+
+    def trouble(self, *more):
+        """Until the processes end by themselves."""
+        end = time.monotonic() + SECONDS - 1.5
+        while time.monotonic() < end:
+            self.random.choice([self.pause, self.replace, *more])()
+            time.sleep(self.random.uniform(0.05, 0.3))
+
+    def finish(self):
+        for process in self.processes:
+            assert process.wait(60) == 0
+        lines = []
+        for path in self.directory.iterdir():
+            with open(path, encoding="ascii") as file:
+                lines += file
+        return history_check.read(lines)
+
+
+def run(model, kind, servers, directory, *more):
+    """The holds of a run; the seed is in the report of a test that fails."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    crowd = Run(model, kind, servers, directory, seed)
+    for _ in range(PROCESSES):
+        crowd.start()
+    crowd.trouble(*more)
+    return crowd.finish()
+
+
+def annoyances(url):
+    """What may befall a Redis server's clients without a lock being lost by it."""
+    redis = Redis(url)
+    return (lambda: redis("SCRIPT", "FLUSH"),
+            lambda: redis("CLIENT", "KILL", "TYPE", "pubsub"),
+            lambda: redis("CLIENT", "KILL", "TYPE", "normal"))
+
+
+def assert_possible(model, holds, least):
+    assert history_check.check(model, holds) == []
+    assert len(holds) >= least
+    assert len({hold.owner for hold in holds}) >= PROCESSES
+
+
+@pytest.mark.parametrize("model, kind", [
+    ("mutex", "simple"), ("mutex", "timestamp"), ("mutex", "spin"), ("mutex", "fair"),
+    ("reentrant", "reentrant"), ("reentrant", "fair"), ("read-write", "read-write"),
+    ("semaphore", "semaphore"), ("semaphore", "permit")])
+def test_redis(stack, tmp_path, model, kind):
+    holds = run(model, kind, [stack.redis_url], tmp_path, *annoyances(stack.redis_url))
+    # Whoever is killed in a fair queue is waited for when its turn comes.
+    assert_possible(model, holds, 25 if kind == "fair" else 100)
+
+
+def test_red(stack, tmp_path):
+    servers = [stack.redis_url.rpartition("/")[0] + f"/{db}" for db in (3, 4, 5)]
+    holds = run("mutex", "red", servers, tmp_path, *annoyances(stack.redis_url))
+    assert_possible("mutex", holds, 50)
+
+
+@pytest.mark.parametrize("model, kind", [("mutex", "table"), ("reentrant", "table"),
+                                         ("mutex", "get-lock")])
+def test_mysql(stack, tmp_path, model, kind):
+    assert_possible(model, run(model, kind, [stack.mysql_url], tmp_path), 50)
+
+
+@pytest.mark.parametrize("model, kind", [("mutex", "queue"), ("reentrant", "queue")])
+def test_zookeeper(zookeeper, tmp_path, model, kind):
+    assert_possible(model, run(model, kind, [zookeeper.url], tmp_path), 20)
+
+
+@pytest.mark.parametrize("kind", ["simple", "fair", "timestamp"])
+def test_fences_grow_on_a_server_that_forgets(stack, tmp_path, kind):
+    """Two may then hold the lock at once; the fence still tells who came later."""
+    holds = run("mutex", kind, [stack.redis_url], tmp_path, lambda: stack.redis("FLUSHALL"))
+    assert_possible("fenced", holds, 100)
+
+
+@pytest.mark.parametrize("model", ["careless", "forgetful"])
+def test_broken_lock_is_found_out(stack, tmp_path, model):
+    holds = run(model, "simple", [stack.redis_url], tmp_path)
+    assert any("valid at once" in found for found in history_check.check("mutex", holds))
+
+
+def hold(name, owner, begin, until, **more):
+    """A hold acquired from `begin` to `begin` + 1."""
+    event = {"hold": name, "owner": owner, "mode": "write", "permits": 1, "begin": begin,
+             "end": begin + 1, "fence": begin + 1, **more}
+    made = history_check.Hold(event)
+    made.until = until
+    return made
+
+
+@pytest.mark.parametrize("model, holds, violation", [
+    ("mutex", [hold("a", "A", 1, 5), hold("b", "B", 5, 9)], None),
+    ("mutex", [hold("a", "A", 1, 9), hold("b", "B", 5, 9)], "valid at once"),
+    ("mutex", [hold("a", "A", 1, 9), hold("b", "A", 5, 9)], "valid at once"),
+    ("mutex", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, fence=2)], "did not grow"),
+    ("mutex", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, fence=1)], "did not grow"),
+    ("fenced", [hold("a", "A", 1, 9), hold("b", "B", 5, 9)], None),
+    ("fenced", [hold("a", "A", 1, 9), hold("b", "B", 5, 9, fence=1)], "did not grow"),
+    ("reentrant", [hold("a", "A", 1, 9), hold("b", "A", 5, 9, fence=2)], None),
+    ("reentrant", [hold("a", "A", 1, 9), hold("b", "A", 5, 9)], "another fence"),
+    ("reentrant", [hold("a", "A", 1, 9), hold("b", "B", 5, 9)], "valid at once"),
+    ("reentrant", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, fence=2)], "did not grow"),
+    ("read-write", [hold("a", "A", 1, 9, mode="read", fence=7),
+                    hold("b", "B", 5, 9, mode="read", fence=7)], None),
+    ("read-write", [hold("a", "A", 1, 9, mode="read"), hold("b", "B", 5, 9)], "valid at once"),
+    ("read-write", [hold("a", "A", 1, 3), hold("b", "B", 5, 9, mode="read", fence=1)],
+     "did not grow"),
+    ("semaphore", [hold("a", "A", 1, 9, permits=2), hold("b", "B", 5, 9)], None),
+    ("semaphore", [hold("a", "A", 1, 9, permits=2), hold("b", "B", 5, 9, permits=2)], "permits"),
+])
+def test_checker(model, holds, violation):
+    found = history_check.check(model, holds)
+    assert [violation in text for text in found][:1] == ([True] if violation else [])
