@@ -77,6 +77,7 @@ object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
+lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
@@ -87,7 +88,7 @@ LOCK_VERSION := 1.0.0
 
 all: $(daemon) $(BUILD)/bare_httpd seclock
 	@:
-tests: all $(tests) $(BUILD)/lock_example
+tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
@@ -172,7 +173,7 @@ install-lock: seclock $(BUILD)/seclock.pc
 	install -D -m 644 lock/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
 
 # What the lock tests run as processes of their own, and the bench of the locks.
-lock_tools := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history $(BUILD)/bench_lock
+lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/libseclock.a

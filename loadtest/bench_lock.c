@@ -6,7 +6,7 @@
  * are left out. The limit of Redis is one SET NX PX and one EVALSHA of compare-and-delete by plain
  * hiredis. Limit and lock take turns of a few ms, so that whatever else the machine does befalls
  * both. Hand-over is the time from before lock_release in one thread to after lock_acquire in
- * another one, which slept. A round trip is half a limit pair, measured at the same time. */
+ * another one, which slept. A round trip is half a limit pair, measured just before each release. */
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +25,6 @@ enum {
     LOOK_US = 50,     /* between looks whether the other one waits */
     SETTLE_US = 1500, /* from then until it is asleep for good */
     BACK_OFF_US = 100,
-    TRIP_EVERY_US = 2000,
     LEASE_MS = 10000,
 };
 
@@ -167,13 +166,23 @@ struct relay {
     const struct subject *subject;
     _Atomic int64_t released_ns; /* when the last holder began to release */
     _Atomic bool stop;
-    _Atomic int count;
-    double *samples_us;
+    _Atomic int count, turns; /* samples; acquisitions */
+    double *samples_us, *trips_us;
+    int trips; /* the holder's alone, as is the connection for them */
 };
 
 static uint64_t waits_of(const struct relay *relay)
 {
     return lock_client_stats(relay->subject->client).waits;
+}
+
+static void measure_trip(struct relay *relay)
+{
+    int64_t began_ns = now_ns();
+    if (!has_limit(relay->subject) || relay->trips == SAMPLES_MAX)
+        return;
+    raw_pair();
+    relay->trips_us[relay->trips++] = (double)(now_ns() - began_ns) / 2000;
 }
 
 /* Two of these pass the lock to and fro: whoever has it waits until the other one sleeps. */
@@ -184,15 +193,18 @@ static void *relay_thread(void *argument)
         uint64_t waits = waits_of(relay);
         struct lock_handle *hold = take(relay->subject, LOCK_FOREVER);
         int64_t taken_ns = now_ns(), released_ns = relay->released_ns;
+        int turns = ++relay->turns;
         if (released_ns > 0 && waits_of(relay) > waits && relay->count < SAMPLES_MAX)
             relay->samples_us[relay->count++] = (double)(taken_ns - released_ns) / 1000;
         waits = waits_of(relay);
         for (int i = 0; i < 200 && waits_of(relay) == waits; i++)
             sleep_us(LOOK_US);
         sleep_us(SETTLE_US);
+        measure_trip(relay);
         relay->released_ns = now_ns();
         give(hold);
-        sleep_us(BACK_OFF_US); /* the other one goes first */
+        while (relay->turns == turns && !relay->stop) /* the other one goes first */
+            sleep_us(BACK_OFF_US);
     }
     return NULL;
 }
@@ -213,25 +225,18 @@ static void measure_hand_over(struct subject *subject)
 {
     pthread_t threads[2];
     static double samples_us[SAMPLES_MAX], trips_us[SAMPLES_MAX];
-    struct relay relay = {.subject = subject, .samples_us = samples_us};
-    int trips = 0;
+    struct relay relay = {.subject = subject, .samples_us = samples_us, .trips_us = trips_us};
     for (int i = 0; i < 2; i++)
         if (pthread_create(&threads[i], NULL, relay_thread, &relay) != 0)
             die("pthread_create", "no thread");
-    for (int64_t until_ns = now_ns() + seconds * INT64_C(1000000000); now_ns() < until_ns;) {
-        int64_t began_ns = now_ns();
-        if (has_limit(subject) && trips < SAMPLES_MAX) {
-            raw_pair();
-            trips_us[trips++] = (double)(now_ns() - began_ns) / 2000;
-        }
-        sleep_us(TRIP_EVERY_US);
-    }
+    for (int64_t until_ns = now_ns() + seconds * INT64_C(1000000000); now_ns() < until_ns;)
+        sleep_us(BACK_OFF_US * 100);
     relay.stop = true;
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     subject->median_us = percentile(samples_us, relay.count, 50);
     subject->late_us = percentile(samples_us, relay.count, 99);
-    subject->trip_us = percentile(trips_us, trips, 50);
+    subject->trip_us = percentile(trips_us, relay.trips, 50);
 }
 
 /* ---- all of them ---- */

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from daemon import PROGRAM
-from servers import RedisServer, Server
+from servers import RedisServer, Server, wait_until
 
 BUILD = Path(PROGRAM).parent
 SECLOCK = BUILD / "seclock"
@@ -67,6 +67,17 @@ class Driver:
                 pipe.close()
             except BrokenPipeError:
                 pass  # what was still in the buffer
+
+
+def settled(driver, *words):
+    """The answer once the server is in reach again: until then it is not known, or not done."""
+    answers = []
+
+    def settles():
+        answers.append(driver(*words))
+        return answers[-1]["result"] not in ("failed", "unknown")
+    wait_until(settles, f"answer to {words}", timeout=10)
+    return answers[-1]
 
 
 class RedisAlone:

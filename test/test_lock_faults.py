@@ -1,0 +1,289 @@
+"""Locks through a network that fails: answers lost after the server has done what it was asked."""
+
+import time
+
+import pytest
+
+from locks import Driver, settled
+from proxy import Link
+
+HASHES = ("reentrant", "fair", "read-write")
+REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
+# What a driver sends when it changes something, if it is not EVAL or EVALSHA.
+SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock"}
+
+
+@pytest.fixture
+def near(stack):
+    """A driver next to the servers, to see what really is."""
+    with Driver(stack.redis_url, stack.mysql_url, lease=4000) as driver:
+        yield driver
+
+
+@pytest.fixture
+def proxy(stack, proxies, request):
+    mysql = "kind" in request.fixturenames and request.getfixturevalue("kind") == "table"
+    return proxies(stack.ledger.port if mysql else stack.redis.address[1])
+
+
+@pytest.fixture
+def far(stack, proxy, request):
+    """A driver behind the proxy."""
+    mysql = "kind" in request.fixturenames and request.getfixturevalue("kind") == "table"
+    url = proxy.url(stack.mysql_url if mysql else stack.redis_url)
+    with Driver(url, lease=4000, timeout=500, outage=500) as driver:
+        driver("status", "table" if mysql else "simple", "n")  # connects
+        yield driver
+
+
+def options(kind):
+    return {"limit": 1} if kind in ("semaphore", "permit") else {}
+
+
+def lose_answer(proxy, kind):
+    return proxy.once(SENT.get(kind, rb"EVAL"), after=Link.cut)
+
+
+def go_deaf(proxy, kind):
+    """The next change is made, but neither its answer comes nor any after it."""
+    return proxy.once(SENT.get(kind, rb"EVAL"), after=lambda _: proxy.fail("deaf"))
+
+
+def assert_free(near, kind, name="n"):
+    assert near("status", kind, name)["held"] == 0
+    assert near.acquire(kind, name, **options(kind))["result"] == "ok"
+    assert near("release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answer_to_acquire_is_lost(near, far, proxy, kind):
+    trap = lose_answer(proxy, kind)
+    answer = far.acquire(kind, "n", **options(kind))
+    trap.wait()
+    assert answer["result"] == "ok"
+    status = near("status", kind, "n")
+    assert (status["count"], status["fence"]) == (1, answer["fence"])
+    assert near.acquire(kind, "n", **options(kind))["result"] == "busy"
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*HASHES, "table"])
+def test_answer_to_reentry_is_lost(near, far, proxy, kind):
+    first = far.acquire(kind, "n", hold=1)
+    trap = lose_answer(proxy, kind)
+    second = far.acquire(kind, "n", hold=2)
+    trap.wait()
+    assert (second["result"], second["count"]) == ("ok", 2)
+    assert second["fence"] == first["fence"]
+    assert near("status", kind, "n")["count"] == 2
+    assert far("release", 2)["result"] == "ok"
+    assert near("status", kind, "n")["held"] == 1
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answer_to_renew_is_lost(near, far, proxy, kind):
+    far.acquire(kind, "n", lease=20000, **options(kind))
+    trap = lose_answer(proxy, kind)
+    answer = far("renew", 1)
+    trap.wait()
+    assert (answer["result"], answer["state"], answer["lost"]) == ("ok", "held", 0)
+    assert near("status", kind, "n")["remaining_ms"] > 15000
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answer_to_release_is_lost(near, far, proxy, kind):
+    far.acquire(kind, "n", **options(kind))
+    trap = lose_answer(proxy, kind)
+    answer = far("release", 1)
+    trap.wait()
+    assert (answer["result"], answer["state"]) == ("ok", "released")
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*HASHES, "table"])
+def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
+    far.acquire(kind, "n", hold=1)
+    far.acquire(kind, "n", hold=2)
+    trap = lose_answer(proxy, kind)
+    assert far("release", 2)["result"] == "ok"
+    trap.wait()
+    assert near("status", kind, "n")["count"] == 1
+    assert near.acquire(kind, "n")["result"] == "busy"
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", ["read-write"])
+def test_answers_to_a_reader_are_lost(near, far, proxy, kind):
+    near.acquire(kind, "n", hold=2, mode="read")
+    for ask, readers in ((lambda: far.acquire(kind, "n", mode="read"), 2),
+                         (lambda: far("renew", 1), 2), (lambda: far("release", 1), 1)):
+        trap = lose_answer(proxy, kind)
+        assert ask()["result"] == "ok"
+        trap.wait()
+        assert near("status", kind, "n")["count"] == readers
+    assert near("release", 2)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit"])
+def test_answers_of_several_permits_are_lost(near, far, proxy, kind):
+    trap = lose_answer(proxy, kind)
+    assert far.acquire(kind, "n", permits=2, limit=3)["result"] == "ok"
+    trap.wait()
+    assert near("status", kind, "n")["count"] == 2
+    trap = lose_answer(proxy, kind)
+    assert far("release", 1)["result"] == "ok"
+    trap.wait()
+    assert near("status", kind, "n")["count"] == 0
+
+
+def test_answers_about_a_permit_by_id_are_lost(near, far, proxy):
+    token = near.acquire("permit", "n", limit=1)["token"]
+    for words, result in ((("permit-extend", "n", token, 9000), "ok"),
+                          (("permit-release", "n", token), "ok"),
+                          (("permit-release", "n", token), "ok"),  # the last one is remembered
+                          (("permit-extend", "n", token, 9000), "lost")):
+        trap = lose_answer(proxy, "permit")
+        assert far(*words)["result"] == result
+        trap.wait()
+    assert near("status", "permit", "n")["count"] == 0
+
+
+def test_answers_about_a_latch_are_lost(near, far, proxy):
+    assert near("latch-set", "n", 5)["result"] == "ok"
+    trap = lose_answer(proxy, "latch")
+    assert far("latch-down", "n", "order-1")["left"] == 4
+    trap.wait()
+    trap = lose_answer(proxy, "latch")
+    assert far("latch-down", "n")["left"] == 3
+    trap.wait()
+    assert near("latch-count", "n")["left"] == 3
+    trap = lose_answer(proxy, "latch")
+    assert far("latch-set", "m", 2)["result"] in ("ok", "unknown")
+    trap.wait()
+    assert near("latch-count", "m")["left"] == 2
+
+
+def test_answer_to_setting_permits_is_lost(near, far, proxy):
+    trap = proxy.once(rb"604800", after=Link.cut)
+    assert far("set", "semaphore", "n", 2)["result"] == "ok"
+    trap.wait()
+    assert near("status", "semaphore", "n")["limit"] == 2
+
+
+def test_answer_to_break_is_lost(near, far, proxy):
+    near.acquire("simple", "n")
+    trap = proxy.once(rb"DEL", after=Link.cut)
+    assert far("break", "simple", "n")["result"] in ("ok", "not owner", "unknown")
+    trap.wait()
+    assert near("status", "simple", "n")["held"] == 0
+
+
+@pytest.mark.parametrize("store, sent", [(0, rb"EVAL"), (1, rb"lock_value")])
+def test_answer_to_swap_is_lost(stack, proxies, near, store, sent):
+    assert near("swap", store, "v", 0, "one")["result"] == "ok"
+    version = near("read", store, "v")["version"]
+    proxy = proxies(stack.ledger.port if store else stack.redis.address[1])
+    with Driver(proxy.url(stack.mysql_url if store else stack.redis_url), timeout=500) as far:
+        far("read", store, "v")
+        trap = proxy.once(sent, after=Link.cut)
+        answer = far("swap", store, "v", version, "two")
+        trap.wait()
+    now = near("read", store, "v")
+    assert now["value"] == "two"
+    assert answer["result"] == "ok" and answer["version"] == now["version"]
+
+
+def test_get_lock_goes_with_its_connection(stack, proxies, near):
+    proxy = proxies(stack.ledger.port)
+    with Driver(proxy.url(stack.mysql_url), lease=900, timeout=500) as far:
+        for sent in (rb"GET_LOCK\(", rb"RELEASE_LOCK"):
+            trap = proxy.once(sent, after=Link.cut)
+            answer = far.acquire("get-lock", "n", wait=3000)
+            if answer["result"] == "ok":
+                assert far("release", 1)["result"] in ("ok", "lost")
+            trap.wait()
+            assert near.acquire("get-lock", "n", wait=5000)["result"] == "ok"
+            assert near("release", 1)["result"] == "ok"
+        assert far.acquire("get-lock", "n", wait=3000)["result"] == "ok"
+        proxy.cut()
+        time.sleep(1)
+        state = far("state", 1)
+        assert (state["state"], state["lost"]) == ("lost", 1)
+        assert near.acquire("get-lock", "n", wait=1000)["result"] == "ok"
+        assert far("release", 1)["result"] == "lost"
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_nobody_answers_the_acquisition(near, far, proxy, kind):
+    """It may have been done or not: renewing tells, releasing gives back whatever it was."""
+    assert_free(near, kind)  # from now on a table has its row
+    go_deaf(proxy, kind)
+    answer = far.acquire(kind, "n", lease=9000, **options(kind))
+    assert (answer["result"], answer["state"]) == ("unknown", "unknown")
+    assert answer["took_ms"] < 3000
+    assert near("status", kind, "n")["held"] == 1
+    proxy.heal()
+    proxy.cut()
+    answer = settled(far, "renew", 1)
+    assert (answer["result"], answer["state"]) == ("ok", "held")
+    assert answer["fence"] == near("status", kind, "n")["fence"]
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_unknown_acquisition_is_given_back(near, far, proxy, kind):
+    assert_free(near, kind)
+    go_deaf(proxy, kind)
+    assert far.acquire(kind, "n", lease=60000, **options(kind))["result"] == "unknown"
+    assert far("release", 1)["result"] in ("unknown", "failed")
+    proxy.heal()
+    proxy.cut()
+    assert settled(far, "release", 1)["result"] == "ok"
+    assert_free(near, kind)
+
+
+@pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
+@pytest.mark.parametrize("kind", ["simple", "reentrant", "table"])
+def test_hold_ends_when_the_server_is_out_of_reach(near, far, proxy, kind, how):
+    """The holder knows before anybody else can have it."""
+    far.acquire(kind, "n", lease=1500)
+    proxy.fail(how)
+    assert near.acquire(kind, "n", wait=9000)["result"] == "ok"
+    state = far("state", 1)
+    assert (state["state"], state["lost"], state["remaining_ms"]) == ("lost", 1, 0)
+    proxy.heal()
+    proxy.cut()
+    assert settled(far, "release", 1)["result"] == "lost"
+    assert near("renew", 1)["result"] == "ok"
+
+
+def test_short_outage_does_not_lose_a_hold(near, far, proxy):
+    far.acquire("simple", "n", lease=3000)
+    proxy.refuse()
+    time.sleep(1.5)
+    proxy.admit()
+    time.sleep(3)
+    state = far("state", 1)
+    assert (state["state"], state["lost"]) == ("held", 0)
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, "simple")
+
+
+def test_waiter_bears_an_outage(near, far, proxy):
+    near.acquire("simple", "n", lease=9000)
+    far.send("acquire", 1, "simple", "n", wait=9000)
+    time.sleep(0.3)
+    proxy.cut()
+    time.sleep(0.3)
+    near("release", 1)
+    start = time.monotonic()
+    assert far.read()["result"] == "ok"
+    assert time.monotonic() - start < 1.5

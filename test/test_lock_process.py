@@ -1,0 +1,257 @@
+"""Locks of whole processes that stop, die and wait, and of servers that start again."""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from locks import Driver, RedisAlone, ZooKeeper, seconds_since, settled
+from servers import wait_until
+
+LEASE_MS, POLL_MS = 800, 400
+REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write", "semaphore",
+               "permit")
+FENCED = (*REDIS_KINDS, "table", "queue")
+SLACK = 0.5  # seconds, for two processes on a busy machine
+
+
+@pytest.fixture(scope="module")
+def zookeeper():
+    if not ZooKeeper.PROGRAM.exists():
+        pytest.skip("no ZooKeeper is installed")
+    with ZooKeeper() as server:
+        yield server
+
+
+def servers_of(kind, stack, request):
+    if kind == "queue":
+        return [request.getfixturevalue("zookeeper").url]
+    if kind == "red":
+        return [stack.redis_url.rpartition("/")[0] + f"/{db}" for db in (3, 4, 5)]
+    return [stack.mysql_url if kind in ("table", "get-lock") else stack.redis_url]
+
+
+@pytest.fixture
+def pair(kind, stack, request):
+    """Two drivers on the servers of the kind."""
+    servers = servers_of(kind, stack, request)
+    with Driver(*servers, lease=LEASE_MS, poll=POLL_MS) as one:
+        with Driver(*servers, lease=LEASE_MS, poll=POLL_MS) as two:
+            yield one, two
+
+
+def options(kind):
+    return {"limit": 1} if kind in ("semaphore", "permit") else {}
+
+
+class Resource:
+    """What a lock guards: refuses a fence smaller than one it has seen."""
+
+    SCRIPT = ("local seen = tonumber(redis.call('GET', KEYS[1]) or '0') "
+              "if tonumber(ARGV[1]) < seen then return 0 end "
+              "redis.call('SET', KEYS[1], ARGV[1]) return 1")
+
+    def __init__(self, redis):
+        self.redis = redis
+
+    def write(self, fence):
+        return self.redis("EVAL", self.SCRIPT, 1, "guarded", fence) == 1
+
+
+@pytest.mark.parametrize("kind", [*FENCED, "red", "get-lock"])
+def test_holder_is_stopped_past_its_lease(stack, pair, kind):
+    holder, next_one = pair
+    resource = Resource(stack.redis)
+    old = holder.acquire(kind, "n", **options(kind))
+    assert old["result"] == "ok"
+    if kind in FENCED:
+        assert resource.write(old["fence"])
+    holder.stop()
+    new = next_one.acquire(kind, "n", wait=20000, **options(kind))
+    assert new["result"] == "ok"
+    if kind in REDIS_KINDS or kind == "table":
+        assert new["took_ms"] < LEASE_MS + POLL_MS + SLACK * 1000
+    if kind in FENCED:
+        assert resource.write(new["fence"])
+    holder.resume()
+    state = holder("state", 1)
+    assert (state["state"], state["remaining_ms"]) == ("lost", 0)
+    wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
+    if kind in FENCED:
+        assert not resource.write(old["fence"])
+    assert settled(holder, "release", 1)["result"] == "lost"
+    assert next_one("renew", 1)["result"] == "ok"
+    assert next_one("release", 1)["result"] == "ok"
+    assert holder("state", 1)["lost"] == 1
+
+
+@pytest.mark.parametrize("kind", [*FENCED, "red", "get-lock"])
+def test_holder_is_killed(pair, kind):
+    holder, next_one = pair
+    assert holder.acquire(kind, "n", **options(kind))["result"] == "ok"
+    next_one.send("acquire", 1, kind, "n", wait=20000, **options(kind))
+    time.sleep(LEASE_MS / 2000)
+    start = time.monotonic()
+    holder.kill()
+    assert next_one.read()["result"] == "ok"
+    session = 4 if kind == "queue" else LEASE_MS / 1000  # ZooKeeper has a least session time
+    assert seconds_since(start) < session + POLL_MS / 1000 + SLACK
+
+
+@pytest.mark.parametrize("kind", ["reentrant", "fair", "read-write", "queue", "get-lock"])
+def test_waiter_is_killed(pair, stack, request, kind):
+    """It does not get in the way of those who came later."""
+    holder, waiter = pair
+    with Driver(*servers_of(kind, stack, request), lease=LEASE_MS, poll=POLL_MS) as later:
+        holder.acquire(kind, "n")
+        waiter.send("acquire", 1, kind, "n", wait=60000)
+        time.sleep(0.3)
+        later.send("acquire", 1, kind, "n", wait=60000)
+        time.sleep(0.3)
+        waiter.kill()
+        start = time.monotonic()
+        holder("release", 1)
+        assert later.read()["result"] == "ok"
+        assert seconds_since(start) < 5
+        assert later("release", 1)["result"] == "ok"
+
+
+# ---- servers that start again ----
+
+
+@pytest.fixture
+def server():
+    with RedisAlone() as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", REDIS_KINDS)
+def test_server_restarts_with_its_data(server, kind):
+    with Driver(server.url, lease=5000) as holder, Driver(server.url, lease=5000) as other:
+        old = holder.acquire(kind, "n", **options(kind))
+        time.sleep(1.2)  # until what it wrote is on the disk
+        server.kill()
+        server.start()
+        assert other.acquire(kind, "n", **options(kind))["result"] == "busy"
+        assert holder("renew", 1)["result"] == "ok"
+        assert holder("state", 1)["state"] == "held"
+        assert holder("release", 1)["result"] == "ok"
+        new = other.acquire(kind, "n", wait=1000, **options(kind))
+        assert new["result"] == "ok" and new["fence"] > old["fence"]
+
+
+@pytest.mark.parametrize("kind", REDIS_KINDS)
+def test_server_restarts_without_its_data(server, kind):
+    """Then there are two holders for a moment, as lock.h says, and the fence tells them apart."""
+    with Driver(server.url, lease=2000) as holder, Driver(server.url, lease=2000) as other:
+        resource = Resource(server.client)
+        old = holder.acquire(kind, "n", **options(kind))
+        server.kill()
+        server.forget()
+        server.start()
+        new = other.acquire(kind, "n", **options(kind))
+        assert new["result"] == "ok" and new["fence"] > old["fence"]
+        assert resource.write(new["fence"]) and not resource.write(old["fence"])
+        wait_until(lambda: holder("state", 1)["state"] == "lost", "loss")
+        wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
+        assert holder("release", 1)["result"] == "lost"
+        assert other("renew", 1)["result"] == "ok"
+
+
+def test_replica_that_missed_writes_is_promoted(server):
+    """It has neither the lock nor its last fence, only an older one; new ones are greater still."""
+    with RedisAlone() as replica:
+        replica.client("REPLICAOF", "127.0.0.1", server.port)
+        wait_until(lambda: b"master_link_status:up" in replica.client("INFO", "replication"),
+                   "replication")
+        with Driver(server.url, lease=2000) as holder, Driver(replica.url, lease=2000) as other:
+            first = holder.acquire("reentrant", "n")
+            assert holder("release", 1)["result"] == "ok"
+            wait_until(lambda: replica.client("GET", "{n}:fence"), "copy of the fence")
+            replica.client("REPLICAOF", "NO", "ONE")  # from here on it misses everything
+            last = holder.acquire("reentrant", "n")
+            server.kill()
+            assert int(replica.client("GET", "{n}:fence")) == first["fence"]
+            new = other.acquire("reentrant", "n")
+            assert new["result"] == "ok"
+            assert new["fence"] > last["fence"] > first["fence"]
+
+
+def test_table_survives_a_restart(private_stack):
+    maria = private_stack.maria_server
+    with Driver(maria.url, lease=20000) as holder, Driver(maria.url, lease=20000) as other:
+        old = holder.acquire("table", "n")
+        maria.kill()
+        maria.start()
+        assert other.acquire("table", "n")["result"] == "busy"
+        assert holder("renew", 1)["result"] == "ok"
+        assert holder("release", 1)["result"] == "ok"
+        new = other.acquire("table", "n")
+        assert new["result"] == "ok" and new["fence"] > old["fence"]
+
+
+def test_queue_survives_a_restart():
+    if not ZooKeeper.PROGRAM.exists():
+        pytest.skip("no ZooKeeper is installed")
+    with ZooKeeper() as server, Driver(server.url, lease=9000, timeout=3000) as holder:
+        old = holder.acquire("queue", "n")
+        assert old["result"] == "ok"
+        server.kill()
+        server.start()
+        with Driver(server.url, lease=9000, timeout=3000) as other:
+            assert other.acquire("queue", "n")["result"] == "busy"
+            assert holder("renew", 1)["result"] == "ok"
+            assert holder("release", 1)["result"] == "ok"
+            new = other.acquire("queue", "n", wait=9000)
+            assert new["result"] == "ok" and new["fence"] > old["fence"]
+
+
+def test_red_bears_the_minority(request):
+    with ExitStack() as running:
+        servers = [running.enter_context(RedisAlone()) for _ in range(3)]
+        urls = [server.url for server in servers]
+        holder, other = (running.enter_context(
+            Driver(*urls, lease=2000, timeout=300, outage=300)) for _ in range(2))
+        assert holder.acquire("red", "n")["result"] == "ok"
+        servers[0].kill()
+        servers[0].forget()
+        time.sleep(1)
+        assert holder("state", 1)["state"] == "held"
+        assert other.acquire("red", "n")["result"] == "busy"
+        servers[0].start()
+        time.sleep(2)  # it is given the lock again
+        servers[1].kill()
+        time.sleep(2.5)
+        assert holder("state", 1)["state"] == "held"
+        servers[2].kill()
+        wait_until(lambda: holder("state", 1)["state"] == "lost", "loss of the majority")
+        wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
+        assert other.acquire("red", "n")["result"] == "failed"
+
+
+# ---- the queue ----
+
+WAITERS, DEAD = 50, (0, 7, 8, 25, 48)
+
+
+def test_fifty_waiters_come_in_order(stack):
+    with ExitStack() as running:
+        holder, *waiters = (running.enter_context(Driver(stack.redis_url, lease=5000))
+                            for _ in range(WAITERS + 1))
+        last = holder.acquire("fair", "n")["fence"]
+        for number, waiter in enumerate(waiters, 1):
+            waiter.send("acquire", 1, "fair", "n", wait=120000)
+            wait_until(lambda: holder("status", "fair", "n")["waiting"] >= number, "queueing up")
+        for number in DEAD:
+            waiters[number].kill()
+        start = time.monotonic()
+        assert holder("release", 1)["result"] == "ok"
+        for number, waiter in enumerate(waiters):
+            if number not in DEAD:
+                answer = waiter.read()
+                assert (answer["result"], answer["lost"]) == ("ok", 0)
+                assert answer["fence"] > last, f"waiter {number} came too early"
+                last = answer["fence"]
+                assert waiter("release", 1)["result"] == "ok"
+        assert seconds_since(start) < 20
+        assert holder("status", "fair", "n")["waiting"] == 0
