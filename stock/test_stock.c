@@ -654,6 +654,7 @@ static struct stock_order sell_over_wire(enum sql_wire_fault fault, bool cut, bo
     assert_int_equal(stock_stats(over).unknown_commits, 1);
     stock_close(&over);
     sql_wire_close(&wire);
+    stock_order_clear(&one);
     return one;
 }
 

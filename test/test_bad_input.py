@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from audit import audit
+from audit import audit, sell_out
 from client import assert_problem, read_response, read_to_end, send_raw
 from daemon import TOKEN, Daemon
 from servers import wait_until
@@ -21,7 +21,7 @@ CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles
 def daemon(shared_servers, tmp_path_factory):
     """One for the whole file, in a database of its own: nothing here may leave a trace."""
     stack = shared_servers.aside("bad_input", 1)
-    with Daemon(stack, tmp_path_factory.mktemp("bad_input"), deadline_ms=1000) as daemon:
+    with Daemon(stack, tmp_path_factory.mktemp("bad_input")) as daemon:
         daemon.reset("demo", 1000, 20)
         yield daemon
 
@@ -397,6 +397,5 @@ class TestClientsThatVanish:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 sock.sendall(request)
         wait_until(lambda: daemon.metric("seckill_queue_depth") == 0, "an empty queue")
-        while daemon.order("gone").status == 201:
-            pass
+        sell_out(daemon, "gone")
         assert audit(daemon, "gone") == 100

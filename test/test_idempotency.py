@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from audit import audit
+from audit import audit, sell_out
 from client import assert_problem
 
 
@@ -80,8 +80,7 @@ def test_repeat_after_the_sale_sold_out_gives_the_order(pair):
     one, other = pair
     one.reset("demo", 4, 2)
     first = one.order(key="k")
-    while one.order().status == 201:
-        pass
+    sell_out(one)
     for daemon in pair:
         assert daemon.order().answer == "409 sold_out"
         repeat = daemon.order(key="k")
