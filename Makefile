@@ -5,7 +5,9 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
+#   make test-lock  the lock library under faults, and histories of many processes
 #   make bench      load campaigns, each with an audit after it
+#   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
 #   make lint       style, include direction, scripts, reference configuration
@@ -82,7 +84,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test check bench asan tsan lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench bench-lock asan tsan lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -234,6 +236,16 @@ bench:
 	@deploy/packages bench
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
+
+# The lock library under faults, and histories of many processes; see lock/README.md for what is open.
+test-lock:
+	@deploy/packages test
+	@$(MAKE) tests
+	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
+
+# Acquire and release per second and hand-over, next to the server's raw limit.
+bench-lock: $(BUILD)/bench_lock
+	@loadtest/bench_lock
 
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test

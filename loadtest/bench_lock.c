@@ -6,7 +6,7 @@
  * are left out. The limit of Redis is one SET NX PX and one EVALSHA of compare-and-delete by plain
  * hiredis. Limit and lock take turns of a few ms, so that whatever else the machine does befalls
  * both. Hand-over is the time from before lock_release in one thread to after lock_acquire in
- * another one, which slept. A round trip is half a limit pair, measured just before each release. */
+ * another one, which slept. A round trip is half a limit pair, measured before each release. */
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <stdatomic.h>
