@@ -87,10 +87,10 @@ static int lock_wait_ms(const struct desk *desk)
 
 static void work_reset(struct desk *desk, struct request *request)
 {
-    struct ledger_sale sale;
+    struct ledger_sale sale = {.total = request->total, .segments = request->segments};
     const char *sku = request->order.sku;
-    enum stock_admin_result result =
-        stock_reset(desk->stock, sku, request->total, request->segments, lock_wait_ms(desk), &sale);
+    memcpy(sale.sku, sku, sizeof sale.sku);
+    enum stock_admin_result result = stock_reset(desk->stock, &sale, lock_wait_ms(desk));
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
               "sku=%s total=%u segments=%u result=%d round=%u", sku, request->total,
               request->segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);

@@ -115,7 +115,7 @@ static void text_move(struct sql_text *sql, const struct ledger_move *move)
     sql_word(sql, move->sku);
     sql_printf(sql, " AND segment=%u AND round=%u AND fence=%llu AND fence<%llu", move->segment,
                move->round, (unsigned long long)move->settled, (unsigned long long)move->fence);
-    sql_printf(sql, " AND sold+%u<=capacity;", move->units);
+    sql_printf(sql, " AND terms=%u AND sold+%u<=capacity;", move->terms, move->units);
 }
 
 static bool has_key(const struct ledger_order *order)

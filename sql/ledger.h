@@ -44,12 +44,25 @@ enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out);
 
 /* ---- sales ---- */
 
+/* What a sale may be changed in while it runs. Each change counts the version on, in the sale and in
+ * all of its segments at once: a move made under older terms is refused. More units in mid-round are
+ * such a change as well. */
+struct ledger_terms {
+    int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
+    int64_t ends_ms;   /* the first moment that is too late; 0: open until sold out */
+    uint32_t version;
+    uint32_t per_user_limit; /* units that one user may have in a round; 0: no limit */
+    uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
+    bool paused;
+};
+
 struct ledger_sale {
     char sku[LEDGER_WORD_SIZE];
     uint32_t round;
     uint32_t total;
     uint32_t segments;
     uint32_t sold; /* units in accepted orders of this round */
+    struct ledger_terms terms;
 };
 
 struct ledger_segment {
@@ -73,13 +86,18 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
 enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
                                    struct ledger_segment *segments_out, size_t *count_out);
 
-/* Begins the next round of a sale, or its first: `total` units in `segments` slices, nothing sold.
- * `fences` are those of the segment locks the caller holds, one per segment of the old and the new
- * round. On LEDGER_OK `sale_out` is the new round and `segments_out` (room for `segments`) its
- * rows. On LEDGER_UNKNOWN the round may have begun. */
-enum ledger_result ledger_reset(struct ledger *ledger, const char *sku, uint32_t total,
-                                uint32_t segments, const uint64_t *fences,
-                                struct ledger_sale *sale_out, struct ledger_segment *segments_out);
+/* Begins the next round of a sale, or its first: `sale` has its sku, total, segments and terms (but
+ * their version), and gets the rest. Nothing is sold. `fences` are those of the segment locks the
+ * caller holds, one per segment of the old and the new round. On LEDGER_OK `segments_out` (room for
+ * as many as it has) are its rows. On LEDGER_UNKNOWN the round may have begun. */
+enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
+                                const uint64_t *fences, struct ledger_segment *segments_out);
+
+/* Changes the terms of a sale to `terms` if their version is still the one given. No move under
+ * older terms is accepted after LEDGER_OK, and `terms` has the new version. LEDGER_NO: they are
+ * others by now, or there is no such sale. LEDGER_UNKNOWN: read them again. */
+enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
+                                       struct ledger_terms *terms);
 
 /* ---- orders ---- */
 
@@ -110,12 +128,13 @@ struct ledger_move {
     uint32_t units;   /* sold more */
     uint64_t fence;   /* of the lock under which they were taken */
     uint64_t settled; /* the fence at which the segment was settled when they were taken */
+    uint32_t terms;   /* version of the terms the orders were decided by */
     bool refused;     /* out: this segment's guard refused the step */
 };
 
 /* One transaction: inserts the orders and moves each segment on. A segment moves only from exactly
- * the fence its units were taken at, within its round and capacity; if one does not, nothing is
- * done and its `refused` is set (LEDGER_NO). */
+ * the fence its units were taken at, within its round, terms and capacity; if one does not, nothing
+ * is done and its `refused` is set (LEDGER_NO). */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count);

@@ -5,9 +5,14 @@
 
 #include "sql/ledger_private.h"
 
+/* A DATETIME as ms since 1970, whatever the connection's time zone. */
+#define MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
+
 #define SALE_COLUMNS                                                                               \
     "SELECT sku,round,total,segments,(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "          \
-    "WHERE g.sku=sale.sku) FROM sale "
+    "WHERE g.sku=sale.sku),terms," MS_OF("starts_at") "," MS_OF(                                   \
+        "ends_at") ",per_user_limit,"                                                              \
+                   "pay_within_s,paused FROM sale "
 
 static void sale_read(struct ledger_sale *sale, char **row)
 {
@@ -16,6 +21,14 @@ static void sale_read(struct ledger_sale *sale, char **row)
     sale->total = ledger_u32(row[2]);
     sale->segments = ledger_u32(row[3]);
     sale->sold = ledger_u32(row[4]);
+    sale->terms = (struct ledger_terms){
+        .version = ledger_u32(row[5]),
+        .starts_ms = (int64_t)ledger_u64(row[6]),
+        .ends_ms = (int64_t)ledger_u64(row[7]),
+        .per_user_limit = ledger_u32(row[8]),
+        .pay_within_s = ledger_u32(row[9]),
+        .paused = ledger_u32(row[10]) != 0,
+    };
 }
 
 void ledger_segment_read(struct ledger_segment *segment, char **row)
@@ -84,47 +97,103 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
     return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
 }
 
+/* ---- terms ---- */
+
+static void text_time(struct sql_text *sql, const char *column, int64_t ms)
+{
+    char time[LEDGER_TIME_SIZE];
+    ledger_time(ms, time);
+    time[LEDGER_TIME_SIZE - 2] = '\0'; /* without the Z, which MySQL does not take */
+    if (ms == 0)
+        sql_printf(sql, "%s=NULL,", column);
+    else
+        sql_printf(sql, "%s='%s',", column, time);
+}
+
+/* As assignments, the version's apart. */
+static void text_terms(struct sql_text *sql, const struct ledger_terms *terms)
+{
+    text_time(sql, "starts_at", terms->starts_ms);
+    text_time(sql, "ends_at", terms->ends_ms);
+    sql_printf(sql, "per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
+               terms->per_user_limit, terms->pay_within_s, terms->paused);
+}
+
+struct change {
+    struct ledger *ledger;
+    const char *sku;
+    const struct ledger_terms *terms;
+};
+
+/* The sale's row first: two changes of one sale then wait for each other there. */
+static enum db_result change_body(struct db *db, void *context)
+{
+    const struct change *change = context;
+    struct sql_text *sql = &change->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "UPDATE sale SET ");
+    text_terms(sql, change->terms);
+    sql_printf(sql, "terms=terms+1 WHERE terms=%u AND sku=", change->terms->version);
+    sql_word(sql, change->sku);
+    sql_printf(sql, ";UPDATE stock_segment SET terms=%u WHERE terms=%u AND sku=",
+               change->terms->version + 1, change->terms->version);
+    sql_word(sql, change->sku);
+    enum db_result result = ledger_query(change->ledger);
+    return result == DB_OK && db_affected(db, 0) != 1 ? DB_NO : result;
+}
+
+enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
+                                       struct ledger_terms *terms)
+{
+    struct change change = {ledger, sku, terms};
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
+    if (result == LEDGER_OK)
+        terms->version++;
+    return result;
+}
+
 /* ---- reset ---- */
 
 struct reset {
     struct ledger *ledger;
-    const char *sku;
-    uint32_t total;
-    uint32_t segments;
+    struct ledger_sale *sale;
     const uint64_t *fences;
     struct ledger_segment *segments_out;
-    uint32_t round;
 };
 
-static void text_sale(struct sql_text *sql, const struct reset *reset)
+static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
 {
-    sql_printf(sql, "INSERT INTO sale(sku,round,total,segments)VALUES(");
-    sql_word(sql, reset->sku);
-    sql_printf(sql, ",1,%u,%u)ON DUPLICATE KEY UPDATE round=round+1,total=%u,segments=%u;",
-               reset->total, reset->segments, reset->total, reset->segments);
-    sql_printf(sql, "SELECT round FROM sale WHERE sku=");
-    sql_word(sql, reset->sku);
+    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)VALUES(");
+    sql_word(sql, sale->sku);
+    sql_printf(sql, ",0,0,0);UPDATE sale SET ");
+    text_terms(sql, &sale->terms);
+    sql_printf(sql, "terms=terms+1,round=round+1,total=%u,segments=%u WHERE sku=", sale->total,
+               sale->segments);
+    sql_word(sql, sale->sku);
+    sql_printf(sql, ";SELECT round,terms FROM sale WHERE sku=");
+    sql_word(sql, sale->sku);
 }
 
 /* The first `total % segments` segments hold one unit more than the others. A fence never goes
  * back: an older lock's late transaction must find one that is not its own. */
-static void text_rows(struct sql_text *sql, const struct reset *reset)
+static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, const uint64_t *fences)
 {
-    const char *lead = "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES";
-    uint32_t base = reset->total / reset->segments;
-    uint32_t extra = reset->total % reset->segments;
-    for (uint32_t i = 0; i < reset->segments; i++) {
+    const char *lead = "INSERT INTO stock_segment(sku,segment,round,terms,capacity,sold,fence)"
+                       "VALUES";
+    uint32_t base = sale->total / sale->segments;
+    uint32_t extra = sale->total % sale->segments;
+    for (uint32_t i = 0; i < sale->segments; i++) {
         sql_printf(sql, "%s(", i == 0 ? lead : ",");
-        sql_word(sql, reset->sku);
-        sql_printf(sql, ",%u,%u,%u,0,%llu)", i, reset->round, base + (i < extra),
-                   (unsigned long long)reset->fences[i]);
+        sql_word(sql, sale->sku);
+        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, sale->round, sale->terms.version,
+                   base + (i < extra), (unsigned long long)fences[i]);
     }
-    sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),sold=0,"
+    sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),terms=VALUES(terms),sold=0,"
                     "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
     sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
-    sql_word(sql, reset->sku);
-    sql_printf(sql, " AND segment>=%u;", reset->segments);
-    text_segments(sql, reset->sku);
+    sql_word(sql, sale->sku);
+    sql_printf(sql, " AND segment>=%u;", sale->segments);
+    text_segments(sql, sale->sku);
 }
 
 static enum db_result reset_body(struct db *db, void *context)
@@ -132,32 +201,28 @@ static enum db_result reset_body(struct db *db, void *context)
     struct reset *reset = context;
     struct sql_text *sql = &reset->ledger->sql;
     sql_clear(sql);
-    text_sale(sql, reset);
+    text_sale(sql, reset->sale);
     enum db_result result = ledger_query(reset->ledger);
     if (result != DB_OK)
         return result;
     char **row = db_row(db);
     assert(row);
-    reset->round = ledger_u32(row[0]);
+    reset->sale->round = ledger_u32(row[0]);
+    reset->sale->terms.version = ledger_u32(row[1]);
     sql_clear(sql);
-    text_rows(sql, reset);
+    text_rows(sql, reset->sale, reset->fences);
     result = ledger_query(reset->ledger);
     if (result == DB_OK)
-        segments_read(db, reset->segments_out, reset->segments);
+        segments_read(db, reset->segments_out, reset->sale->segments);
     return result;
 }
 
-enum ledger_result ledger_reset(struct ledger *ledger, const char *sku, uint32_t total,
-                                uint32_t segments, const uint64_t *fences,
-                                struct ledger_sale *sale_out, struct ledger_segment *segments_out)
+enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
+                                const uint64_t *fences, struct ledger_segment *segments_out)
 {
-    assert(segments > 0 && segments <= LEDGER_SEGMENTS_MAX && segments <= total);
-    struct reset reset = {ledger, sku, total, segments, fences, segments_out, 0};
-    enum db_result result = db_run(ledger->db, reset_body, &reset);
-    ledger_word(sale_out->sku, sku);
-    sale_out->round = reset.round;
-    sale_out->total = total;
-    sale_out->segments = segments;
-    sale_out->sold = 0;
-    return ledger_from_db(result);
+    assert(sale->segments > 0 && sale->segments <= LEDGER_SEGMENTS_MAX);
+    assert(sale->segments <= sale->total);
+    struct reset reset = {ledger, sale, fences, segments_out};
+    sale->sold = 0;
+    return ledger_from_db(db_run(ledger->db, reset_body, &reset));
 }

@@ -21,12 +21,12 @@ static struct ledger *open_url(const char *url)
 /* Begins a round of the sale "s" with the same fence on every segment. */
 static struct ledger_sale reset(uint32_t total, uint32_t segments, uint64_t fence)
 {
-    struct ledger_sale sale;
+    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments};
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++)
         fences[i] = fence;
-    assert_int_equal(ledger_reset(ledger, "s", total, segments, fences, &sale, rows), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &sale, fences, rows), LEDGER_OK);
     for (uint32_t i = 0; i < segments; i++) {
         assert_int_equal(rows[i].segment, i);
         assert_int_equal(rows[i].round, sale.round);
@@ -80,7 +80,8 @@ static struct ledger_move move(uint32_t segment, uint32_t units, uint64_t settle
                                 .round = 1,
                                 .units = units,
                                 .fence = fence,
-                                .settled = settled};
+                                .settled = settled,
+                                .terms = 1};
 }
 
 static enum ledger_result commit_one(struct ledger_move step, struct ledger_order row)
@@ -194,6 +195,44 @@ static void test_reset_begins_the_next_round_with_nothing_sold(void **state)
     assert_int_equal(count_orders(), 1);
 }
 
+static void test_terms_are_kept_and_their_changes_counted(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    struct ledger_terms terms = {.version = 1,
+                                 .starts_ms = 1790000000123,
+                                 .ends_ms = 1790000060001,
+                                 .per_user_limit = 2,
+                                 .pay_within_s = 900,
+                                 .paused = true};
+    assert_int_equal(ledger_terms_change(ledger, "s", &terms), LEDGER_OK);
+    assert_int_equal(terms.version, 2);
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    assert_int_equal(sale.terms.version, 2);
+    assert_int_equal(sale.terms.starts_ms, terms.starts_ms);
+    assert_int_equal(sale.terms.ends_ms, terms.ends_ms);
+    assert_int_equal(sale.terms.per_user_limit, 2);
+    assert_int_equal(sale.terms.pay_within_s, 900);
+    assert_true(sale.terms.paused);
+    terms = (struct ledger_terms){.version = 2};
+    assert_int_equal(ledger_terms_change(ledger, "s", &terms), LEDGER_OK);
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    assert_int_equal(sale.terms.starts_ms + sale.terms.ends_ms, 0);
+    assert_false(sale.terms.paused);
+    assert_int_equal(reset(TOTAL, SEGMENTS, FENCE + 2).terms.version, 4);
+}
+
+static void test_terms_change_only_from_the_version_given(void **state)
+{
+    (void)state;
+    struct ledger_terms terms = {.version = 2};
+    assert_int_equal(ledger_terms_change(ledger, "s", &terms), LEDGER_NO);
+    terms.version = 1;
+    assert_int_equal(ledger_terms_change(ledger, "other", &terms), LEDGER_NO);
+    assert_int_equal(sql_server_do("SELECT terms FROM sale"), 1);
+    assert_int_equal(sql_server_do("SELECT SUM(terms) FROM stock_segment"), SEGMENTS);
+}
+
 static void test_reset_to_more_and_to_fewer_segments(void **state)
 {
     (void)state;
@@ -287,6 +326,17 @@ static void refuse(struct ledger_move step)
     assert_int_equal(count_orders(), 0);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key"), 0);
     assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
+}
+
+static void test_move_under_older_terms_is_refused(void **state)
+{
+    (void)state;
+    struct ledger_terms terms = {.version = 1};
+    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(ledger_terms_change(ledger, "s", &terms), LEDGER_OK);
+    refuse(step);
+    step.terms = 2;
+    assert_int_equal(commit_one(step, order(1, 1, NULL)), LEDGER_OK);
 }
 
 static void test_commit_is_refused_by_each_guard(void **state)
@@ -419,7 +469,7 @@ static void test_batches_of_every_size_are_written_alike(void **state)
     static char keys[LEDGER_ORDERS_MAX][LEDGER_WORD_SIZE];
     uint64_t fence = FENCE, id = 0;
     reset(100000, 1, FENCE);
-    sql_server_do("UPDATE stock_segment SET round=1,fence=%d", FENCE);
+    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d", FENCE);
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++, fence++) {
         struct ledger_move step = move(0, 1, fence, fence + 1);
         for (size_t i = 0; i < sizes[n]; i++) {
@@ -708,6 +758,9 @@ int main(void)
         TEST(test_reset_slices_the_total),
         TEST(test_reset_begins_the_next_round_with_nothing_sold),
         TEST(test_reset_to_more_and_to_fewer_segments),
+        TEST(test_terms_are_kept_and_their_changes_counted),
+        TEST(test_terms_change_only_from_the_version_given),
+        TEST(test_move_under_older_terms_is_refused),
         TEST(test_reset_never_sets_a_fence_back),
         TEST(test_reset_forbids_commits_of_the_old_round),
         TEST(test_sales_are_listed_in_pages),

@@ -109,25 +109,23 @@ static void announce(struct stock *stock, const struct ledger_sale *row)
     redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
 }
 
-static enum stock_admin_result reset_locked(struct stock *stock, const char *sku, uint32_t total,
-                                            uint32_t segments, struct locked *locked,
-                                            struct ledger_sale *sale_out)
+static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_sale *sale,
+                                            struct locked *locked)
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    if (!catalog_find(stock->catalog, sku) && catalog_count(stock->catalog) >= SALES_MAX) {
+    if (!catalog_find(stock->catalog, sale->sku) && catalog_count(stock->catalog) >= SALES_MAX) {
         unlock_all(stock, locked);
         return STOCK_ADMIN_FULL;
     }
     for (size_t i = 0; i < locked->count; i++)
         fences[i] = locked->holds[i].fence;
-    enum ledger_result result =
-        ledger_reset(stock->ledger, sku, total, segments, fences, sale_out, rows);
+    enum ledger_result result = ledger_reset(stock->ledger, sale, fences, rows);
     if (result == LEDGER_OK)
-        post_round(stock, locked, sale_out, rows);
+        post_round(stock, locked, sale, rows);
     unlock_all(stock, locked);
     if (result == LEDGER_OK)
-        announce(stock, sale_out);
+        announce(stock, sale);
     return result == LEDGER_OK        ? STOCK_ADMIN_OK
            : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
                                       : STOCK_ADMIN_FAILED;
@@ -138,8 +136,7 @@ static enum stock_admin_result lock_failed(enum lock_result result)
     return result == LOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
 }
 
-enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32_t total,
-                                    uint32_t segments, int wait_ms, struct ledger_sale *sale_out)
+enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sale, int wait_ms)
 {
     struct locked *locked = malloc(sizeof *locked);
     enum stock_admin_result result = STOCK_ADMIN_BUSY;
@@ -148,20 +145,20 @@ enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32
         abort();
     freshen(stock);
     for (int tries = 0; tries < RESET_TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++) {
-        enum ledger_result found = segments_to_lock(stock, sku, segments, &wanted);
+        enum ledger_result found = segments_to_lock(stock, sale->sku, sale->segments, &wanted);
         if (found != LEDGER_OK) {
             result = STOCK_ADMIN_FAILED;
             break;
         }
-        enum lock_result locks = lock_all(stock, sku, wanted, wait_ms, locked);
+        enum lock_result locks = lock_all(stock, sale->sku, wanted, wait_ms, locked);
         if (locks != LOCK_OK) {
             result = lock_failed(locks);
             break;
         }
         /* Somebody may have reset it to more segments before we had the locks: then lock more. */
-        found = segments_to_lock(stock, sku, segments, &wanted);
+        found = segments_to_lock(stock, sale->sku, sale->segments, &wanted);
         if (found == LEDGER_OK && wanted <= locked->count) {
-            result = reset_locked(stock, sku, total, segments, locked, sale_out);
+            result = reset_locked(stock, sale, locked);
         } else {
             unlock_all(stock, locked);
             result = found == LEDGER_OK ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;

@@ -204,6 +204,7 @@ static void write_move(struct batch *batch, struct segment_hold *hold)
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
+        .terms = hold->terms,
     };
 }
 

@@ -111,13 +111,21 @@ struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale 
         return NULL;
     pthread_mutex_lock(&sale->mutex);
     if (row->round > sale->view.round) {
-        sale->view.round = row->round;
-        sale->view.total = row->total;
-        sale->view.segments = row->segments;
+        sale->view = (struct sale_view){
+            .round = row->round,
+            .total = row->total,
+            .segments = row->segments,
+            .epoch = sale->view.epoch,
+            .terms = row->terms,
+        };
         uint32_t share = (row->total + row->segments - 1) / row->segments;
         for (uint32_t i = 0; i < row->segments; i++)
             sale_hint_set(sale, i, share);
         forget_left_locked(sale);
+    }
+    if (row->round == sale->view.round && row->terms.version > sale->view.terms.version) {
+        sale->view.total = row->total;
+        sale->view.terms = row->terms;
     }
     pthread_mutex_unlock(&sale->mutex);
     return sale;

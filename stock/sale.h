@@ -18,6 +18,7 @@ struct sale_view {
     uint32_t total;
     uint32_t segments;
     uint32_t epoch; /* grows whenever units may have come back; see sale_remember_left */
+    struct ledger_terms terms;
 };
 
 struct sale_catalog *catalog_open(void);
@@ -28,7 +29,7 @@ void catalog_close(struct sale_catalog **catalog);
 struct sale *catalog_find(const struct sale_catalog *catalog, const char *sku);
 
 /* Notes what the ledger says of a sale. A new round forgets what is known of the old one; an older
- * round than the one known is ignored. NULL when there are SALES_MAX sales already. Any thread. */
+ * round or older terms than those known are ignored. NULL when there are SALES_MAX sales already. Any thread. */
 struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *sale);
 
 /* Forgets what is left of every sale, as after a time without news. Any thread. */

@@ -29,13 +29,14 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
 }
 
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       uint32_t segment, uint32_t round, uint32_t wanted)
+                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
 {
     char name[LOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     hold->sale = sale;
     hold->segment = segment;
-    hold->round = round;
+    hold->round = view->round;
+    hold->terms = view->terms.version;
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
@@ -43,7 +44,7 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
     hold->sent_ns = stock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
-    script_int(take, round);
+    script_int(take, view->round);
     script_int(take, wanted);
 }
 

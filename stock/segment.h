@@ -19,6 +19,7 @@ struct segment_hold {
     struct sale *sale;
     uint32_t segment;
     uint32_t round;
+    uint32_t terms; /* version of the sale's */
     enum segment_state state;
     struct lock_hold lock;
     size_t call; /* where its lock call stands in the pipeline; the take follows it */
@@ -32,9 +33,9 @@ struct segment_hold {
 /* The lock name of a segment, "sku:7". */
 void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
 
-/* Posts lock and take of up to `wanted` units. */
+/* Posts lock and take of up to `wanted` units, for orders that are decided by `view`. */
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       uint32_t segment, uint32_t round, uint32_t wanted);
+                       const struct sale_view *view, uint32_t segment, uint32_t wanted);
 
 /* Reads the answers after stock_run_calls, and sets state and hint. */
 void segment_read_take(struct stock *stock, struct segment_hold *hold);

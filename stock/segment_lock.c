@@ -39,8 +39,8 @@ static void plan_segments(struct stock *stock, struct group *group)
         if (hint == 0)
             continue;
         uint32_t wanted = hint < unmet ? hint : unmet;
-        segment_post_take(stock, &stock->holds[stock->hold_count++], group->sale, segment,
-                          group->view.round, wanted);
+        segment_post_take(stock, &stock->holds[stock->hold_count++], group->sale, &group->view,
+                          segment, wanted);
         unmet -= wanted;
     }
 }
@@ -204,6 +204,18 @@ static enum ledger_result commit(struct stock *stock, struct batch *batch)
     return result;
 }
 
+/* The ledger refused a move: perhaps for terms or a round that this process does not know yet. */
+static void reload_refused(struct stock *stock, const struct batch *batch)
+{
+    struct sale *last = NULL;
+    for (size_t i = 0; i < batch->move_count; i++) {
+        struct sale *sale = batch->moved[i]->sale;
+        if (batch->moves[i].refused && sale != last)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+        last = batch->moved[i]->sale;
+    }
+}
+
 /* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. */
 static void finish(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
@@ -223,6 +235,7 @@ static void finish(struct stock *stock, struct batch *batch, enum ledger_result 
     default: /* refused, or an id or key was taken: nothing was written */
         batch_decide(batch, STOCK_AGAIN);
         settle_all(stock, batch, false);
+        reload_refused(stock, batch);
         break;
     }
 }

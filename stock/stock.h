@@ -118,10 +118,9 @@ enum stock_admin_result {
 };
 
 /* Begins the next round of a sale, or its first, holding all of its segments' locks, and tells
- * every process. Waits up to `wait_ms` for the locks. 1 <= segments <= LEDGER_SEGMENTS_MAX, <=
- * total. */
-enum stock_admin_result stock_reset(struct stock *stock, const char *sku, uint32_t total,
-                                    uint32_t segments, int wait_ms, struct ledger_sale *sale_out);
+ * every process. `sale` has its sku, total, segments and terms, and gets the rest. Waits up to
+ * `wait_ms` for the locks. 1 <= segments <= LEDGER_SEGMENTS_MAX, <= total. */
+enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sale, int wait_ms);
 
 /* Why a segment in Redis was not what the ledger says. */
 enum stock_difference_reason { STOCK_MISSING, STOCK_OTHER_ROUND, STOCK_DIRTY, STOCK_MISMATCH };

@@ -78,8 +78,9 @@ static int stop(void **state)
 
 static struct ledger_sale reset(const char *sku, uint32_t total, uint32_t segments)
 {
-    struct ledger_sale sale;
-    assert_int_equal(stock_reset(stock, sku, total, segments, WAIT_MS, &sale), STOCK_ADMIN_OK);
+    struct ledger_sale sale = {.total = total, .segments = segments};
+    snprintf(sale.sku, sizeof sale.sku, "%s", sku);
+    assert_int_equal(stock_reset(stock, &sale, WAIT_MS), STOCK_ADMIN_OK);
     return sale;
 }
 
@@ -711,10 +712,10 @@ static void test_reset_to_more_and_to_fewer_segments(void **state)
 static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
 {
     (void)state;
-    struct ledger_sale sale;
+    struct ledger_sale sale = {.sku = "s", .total = 5, .segments = 1};
     reset("s", 9, 3);
     lock_and_die(2, 400, 0);
-    assert_int_equal(stock_reset(stock, "s", 5, 1, 60, &sale), STOCK_ADMIN_BUSY);
+    assert_int_equal(stock_reset(stock, &sale, 60), STOCK_ADMIN_BUSY);
     assert_int_equal(sql_server_do("SELECT round FROM sale"), 1);
     assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"), 0);
     assert_int_equal(reset("s", 5, 1).round, 2);
@@ -783,8 +784,23 @@ static void test_reset_of_one_sale_too_many_is_refused(void **state)
         snprintf(row.sku, sizeof row.sku, "s%d", i);
         catalog_put(catalog, &row);
     }
-    assert_int_equal(stock_reset(stock, "more", 1, 1, WAIT_MS, &row), STOCK_ADMIN_FULL);
+    struct ledger_sale more = {.sku = "more", .total = 1, .segments = 1};
+    assert_int_equal(stock_reset(stock, &more, WAIT_MS), STOCK_ADMIN_FULL);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale"), 0);
+}
+
+static void test_terms_changed_elsewhere_are_noticed(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s", 9, 3);
+    sql_server_do("UPDATE sale SET terms=terms+1, per_user_limit=4");
+    sql_server_do("UPDATE stock_segment SET terms=terms+1");
+    struct stock_order one = order("s", 1, "");
+    assert_int_equal(sell_once(stock, &one), STOCK_AGAIN);
+    assert_int_equal(sale_view(one.sale).terms.version, sale.terms.version + 1);
+    assert_int_equal(sale_view(one.sale).terms.per_user_limit, 4);
+    sell_all(stock, &one, 1);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
 }
 
 /* ---- reconcile ---- */
@@ -846,7 +862,7 @@ static void test_reconcile_overtaken_by_a_reset_tells_of_the_new_round(void **st
 {
     (void)state;
     struct reconciler reconciler = {.stock = stock};
-    struct ledger_sale sale;
+    struct ledger_sale sale = {.sku = "s", .total = 5, .segments = 1};
     struct ledger_segment rows[3];
     static const uint64_t fences[3] = {1, 1, 1};
     char error[128];
@@ -855,7 +871,7 @@ static void test_reconcile_overtaken_by_a_reset_tells_of_the_new_round(void **st
     lock_and_die(2, 200, 0);
     assert_int_equal(pthread_create(&reconciler.thread, NULL, run_reconcile, &reconciler), 0);
     sleep_ms(80);
-    assert_int_equal(ledger_reset(ledger, "s", 5, 1, fences, &sale, rows), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &sale, fences, rows), LEDGER_OK);
     pthread_join(reconciler.thread, NULL);
     ledger_close(&ledger);
     assert_int_equal(redis_server_do("HEXISTS seckill:{s:2}:segment round") == 1 &&
@@ -989,6 +1005,7 @@ int main(void)
         TEST(test_reset_is_published),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_reset_of_one_sale_too_many_is_refused),
+        TEST(test_terms_changed_elsewhere_are_noticed),
         TEST(test_reconcile_finds_and_repairs_what_differs),
         TEST(test_reconcile_wants_a_sale_and_its_locks),
         TEST(test_reconcile_overtaken_by_a_reset_tells_of_the_new_round),
