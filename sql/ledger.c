@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "sql/ledger_private.h"
+#include "sql/segment_move.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -106,17 +107,8 @@ struct commit {
     size_t order_count;
     size_t
         as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
+    bool joint;  /* all moves in one statement */
 };
-
-static void text_move(struct sql_text *sql, const struct ledger_move *move)
-{
-    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u,fence=%llu WHERE sku=", move->units,
-               (unsigned long long)move->fence);
-    sql_word(sql, move->sku);
-    sql_printf(sql, " AND segment=%u AND round=%u AND fence=%llu AND fence<%llu", move->segment,
-               move->round, (unsigned long long)move->settled, (unsigned long long)move->fence);
-    sql_printf(sql, " AND terms=%u AND sold+%u<=capacity;", move->terms, move->units);
-}
 
 static bool has_key(const struct ledger_order *order)
 {
@@ -210,16 +202,24 @@ static enum db_result commit_body(struct db *db, void *context)
     enum db_result result = ledger_query(commit->ledger);
     if (result != DB_OK)
         return result;
-    for (size_t i = 0; i < commit->move_count; i++) {
-        commit->moves[i].refused = db_affected(db, i) != 1;
-        if (commit->moves[i].refused)
-            result = DB_NO;
-    }
+    result = segment_move_check(db, commit->joint, commit->moves, commit->move_count);
     size_t rest = commit->order_count - commit->as_text;
     if (result == DB_OK && rest > 0)
         result =
             order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
     return result;
+}
+
+static enum db_result commit_run(struct commit *commit, bool joint)
+{
+    struct sql_text *sql = &commit->ledger->sql;
+    commit->joint = joint;
+    sql_clear(sql);
+    segment_move_text(sql, joint, commit->moves, commit->move_count);
+    text_orders(sql, commit);
+    text_keys(sql, commit);
+    text_allocations(sql, commit);
+    return db_run(commit->ledger->db, commit_body, commit);
 }
 
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
@@ -229,14 +229,13 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
     assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX);
     assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
     struct commit commit = {ledger, moves,       move_count,
-                            orders, order_count, order_count - order_insert_share(order_count)};
-    sql_clear(&ledger->sql);
-    for (size_t i = 0; i < move_count; i++)
-        text_move(&ledger->sql, &moves[i]);
-    text_orders(&ledger->sql, &commit);
-    text_keys(&ledger->sql, &commit);
-    text_allocations(&ledger->sql, &commit);
-    return ledger_from_db(db_run(ledger->db, commit_body, &commit));
+                            orders, order_count, order_count - order_insert_share(order_count),
+                            false};
+    bool joint = segment_move_joint(move_count);
+    enum db_result result = commit_run(&commit, joint);
+    if (joint && result == DB_NO) /* one by one they tell which of them was refused */
+        result = commit_run(&commit, false);
+    return ledger_from_db(result);
 }
 
 /* ---- recovery ---- */

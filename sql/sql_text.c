@@ -65,16 +65,18 @@ static int is_word_char(unsigned char c)
            c == '_';
 }
 
-void sql_word(struct sql_text *sql, const char *word)
+void sql_bare_word(struct sql_text *sql, const char *word)
 {
     size_t length = strlen(word);
-    char *out = sql_reserve(sql, length + 2);
-    *out++ = '\'';
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         if (!is_word_char((unsigned char)word[i]))
             abort();
-        *out++ = word[i];
-    }
-    *out = '\'';
-    sql->length += length + 2;
+    sql_append(sql, word, length);
+}
+
+void sql_word(struct sql_text *sql, const char *word)
+{
+    sql_append(sql, "'", 1);
+    sql_bare_word(sql, word);
+    sql_append(sql, "'", 1);
 }

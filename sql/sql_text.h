@@ -27,4 +27,7 @@ void sql_number(struct sql_text *sql, uint64_t number);
  * checked; anything else is a programming error and dies here, before it can be SQL. */
 void sql_word(struct sql_text *sql, const char *word);
 
+/* The same without quotes, for a text within a text. */
+void sql_bare_word(struct sql_text *sql, const char *word);
+
 #endif

@@ -371,6 +371,70 @@ static void test_commit_refused_in_one_segment_moves_none(void **state)
     assert_int_equal(fence_of(0), FENCE);
 }
 
+enum { MANY = 10 };
+
+/* Moves of all segments of a second round with many of them. */
+static void many_moves(struct ledger_move steps[MANY])
+{
+    struct ledger_sale sale = reset(5 * MANY, MANY, FENCE);
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint64_t fence = (uint64_t)fence_of(i);
+        steps[i] = move(i, 2, fence, fence + 1);
+        steps[i].round = sale.round;
+        steps[i].terms = sale.terms.version;
+    }
+}
+
+static void test_many_moves_are_made_together(void **state)
+{
+    (void)state;
+    struct ledger_move steps[MANY];
+    struct ledger_order row = order(1, 2 * MANY, NULL);
+    many_moves(steps);
+    assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_OK);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(sold(i), 2);
+        assert_int_equal(fence_of(i), steps[i].fence);
+        assert_false(steps[i].refused);
+    }
+}
+
+static void refuse_among_many(struct ledger_move odd)
+{
+    struct ledger_move steps[MANY];
+    struct ledger_order row = order(1, 2 * MANY, NULL);
+    many_moves(steps);
+    odd.settled += steps[4].settled - FENCE;
+    odd.fence += steps[4].settled - FENCE;
+    odd.round += steps[4].round - 1;
+    odd.terms += steps[4].terms - 1;
+    steps[4] = odd;
+    assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_NO);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(steps[i].refused, i == 4);
+    assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
+    assert_int_equal(count_orders(), 0);
+}
+
+static void test_each_guard_refuses_among_many_moves(void **state)
+{
+    (void)state;
+    struct ledger_move other = move(4, 1, FENCE, FENCE + 1);
+    refuse_among_many(move(4, 1, FENCE - 1, FENCE + 1));
+    refuse_among_many(move(4, 1, FENCE + 1, FENCE + 2));
+    refuse_among_many(move(4, 1, FENCE, FENCE));
+    refuse_among_many(move(4, 6, FENCE, FENCE + 1)); /* capacity is 5 */
+    refuse_among_many(move(MANY, 1, FENCE, FENCE + 1));
+    other.round = 2;
+    refuse_among_many(other);
+    other.round = 1;
+    other.terms = 2;
+    refuse_among_many(other);
+    other.terms = 1;
+    other.sku = "none";
+    refuse_among_many(other);
+}
+
 static void test_commit_with_a_known_id_is_duplicate(void **state)
 {
     (void)state;
@@ -769,6 +833,8 @@ int main(void)
         TEST(test_commit_follows_the_chain_of_fences),
         TEST(test_commit_is_refused_by_each_guard),
         TEST(test_commit_refused_in_one_segment_moves_none),
+        TEST(test_many_moves_are_made_together),
+        TEST(test_each_guard_refuses_among_many_moves),
         TEST(test_commit_with_a_known_id_is_duplicate),
         TEST(test_commit_with_a_known_key_is_duplicate),
         TEST(test_commit_of_an_order_that_several_segments_filled),

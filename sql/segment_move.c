@@ -1,0 +1,77 @@
+/* The moves of segments along their fences, as SQL. */
+#include "sql/segment_move.h"
+
+#include <string.h>
+
+/* A statement costs the server about 20 us, a row of the joint one 8 us and the statement 30 us. */
+enum { MOVES_ALONE_MAX = 3 };
+
+/* The joint statement reads the moves from one JSON text, the only list of rows that MariaDB and
+ * MySQL 8 write alike. The moves come first in the join and the segments by their key: no other row
+ * is looked at, and none locked. */
+#define MOVES_AS_ROWS                                                                              \
+    "','$[*]' COLUMNS(i FOR ORDINALITY,"                                                           \
+    "sku VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',"                           \
+    "segment INT UNSIGNED PATH '$[1]',round INT UNSIGNED PATH '$[2]',"                             \
+    "terms INT UNSIGNED PATH '$[3]',units INT UNSIGNED PATH '$[4]',"                               \
+    "settled BIGINT UNSIGNED PATH '$[5]',fence BIGINT UNSIGNED PATH '$[6]'))m "
+
+static void text_alone(struct sql_text *sql, const struct ledger_move *move)
+{
+    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u,fence=%llu WHERE sku=", move->units,
+               (unsigned long long)move->fence);
+    sql_word(sql, move->sku);
+    sql_printf(sql, " AND segment=%u AND round=%u AND terms=%u AND fence=%llu AND fence<%llu",
+               move->segment, move->round, move->terms, (unsigned long long)move->settled,
+               (unsigned long long)move->fence);
+    sql_printf(sql, " AND sold+%u<=capacity;", move->units);
+}
+
+static void text_rows(struct sql_text *sql, const struct ledger_move *moves, size_t count)
+{
+    sql_printf(sql, "JSON_TABLE('[");
+    for (size_t i = 0; i < count; i++) {
+        sql_printf(sql, i == 0 ? "[\"" : ",[\"");
+        sql_bare_word(sql, moves[i].sku);
+        sql_printf(sql, "\",%u,%u,%u,%u,%llu,%llu]", moves[i].segment, moves[i].round,
+                   moves[i].terms, moves[i].units, (unsigned long long)moves[i].settled,
+                   (unsigned long long)moves[i].fence);
+    }
+    sql_printf(sql, "]" MOVES_AS_ROWS);
+}
+
+void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_move *moves,
+                       size_t count)
+{
+    if (!joint) {
+        for (size_t i = 0; i < count; i++)
+            text_alone(sql, &moves[i]);
+        return;
+    }
+    sql_printf(sql, "UPDATE ");
+    text_rows(sql, moves, count);
+    sql_printf(sql, "STRAIGHT_JOIN stock_segment g FORCE INDEX(PRIMARY)"
+                    "ON g.sku=m.sku AND g.segment=m.segment "
+                    "SET g.sold=g.sold+m.units,g.fence=m.fence "
+                    "WHERE g.round=m.round AND g.terms=m.terms AND g.fence=m.settled "
+                    "AND g.fence<m.fence AND g.sold+m.units<=g.capacity;");
+}
+
+bool segment_move_joint(size_t count)
+{
+    return count > MOVES_ALONE_MAX;
+}
+
+enum db_result segment_move_check(const struct db *db, bool joint, struct ledger_move *moves,
+                                  size_t count)
+{
+    enum db_result result = DB_OK;
+    if (joint)
+        return db_affected(db, 0) == count ? DB_OK : DB_NO;
+    for (size_t i = 0; i < count; i++) {
+        moves[i].refused = db_affected(db, i) != 1;
+        if (moves[i].refused)
+            result = DB_NO;
+    }
+    return result;
+}

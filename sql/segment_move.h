@@ -1,0 +1,20 @@
+/* Private to sql/: the moves of segments along their fences, as SQL. */
+#ifndef SQL_SEGMENT_MOVE_H
+#define SQL_SEGMENT_MOVE_H
+
+#include "sql/ledger.h"
+#include "sql/sql_text.h"
+
+/* True when so many moves are made faster by one joint statement than by one each. */
+bool segment_move_joint(size_t count);
+
+/* Appends the statements that make the moves. They come first in their query. */
+void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_move *moves,
+                       size_t count);
+
+/* After that query, in the same transaction: DB_OK when every move was made, else DB_NO. Which ones
+ * were `refused` is known from single statements only. */
+enum db_result segment_move_check(const struct db *db, bool joint, struct ledger_move *moves,
+                                  size_t count);
+
+#endif
