@@ -44,9 +44,9 @@ enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out);
 
 /* ---- sales ---- */
 
-/* What a sale may be changed in while it runs. Each change counts the version on, in the sale and in
- * all of its segments at once: a move made under older terms is refused. More units in mid-round are
- * such a change as well. */
+/* What a sale may be changed in while it runs. Each change counts the version on, in the sale and
+ * in all of its segments at once: a move made under older terms is refused. More units in mid-round
+ * are such a change as well. */
 struct ledger_terms {
     int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
     int64_t ends_ms;   /* the first moment that is too late; 0: open until sold out */

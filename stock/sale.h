@@ -29,7 +29,8 @@ void catalog_close(struct sale_catalog **catalog);
 struct sale *catalog_find(const struct sale_catalog *catalog, const char *sku);
 
 /* Notes what the ledger says of a sale. A new round forgets what is known of the old one; an older
- * round or older terms than those known are ignored. NULL when there are SALES_MAX sales already. Any thread. */
+ * round than the one known, or older terms, are ignored. NULL when there are SALES_MAX sales
+ * already. Any thread. */
 struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *sale);
 
 /* Forgets what is left of every sale, as after a time without news. Any thread. */
