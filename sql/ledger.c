@@ -108,13 +108,25 @@ struct commit {
         as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
 };
 
+static bool has_fence(const struct ledger_move *move)
+{
+    return move->guard == LEDGER_CHAIN || move->guard == LEDGER_FENCED;
+}
+
 static void text_move(struct sql_text *sql, const struct ledger_move *move)
 {
-    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u,fence=%llu WHERE sku=", move->units,
-               (unsigned long long)move->fence);
+    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u", move->units);
+    if (has_fence(move))
+        sql_printf(sql, ",fence=%llu", (unsigned long long)move->fence);
+    else if (move->guard == LEDGER_UNFENCED)
+        sql_printf(sql, ",fence=fence+1");
+    sql_printf(sql, " WHERE sku=");
     sql_word(sql, move->sku);
-    sql_printf(sql, " AND segment=%u AND round=%u AND fence=%llu AND fence<%llu", move->segment,
-               move->round, (unsigned long long)move->settled, (unsigned long long)move->fence);
+    sql_printf(sql, " AND segment=%u AND round=%u", move->segment, move->round);
+    if (move->guard == LEDGER_CHAIN || move->guard == LEDGER_EPOCH)
+        sql_printf(sql, " AND fence=%llu", (unsigned long long)move->settled);
+    if (has_fence(move))
+        sql_printf(sql, " AND fence<%llu", (unsigned long long)move->fence);
     sql_printf(sql, " AND sold+%u<=capacity;", move->units);
 }
 
@@ -248,11 +260,22 @@ static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, 
     sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
 }
 
+/* A transaction that has sent its commit holds the row until it has ended. */
+static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
+{
+    sql_printf(sql, "SELECT fence FROM stock_segment WHERE sku=");
+    sql_word(sql, sku);
+    sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
+}
+
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
                                   uint64_t order_id)
 {
     sql_clear(&ledger->sql);
-    text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    if (has_fence(move))
+        text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    else
+        text_wait(&ledger->sql, move->sku, move->segment);
     sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)
