@@ -9,6 +9,8 @@
 /* A way of deciding a batch; stock.c has the only list of them. */
 struct stock_strategy {
     const char *name;
+    enum ledger_guard guard; /* of its moves in the ledger */
+    size_t batch_max;        /* orders that one call should carry */
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 
