@@ -234,21 +234,71 @@ static enum db_result commit_body(struct db *db, void *context)
     return result;
 }
 
+static struct commit commit_text(struct ledger *ledger, const struct ledger_plan *plan)
+{
+    assert(plan->move_count > 0 && plan->move_count <= LEDGER_SEGMENTS_MAX);
+    assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
+    struct commit commit = {
+        ledger,       plan->moves,       plan->move_count,
+        plan->orders, plan->order_count, plan->order_count - order_insert_share(plan->order_count)};
+    sql_clear(&ledger->sql);
+    for (size_t i = 0; i < plan->move_count; i++)
+        text_move(&ledger->sql, &plan->moves[i]);
+    text_orders(&ledger->sql, &commit);
+    text_keys(&ledger->sql, &commit);
+    text_allocations(&ledger->sql, &commit);
+    return commit;
+}
+
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX);
-    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
-    struct commit commit = {ledger, moves,       move_count,
-                            orders, order_count, order_count - order_insert_share(order_count)};
-    sql_clear(&ledger->sql);
-    for (size_t i = 0; i < move_count; i++)
-        text_move(&ledger->sql, &moves[i]);
-    text_orders(&ledger->sql, &commit);
-    text_keys(&ledger->sql, &commit);
-    text_allocations(&ledger->sql, &commit);
+    struct commit commit =
+        commit_text(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
     return ledger_from_db(db_run(ledger->db, commit_body, &commit));
+}
+
+struct locked {
+    struct ledger *ledger;
+    const char *sku;
+    void (*plan)(void *context, const struct ledger_segment *rows, size_t count,
+                 struct ledger_plan *plan_out);
+    void *context;
+};
+
+static enum db_result locked_body(struct db *db, void *context)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct locked *locked = context;
+    struct sql_text *sql = &locked->ledger->sql;
+    struct ledger_plan plan = {0};
+    size_t count = 0;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
+    sql_word(sql, locked->sku);
+    sql_printf(sql, " ORDER BY segment FOR UPDATE");
+    enum db_result result = ledger_query(locked->ledger);
+    if (result != DB_OK)
+        return result;
+    for (char **row = db_row(db); row && count < LEDGER_SEGMENTS_MAX; row = db_row(db))
+        ledger_segment_read(&rows[count++], row);
+    if (count > 0)
+        locked->plan(locked->context, rows, count, &plan);
+    if (plan.order_count == 0)
+        return DB_NO;
+    struct commit commit = commit_text(locked->ledger, &plan);
+    return commit_body(db, &commit);
+}
+
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context)
+{
+    struct locked locked = {ledger, sku, plan, context};
+    return ledger_from_db(db_run(ledger->db, locked_body, &locked));
 }
 
 /* ---- recovery ---- */

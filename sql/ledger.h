@@ -130,6 +130,23 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count);
 
+/* What to write, as for ledger_commit. */
+struct ledger_plan {
+    struct ledger_move *moves;
+    size_t move_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+};
+
+/* As ledger_commit, in one transaction with a SELECT ... FOR UPDATE of the sale's segments, for
+ * `plan` to say by them what to write. It is called again when the transaction is repeated.
+ * LEDGER_NO also when there is no such sale or it plans no order. */
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context);
+
 /* Settles an unknown commit: locks the row of one of its segments, which waits for the old
  * transaction to end, then looks for one of its orders. Where the move has a fence, the row's is
  * raised to that. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be,

@@ -27,6 +27,25 @@ void steps_plan(struct stock *stock, struct group *group, steps_post *post)
     }
 }
 
+static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                         uint32_t segment, uint32_t round, uint32_t wanted)
+{
+    (void)stock;
+    *hold = (struct segment_hold){
+        .sale = sale, .segment = segment, .round = round, .state = SEGMENT_TAKEN, .taken = wanted};
+}
+
+void steps_fill(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        size_t first_hold = stock->hold_count;
+        steps_plan(stock, &batch->groups[i], post_planned);
+        for (size_t j = first_hold; j < stock->hold_count; j++)
+            batch->groups[i].leftover += stock->holds[j].taken;
+        group_fill(stock, batch, &batch->groups[i]);
+    }
+}
+
 void steps_recover(struct stock *stock, struct group *group, size_t first_hold)
 {
     struct segment_hold *dirty[STOCK_HOLDS_MAX];
@@ -109,10 +128,15 @@ static void guard_moves(struct batch *batch, enum ledger_guard guard)
     }
 }
 
-enum ledger_result steps_write(struct stock *stock, struct batch *batch)
+void steps_prepare(struct stock *stock, struct batch *batch)
 {
     batch_write(stock, batch);
     guard_moves(batch, stock->strategy->guard);
+}
+
+enum ledger_result steps_write(struct stock *stock, struct batch *batch)
+{
+    steps_prepare(stock, batch);
     if (batch->row_count == 0)
         return LEDGER_NO;
     int64_t start_ns = stock_now_ns();
@@ -195,14 +219,28 @@ bool steps_look(struct stock *stock, struct group *group, struct ledger_segment 
     return true;
 }
 
+uint32_t steps_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        sale_hint_set(sale, rows[i].segment, rows[i].capacity - rows[i].sold);
+        left += rows[i].capacity - rows[i].sold;
+    }
+    return left;
+}
+
+void steps_left(struct stock *stock, struct group *group, uint32_t left)
+{
+    sale_remember_left(group->sale, group->view.epoch, left,
+                       stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
+    group_decide(group, STOCK_AGAIN, left);
+}
+
 void steps_conclude(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
     if (!steps_look(stock, group, rows, &count))
         return;
-    uint32_t left = look_again(group->sale, rows, count);
-    sale_remember_left(group->sale, group->view.epoch, left,
-                       stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
-    group_decide(group, STOCK_AGAIN, left);
+    steps_left(stock, group, look_again(group->sale, rows, count));
 }
