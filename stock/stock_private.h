@@ -14,8 +14,8 @@ struct stock_strategy {
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 
-extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_database,
-    stock_database_for_update;
+extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_atomic,
+    stock_database, stock_database_for_update;
 
 struct stock {
     const struct stock_strategy *strategy;
