@@ -15,8 +15,8 @@
 enum { LOCK_POLL_MS = 5 };
 
 static const struct stock_strategy *const strategies[] = {
-    &stock_segment_lock, &stock_single_lock,         &stock_atomic,
-    &stock_database,     &stock_database_for_update,
+    &stock_segment_lock, &stock_single_lock, &stock_atomic,
+    &stock_optimistic,   &stock_database,    &stock_database_for_update,
 };
 
 static const struct stock_strategy *strategy_find(const char *name)

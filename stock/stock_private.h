@@ -15,7 +15,7 @@ struct stock_strategy {
 };
 
 extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_atomic,
-    stock_database, stock_database_for_update;
+    stock_optimistic, stock_database, stock_database_for_update;
 
 struct stock {
     const struct stock_strategy *strategy;
