@@ -33,7 +33,9 @@
     X(stock_settle)                                                                                \
     X(stock_load)                                                                                  \
     X(stock_read)                                                                                  \
-    X(stock_drop)
+    X(stock_drop)                                                                                  \
+    X(stock_count)                                                                                 \
+    X(stock_return)
 
 #define SCRIPT_ENUM(name) SCRIPT_##name,
 enum script_id { SCRIPTS(SCRIPT_ENUM) SCRIPT_COUNT };

@@ -215,7 +215,8 @@ static void *lane_main(void *context)
     struct lane *lane = context;
     struct queue *queue = lane->service->orders;
     size_t max = lane->service->config.max_batch;
-    assert(max <= STOCK_BATCH_MAX);
+    if (max > stock_batch_max(lane->stock))
+        max = stock_batch_max(lane->stock);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
         size_t taken = queue_take(queue, lane->requests, max, IDLE_MS);
         if (taken > 0)

@@ -210,7 +210,21 @@ static enum db_result commit_body(struct db *db, void *context)
     return result;
 }
 
-static enum db_result commit_run(struct commit *commit, bool joint)
+static struct commit commit_of(struct ledger *ledger, const struct ledger_plan *plan)
+{
+    assert(plan->move_count > 0 && plan->move_count <= LEDGER_SEGMENTS_MAX);
+    assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
+    return (struct commit){
+        .ledger = ledger,
+        .moves = plan->moves,
+        .move_count = plan->move_count,
+        .orders = plan->orders,
+        .order_count = plan->order_count,
+        .as_text = plan->order_count - order_insert_share(plan->order_count),
+    };
+}
+
+static void commit_text(struct commit *commit, bool joint)
 {
     struct sql_text *sql = &commit->ledger->sql;
     commit->joint = joint;
@@ -219,6 +233,11 @@ static enum db_result commit_run(struct commit *commit, bool joint)
     text_orders(sql, commit);
     text_keys(sql, commit);
     text_allocations(sql, commit);
+}
+
+static enum db_result commit_run(struct commit *commit, bool joint)
+{
+    commit_text(commit, joint);
     return db_run(commit->ledger->db, commit_body, commit);
 }
 
@@ -226,16 +245,56 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *move
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX);
-    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
-    struct commit commit = {ledger, moves,       move_count,
-                            orders, order_count, order_count - order_insert_share(order_count),
-                            false};
-    bool joint = segment_move_joint(move_count);
+    struct commit commit =
+        commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
+    bool joint = segment_move_joint(moves, move_count);
     enum db_result result = commit_run(&commit, joint);
     if (joint && result == DB_NO) /* one by one they tell which of them was refused */
         result = commit_run(&commit, false);
     return ledger_from_db(result);
+}
+
+struct locked {
+    struct ledger *ledger;
+    const char *sku;
+    void (*plan)(void *context, const struct ledger_segment *rows, size_t count,
+                 struct ledger_plan *plan_out);
+    void *context;
+};
+
+static enum db_result locked_body(struct db *db, void *context)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct locked *locked = context;
+    struct sql_text *sql = &locked->ledger->sql;
+    struct ledger_plan plan = {0};
+    size_t count = 0;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
+    sql_word(sql, locked->sku);
+    sql_printf(sql, " ORDER BY segment FOR UPDATE");
+    enum db_result result = ledger_query(locked->ledger);
+    if (result != DB_OK)
+        return result;
+    for (char **row = db_row(db); row && count < LEDGER_SEGMENTS_MAX; row = db_row(db))
+        ledger_segment_read(&rows[count++], row);
+    if (count > 0)
+        locked->plan(locked->context, rows, count, &plan);
+    if (plan.order_count == 0)
+        return DB_NO;
+    struct commit commit = commit_of(locked->ledger, &plan);
+    commit_text(&commit, false);
+    return commit_body(db, &commit);
+}
+
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context)
+{
+    struct locked locked = {ledger, sku, plan, context};
+    return ledger_from_db(db_run(ledger->db, locked_body, &locked));
 }
 
 /* ---- recovery ---- */
@@ -247,11 +306,22 @@ static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, 
     sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
 }
 
+/* A transaction that has sent its commit holds the row until it has ended. */
+static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
+{
+    sql_printf(sql, "SELECT fence FROM stock_segment WHERE sku=");
+    sql_word(sql, sku);
+    sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
+}
+
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
                                   uint64_t order_id)
 {
     sql_clear(&ledger->sql);
-    text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    if (segment_move_fenced(move))
+        text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    else
+        text_wait(&ledger->sql, move->sku, move->segment);
     sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)

@@ -120,6 +120,15 @@ struct ledger_order {
     int64_t created_ms; /* UTC, since 1970 */
 };
 
+/* From which fence a segment may move, and to which. Every guard also wants round and terms, and
+ * that the units are there. */
+enum ledger_guard {
+    LEDGER_CHAIN,    /* from `settled`, which is smaller than `fence`, to `fence` */
+    LEDGER_FENCED,   /* from any that is smaller than `fence`, to `fence` */
+    LEDGER_EPOCH,    /* from `settled`, and it stays */
+    LEDGER_UNFENCED, /* from any to the next number: who moves along the chain must notice */
+};
+
 /* One step of a segment along its chain of fences. */
 struct ledger_move {
     const char *sku;
@@ -129,20 +138,38 @@ struct ledger_move {
     uint64_t fence;   /* of the lock under which they were taken */
     uint64_t settled; /* the fence at which the segment was settled when they were taken */
     uint32_t terms;   /* version of the terms the orders were decided by */
-    bool refused;     /* out: this segment's guard refused the step */
+    enum ledger_guard guard;
+    bool refused; /* out: this segment's guard refused the step */
 };
 
-/* One transaction: inserts the orders and moves each segment on. A segment moves only from exactly
- * the fence its units were taken at, within its round, terms and capacity; if one does not, nothing
- * is done and its `refused` is set (LEDGER_NO). */
+/* One transaction: inserts the orders and moves each segment on. A segment moves only as its guard
+ * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). Without locks on
+ * the segments the moves must be in order of sku and segment, or such transactions deadlock. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count);
 
-/* Settles an unknown commit: raises the fence of one of its segments to that of the commit, which
- * waits for the old transaction to end and forbids it if it has not begun, then looks for one of
- * its orders. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be, LEDGER_FAILED:
- * the ledger cannot be asked now. */
+/* What to write, as for ledger_commit. */
+struct ledger_plan {
+    struct ledger_move *moves;
+    size_t move_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+};
+
+/* As ledger_commit, in one transaction with a SELECT ... FOR UPDATE of the sale's segments, for
+ * `plan` to say by them what to write. It is called again when the transaction is repeated.
+ * LEDGER_NO also when there is no such sale or it plans no order. */
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context);
+
+/* Settles an unknown commit: locks the row of one of its segments, which waits for the old
+ * transaction to end, then looks for one of its orders. Where the move has a fence, the row's is
+ * raised to that. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be,
+ * LEDGER_FAILED: the ledger cannot be asked now. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
                                   uint64_t order_id);
 

@@ -16,14 +16,26 @@ enum { MOVES_ALONE_MAX = 3 };
     "terms INT UNSIGNED PATH '$[3]',units INT UNSIGNED PATH '$[4]',"                               \
     "settled BIGINT UNSIGNED PATH '$[5]',fence BIGINT UNSIGNED PATH '$[6]'))m "
 
+bool segment_move_fenced(const struct ledger_move *move)
+{
+    return move->guard == LEDGER_CHAIN || move->guard == LEDGER_FENCED;
+}
+
 static void text_alone(struct sql_text *sql, const struct ledger_move *move)
 {
-    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u,fence=%llu WHERE sku=", move->units,
-               (unsigned long long)move->fence);
+    sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u", move->units);
+    if (segment_move_fenced(move))
+        sql_printf(sql, ",fence=%llu", (unsigned long long)move->fence);
+    else if (move->guard == LEDGER_UNFENCED)
+        sql_printf(sql, ",fence=fence+1");
+    sql_printf(sql, " WHERE sku=");
     sql_word(sql, move->sku);
-    sql_printf(sql, " AND segment=%u AND round=%u AND terms=%u AND fence=%llu AND fence<%llu",
-               move->segment, move->round, move->terms, (unsigned long long)move->settled,
-               (unsigned long long)move->fence);
+    sql_printf(sql, " AND segment=%u AND round=%u AND terms=%u", move->segment, move->round,
+               move->terms);
+    if (move->guard == LEDGER_CHAIN || move->guard == LEDGER_EPOCH)
+        sql_printf(sql, " AND fence=%llu", (unsigned long long)move->settled);
+    if (segment_move_fenced(move))
+        sql_printf(sql, " AND fence<%llu", (unsigned long long)move->fence);
     sql_printf(sql, " AND sold+%u<=capacity;", move->units);
 }
 
@@ -57,9 +69,12 @@ void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_mov
                     "AND g.fence<m.fence AND g.sold+m.units<=g.capacity;");
 }
 
-bool segment_move_joint(size_t count)
+bool segment_move_joint(const struct ledger_move *moves, size_t count)
 {
-    return count > MOVES_ALONE_MAX;
+    bool chained = true;
+    for (size_t i = 0; i < count; i++)
+        chained = chained && moves[i].guard == LEDGER_CHAIN;
+    return chained && count > MOVES_ALONE_MAX;
 }
 
 enum db_result segment_move_check(const struct db *db, bool joint, struct ledger_move *moves,

@@ -5,8 +5,11 @@
 #include "sql/ledger.h"
 #include "sql/sql_text.h"
 
-/* True when so many moves are made faster by one joint statement than by one each. */
-bool segment_move_joint(size_t count);
+/* True when the move sets a fence of its own. */
+bool segment_move_fenced(const struct ledger_move *move);
+
+/* True when the moves can be made by one joint statement, and so faster than by one each. */
+bool segment_move_joint(const struct ledger_move *moves, size_t count);
 
 /* Appends the statements that make the moves. They come first in their query. */
 void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_move *moves,

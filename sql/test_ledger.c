@@ -356,6 +356,44 @@ static void test_commit_is_refused_by_each_guard(void **state)
     refuse(other);
 }
 
+static struct ledger_move guarded(enum ledger_guard guard, uint64_t settled, uint64_t fence)
+{
+    struct ledger_move step = move(0, 1, settled, fence);
+    step.guard = guard;
+    return step;
+}
+
+static void test_each_guard_moves_from_where_it_may_and_to_where_it_says(void **state)
+{
+    (void)state;
+    uint64_t now = FENCE;
+    assert_int_equal(commit_one(guarded(LEDGER_FENCED, 1, now), order(1, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(guarded(LEDGER_FENCED, 1, now + 5), order(1, 1, NULL)), LEDGER_OK);
+    now += 5;
+    assert_int_equal(fence_of(0), now);
+    assert_int_equal(commit_one(guarded(LEDGER_EPOCH, 1, 0), order(2, 1, NULL)), LEDGER_NO);
+    assert_int_equal(commit_one(guarded(LEDGER_EPOCH, now, 0), order(2, 1, NULL)), LEDGER_OK);
+    assert_int_equal(fence_of(0), now);
+    assert_int_equal(commit_one(guarded(LEDGER_UNFENCED, 1, 0), order(3, 1, NULL)), LEDGER_OK);
+    assert_int_equal(fence_of(0), now + 1);
+    assert_int_equal(sold(0), 3);
+}
+
+static void test_no_guard_oversells_or_moves_another_round(void **state)
+{
+    (void)state;
+    for (int guard = LEDGER_CHAIN; guard <= LEDGER_UNFENCED; guard++) {
+        struct ledger_move step = guarded((enum ledger_guard)guard, FENCE, FENCE + 1);
+        step.units = 5; /* of 4 */
+        assert_int_equal(commit_one(step, order(1, 5, NULL)), LEDGER_NO);
+        step.units = 1;
+        step.round = 2;
+        assert_int_equal(commit_one(step, order(1, 1, NULL)), LEDGER_NO);
+    }
+    assert_int_equal(count_orders(), 0);
+    assert_int_equal(fence_of(0), FENCE);
+}
+
 static void test_commit_refused_in_one_segment_moves_none(void **state)
 {
     (void)state;
@@ -664,11 +702,11 @@ static void *end_late(void *argument)
     return NULL;
 }
 
-static enum ledger_result resolve_while(const char *end)
+static enum ledger_result resolve_while(const char *end, enum ledger_guard guard)
 {
     pthread_t thread;
     struct late late = {sql_server_open(sql_server_url()), end};
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_move step = guarded(guard, FENCE, FENCE + 1);
     late_query(&late, "START TRANSACTION;"
                       "UPDATE stock_segment SET sold=sold+1,fence=1001 WHERE segment=0;"
                       "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
@@ -683,19 +721,30 @@ static enum ledger_result resolve_while(const char *end)
 static void test_resolve_waits_for_the_transaction_to_end(void **state)
 {
     (void)state;
-    assert_int_equal(resolve_while("ROLLBACK"), LEDGER_NO);
+    assert_int_equal(resolve_while("ROLLBACK", LEDGER_CHAIN), LEDGER_NO);
     assert_int_equal(fence_of(0), FENCE + 1);
     reset(TOTAL, SEGMENTS, 1);
     sql_server_do("UPDATE stock_segment SET fence=1000");
-    assert_int_equal(resolve_while("COMMIT"), LEDGER_OK);
+    assert_int_equal(resolve_while("COMMIT", LEDGER_CHAIN), LEDGER_OK);
     assert_int_equal(sold(0), 1);
 }
 
-static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth)
+static void test_resolve_without_a_fence_waits_as_well(void **state)
+{
+    (void)state;
+    assert_int_equal(resolve_while("ROLLBACK", LEDGER_EPOCH), LEDGER_NO);
+    assert_int_equal(resolve_while("COMMIT", LEDGER_UNFENCED), LEDGER_OK);
+    assert_int_equal(fence_of(0), FENCE + 1); /* as the transaction left it */
+}
+
+static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth,
+                             enum ledger_guard guard)
 {
     struct sql_wire wire;
     struct ledger_order row = order(7, 1, NULL);
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_move step = guarded(guard, FENCE, FENCE + 1);
+    reset(TOTAL, SEGMENTS, 1);
+    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d;DELETE FROM orders", FENCE);
     sql_wire_open(&wire);
     struct ledger *over = open_url(wire.url);
     assert_int_equal(ledger_ping(over), LEDGER_OK);
@@ -711,13 +760,15 @@ static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth
 static void test_commit_whose_answer_is_lost_resolves_to_yes(void **state)
 {
     (void)state;
-    commit_over_wire(WIRE_LOSES_ANSWER, LEDGER_OK);
+    for (int guard = LEDGER_CHAIN; guard <= LEDGER_UNFENCED; guard++)
+        commit_over_wire(WIRE_LOSES_ANSWER, LEDGER_OK, (enum ledger_guard)guard);
 }
 
 static void test_commit_that_is_lost_resolves_to_no(void **state)
 {
     (void)state;
-    commit_over_wire(WIRE_LOSES_COMMIT, LEDGER_NO);
+    for (int guard = LEDGER_CHAIN; guard <= LEDGER_UNFENCED; guard++)
+        commit_over_wire(WIRE_LOSES_COMMIT, LEDGER_NO, (enum ledger_guard)guard);
 }
 
 static void test_unreachable_ledger_is_failed(void **state)
@@ -832,6 +883,8 @@ int main(void)
         TEST(test_commit_writes_orders_and_moves_the_segment),
         TEST(test_commit_follows_the_chain_of_fences),
         TEST(test_commit_is_refused_by_each_guard),
+        TEST(test_each_guard_moves_from_where_it_may_and_to_where_it_says),
+        TEST(test_no_guard_oversells_or_moves_another_round),
         TEST(test_commit_refused_in_one_segment_moves_none),
         TEST(test_many_moves_are_made_together),
         TEST(test_each_guard_refuses_among_many_moves),
@@ -847,6 +900,7 @@ int main(void)
         TEST(test_resolve_finds_what_was_committed),
         TEST(test_resolve_forbids_the_late_commit),
         TEST(test_resolve_waits_for_the_transaction_to_end),
+        TEST(test_resolve_without_a_fence_waits_as_well),
         TEST(test_commit_whose_answer_is_lost_resolves_to_yes),
         TEST(test_commit_that_is_lost_resolves_to_no),
         TEST(test_unreachable_ledger_is_failed),

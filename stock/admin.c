@@ -6,10 +6,7 @@
 #include "lock/redis_pipeline.h"
 #include "stock/segment.h"
 
-enum {
-    RESET_TRIES_MAX = 5,
-    LOCK_POLL_MS = 5, /* batches hold a segment for a moment and wake nobody when they release it */
-};
+enum { RESET_TRIES_MAX = 5 };
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */
 struct locked {
@@ -19,22 +16,6 @@ struct locked {
     struct lock_member members[LEDGER_SEGMENTS_MAX];
     char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
 };
-
-static struct lock_client *lock_client(struct stock *stock)
-{
-    const char *const servers[] = {stock->options.redis_url, NULL};
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = STOCK_PREFIX,
-        .lease_ms = stock->options.lease_ms,
-        .timeout_ms = stock->options.redis_timeout_ms,
-        .poll_ms = LOCK_POLL_MS,
-    };
-    if (!stock->locks)
-        lock_open(&options, &stock->locks);
-    assert(stock->locks); /* the same url was good enough for stock_open */
-    return stock->locks;
-}
 
 /* These connections are used now and then: finds out which of them the other side has closed. */
 static void freshen(struct stock *stock)
@@ -50,7 +31,7 @@ static enum lock_result lock_all(struct stock *stock, const char *sku, size_t co
     for (size_t i = 0; i < count; i++) {
         segment_name(sku, (uint32_t)i, locked->names[i]);
         locked->members[i] = (struct lock_member){
-            .client = lock_client(stock),
+            .client = stock_locks(stock),
             .request = {.name = locked->names[i], .kind = LOCK_KIND_SIMPLE},
         };
     }

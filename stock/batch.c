@@ -18,7 +18,7 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
     group->first = group->last = NULL;
     group->start = stock_random(stock, group->view.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
-    group->busy = group->stale = false;
+    group->busy = group->stale = group->looked = false;
     return group;
 }
 
@@ -141,6 +141,15 @@ void item_unfill(struct batch *batch, struct item *item)
     for (size_t i = item->piece; i < item->piece + item->piece_count; i++)
         batch->pieces[i].hold->used -= batch->pieces[i].qty;
     item->piece_count = 0;
+}
+
+void batch_unfill(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->item_count; i++)
+        batch->items[i].piece_count = 0;
+    for (size_t i = 0; i < batch->group_count; i++)
+        batch->groups[i].tried = batch->groups[i].leftover = 0;
+    batch->piece_count = 0;
 }
 
 bool group_open(const struct group *group)

@@ -33,6 +33,7 @@ struct group {
     uint32_t leftover; /* units taken and not given to an order yet */
     bool busy;         /* a segment was held by somebody else */
     bool stale;        /* the ledger is in another round */
+    bool looked;       /* its counters have been read anew */
 };
 
 struct batch {
@@ -69,6 +70,9 @@ void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
 void item_unfill(struct batch *batch, struct item *item);
+
+/* Takes all units away from all orders, and begins to try the segments anew. */
+void batch_unfill(struct batch *batch);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);

@@ -28,11 +28,9 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
     return call;
 }
 
-void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
+                   uint32_t segment)
 {
-    char name[LOCK_NAME_MAX];
-    segment_name(sale_sku(sale), segment, name);
     hold->sale = sale;
     hold->segment = segment;
     hold->round = view->round;
@@ -40,6 +38,14 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
+}
+
+void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+{
+    char name[LOCK_NAME_MAX];
+    segment_name(sale_sku(sale), segment, name);
+    segment_begin(hold, sale, view, segment);
     hold->call = stock->call_count;
     hold->sent_ns = stock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));

@@ -11,7 +11,13 @@
 #include "stock/replay.h"
 #include "stock/stock_private.h"
 
-static const struct stock_strategy *const strategies[] = {&stock_segment_lock};
+/* Batches hold a segment for a moment and wake nobody when they release it. */
+enum { LOCK_POLL_MS = 5 };
+
+static const struct stock_strategy *const strategies[] = {
+    &stock_segment_lock, &stock_single_lock, &stock_atomic,
+    &stock_optimistic,   &stock_database,    &stock_database_for_update,
+};
 
 static const struct stock_strategy *strategy_find(const char *name)
 {
@@ -87,6 +93,22 @@ void stock_close(struct stock **stock)
     *stock = NULL;
 }
 
+struct lock_client *stock_locks(struct stock *stock)
+{
+    const char *const servers[] = {stock->options.redis_url, NULL};
+    struct lock_options options = {
+        .servers = servers,
+        .prefix = STOCK_PREFIX,
+        .lease_ms = stock->options.lease_ms,
+        .timeout_ms = stock->options.redis_timeout_ms,
+        .poll_ms = LOCK_POLL_MS,
+    };
+    if (!stock->locks)
+        lock_open(&options, &stock->locks);
+    assert(stock->locks); /* the same url was good enough for stock_open */
+    return stock->locks;
+}
+
 struct script_call *stock_call(struct stock *stock)
 {
     assert(stock->call_count < STOCK_CALLS_MAX);
@@ -107,6 +129,11 @@ void stock_flush(struct stock *stock)
 {
     if (stock->call_count > 0 && stock->redis)
         stock_run_calls(stock);
+}
+
+size_t stock_batch_max(const struct stock *stock)
+{
+    return stock->strategy->batch_max;
 }
 
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)

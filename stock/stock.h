@@ -80,6 +80,10 @@ struct stock *stock_open(const struct stock_options *options, struct sale_catalo
                          char *error_out, size_t error_size);
 void stock_close(struct stock **stock);
 
+/* How many orders one stock_sell should be given at most: 1 for a strategy that takes orders one at
+ * a time. */
+size_t stock_batch_max(const struct stock *stock);
+
 /* Decides `count` <= STOCK_BATCH_MAX orders, blocking for as long as Redis and the ledger take
  * (their timeouts bound it). No outcome is left at STOCK_OPEN. Accepted means committed. What has
  * to follow a commit in Redis is sent with the next call, or by stock_flush: after a batch that

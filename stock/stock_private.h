@@ -9,10 +9,13 @@
 /* A way of deciding a batch; stock.c has the only list of them. */
 struct stock_strategy {
     const char *name;
+    enum ledger_guard guard; /* of its moves in the ledger */
+    size_t batch_max;        /* orders that one call should carry */
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 
-extern const struct stock_strategy stock_segment_lock;
+extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_atomic,
+    stock_optimistic, stock_database, stock_database_for_update;
 
 struct stock {
     const struct stock_strategy *strategy;
@@ -20,7 +23,7 @@ struct stock {
     struct sale_catalog *catalog;
     struct redis *redis;
     struct ledger *ledger;
-    struct lock_client *locks; /* for reset and reconcile; opened when first used */
+    struct lock_client *locks; /* see stock_locks */
     struct stock_stats stats;
     unsigned random;
 
@@ -39,6 +42,9 @@ int64_t stock_now_ns(void);
 
 /* A uniform number below `bound` > 0, good enough to spread load. */
 uint32_t stock_random(struct stock *stock, uint32_t bound);
+
+/* The client of this Redis' locks; opened when first used. */
+struct lock_client *stock_locks(struct stock *stock);
 
 /* The next call of the pipeline, to be filled in. */
 struct script_call *stock_call(struct stock *stock);

@@ -1,0 +1,73 @@
+/* The strategy of one lock for the whole product, an order at a time: lock, check, write, release.
+ *
+ * The obviously right one, which the others are compared with. It checks and writes the ledger, and
+ * asks Redis for nothing but the lock. A holder that outlives its lease is refused by the fence. */
+#include <stdio.h>
+
+#include "stock/steps.h"
+
+/* No segment has this name: theirs end in a number. */
+static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
+{
+    snprintf(name_out, LOCK_NAME_MAX, "%s:sale", sku);
+}
+
+/* Sells the batch's one order under the lock of that fence. */
+static void sell_locked(struct stock *stock, struct batch *batch, uint64_t fence)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct group *group = &batch->groups[0];
+    size_t count = 0;
+    if (!steps_look(stock, group, rows, &count))
+        return;
+    uint32_t left = steps_hint(group->sale, rows, count);
+    steps_fill(stock, batch);
+    for (size_t i = 0; i < stock->hold_count; i++)
+        stock->holds[i].lock.fence = fence;
+    if (batch_filled(batch, NULL) > 0)
+        steps_decide(stock, batch, steps_commit(stock, batch, steps_write));
+    else
+        steps_left(stock, group, left);
+}
+
+static void sell_one(struct stock *stock, struct stock_order *order)
+{
+    char name[LOCK_NAME_MAX];
+    struct lock_handle *handle;
+    struct batch *batch = stock->batch;
+    stock->hold_count = 0;
+    batch_begin(stock, batch, &order, 1);
+    if (batch->group_count == 0)
+        return;
+    lock_name_of(order->sku, name);
+    struct lock_request request = {
+        .name = name,
+        .kind = LOCK_KIND_SIMPLE,
+        .wait_ms = stock->options.lease_ms,
+        .fixed_lease = true,
+    };
+    enum lock_result result = lock_acquire(stock_locks(stock), &request, &handle);
+    if (result == LOCK_OK)
+        sell_locked(stock, batch, lock_fence(handle));
+    else if (result == LOCK_TIMEOUT)
+        group_decide(&batch->groups[0], STOCK_AGAIN, UINT32_MAX);
+    else
+        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+    if (handle)
+        lock_release(handle);
+    lock_free(&handle);
+}
+
+static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+            sell_one(stock, orders[i]);
+}
+
+const struct stock_strategy stock_single_lock = {
+    .name = "single_lock",
+    .guard = LEDGER_FENCED,
+    .batch_max = 1,
+    .sell = sell,
+};

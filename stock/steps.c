@@ -1,0 +1,259 @@
+/* The steps that strategies have in common: planning, writing, asking in doubt, concluding. */
+#include "stock/steps.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "stock/recovery.h"
+#include "stock/replay.h"
+
+enum {
+    COMMIT_TRIES_MAX = 3, /* duplicate keys met in one batch */
+    RESOLVE_PAUSE_MS = 20,
+};
+
+void steps_plan(struct stock *stock, struct group *group, steps_post *post)
+{
+    uint32_t unmet = group_unmet(group);
+    uint32_t segment = 0;
+    while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
+        uint32_t hint = sale_hint(group->sale, segment);
+        if (hint == 0)
+            continue;
+        uint32_t wanted = hint < unmet ? hint : unmet;
+        post(stock, &stock->holds[stock->hold_count++], group->sale, &group->view, segment, wanted);
+        unmet -= wanted;
+    }
+}
+
+static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                         const struct sale_view *view, uint32_t segment, uint32_t wanted)
+{
+    (void)stock;
+    segment_begin(hold, sale, view, segment);
+    hold->state = SEGMENT_TAKEN;
+    hold->taken = wanted;
+}
+
+void steps_fill(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        size_t first_hold = stock->hold_count;
+        steps_plan(stock, &batch->groups[i], post_planned);
+        for (size_t j = first_hold; j < stock->hold_count; j++)
+            batch->groups[i].leftover += stock->holds[j].taken;
+        group_fill(stock, batch, &batch->groups[i]);
+    }
+}
+
+void steps_recover(struct stock *stock, struct group *group, size_t first_hold)
+{
+    struct segment_hold *dirty[STOCK_HOLDS_MAX];
+    size_t count = 0;
+    for (size_t i = first_hold; i < stock->hold_count; i++)
+        if (stock->holds[i].state == SEGMENT_DIRTY && stock->holds[i].sale == group->sale)
+            dirty[count++] = &stock->holds[i];
+    if (count == 0)
+        return;
+    bool stale = false;
+    if (!recovery_run(stock, dirty, count, &stale))
+        group->busy = true;
+    group->stale |= stale;
+    for (size_t i = 0; i < count; i++)
+        group_retry(group, dirty[i]->segment);
+}
+
+/* ---- commit ---- */
+
+static void pause_ms(int ms)
+{
+    struct timespec span = {.tv_nsec = ms * 1000000L};
+    nanosleep(&span, NULL);
+}
+
+/* Asks the ledger what became of a commit whose answer was lost. */
+static enum ledger_result resolve(struct stock *stock, struct batch *batch)
+{
+    int64_t until_ns = stock_now_ns() + (int64_t)stock->options.resolve_ms * 1000000;
+    stock->stats.unknown_commits++;
+    for (;;) {
+        enum ledger_result result =
+            ledger_resolve(stock->ledger, &batch->moves[0], batch->rows[0].order_id);
+        if (result != LEDGER_FAILED)
+            return result;
+        if (stock_now_ns() > until_ns)
+            return LEDGER_UNKNOWN;
+        pause_ms(RESOLVE_PAUSE_MS);
+    }
+}
+
+/* Somebody wrote one of the keys first: those orders are answered with his, the others go on.
+ * False when it was not a key (an order id that is taken), or the ledger cannot be asked. */
+static bool drop_replayed(struct stock *stock, struct batch *batch)
+{
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    size_t count = batch_filled(batch, orders);
+    bool dropped = false;
+    bool asked = replay_find(stock, orders, count);
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0 && batch->items[i].order->outcome != STOCK_OPEN) {
+            item_unfill(batch, &batch->items[i]);
+            dropped = true;
+        }
+    return asked && dropped;
+}
+
+static bool comes_before(const struct ledger_move *a, const struct ledger_move *b)
+{
+    int order = strcmp(a->sku, b->sku);
+    return order < 0 || (order == 0 && a->segment < b->segment);
+}
+
+/* Where nobody holds the segments, all transactions change them in one order. */
+static void guard_moves(struct batch *batch, enum ledger_guard guard)
+{
+    if (guard == LEDGER_CHAIN)
+        return;
+    for (size_t i = 0; i < batch->move_count; i++) {
+        struct ledger_move move = batch->moves[i];
+        struct segment_hold *moved = batch->moved[i];
+        size_t j = i;
+        for (; j > 0 && comes_before(&move, &batch->moves[j - 1]); j--) {
+            batch->moves[j] = batch->moves[j - 1];
+            batch->moved[j] = batch->moved[j - 1];
+        }
+        move.guard = guard;
+        batch->moves[j] = move;
+        batch->moved[j] = moved;
+    }
+}
+
+void steps_prepare(struct stock *stock, struct batch *batch)
+{
+    batch_write(stock, batch);
+    guard_moves(batch, stock->strategy->guard);
+}
+
+enum ledger_result steps_write(struct stock *stock, struct batch *batch)
+{
+    steps_prepare(stock, batch);
+    if (batch->row_count == 0)
+        return LEDGER_NO;
+    int64_t start_ns = stock_now_ns();
+    enum ledger_result result = ledger_commit(stock->ledger, batch->moves, batch->move_count,
+                                              batch->rows, batch->row_count);
+    stock->stats.ledger_calls++;
+    stock->stats.ledger_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
+    if (result == LEDGER_NO)
+        stock->stats.refusals++;
+    return result;
+}
+
+enum ledger_result steps_commit(struct stock *stock, struct batch *batch,
+                                enum ledger_result (*write)(struct stock *stock,
+                                                            struct batch *batch))
+{
+    enum ledger_result result = LEDGER_DUPLICATE;
+    for (int tries = 0; tries < COMMIT_TRIES_MAX && result == LEDGER_DUPLICATE; tries++) {
+        result = write(stock, batch);
+        if (result == LEDGER_DUPLICATE && !drop_replayed(stock, batch))
+            break;
+    }
+    if (result != LEDGER_UNKNOWN)
+        return result;
+    result = resolve(stock, batch);
+    if (result == LEDGER_NO)
+        batch->moves[0].refused = true; /* its fence was raised: the segment must be recovered */
+    return result;
+}
+
+/* The ledger refused a move: perhaps for terms or a round that this process does not know yet. */
+static void reload_refused(struct stock *stock, const struct batch *batch)
+{
+    struct sale *last = NULL;
+    for (size_t i = 0; i < batch->move_count; i++) {
+        struct sale *sale = batch->moved[i]->sale;
+        if (batch->moves[i].refused && sale != last)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+        last = batch->moved[i]->sale;
+    }
+}
+
+void steps_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_OK:
+        batch_accept(batch);
+        break;
+    case LEDGER_UNKNOWN:
+        batch_decide(batch, STOCK_IN_DOUBT);
+        break;
+    case LEDGER_FAILED:
+        batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
+        break;
+    default: /* refused, or an id or key was taken: nothing was written */
+        batch_decide(batch, STOCK_AGAIN);
+        reload_refused(stock, batch);
+        break;
+    }
+}
+
+/* ---- conclude ---- */
+
+/* The ledger knows units where this process saw none: look there again, and recover what Redis
+ * still calls empty. */
+static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t units = rows[i].capacity - rows[i].sold;
+        left += units;
+        if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {
+            sale_hint_set(sale, rows[i].segment, units);
+            sale_suspect(sale, rows[i].segment);
+        }
+    }
+    return left;
+}
+
+bool steps_look(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
+                size_t *count_out)
+{
+    struct sale *sale = group->sale;
+    if (ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out) != LEDGER_OK) {
+        group_fail(group, ledger_ping(stock->ledger) == LEDGER_OK);
+        return false;
+    }
+    if (rows_out[0].round != group->view.round || *count_out != group->view.segments) {
+        stock_sale_reload(stock, sale_sku(sale), &sale);
+        group_decide(group, STOCK_AGAIN, UINT32_MAX);
+        return false;
+    }
+    return true;
+}
+
+uint32_t steps_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        sale_hint_set(sale, rows[i].segment, rows[i].capacity - rows[i].sold);
+        left += rows[i].capacity - rows[i].sold;
+    }
+    return left;
+}
+
+void steps_left(struct stock *stock, struct group *group, uint32_t left)
+{
+    sale_remember_left(group->sale, group->view.epoch, left,
+                       stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
+    group_decide(group, STOCK_AGAIN, left);
+}
+
+void steps_conclude(struct stock *stock, struct group *group)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 0;
+    if (!steps_look(stock, group, rows, &count))
+        return;
+    steps_left(stock, group, look_again(group->sale, rows, count));
+}
