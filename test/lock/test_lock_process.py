@@ -219,14 +219,30 @@ def test_red_bears_the_minority(request):
         assert holder("state", 1)["state"] == "held"
         assert other.acquire("red", "n")["result"] == "busy"
         servers[0].start()
-        time.sleep(2)  # it is given the lock again
+        wait_until(lambda: servers[0].client("GET", "{n}:red"), "gift of the lock to who lost it")
         servers[1].kill()
         time.sleep(2.5)
         assert holder("state", 1)["state"] == "held"
         servers[2].kill()
         wait_until(lambda: holder("state", 1)["state"] == "lost", "loss of the majority")
         wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
-        assert other.acquire("red", "n")["result"] == "failed"
+        assert other.acquire("red", "n")["result"] == "failed"  # not "busy": nobody can have it
+
+
+def test_red_keeps_a_slow_server_that_forgot_its_scripts(server, proxies):
+    """What it answers comes after the majority has agreed, and nobody waits for it."""
+    with RedisAlone() as second, RedisAlone() as third:
+        proxy = proxies(server.port)
+        urls = [proxy.url(server.url), second.url, third.url]
+        with Driver(*urls, lease=2000) as holder:
+            proxy.delay = 0.02
+            assert holder.acquire("red", "n")["result"] == "ok"
+            wait_until(lambda: holder("stats")["renewals"] > 0, "renewal")
+            server.client("SCRIPT", "FLUSH")
+            time.sleep(3)
+            assert server.client("PTTL", "{n}:red") > 0
+            assert holder("release", 1)["result"] == "ok"
+            wait_until(lambda: not server.client("EXISTS", "{n}:red"), "release")
 
 
 # ---- the queue ----
