@@ -244,6 +244,18 @@ def test_nobody_answers_the_acquisition(near, far, proxy, kind):
     assert_free(near, kind)
 
 
+def test_nobody_answers_the_first_look(near, far, proxy):
+    """A timestamp lock writes nothing before it has looked: no doubt that it has failed."""
+    proxy.once(rb"WATCH", after=lambda _: proxy.fail("deaf"))
+    assert far.acquire("timestamp", "n")["result"] == "failed"
+    proxy.heal()
+    proxy.cut()
+    assert settled(far, "acquire", 1, "timestamp", "n")["result"] == "ok"
+    proxy.once(rb"WATCH", after=Link.cut)  # the connection is gone, not the server
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, "timestamp")
+
+
 @pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
 def test_unknown_acquisition_is_given_back(near, far, proxy, kind):
     assert_free(near, kind)
