@@ -269,11 +269,11 @@ def test_unknown_acquisition_is_given_back(near, far, proxy, kind):
 
 
 @pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
-@pytest.mark.parametrize("kind", ["simple", "reentrant", "timestamp", "table"])
+@pytest.mark.parametrize("kind", ["simple", "timestamp", "table"])
 def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
     """The holder knows before anybody else can have it, though a renewal still waits."""
     with Driver(far_url, timeout=8000) as far:
-        far.acquire(kind, "n", lease=1200)
+        far.acquire(kind, "n", lease=900)
         proxy.fail(how)
         assert near.acquire(kind, "n", wait=9000)["result"] == "ok"
         state = far("state", 1)
@@ -288,11 +288,11 @@ def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, h
 
 
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):
-    far.acquire("simple", "n", lease=3000)
+    far.acquire("simple", "n", lease=2500)
     proxy.refuse()
-    time.sleep(1.5)
+    time.sleep(1)
     proxy.admit()
-    time.sleep(3)
+    time.sleep(2)
     state = far("state", 1)
     assert (state["state"], state["lost"]) == ("held", 0)
     assert far("release", 1)["result"] == "ok"
