@@ -152,7 +152,6 @@ static struct lock_handle *handle_make(struct lock_core *core, const struct lock
     handle->cancel_fd = request->cancel_fd;
     handle->waits = request->wait_ms != 0;
     handle->busy_ms = -1;
-    handle->place = SIZE_MAX;
     handle->hold_ms_max = request->hold_ms_max;
     handle->generation = core->generation;
     handle->renews = (driver->features & LOCK_RENEWS) && !request->fixed_lease;
@@ -312,8 +311,10 @@ enum lock_result lock_acquire(struct lock_client *client, const struct lock_requ
         if (driver->stop_waiting)
             driver->stop_waiting(self, handle, result == LOCK_OK);
     }
-    if (result == LOCK_UNKNOWN)
+    if (result == LOCK_UNKNOWN) {
         handle->state = LOCK_STATE_UNKNOWN;
+        watchdog_poke(core->watchdog, handle); /* its time may have come meanwhile */
+    }
     *handle_out = handle;
     if (result != LOCK_OK && result != LOCK_UNKNOWN)
         lock_free(handle_out);

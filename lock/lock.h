@@ -90,7 +90,7 @@ enum lock_state {
 
 enum lock_mode { LOCK_MODE_WRITE, LOCK_MODE_READ };
 
-struct lock_client; /* the servers as one process sees them: connections, the watchdog thread */
+struct lock_client; /* the servers as one process sees them: connections, the watchdog */
 struct lock_owner;  /* who takes re-entrant locks: by default each thread is one */
 struct lock_handle; /* one hold of one lock */
 
@@ -158,10 +158,10 @@ struct lock_request {
 
     const struct lock_owner *owner; /* NULL: the calling thread */
 
-    /* Called exactly once when a hold is lost before it was released, by the watchdog thread, at or
-     * before the local deadline unless that thread is itself kept from running. It may ask the
-     * handle and release it, but neither free it nor block: no renewal happens meanwhile. After
-     * lock_release returned it is not running and will not be called. */
+    /* Called exactly once when a hold is lost before it was released, by the watchdog's thread for
+     * that, at the local deadline at the latest unless that thread is itself kept from running. It
+     * may ask the handle and release it, but neither free it nor block: nobody is told of another
+     * loss meanwhile. After lock_release returned it is not running and will not be called. */
     void (*on_lost)(struct lock_handle *handle, void *context);
     void *context;
 };

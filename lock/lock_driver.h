@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "lock/due_heap.h"
 #include "lock/lock.h"
 
 struct lock_core;    /* a client's inner part, remade in the child after a fork */
@@ -46,14 +47,12 @@ struct lock_handle {
     _Atomic int state; /* enum lock_state, before the deadline is looked at */
     _Atomic int64_t deadline_ns;
     int64_t acquired_ns;
-    int64_t due_ns; /* when the watchdog looks at it next */
-    size_t place;   /* in the watchdog's heap; SIZE_MAX: not there */
     int hold_ms_max;
-    int generation; /* of the process: forks so far */
-    bool renews;    /* by the watchdog */
-    bool in_flight; /* the watchdog uses it outside its mutex */
-    bool leaving;   /* somebody waits to take it out of the watchdog's care */
-    bool told;      /* that it is lost */
+    int generation;           /* of the process: forks so far */
+    bool renews;              /* by the watchdog */
+    struct due renewal, loss; /* when the watchdog looks at it next, for the one or the other */
+    bool renewing, telling;   /* the watchdog uses it outside its mutex */
+    bool leaving;             /* somebody waits to take it out of the watchdog's care */
     void (*on_lost)(struct lock_handle *handle, void *context);
     void *context;
 };

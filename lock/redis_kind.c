@@ -88,8 +88,9 @@ void redis_kind_renew(struct redis_server *server, struct lock_handle *const *ha
         for (size_t i = 0; i < chunk; i++) {
             struct lock_handle *handle = handles[done + i];
             results_out[done + i] = answer(&calls[i], LOCK_LOST);
-            if (results_out[done + i] == LOCK_OK && handle->fence == 0)
-                handle->fence = (uint64_t)calls[i].values[1];
+            uint64_t none = 0; /* the holder's own thread may renew it meanwhile */
+            if (results_out[done + i] == LOCK_OK)
+                atomic_compare_exchange_strong(&handle->fence, &none, (uint64_t)calls[i].values[1]);
         }
     }
 }

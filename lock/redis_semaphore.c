@@ -51,19 +51,21 @@ static void stop_waiting(void *self, struct lock_handle *handle, bool acquired)
 }
 
 static void renewal_call(const struct redis_server *server, const char *name, const char *field,
-                         const char *id, int lease_ms, struct script_call *call_out)
+                         const char *id, int lease_ms, bool fenced, struct script_call *call_out)
 {
     script_begin(call_out, SCRIPT_lock_permits_renew);
     redis_kind_key(server, call_out, name, field);
+    redis_kind_key(server, call_out, name, "fence");
     script_text(call_out, id);
     script_int(call_out, lease_ms);
+    script_text(call_out, fenced ? "0" : "1");
 }
 
 static void renewal(const struct redis_server *server, const struct lock_handle *handle,
                     struct script_call *call_out)
 {
     renewal_call(server, handle->name, field_of(handle), handle->request, handle->lease_ms,
-                 call_out);
+                 handle->fence != 0, call_out);
 }
 
 static void renew(void *self, struct lock_handle *const *handles, size_t count,
@@ -211,7 +213,7 @@ enum lock_result lock_permit_extend(struct lock_client *client, const char *name
         lock_set_error("lease out of range");
         return LOCK_CONFIG;
     }
-    renewal_call(server, name, "permit", id, lease_ms, &call);
+    renewal_call(server, name, "permit", id, lease_ms, true, &call);
     return redis_kind_run(server, &call, LOCK_LOST);
 }
 

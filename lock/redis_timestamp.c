@@ -12,7 +12,7 @@
 
 #define FIELD "timestamp"
 
-enum { TRIES_MAX = 4, FENCE_SECONDS = 604800 };
+enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
 /* What the first round trip says. */
 struct seen {
@@ -22,15 +22,21 @@ struct seen {
     int64_t fence;       /* the last one given */
 };
 
-struct keys {
+/* What is done over until it is done. */
+struct attempt {
+    struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
+    bool doubtful; /* a change was not answered; looking changes nothing */
 };
 
-static void keys_fill(const struct redis_server *server, const char *name, struct keys *keys)
+static void attempt_begin(struct redis_server *server, const char *name,
+                          struct attempt *attempt_out)
 {
-    redis_server_key(server, name, FIELD, keys->lock);
-    redis_server_key(server, name, "fence", keys->fence);
-    redis_server_key(server, name, "released", keys->released);
+    attempt_out->redis = redis_server_take(server);
+    attempt_out->doubtful = false;
+    redis_server_key(server, name, FIELD, attempt_out->lock);
+    redis_server_key(server, name, "fence", attempt_out->fence);
+    redis_server_key(server, name, "released", attempt_out->released);
 }
 
 static enum lock_result result_of(struct redis *redis, const struct command *commands, int count)
@@ -45,19 +51,19 @@ static enum lock_result result_of(struct redis *redis, const struct command *com
 
 /* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
  * will set it: locks of other kinds and the same name use it too. */
-static enum lock_result look(struct redis *redis, const struct keys *keys, const char *token,
-                             bool watch_fence, struct seen *seen_out)
+static enum lock_result look(struct attempt *attempt, const char *token, bool watch_fence,
+                             struct seen *seen_out)
 {
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
-        {.argc = watch_fence ? 3 : 2, .argv = {"WATCH", keys->lock, keys->fence}},
-        {.argc = 2, .argv = {"GET", keys->lock}},
-        {.argc = 2, .argv = {"GET", keys->fence}},
-        {.argc = 2, .argv = {"GET", keys->released}},
+        {.argc = watch_fence ? 3 : 2, .argv = {"WATCH", attempt->lock, attempt->fence}},
+        {.argc = 2, .argv = {"GET", attempt->lock}},
+        {.argc = 2, .argv = {"GET", attempt->fence}},
+        {.argc = 2, .argv = {"GET", attempt->released}},
         {.argc = 1, .argv = {"TIME"}},
     };
-    command_run(redis, commands, 6);
-    enum lock_result result = result_of(redis, commands, 6);
+    command_run(attempt->redis, commands, 6);
+    enum lock_result result = result_of(attempt->redis, commands, 6);
     const char *value = command_text(&commands[2], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[4], -1, NULL);
@@ -71,10 +77,11 @@ static enum lock_result look(struct redis *redis, const struct keys *keys, const
 }
 
 /* EXEC stands last; refused (LOCK_BUSY) when a watched key has changed. */
-static enum lock_result change(struct redis *redis, struct command *commands, int count)
+static enum lock_result change(struct attempt *attempt, struct command *commands, int count)
 {
-    command_run(redis, commands, (size_t)count);
-    enum lock_result result = result_of(redis, commands, count);
+    command_run(attempt->redis, commands, (size_t)count);
+    enum lock_result result = result_of(attempt->redis, commands, count);
+    attempt->doubtful = attempt->doubtful || result == LOCK_UNKNOWN;
     if (result == LOCK_OK && command_count(&commands[count - 1]) < 0)
         result = LOCK_BUSY;
     command_clear(commands, (size_t)count);
@@ -82,9 +89,8 @@ static enum lock_result change(struct redis *redis, struct command *commands, in
 }
 
 /* With a fence of 0 the stored one stays as it is. */
-static enum lock_result write_lock(struct redis *redis, const struct keys *keys,
-                                   const struct lock_handle *handle, const struct seen *seen,
-                                   int64_t fence)
+static enum lock_result write_lock(struct attempt *attempt, const struct lock_handle *handle,
+                                   const struct seen *seen, int64_t fence)
 {
     char value[32 + LOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
@@ -94,20 +100,19 @@ static enum lock_result write_lock(struct redis *redis, const struct keys *keys,
     snprintf(seconds, sizeof seconds, "%d", FENCE_SECONDS);
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
-        {.argc = 5, .argv = {"SET", keys->lock, value, "PX", lease}},
-        {.argc = 5, .argv = {"SET", keys->fence, number, "EX", seconds}},
+        {.argc = 5, .argv = {"SET", attempt->lock, value, "PX", lease}},
+        {.argc = 5, .argv = {"SET", attempt->fence, number, "EX", seconds}},
         {.argc = 1, .argv = {"EXEC"}},
     };
     if (fence == 0)
-        commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", keys->fence, seconds}};
-    return change(redis, commands, 4);
+        commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", attempt->fence, seconds}};
+    return change(attempt, commands, 4);
 }
 
-static enum lock_result acquire_once(struct redis *redis, const struct keys *keys,
-                                     struct lock_handle *handle)
+static enum lock_result acquire_once(struct attempt *attempt, struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, true, &seen);
+    enum lock_result result = look(attempt, handle->request, true, &seen);
     if (result != LOCK_OK)
         return result;
     bool held = seen.expires_ms > seen.now_us / 1000;
@@ -118,71 +123,69 @@ static enum lock_result acquire_once(struct redis *redis, const struct keys *key
     int64_t fence = seen.fence;
     if (!held || fence == 0)
         fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
-    result = write_lock(redis, keys, handle, &seen, held && seen.fence > 0 ? 0 : fence);
+    result = write_lock(attempt, handle, &seen, held && seen.fence > 0 ? 0 : fence);
     if (result == LOCK_OK)
         handle->fence = (uint64_t)fence;
     handle->busy_ms = 0;
     return result;
 }
 
-static enum lock_result renew_once(struct redis *redis, const struct keys *keys,
-                                   struct lock_handle *handle)
+static enum lock_result renew_once(struct attempt *attempt, struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, false, &seen);
+    enum lock_result result = look(attempt, handle->request, false, &seen);
     if (result != LOCK_OK)
         return result;
     if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
         return LOCK_LOST;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
-    return write_lock(redis, keys, handle, &seen, 0);
+    return write_lock(attempt, handle, &seen, 0);
 }
 
-static enum lock_result release_once(struct redis *redis, const struct keys *keys,
-                                     struct lock_handle *handle)
+static enum lock_result release_once(struct attempt *attempt, struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(redis, keys, handle->request, false, &seen);
+    enum lock_result result = look(attempt, handle->request, false, &seen);
     if (result != LOCK_OK)
         return result;
     if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
         return seen.released ? LOCK_OK : LOCK_LOST;
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
-        {.argc = 2, .argv = {"DEL", keys->lock}},
-        {.argc = 5, .argv = {"SET", keys->released, handle->request, "PX", "60000"}},
-        {.argc = 3, .argv = {"PUBLISH", keys->lock, "1"}},
+        {.argc = 2, .argv = {"DEL", attempt->lock}},
+        {.argc = 5, .argv = {"SET", attempt->released, handle->request, "PX", "60000"}},
+        {.argc = 3, .argv = {"PUBLISH", attempt->lock, "1"}},
         {.argc = 1, .argv = {"EXEC"}},
     };
-    return change(redis, commands, 5);
+    return change(attempt, commands, 5);
 }
 
 /* Does it over when somebody was in between, or when an answer was lost: the token tells whether it
  * has been done. */
 static enum lock_result do_over(void *self, struct lock_handle *handle,
-                                enum lock_result (*once)(struct redis *redis,
-                                                         const struct keys *keys,
+                                enum lock_result (*once)(struct attempt *attempt,
                                                          struct lock_handle *handle))
 {
-    struct keys keys;
-    struct redis *redis = redis_server_take(self);
+    struct attempt attempt;
     enum lock_result result = LOCK_FAILED;
-    bool doubtful = false;
-    if (!redis) {
+    int unanswered = 0;
+    attempt_begin(self, handle->name, &attempt);
+    if (!attempt.redis) {
         lock_set_error("out of memory");
         return LOCK_FAILED;
     }
-    keys_fill(self, handle->name, &keys);
     handle->busy_ms = -1;
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
-        result = once(redis, &keys, handle);
-        doubtful = doubtful || result == LOCK_UNKNOWN;
+    for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
+        result = once(&attempt, handle);
+        unanswered += result == LOCK_UNKNOWN;
         if (result != LOCK_UNKNOWN && (result != LOCK_BUSY || handle->busy_ms > 0))
             break;
     }
-    redis_server_give(self, redis);
-    return result == LOCK_FAILED && doubtful ? LOCK_UNKNOWN : result;
+    redis_server_give(self, attempt.redis);
+    if (result == LOCK_FAILED || result == LOCK_UNKNOWN)
+        return attempt.doubtful ? LOCK_UNKNOWN : LOCK_FAILED;
+    return result;
 }
 
 static enum lock_result timestamp_acquire(void *self, struct lock_handle *handle)
@@ -194,8 +197,10 @@ static enum lock_result timestamp_acquire(void *self, struct lock_handle *handle
 static void timestamp_renew(void *self, struct lock_handle *const *handles, size_t count,
                             enum lock_result *results_out)
 {
+    bool silent = false; /* once nobody answered, the others wait for the next time */
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = do_over(self, handles[i], renew_once);
+        results_out[i] = silent ? LOCK_FAILED : do_over(self, handles[i], renew_once);
+        silent = results_out[i] == LOCK_FAILED || results_out[i] == LOCK_UNKNOWN;
         if (results_out[i] == LOCK_BUSY)
             results_out[i] = LOCK_FAILED;
     }

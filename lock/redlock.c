@@ -244,8 +244,8 @@ static enum lock_result red_acquire(void *self, struct lock_handle *handle)
     enum lock_result result = verdict(red, &votes, LOCK_BUSY);
     if (result == LOCK_OK && !valid)
         result = LOCK_BUSY;
-    else if (result == LOCK_UNKNOWN)
-        result = votes.no > 0 ? LOCK_BUSY : LOCK_FAILED;
+    else if (result == LOCK_UNKNOWN) /* with too few to answer, nobody's release would help */
+        result = red->count - votes.silent < red->quorum ? LOCK_FAILED : LOCK_BUSY;
     if (result != LOCK_OK)
         release_all(red, lines, handle, false, votes.silent > 0 ? 0 : red->timeout_ms);
     handle->busy_ms = votes.left_ms;
@@ -256,7 +256,8 @@ static enum lock_result red_acquire(void *self, struct lock_handle *handle)
 }
 
 /* Servers that have lost it, or never had it, are given it again, as long as a majority has it all
- * the time: otherwise one failure after another would use the majority up. */
+ * the time: otherwise one failure after another would use the majority up. Who was not heard before
+ * the majority agreed is among them, as it may have come back empty; but not who owes more. */
 static void mend(const struct red *red, struct lines *lines, const struct lock_handle *handle,
                  const struct script_call *renewed)
 {
@@ -264,7 +265,8 @@ static void mend(const struct red *red, struct lines *lines, const struct lock_h
     call_begin(red, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     for (size_t i = 0; i < red->count; i++)
-        lines->line[i].skip = renewed[i].result != REDIS_ANSWERED || renewed[i].values[0] == 1;
+        lines->line[i].skip = renewed[i].values[0] == 1 || lines->line[i].owed > 1 ||
+                              !redis_connected(lines->line[i].redis);
     ask_all(red, lines, &call, calls, 0, 0);
     for (size_t i = 0; i < red->count; i++)
         lines->line[i].skip = false;
@@ -278,7 +280,7 @@ static enum lock_result renew_one(const struct red *red, struct lines *lines,
     script_int(&call, handle->lease_ms);
     struct votes votes = ask_all(red, lines, &call, calls, red->quorum, red->timeout_ms);
     enum lock_result result = verdict(red, &votes, LOCK_LOST);
-    if (result == LOCK_OK && votes.no > 0)
+    if (result == LOCK_OK && votes.yes < red->count)
         mend(red, lines, handle, calls);
     return result;
 }

@@ -1,99 +1,38 @@
-/* The watchdog: a heap of holds by when they are due next, and a thread that renews them in
- * batches.
+/* The watchdog: one thread renews holds in batches, another tells of those that were lost.
  *
- * A hold is due when a third of its lease has passed (a little earlier or later, so that holds
- * taken together drift apart), a twelfth after an error, and at its local deadline, when it is
- * lost. Its entry is the handle itself, so nothing has to be allocated or looked up for one. */
+ * A hold is due for renewal when a third of its lease has passed (a little earlier or later, so
+ * that holds taken together drift apart), a twelfth after an error. Its loss is due at its local
+ * deadline, which each renewal moves: so it is looked at when the deadline that was known then has
+ * come, about once a lease. The two are apart because a renewal may have to wait for a server that
+ * is silent, and for whatever its client library does meanwhile; nobody may learn of a loss later
+ * for that. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { BATCH_MAX = 256 };
 
-struct watchdog {
-    pthread_mutex_t mutex; /* guards all below, and the watchdog's part of the handles */
+/* A thread that looks at holds when they are due. */
+struct watch {
     pthread_cond_t changed;
-    pthread_cond_t settled; /* a batch is over */
     pthread_t thread;
-    bool running, stopping;
+    bool running;
     int64_t sleeps_until_ns; /* adding something due later need not wake the thread */
-    int64_t (*now_ns)(void);
-    struct lock_counters *counters;
-    struct lock_handle **heap;
-    size_t count, room;
+    struct due_heap heap;
 };
 
-/* ---- the heap; the mutex is held ---- */
-
-static void heap_put(struct watchdog *watchdog, size_t place, struct lock_handle *handle)
-{
-    watchdog->heap[place] = handle;
-    handle->place = place;
-}
-
-static void heap_up(struct watchdog *watchdog, size_t place)
-{
-    struct lock_handle *handle = watchdog->heap[place];
-    while (place > 0 && watchdog->heap[(place - 1) / 2]->due_ns > handle->due_ns) {
-        heap_put(watchdog, place, watchdog->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
-    }
-    heap_put(watchdog, place, handle);
-}
-
-static void heap_down(struct watchdog *watchdog, size_t place)
-{
-    struct lock_handle *handle = watchdog->heap[place];
-    for (size_t child; (child = 2 * place + 1) < watchdog->count; place = child) {
-        if (child + 1 < watchdog->count &&
-            watchdog->heap[child + 1]->due_ns < watchdog->heap[child]->due_ns)
-            child++;
-        if (watchdog->heap[child]->due_ns >= handle->due_ns)
-            break;
-        heap_put(watchdog, place, watchdog->heap[child]);
-    }
-    heap_put(watchdog, place, handle);
-}
-
-static void heap_move(struct watchdog *watchdog, struct lock_handle *handle, int64_t due_ns)
-{
-    handle->due_ns = due_ns;
-    heap_up(watchdog, handle->place);
-    heap_down(watchdog, handle->place);
-}
-
-static bool heap_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t due_ns)
-{
-    if (watchdog->count == watchdog->room) {
-        size_t room = watchdog->room ? 2 * watchdog->room : 64;
-        struct lock_handle **heap = realloc(watchdog->heap, room * sizeof *heap);
-        if (!heap)
-            return false;
-        watchdog->heap = heap;
-        watchdog->room = room;
-    }
-    handle->due_ns = due_ns;
-    heap_put(watchdog, watchdog->count++, handle);
-    heap_up(watchdog, handle->place);
-    return true;
-}
-
-static void heap_remove(struct watchdog *watchdog, struct lock_handle *handle)
-{
-    size_t place = handle->place;
-    struct lock_handle *last = watchdog->heap[--watchdog->count];
-    handle->place = SIZE_MAX;
-    if (last == handle)
-        return;
-    heap_put(watchdog, place, last);
-    heap_up(watchdog, place);
-    heap_down(watchdog, last->place);
-}
+struct watchdog {
+    pthread_mutex_t mutex;         /* guards all below, and the watchdog's part of the handles */
+    struct watch renewals, losses; /* each with a thread once it has something */
+    pthread_cond_t settled;        /* a batch is over, or a loss is told */
+    bool stopping;
+    int64_t (*now_ns)(void);
+    struct lock_counters *counters;
+};
 
 /* ---- when ---- */
 
@@ -114,39 +53,30 @@ static bool may_renew(const struct lock_handle *handle, int64_t now_ns)
             now_ns - handle->acquired_ns < (int64_t)handle->hold_ms_max * 1000000);
 }
 
-/* ---- the thread ---- */
+/* As due_put; the watch's thread is woken when it sleeps for longer. The mutex is held. */
+static bool put(struct watch *watch, struct due *due, int64_t at_ns)
+{
+    bool in = due_put(&watch->heap, due, at_ns);
+    if (in && at_ns < watch->sleeps_until_ns)
+        pthread_cond_signal(&watch->changed);
+    return in;
+}
 
-/* Lets go of a lost hold; true when its on_lost is to be called. The mutex is held. */
-static bool lose(struct watchdog *watchdog, struct lock_handle *handle)
+/* ---- renewing; the mutex is held, but not while a server is asked ---- */
+
+/* Lets go of a hold that is lost. Who has an on_lost is counted when it is told. */
+static void lose(struct watchdog *watchdog, struct lock_handle *handle)
 {
     handle->state = LOCK_STATE_LOST;
-    if (handle->place != SIZE_MAX)
-        heap_remove(watchdog, handle);
-    if (handle->told)
-        return false;
-    handle->told = true;
-    atomic_fetch_add(&watchdog->counters->lost, 1);
-    return handle->on_lost && !handle->leaving;
+    due_remove(&watchdog->renewals.heap, &handle->renewal);
+    if (!handle->on_lost)
+        atomic_fetch_add(&watchdog->counters->lost, 1);
+    else if (handle->loss.place != 0) /* not told yet */
+        put(&watchdog->losses, &handle->loss, 0);
 }
 
-/* Calls on_lost of holds that are in flight, so that nobody frees them meanwhile; afterwards they
- * may be gone. The mutex is held, but not during the calls. */
-static void tell(struct watchdog *watchdog, struct lock_handle *const *handles, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct lock_handle *handle = handles[i];
-        if (!handle->leaving) {
-            pthread_mutex_unlock(&watchdog->mutex);
-            handle->on_lost(handle, handle->context);
-            pthread_mutex_lock(&watchdog->mutex);
-        }
-        handle->in_flight = false;
-        pthread_cond_broadcast(&watchdog->settled);
-    }
-}
-
-/* Acts on what a renewal brought; true when the hold's on_lost is to be called. */
-static bool apply(struct watchdog *watchdog, struct lock_handle *handle, enum lock_result result,
+/* Acts on what a renewal brought. */
+static void apply(struct watchdog *watchdog, struct lock_handle *handle, enum lock_result result,
                   int64_t sent_ns)
 {
     int64_t now_ns = watchdog->now_ns();
@@ -154,56 +84,47 @@ static bool apply(struct watchdog *watchdog, struct lock_handle *handle, enum lo
         atomic_fetch_add(&watchdog->counters->renewals, 1);
     else if (result != LOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
-    if (!lock_handle_extend(handle, result, sent_ns, now_ns))
-        return lose(watchdog, handle);
-    int64_t due_ns = due_after(handle, sent_ns, result == LOCK_OK ? 3 : 12);
-    if (due_ns <= now_ns) /* a slow server must not make a busy loop of it */
-        due_ns = now_ns + 1000000;
-    heap_move(watchdog, handle, due_ns);
-    return false;
+    if (lock_handle_extend(handle, result, sent_ns, now_ns)) {
+        int64_t due_ns = due_after(handle, sent_ns, result == LOCK_OK ? 3 : 12);
+        if (due_ns <= now_ns) /* a slow server must not make a busy loop of it */
+            due_ns = now_ns + 1000000;
+        put(&watchdog->renewals, &handle->renewal, due_ns);
+        return;
+    }
+    lose(watchdog, handle);
 }
 
-/* Renews holds of one driver. The mutex is held, but not while the server is asked: until then the
- * handles are in flight, and nobody frees them. */
+/* Renews holds of one driver: until it is done they are being renewed, and nobody frees them. */
 static void renew_batch(struct watchdog *watchdog, struct lock_handle **handles, size_t count)
 {
     enum lock_result results[BATCH_MAX];
-    size_t lost = 0;
     int64_t sent_ns = watchdog->now_ns();
     for (size_t i = 0; i < count; i++)
-        handles[i]->in_flight = true;
+        handles[i]->renewing = true;
     pthread_mutex_unlock(&watchdog->mutex);
     handles[0]->driver->renew(handles[0]->self, handles, count, results);
     pthread_mutex_lock(&watchdog->mutex);
     for (size_t i = 0; i < count; i++) {
-        struct lock_handle *handle = handles[i];
-        if (apply(watchdog, handle, results[i], sent_ns))
-            handles[lost++] = handle;
-        else
-            handle->in_flight = false;
+        apply(watchdog, handles[i], results[i], sent_ns);
+        handles[i]->renewing = false;
     }
     pthread_cond_broadcast(&watchdog->settled);
-    tell(watchdog, handles, lost);
 }
 
-/* Deals with one that is due: lost, nothing to be done yet, or (true) to be renewed. */
-static bool look_at(struct watchdog *watchdog, struct lock_handle *handle, int64_t now_ns)
+/* Deals with one that is due: nothing to be done (yet), or (true) to be renewed. */
+static bool to_be_renewed(struct watchdog *watchdog, struct lock_handle *handle, int64_t now_ns)
 {
-    if (handle->state == LOCK_STATE_RELEASED) { /* the acquisition is still under way */
-        heap_move(watchdog, handle, now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
-        return false;
-    }
-    if (lock_state(handle) == LOCK_STATE_LOST) {
-        handle->in_flight = lose(watchdog, handle);
-        if (handle->in_flight)
-            tell(watchdog, &handle, 1);
-        return false;
-    }
-    if (!may_renew(handle, now_ns)) {
-        heap_move(watchdog, handle, handle->deadline_ns);
-        return false;
-    }
-    return true;
+    enum lock_state state = lock_state(handle);
+    if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+        put(&watchdog->renewals, &handle->renewal,
+            now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
+    else if (state == LOCK_STATE_LOST)
+        lose(watchdog, handle);
+    else if (!may_renew(handle, now_ns))
+        put(&watchdog->renewals, &handle->renewal, handle->deadline_ns);
+    else
+        return true;
+    return false;
 }
 
 /* Takes what is due, as much as makes one batch of one driver. */
@@ -211,36 +132,78 @@ static size_t collect(struct watchdog *watchdog, struct lock_handle **batch)
 {
     size_t count = 0;
     int64_t now_ns = watchdog->now_ns();
-    while (count < BATCH_MAX && watchdog->count > 0) {
-        struct lock_handle *handle = watchdog->heap[0];
-        if (handle->due_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
+    struct due *due;
+    while (count < BATCH_MAX && (due = due_first(&watchdog->renewals.heap)) != NULL) {
+        struct lock_handle *handle = due->handle;
+        if (due->at_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
             (count > 0 && handle->driver != batch[0]->driver))
             break;
-        if (!look_at(watchdog, handle, now_ns))
+        if (!to_be_renewed(watchdog, handle, now_ns))
             continue;
         batch[count++] = handle;
-        heap_move(watchdog, handle, INT64_MAX); /* till apply knows better */
+        put(&watchdog->renewals, due, INT64_MAX); /* till apply knows better */
     }
     return count;
 }
 
-static void sleep_until(struct watchdog *watchdog, int64_t due_ns)
+/* ---- telling; the mutex is held, but not during the call ---- */
+
+static void tell(struct watchdog *watchdog, struct lock_handle *handle)
 {
-    struct timespec until;
-    watchdog->sleeps_until_ns = due_ns;
-    if (due_ns == INT64_MAX) {
-        pthread_cond_wait(&watchdog->changed, &watchdog->mutex);
+    due_remove(&watchdog->losses.heap, &handle->loss);
+    due_remove(&watchdog->renewals.heap, &handle->renewal);
+    atomic_fetch_add(&watchdog->counters->lost, 1);
+    if (handle->leaving)
         return;
-    }
-    int64_t left_ns = due_ns - watchdog->now_ns();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    left_ns = left_ns > 0 ? left_ns + until.tv_nsec : until.tv_nsec;
-    until.tv_sec += left_ns / 1000000000;
-    until.tv_nsec = left_ns % 1000000000;
-    pthread_cond_timedwait(&watchdog->changed, &watchdog->mutex, &until);
+    handle->telling = true;
+    pthread_mutex_unlock(&watchdog->mutex);
+    handle->on_lost(handle, handle->context);
+    pthread_mutex_lock(&watchdog->mutex);
+    handle->telling = false;
+    pthread_cond_broadcast(&watchdog->settled);
 }
 
-static void *watch(void *argument)
+/* Deals with one whose deadline was to come by now. */
+static void tell_if_lost(struct watchdog *watchdog, struct lock_handle *handle)
+{
+    enum lock_state state = lock_state(handle);
+    if (state == LOCK_STATE_LOST)
+        tell(watchdog, handle);
+    else if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+        put(&watchdog->losses, &handle->loss,
+            watchdog->now_ns() + (int64_t)handle->lease_ms * 1000000 / 3);
+    else
+        put(&watchdog->losses, &handle->loss, handle->deadline_ns);
+}
+
+/* ---- the threads ---- */
+
+/* Sleeps until something is due there. */
+static void sleep_on(struct watchdog *watchdog, struct watch *watch)
+{
+    struct timespec until;
+    const struct due *first = due_first(&watch->heap);
+    watch->sleeps_until_ns = first ? first->at_ns : INT64_MAX;
+    if (watch->sleeps_until_ns == INT64_MAX) {
+        pthread_cond_wait(&watch->changed, &watchdog->mutex);
+    } else {
+        int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        left_ns = left_ns > 0 ? left_ns + until.tv_nsec : until.tv_nsec;
+        until.tv_sec += left_ns / 1000000000;
+        until.tv_nsec = left_ns % 1000000000;
+        pthread_cond_timedwait(&watch->changed, &watchdog->mutex, &until);
+    }
+    watch->sleeps_until_ns = INT64_MIN; /* awake: it looks by itself */
+}
+
+static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
+{
+    const struct due *first = due_first(&watch->heap);
+    return first && first->at_ns <= watchdog->now_ns();
+}
+
+static void *renew_thread(void *argument)
 {
     struct watchdog *watchdog = argument;
     struct lock_handle *batch[BATCH_MAX];
@@ -249,30 +212,71 @@ static void *watch(void *argument)
         size_t count = collect(watchdog, batch);
         if (count > 0)
             renew_batch(watchdog, batch, count);
-        else if (watchdog->count == 0 || watchdog->heap[0]->due_ns > watchdog->now_ns())
-            sleep_until(watchdog, watchdog->count > 0 ? watchdog->heap[0]->due_ns : INT64_MAX);
+        else if (!is_due(watchdog, &watchdog->renewals))
+            sleep_on(watchdog, &watchdog->renewals);
     }
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
 }
 
+static void *tell_thread(void *argument)
+{
+    struct watchdog *watchdog = argument;
+    pthread_mutex_lock(&watchdog->mutex);
+    while (!watchdog->stopping)
+        if (is_due(watchdog, &watchdog->losses))
+            tell_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
+        else
+            sleep_on(watchdog, &watchdog->losses);
+    pthread_mutex_unlock(&watchdog->mutex);
+    return NULL;
+}
+
+/* The application's signal handlers are none of this thread's business. */
+static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
+{
+    sigset_t all, before;
+    if (watch->running)
+        return true;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watch->running = pthread_create(&watch->thread, NULL, run, watchdog) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return watch->running;
+}
+
 /* ---- for the core ---- */
+
+static void watch_open(struct watch *watch)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
 
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
-    pthread_condattr_t monotonic;
     struct watchdog *watchdog = calloc(1, sizeof *watchdog);
     if (!watchdog)
         return NULL;
     pthread_mutex_init(&watchdog->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watchdog->changed, &monotonic);
-    pthread_cond_init(&watchdog->settled, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&watchdog->settled, NULL);
+    watch_open(&watchdog->renewals);
+    watch_open(&watchdog->losses);
     watchdog->now_ns = now_ns;
     watchdog->counters = counters;
     return watchdog;
+}
+
+static void watch_close(struct watch *watch)
+{
+    pthread_cond_signal(&watch->changed);
+    if (watch->running)
+        pthread_join(watch->thread, NULL);
+    pthread_cond_destroy(&watch->changed);
+    due_heap_free(&watch->heap);
 }
 
 void watchdog_close(struct watchdog **place)
@@ -282,50 +286,31 @@ void watchdog_close(struct watchdog **place)
     if (!watchdog)
         return;
     pthread_mutex_lock(&watchdog->mutex);
-    assert(watchdog->count == 0);
+    assert(!due_first(&watchdog->losses.heap) && !due_first(&watchdog->renewals.heap));
     watchdog->stopping = true;
-    pthread_cond_signal(&watchdog->changed);
     pthread_mutex_unlock(&watchdog->mutex);
-    if (watchdog->running)
-        pthread_join(watchdog->thread, NULL);
+    watch_close(&watchdog->renewals);
+    watch_close(&watchdog->losses);
     pthread_cond_destroy(&watchdog->settled);
-    pthread_cond_destroy(&watchdog->changed);
     pthread_mutex_destroy(&watchdog->mutex);
-    free(watchdog->heap);
     free(watchdog);
 }
 
-/* The application's signal handlers are none of this thread's business. */
-static bool start(struct watchdog *watchdog)
+static bool add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watchdog->running = pthread_create(&watchdog->thread, NULL, watch, watchdog) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return watchdog->running;
-}
-
-static void wake_for(struct watchdog *watchdog, int64_t due_ns)
-{
-    if (due_ns < watchdog->sleeps_until_ns)
-        pthread_cond_signal(&watchdog->changed);
+    handle->renewal.handle = handle->loss.handle = handle;
+    handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
+    return (!handle->on_lost || (start(watchdog, &watchdog->losses, tell_thread) &&
+                                 put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
+           (!handle->renews ||
+            (start(watchdog, &watchdog->renewals, renew_thread) &&
+             put(&watchdog->renewals, &handle->renewal, due_after(handle, sent_ns, 3))));
 }
 
 bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
 {
-    bool added = true;
     pthread_mutex_lock(&watchdog->mutex);
-    handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
-    int64_t due_ns = handle->renews ? due_after(handle, sent_ns, 3) : handle->deadline_ns;
-    if (!watchdog->running && !start(watchdog))
-        added = false;
-    else if (handle->place != SIZE_MAX)
-        heap_move(watchdog, handle, due_ns);
-    else
-        added = heap_add(watchdog, handle, due_ns);
-    if (added)
-        wake_for(watchdog, due_ns);
+    bool added = add(watchdog, handle, sent_ns);
     pthread_mutex_unlock(&watchdog->mutex);
     return added;
 }
@@ -333,29 +318,35 @@ bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t
 void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    bool inside = watchdog->running && pthread_equal(pthread_self(), watchdog->thread);
+    struct watch *losses = &watchdog->losses;
+    bool told = losses->running && pthread_equal(pthread_self(), losses->thread);
     handle->leaving = true;
-    while (handle->in_flight && !inside)
+    while (handle->renewing || (handle->telling && !told))
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
-    if (handle->place != SIZE_MAX)
-        heap_remove(watchdog, handle);
+    due_remove(&watchdog->losses.heap, &handle->loss);
+    due_remove(&watchdog->renewals.heap, &handle->renewal);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
 void watchdog_poke(struct watchdog *watchdog, struct lock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    if (handle && handle->place != SIZE_MAX && !handle->in_flight)
-        heap_move(watchdog, handle, 0);
-    pthread_cond_signal(&watchdog->changed);
+    if (handle && handle->loss.place != 0)
+        put(&watchdog->losses, &handle->loss, 0);
+    if (handle && handle->renewal.place != 0 && !handle->renewing)
+        put(&watchdog->renewals, &handle->renewal, 0);
+    pthread_cond_signal(&watchdog->losses.changed);
+    pthread_cond_signal(&watchdog->renewals.changed);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
 size_t watchdog_count(struct watchdog *watchdog)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    size_t count = watchdog->count;
+    size_t count = watchdog->renewals.heap.count;
+    for (size_t i = 0; i < watchdog->losses.heap.count; i++)
+        count += watchdog->losses.heap.slots[i]->handle->renewal.place == 0;
     pthread_mutex_unlock(&watchdog->mutex);
     return count;
 }

@@ -1,5 +1,5 @@
-/* Private to lock/: the one thread of a client that renews leases and tells of those that were
- * lost. */
+/* Private to lock/: a client's one thread that renews leases, and the one that tells of those that
+ * were lost. */
 #ifndef LOCK_WATCHDOG_H
 #define LOCK_WATCHDOG_H
 
@@ -7,11 +7,11 @@
 
 struct watchdog;
 
-/* Makes a watchdog whose thread starts with the first hold. `now_ns` is the client's clock; `stats`
+/* Makes a watchdog whose threads start with the first hold. `now_ns` is the client's clock; `stats`
  * is counted in. NULL: no memory. */
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters);
 
-/* Ends the thread, after the renewals it is in. No hold may be in its care. */
+/* Ends the threads, after the renewals and the call they are in. No hold may be in its care. */
 void watchdog_close(struct watchdog **watchdog);
 
 /* Takes a hold into care, before its acquisition is sent at `sent_ns`, or again before it is sent

@@ -1,6 +1,8 @@
--- KEYS: 1 the permits taken (as in lock_permits). ARGV: 1 request, 2 lease in ms from now.
--- Returns {1} when all of the request's permits are renewed, {0} when they have ended.
--- Atomic because only permits that have not ended may be extended; none is created again.
+-- KEYS: 1 the permits taken (as in lock_permits), 2 the fence's key.
+-- ARGV: 1 request, 2 lease in ms from now, 3 '1' when the request does not know its fence.
+-- Returns {1, fence} when all of the request's permits are renewed, {0} when they have ended.
+-- Atomic because only permits that have not ended may be extended; none is created again. Whoever
+-- was not told of a fence is given a new one, as the last one may be another's; else it is 0.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local i = 1
@@ -18,4 +20,10 @@ end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-return {1}
+local fence = 0
+if ARGV[3] == '1' then
+  local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
+  fence = math.max(stored + 1, time[1] * 1000000 + time[2])
+  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
+end
+return {1, fence}

@@ -283,6 +283,11 @@ bool redis_first_use(struct redis *redis, unsigned script)
     return first;
 }
 
+void redis_forget_scripts(struct redis *redis)
+{
+    redis->scripts_seen = 0;
+}
+
 static bool out_reserve(struct redis *redis, size_t more)
 {
     size_t room = redis->out_room ? redis->out_room : 1024;

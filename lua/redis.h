@@ -87,8 +87,10 @@ struct redisReply *redis_parsed(struct redis *redis);
 /* For script.c: keeps an error reply's text for redis_error. */
 void redis_set_error(struct redis *redis, const char *text);
 
-/* For script.c: true the first time it is asked for this script (0..63) on this connection. */
+/* For script.c and its like: true the first time it is asked for this script (0..63) on this
+ * connection; and again after the server was seen to have forgotten its scripts. */
 bool redis_first_use(struct redis *redis, unsigned script);
+void redis_forget_scripts(struct redis *redis);
 
 /* For script.c: counts scripts that had to be sent again. */
 void redis_count_reload(struct redis *redis);

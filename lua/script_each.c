@@ -5,6 +5,7 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
 
 static int64_t now_ms(void)
@@ -49,8 +50,9 @@ enum { WAITING = -1 };
 static void send_all(struct script_line *lines, struct script_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        bool sent = !lines[i].skip && redis_connected(lines[i].redis) &&
-                    script_append(lines[i].redis, &calls[i], false);
+        bool sent =
+            !lines[i].skip && redis_connected(lines[i].redis) &&
+            script_append(lines[i].redis, &calls[i], redis_first_use(lines[i].redis, calls[i].id));
         script_forget(&calls[i], sent ? REDIS_UNKNOWN : REDIS_FAILED);
         if (!sent)
             continue;
@@ -59,14 +61,22 @@ static void send_all(struct script_line *lines, struct script_call *calls, size_
     }
 }
 
+/* Nobody waits for this one; but what it says of the server's scripts counts for the next call. */
+static void drop_owed(struct script_line *line, struct redisReply *reply)
+{
+    line->owed--;
+    if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0)
+        redis_forget_scripts(line->redis);
+    freeReplyObject(reply);
+}
+
 /* Takes what has come on one line. */
 static void take_replies(struct script_line *line, struct script_call *call)
 {
     struct redisReply *reply;
     while (call->value_count == WAITING && (reply = redis_parsed(line->redis)) != NULL) {
         if (line->owed > 0) {
-            line->owed--;
-            freeReplyObject(reply);
+            drop_owed(line, reply);
         } else if (script_take(line->redis, call,
                                reply)) { /* the server does not know the script */
             redis_count_reload(line->redis);

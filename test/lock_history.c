@@ -1,11 +1,14 @@
 /* Takes and gives a lock at random, and writes down what it saw and when: one JSON object per line,
  * times by CLOCK_MONOTONIC in ns, which all processes of a machine share. See history_check.py.
  *
- * usage: lock_history MODEL KIND NAME MS SEED SERVER...
+ * usage: lock_history MODEL KIND NAME SEED SERVER...
+ *
+ * It goes on until SIGTERM, and then gives back what it holds.
  *
  * MODEL is mutex, reentrant, read-write or semaphore; or one of the two broken locks by which the
  * checker proves that it can find something: careless (takes a mutex without asking anybody) and
- * forgetful (asks, but never looks whether the hold is still its own). */
+ * forgetful (asks, but neither renews nor looks whether the hold is still its own). */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +100,7 @@ static enum lock_result ask(struct hold *hold)
         .permits = hold->permits,
         .limit = limit,
         .wait_ms = waits[below(3)],
-        .fixed_lease = below(10) == 0,
+        .fixed_lease = forgetful || below(10) == 0,
         .owner = owners[hold->owner],
     };
     return careless ? LOCK_OK : lock_acquire(client, &request, &hold->handle);
@@ -156,16 +159,28 @@ static void use_model(const char *model)
     limit = strcmp(model, "semaphore") == 0 ? LIMIT : 0;
 }
 
+/* SIGTERM is blocked, so that it does not end a sleep of the library's. */
+static bool told_to_end(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGTERM);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 7 || !lock_kind_find(argv[2], &kind)) {
-        fprintf(stderr, "usage: lock_history MODEL KIND NAME MS SEED SERVER...\n");
+    if (argc < 6 || !lock_kind_find(argv[2], &kind)) {
+        fprintf(stderr, "usage: lock_history MODEL KIND NAME SEED SERVER...\n");
         return 2;
     }
     use_model(argv[1]);
     name = argv[3];
-    srandom((unsigned)atoi(argv[5]));
-    struct lock_options options = {.servers = (const char *const *)&argv[6],
+    srandom((unsigned)atoi(argv[4]));
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    struct lock_options options = {.servers = (const char *const *)&argv[5],
                                    .lease_ms = LEASE_MS,
                                    .poll_ms = POLL_MS,
                                    .timeout_ms = 500,
@@ -176,8 +191,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < OWNERS; i++)
         owners[i] = lock_owner_new(client);
-    int64_t until_ns = now_ns() + atoi(argv[4]) * INT64_C(1000000);
-    while (now_ns() < until_ns)
+    while (!told_to_end())
         step(reentrant ? HOLDS_MAX : limit > 0 ? 2 : 1);
     for (int i = 0; i < HOLDS_MAX; i++)
         if (holds[i].used)

@@ -6,6 +6,7 @@ import pytest
 
 from locks import Driver, settled
 from proxy import Link
+from servers import wait_until
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
@@ -27,12 +28,17 @@ def proxy(stack, proxies, request):
 
 
 @pytest.fixture
-def far(stack, proxy, request):
-    """A driver behind the proxy."""
+def far_url(stack, proxy, request):
+    """The server of the kind, behind the proxy."""
     mysql = "kind" in request.fixturenames and request.getfixturevalue("kind") == "table"
-    url = proxy.url(stack.mysql_url if mysql else stack.redis_url)
-    with Driver(url, lease=4000, timeout=500, outage=500) as driver:
-        driver("status", "table" if mysql else "simple", "n")  # connects
+    return proxy.url(stack.mysql_url if mysql else stack.redis_url)
+
+
+@pytest.fixture
+def far(far_url):
+    """A driver behind the proxy."""
+    with Driver(far_url, lease=4000, timeout=500, outage=500) as driver:
+        driver("status", "table" if far_url.startswith("mysql") else "simple", "n")  # connects
         yield driver
 
 
@@ -238,6 +244,18 @@ def test_nobody_answers_the_acquisition(near, far, proxy, kind):
     assert_free(near, kind)
 
 
+def test_nobody_answers_the_first_look(near, far, proxy):
+    """A timestamp lock writes nothing before it has looked: no doubt that it has failed."""
+    proxy.once(rb"WATCH", after=lambda _: proxy.fail("deaf"))
+    assert far.acquire("timestamp", "n")["result"] == "failed"
+    proxy.heal()
+    proxy.cut()
+    assert settled(far, "acquire", 1, "timestamp", "n")["result"] == "ok"
+    proxy.once(rb"WATCH", after=Link.cut)  # the connection is gone, not the server
+    assert far("release", 1)["result"] == "ok"
+    assert_free(near, "timestamp")
+
+
 @pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
 def test_unknown_acquisition_is_given_back(near, far, proxy, kind):
     assert_free(near, kind)
@@ -251,26 +269,30 @@ def test_unknown_acquisition_is_given_back(near, far, proxy, kind):
 
 
 @pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])
-@pytest.mark.parametrize("kind", ["simple", "reentrant", "table"])
-def test_hold_ends_when_the_server_is_out_of_reach(near, far, proxy, kind, how):
-    """The holder knows before anybody else can have it."""
-    far.acquire(kind, "n", lease=1500)
-    proxy.fail(how)
-    assert near.acquire(kind, "n", wait=9000)["result"] == "ok"
-    state = far("state", 1)
-    assert (state["state"], state["lost"], state["remaining_ms"]) == ("lost", 1, 0)
-    proxy.heal()
-    proxy.cut()
-    assert settled(far, "release", 1)["result"] == "lost"
-    assert near("renew", 1)["result"] == "ok"
+@pytest.mark.parametrize("kind", ["simple", "timestamp", "table"])
+def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, how):
+    """The holder knows before anybody else can have it, though a renewal still waits."""
+    with Driver(far_url, timeout=8000) as far:
+        far.acquire(kind, "n", lease=900)
+        proxy.fail(how)
+        assert near.acquire(kind, "n", wait=9000)["result"] == "ok"
+        state = far("state", 1)
+        assert (state["state"], state["remaining_ms"]) == ("lost", 0)
+        # on a busy machine, for the thread that tells; a renewal waits much longer
+        wait_until(lambda: far("state", 1)["lost"] == 1, "call of on_lost", timeout=3)
+        proxy.heal()
+        proxy.cut()
+        assert settled(far, "release", 1)["result"] == "lost"
+        assert far("state", 1)["lost"] == 1
+        assert near("renew", 1)["result"] == "ok"
 
 
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):
-    far.acquire("simple", "n", lease=3000)
+    far.acquire("simple", "n", lease=2500)
     proxy.refuse()
-    time.sleep(1.5)
+    time.sleep(1)
     proxy.admit()
-    time.sleep(3)
+    time.sleep(2)
     state = far("state", 1)
     assert (state["state"], state["lost"]) == ("held", 0)
     assert far("release", 1)["result"] == "ok"
