@@ -14,6 +14,7 @@ enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
+    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: a column is as an older version has made it */
 };
 
 struct mysql_pool {
@@ -92,12 +93,14 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
+/* Runs the numbered files of lock/, each of which may be run again. */
 static bool make_tables(struct db *db)
 {
-    for (size_t i = 0; i < sizeof sql_migrations / sizeof sql_migrations[0]; i++)
-        if (strcmp(sql_migrations[i].name, "0002_lock") == 0)
-            return db_query(db, sql_migrations[i].text, strlen(sql_migrations[i].text)) == DB_OK;
-    return false;
+    bool made = true;
+    for (size_t i = 0; i < sizeof sql_migrations / sizeof sql_migrations[0] && made; i++)
+        if (strstr(sql_migrations[i].name, "_lock"))
+            made = db_query(db, sql_migrations[i].text, strlen(sql_migrations[i].text)) == DB_OK;
+    return made;
 }
 
 enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
@@ -111,7 +114,8 @@ enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
         if (result == DB_OK)
             return LOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
-        bool missing = result == DB_FAILED && !lost && atoi(db_error(db)) == NO_SUCH_TABLE;
+        int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
+        bool missing = code == NO_SUCH_TABLE || code == DATA_TOO_LONG;
         doubt = doubt || lost;
         if (lost && !repeated)
             repeated = true;

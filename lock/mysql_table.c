@@ -10,9 +10,16 @@
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
  * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
  * only tells how the row looks now. Column assignments use no column that stands to their left, so
- * it does not matter in which order a server evaluates them. */
+ * it does not matter in which order a server evaluates them.
+ *
+ * each_hold_by_its_request: `request_id` lists the requests whose holds the owner has now,
+ * `release_id` the last ones that were given back. A repeated request finds itself in one of them,
+ * and is not counted again. */
 
-enum { RENEWALS_MAX = 256 /* in one transaction */ };
+enum {
+    RENEWALS_MAX = 256, /* in one transaction */
+    RELEASES_SIZE = 640 /* bytes of release_id: at least the last eight */
+};
 
 struct table {
     const struct lock_core *core;
@@ -24,22 +31,16 @@ struct table {
 /* The row after a change. */
 struct row {
     bool found;
+    bool holds, released; /* the request that was asked about is among its holds, its releases */
     char owner[LOCK_TOKEN_MAX];
-    char request_id[LOCK_TOKEN_MAX];
-    char release_id[LOCK_TOKEN_MAX];
     uint64_t fence;
     int hold_count;
     int64_t left_ms; /* of the lease; 0: nobody holds it */
 };
 
-static const char select_row[] =
-    "SELECT owner,request_id,release_id,fence,hold_count,"
-    "IF(hold_count=0,0,CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
-    "FROM distributed_lock WHERE name=";
-
-static void text_column(char *out, const char *column)
+static bool true_column(const char *column)
 {
-    snprintf(out, LOCK_TOKEN_MAX, "%s", column ? column : "");
+    return column && column[0] != '0';
 }
 
 static void row_read(struct db *db, struct row *row_out)
@@ -48,9 +49,9 @@ static void row_read(struct db *db, struct row *row_out)
     *row_out = (struct row){.found = columns != NULL};
     if (!columns)
         return;
-    text_column(row_out->owner, columns[0]);
-    text_column(row_out->request_id, columns[1]);
-    text_column(row_out->release_id, columns[2]);
+    snprintf(row_out->owner, LOCK_TOKEN_MAX, "%s", columns[0] ? columns[0] : "");
+    row_out->holds = true_column(columns[1]);
+    row_out->released = true_column(columns[2]);
     row_out->fence = strtoull(columns[3], NULL, 10);
     row_out->hold_count = atoi(columns[4]);
     row_out->left_ms = strtoll(columns[5], NULL, 10);
@@ -91,17 +92,39 @@ struct mysql_pool *mysql_table_pool(void *table)
     return ((struct table *)table)->pool;
 }
 
-/* Sends the statements followed by the row's SELECT. `affected_out` counts the first's rows. */
+/* " FIND_IN_SET" of a request in a column that lists some. */
+static void in_list(struct sql_text *sql, const char *request, const char *column)
+{
+    mysql_raw(sql, " FIND_IN_SET(");
+    mysql_literal(sql, request);
+    sql_printf(sql, ",%s)", column);
+}
+
+static void select_row(const struct table *table, const char *name, const char *request,
+                       struct sql_text *sql)
+{
+    mysql_raw(sql, "SELECT owner,");
+    in_list(sql, request, "request_id");
+    mysql_raw(sql, ",");
+    in_list(sql, request, "release_id");
+    mysql_raw(sql, ",fence,hold_count,IF(hold_count=0,0,CEIL(GREATEST("
+                   "TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
+                   "FROM distributed_lock WHERE name=");
+    mysql_key(sql, table->prefix, name);
+}
+
+/* Sends the statements followed by the row's SELECT with regard to a request (or ""). `affected_out`
+ * counts the first's rows. */
 static enum lock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
-                                     struct row *row_out, uint64_t *affected_out)
+                                     const char *request, struct row *row_out,
+                                     uint64_t *affected_out)
 {
     *row_out = (struct row){0};
     *affected_out = 0;
     struct db *db = mysql_pool_take(table->pool);
     if (!db)
         return LOCK_FAILED;
-    mysql_raw(sql, select_row);
-    mysql_key(sql, table->prefix, name);
+    select_row(table, name, request, sql);
     enum lock_result result = mysql_query(db, sql);
     if (result == LOCK_OK) {
         *affected_out = db_affected(db, 0);
@@ -116,32 +139,49 @@ static void lease_literal(struct sql_text *sql, int lease_ms)
     sql_printf(sql, "(NOW(6)+INTERVAL %d000 MICROSECOND)", lease_ms);
 }
 
+/* "IF(" it is held by this owner ",". */
+static void if_mine(const struct lock_handle *handle, struct sql_text *sql)
+{
+    mysql_raw(sql, "IF(owner<=>");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, " AND expires_at>NOW(6),");
+}
+
+static void list_item(struct sql_text *sql, const char *request)
+{
+    char item[LOCK_TOKEN_MAX + 1];
+    snprintf(item, sizeof item, "%s,", request);
+    mysql_literal(sql, item);
+}
+
 /* Takes a row that is free or expired with a new fence, or one more time by its owner with the old
  * one, who never loses time by it. The same request is not counted again. */
 static void acquire_text(const struct table *table, const struct lock_handle *handle,
                          struct sql_text *sql)
 {
-    mysql_raw(sql, "UPDATE distributed_lock SET fence=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND expires_at>NOW(6),fence,GREATEST(fence+1,"
-                   "CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),hold_count=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND expires_at>NOW(6),hold_count+1,1),expires_at=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, ",GREATEST(expires_at,");
+    mysql_raw(sql, "UPDATE distributed_lock SET fence=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "fence,GREATEST(fence+1,CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),"
+                   "hold_count=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "hold_count+1,1),request_id=CONCAT(");
+    if_mine(handle, sql);
+    mysql_raw(sql, "request_id,''),");
+    list_item(sql, handle->request);
+    mysql_raw(sql, "),expires_at=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "GREATEST(expires_at,");
     lease_literal(sql, handle->lease_ms);
     mysql_raw(sql, "),");
     lease_literal(sql, handle->lease_ms);
     mysql_raw(sql, "),owner=");
     mysql_literal(sql, handle->owner);
-    mysql_raw(sql, ",request_id=");
-    mysql_literal(sql, handle->request);
     mysql_raw(sql, " WHERE name=");
     mysql_key(sql, table->prefix, handle->name);
     mysql_raw(sql, " AND(hold_count=0 OR expires_at<=NOW(6) OR(owner=");
     mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND NOT request_id<=>");
-    mysql_literal(sql, handle->request);
+    mysql_raw(sql, " AND NOT");
+    in_list(sql, handle->request, "request_id");
     mysql_raw(sql, "));");
 }
 
@@ -154,7 +194,7 @@ static enum lock_result make_row(struct table *table, const char *name)
     mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ",NOW(6));");
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     return result;
 }
@@ -165,7 +205,8 @@ static enum lock_result acquire_once(struct table *table, const struct lock_hand
     struct sql_text sql = {0};
     uint64_t affected;
     acquire_text(table, handle, &sql);
-    enum lock_result result = run_and_look(table, &sql, handle->name, row_out, &affected);
+    enum lock_result result =
+        run_and_look(table, &sql, handle->name, handle->request, row_out, &affected);
     sql_free(&sql);
     return result;
 }
@@ -182,8 +223,7 @@ static enum lock_result table_acquire(void *self, struct lock_handle *handle)
     }
     if (result != LOCK_OK)
         return result;
-    if (strcmp(row.request_id, handle->request) == 0 && strcmp(row.owner, handle->owner) == 0 &&
-        row.left_ms > 0) {
+    if (row.holds && row.left_ms > 0) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
         return LOCK_OK;
@@ -192,22 +232,15 @@ static enum lock_result table_acquire(void *self, struct lock_handle *handle)
     return LOCK_BUSY;
 }
 
-/* " WHERE" the row is the hold's. Without a fence, an acquisition that was not answered, only the
- * request tells. */
+/* " WHERE" the row has the hold, which it has lost for good once somebody has taken it after the
+ * lease had ended, the same owner included. */
 static void where_held(const struct table *table, const struct lock_handle *handle,
                        struct sql_text *sql)
 {
     mysql_raw(sql, " WHERE name=");
     mysql_key(sql, table->prefix, handle->name);
-    mysql_raw(sql, " AND expires_at>NOW(6) AND owner=");
-    mysql_literal(sql, handle->owner);
-    if (handle->fence != 0) {
-        mysql_raw(sql, " AND fence=");
-        sql_number(sql, handle->fence);
-    } else {
-        mysql_raw(sql, " AND request_id=");
-        mysql_literal(sql, handle->request);
-    }
+    mysql_raw(sql, " AND hold_count>0 AND expires_at>NOW(6) AND");
+    in_list(sql, handle->request, "request_id");
 }
 
 struct renewal {
@@ -251,8 +284,8 @@ static void learn_fence(struct table *table, struct lock_handle *handle)
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    if (run_and_look(table, &sql, handle->name, &row, &affected) == LOCK_OK &&
-        strcmp(row.request_id, handle->request) == 0) {
+    if (run_and_look(table, &sql, handle->name, handle->request, &row, &affected) == LOCK_OK &&
+        row.holds) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
     }
@@ -326,17 +359,19 @@ static enum lock_result table_release(void *self, struct lock_handle *handle)
     uint64_t affected;
     mysql_raw(&sql, "UPDATE distributed_lock SET owner=IF(hold_count>1,owner,NULL),"
                     "expires_at=IF(hold_count>1,expires_at,NOW(6)),hold_count=hold_count-1,"
-                    "release_id=");
-    mysql_literal(&sql, handle->request);
+                    "release_id=LEFT(CONCAT(");
+    list_item(&sql, handle->request);
+    sql_printf(&sql, ",IFNULL(release_id,'')),%d),request_id=REPLACE(request_id,", RELEASES_SIZE);
+    list_item(&sql, handle->request);
+    mysql_raw(&sql, ",'')");
     where_held(table, handle, &sql);
-    mysql_raw(&sql, " AND NOT release_id<=>");
-    mysql_literal(&sql, handle->request);
     mysql_raw(&sql, ";");
-    enum lock_result result = run_and_look(table, &sql, handle->name, &row, &affected);
+    enum lock_result result =
+        run_and_look(table, &sql, handle->name, handle->request, &row, &affected);
     sql_free(&sql);
     if (result != LOCK_OK)
         return result;
-    return affected > 0 || strcmp(row.release_id, handle->request) == 0 ? LOCK_OK : LOCK_LOST;
+    return affected > 0 || row.released ? LOCK_OK : LOCK_LOST;
 }
 
 static enum lock_result table_status(void *self, const char *name, struct lock_status *status_out)
@@ -345,7 +380,7 @@ static enum lock_result table_status(void *self, const char *name, struct lock_s
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     bool held = row.hold_count > 0 && row.left_ms > 0;
     *status_out = (struct lock_status){
@@ -356,7 +391,7 @@ static enum lock_result table_status(void *self, const char *name, struct lock_s
         .fence = row.fence,
     };
     if (held)
-        text_column(status_out->holder, row.owner);
+        strcpy(status_out->holder, row.owner);
     return result;
 }
 
@@ -366,11 +401,11 @@ static enum lock_result table_break(void *self, const char *name)
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    mysql_raw(&sql, "UPDATE distributed_lock SET owner=NULL,hold_count=0,expires_at=NOW(6)"
-                    " WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
+    mysql_raw(&sql, "UPDATE distributed_lock SET owner=NULL,hold_count=0,request_id=NULL,"
+                    "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ";");
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     return result == LOCK_OK && affected == 0 ? LOCK_NOT_OWNER : result;
 }
