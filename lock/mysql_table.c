@@ -185,7 +185,8 @@ static void acquire_text(const struct table *table, const struct lock_handle *ha
     mysql_raw(sql, "));");
 }
 
-/* A row that was never there begins as one that is free. */
+/* A row that was never there begins as one that is free. So if this is not answered nobody holds it:
+ * whether there is a row is in no doubt that matters. */
 static enum lock_result make_row(struct table *table, const char *name)
 {
     struct sql_text sql = {0};
@@ -196,7 +197,7 @@ static enum lock_result make_row(struct table *table, const char *name)
     mysql_raw(&sql, ",NOW(6));");
     enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
-    return result;
+    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
 }
 
 static enum lock_result acquire_once(struct table *table, const struct lock_handle *handle,
