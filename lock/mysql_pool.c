@@ -13,6 +13,7 @@
 enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
+    PATIENCE_MS_MIN = 50, /* one hold about to end must not keep the others from being renewed */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
     DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: a column is as an older version has made it */
 };
@@ -126,6 +127,16 @@ enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
     }
     lock_set_error("mysql: %s", db_error(db));
     return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
+int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms)
+{
+    int64_t patience_ms = timeout_ms;
+    for (size_t i = 0; i < count; i++) {
+        int64_t left_ns = handles[i]->deadline_ns - lock_core_now_ns(handles[i]->core);
+        patience_ms = left_ns / 1000000 < patience_ms ? left_ns / 1000000 : patience_ms;
+    }
+    return patience_ms > PATIENCE_MS_MIN ? (int)patience_ms : PATIENCE_MS_MIN;
 }
 
 void mysql_raw(struct sql_text *sql, const char *text)

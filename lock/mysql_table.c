@@ -22,7 +22,6 @@ enum {
 };
 
 struct table {
-    const struct lock_core *core;
     struct mysql_pool *pool;
     int timeout_ms;
     char prefix[LOCK_PREFIX_MAX];
@@ -64,7 +63,6 @@ static enum lock_result table_open(const struct lock_context *context, void **se
         lock_set_error("out of memory");
         return LOCK_FAILED;
     }
-    table->core = context->core;
     table->timeout_ms = context->timeout_ms;
     strcpy(table->prefix, context->prefix);
     enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &table->pool);
@@ -244,39 +242,24 @@ static void where_held(const struct table *table, const struct lock_handle *hand
     in_list(sql, handle->request, "request_id");
 }
 
-struct renewal {
-    const struct table *table;
-    struct lock_handle *const *handles;
-    size_t count;
-    enum lock_result *results;
-};
-
 /* Every renewal changes its row, by the counter, so that the number of rows tells whether it was
- * there. */
-static void renew_text(const struct renewal *renewal, struct sql_text *sql)
+ * there. One transaction for several, for one write to the disk. */
+static void renew_text(const struct table *table, struct lock_handle *const *handles, size_t count,
+                       struct sql_text *sql)
 {
-    for (size_t i = 0; i < renewal->count; i++) {
-        const struct lock_handle *handle = renewal->handles[i];
-        if (i > 0)
-            mysql_raw(sql, ";");
+    if (count > 1)
+        mysql_raw(sql, "START TRANSACTION;");
+    for (size_t i = 0; i < count; i++) {
         mysql_raw(sql, "UPDATE distributed_lock SET renewals=renewals+1,expires_at="
                        "GREATEST(expires_at,");
-        lease_literal(sql, handle->lease_ms);
+        lease_literal(sql, handles[i]->lease_ms);
         mysql_raw(sql, ")");
-        where_held(renewal->table, handle, sql);
+        where_held(table, handles[i], sql);
+        if (count > 1)
+            mysql_raw(sql, ";");
     }
-}
-
-static enum db_result renew_body(struct db *db, void *context)
-{
-    const struct renewal *renewal = context;
-    struct sql_text sql = {0};
-    renew_text(renewal, &sql);
-    enum db_result result = db_query(db, sql.text, sql.length);
-    for (size_t i = 0; i < renewal->count; i++)
-        renewal->results[i] = result == DB_OK && db_affected(db, i) > 0 ? LOCK_OK : LOCK_LOST;
-    sql_free(&sql);
-    return result;
+    if (count > 1)
+        mysql_raw(sql, "COMMIT");
 }
 
 /* Learns the fence of a hold whose acquisition was not answered. */
@@ -293,37 +276,54 @@ static void learn_fence(struct table *table, struct lock_handle *handle)
     sql_free(&sql);
 }
 
-static int64_t now_ms(const struct table *table)
+static enum db_result renew_once(struct db *db, const struct sql_text *sql, int patience_ms)
 {
-    return lock_core_now_ns(table->core) / 1000000;
-}
-
-/* A renewal may be repeated, so a connection found dead is replaced once; but not a server waited
- * for in vain: whoever renews has other locks to look after. */
-static enum db_result renew_in_time(const struct table *table, struct db *db,
-                                    struct renewal *renewal)
-{
-    int64_t began_ms = now_ms(table);
-    enum db_result result = db_run(db, renew_body, renewal);
-    if (result != DB_OK && now_ms(table) - began_ms < table->timeout_ms / 2)
-        result = db_run(db, renew_body, renewal);
+    db_set_timeout(db, patience_ms);
+    enum db_result result = db_query(db, sql->text, sql->length);
+    if (result != DB_OK && db_connected(db))
+        db_query(db, "ROLLBACK", 8);
     return result;
 }
 
-static void renew_some(struct table *table, struct renewal *renewal)
+/* A renewal may be repeated, so a connection found dead is replaced once, and a transaction that
+ * the server has ended begun again; but a server that was waited for in vain is not waited for
+ * again: whoever renews has other locks to look after. */
+static enum db_result renew_in_time(const struct table *table, struct db *db,
+                                    struct lock_handle *const *handles, size_t count,
+                                    const struct sql_text *sql)
 {
+    const struct lock_core *core = handles[0]->core;
+    int half_ms = mysql_patience_ms(handles, count, table->timeout_ms) / 2;
+    int64_t began_ns = lock_core_now_ns(core);
+    enum db_result result = renew_once(db, sql, 2 * half_ms);
+    if (result != DB_OK && lock_core_now_ns(core) - began_ns < half_ms * INT64_C(1000000))
+        result = renew_once(db, sql, half_ms);
+    db_set_timeout(db, table->timeout_ms);
+    return result;
+}
+
+static void renew_some(struct table *table, struct lock_handle *const *handles, size_t count,
+                       enum lock_result *results_out)
+{
+    struct sql_text sql = {0};
     struct db *db = mysql_pool_take(table->pool);
-    enum db_result result = db ? renew_in_time(table, db, renewal) : DB_FAILED;
+    const size_t first = count > 1; /* of the updates: the transaction's beginning comes before */
+    renew_text(table, handles, count, &sql);
+    enum db_result result = db ? renew_in_time(table, db, handles, count, &sql) : DB_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        if (result == DB_OK)
+            results_out[i] = db_affected(db, first + i) > 0 ? LOCK_OK : LOCK_LOST;
+        else
+            results_out[i] = db && db_in_doubt(db) ? LOCK_UNKNOWN : LOCK_FAILED;
+    }
     if (db && result != DB_OK)
         lock_set_error("mysql: %s", db_error(db));
     if (db)
         mysql_pool_give(table->pool, db);
-    for (size_t i = 0; i < renewal->count; i++) {
-        if (result != DB_OK)
-            renewal->results[i] = result == DB_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
-        else if (renewal->results[i] == LOCK_OK && renewal->handles[i]->fence == 0)
-            learn_fence(table, renewal->handles[i]);
-    }
+    sql_free(&sql);
+    for (size_t i = 0; i < count; i++)
+        if (results_out[i] == LOCK_OK && handles[i]->fence == 0)
+            learn_fence(table, handles[i]);
 }
 
 static int by_name(const void *a, const void *b)
@@ -344,7 +344,7 @@ static void table_renew(void *self, struct lock_handle *const *handles, size_t c
         size_t some = count - from < RENEWALS_MAX ? count - from : RENEWALS_MAX;
         memcpy(sorted, handles + from, some * sizeof sorted[0]);
         qsort(sorted, some, sizeof sorted[0], by_name);
-        renew_some(table, &(struct renewal){table, sorted, some, results});
+        renew_some(table, sorted, some, results);
         for (size_t i = 0; i < some; i++)
             for (size_t j = 0; j < some; j++)
                 if (handles[from + i] == sorted[j])

@@ -27,7 +27,7 @@ static int begin(void **state)
 {
     static int tests;
     (void)state;
-    client = client_open(LOCK_KIND_TABLE, (struct lock_options){.now_ns = NULL});
+    client = client_open(LOCK_KIND_TABLE, (struct lock_options){.timeout_ms = 3000});
     snprintf(name, sizeof name, "table-%d", ++tests);
     return lock_core_driver(lock_client_core(client), LOCK_KIND_TABLE, &driver, &self) == LOCK_OK
                ? 0
@@ -45,6 +45,7 @@ static int end(void **state)
 static struct lock_handle handle_of(int owner, int number)
 {
     struct lock_handle handle = {.core = lock_client_core(client), .lease_ms = 20000};
+    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
     strcpy(handle.name, name);
     snprintf(handle.owner, LOCK_TOKEN_MAX, "%s-%x", lock_client_id(client), owner);
     snprintf(handle.request, LOCK_TOKEN_MAX, "%s-%x-%x", lock_client_id(client), owner, number);
@@ -141,6 +142,30 @@ static void test_holds_end_with_the_lease(void **state)
     assert_result(driver->release(self, &second), LOCK_OK);
 }
 
+/* A transaction that checks the fence keeps the row to itself: whoever renews has other locks to
+ * look after, and no use for an answer that comes after the lease. */
+static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
+{
+    (void)state;
+    struct lock_handle handle = handle_of(1, 1);
+    struct db *db = database();
+    char text[200];
+    assert_result(driver->acquire(self, &handle), LOCK_OK);
+    snprintf(text, sizeof text,
+             "START TRANSACTION;"
+             "SELECT fence FROM distributed_lock WHERE name='%s%s' LOCK IN SHARE MODE",
+             servers.prefix, name);
+    assert_int_equal(db_query(db, text, strlen(text)), DB_OK);
+    handle.deadline_ns = real_now_ns() + 300 * INT64_C(1000000);
+    int64_t began_ms = now_ms();
+    assert_result(renew(&handle), LOCK_UNKNOWN);
+    assert_true(now_ms() - began_ms < 2500);
+    db_close(&db);
+    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
+    wait_for(renew(&handle) == LOCK_OK);
+    assert_result(driver->release(self, &handle), LOCK_OK);
+}
+
 /* The table as the first version of the library made it, in use. */
 static void test_table_of_an_older_version(void **state)
 {
@@ -180,6 +205,7 @@ int main(void)
         CASE(test_release_is_counted_once),
         CASE(test_unknown_hold_is_found_behind_another),
         CASE(test_holds_end_with_the_lease),
+        CASE(test_renewal_waits_no_longer_than_the_hold_is_valid),
         CASE(test_table_of_an_older_version),
     };
     if (!servers_open("table"))
