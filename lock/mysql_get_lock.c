@@ -136,17 +136,30 @@ static struct grip *grip_again(struct get_lock *self, struct lock_handle *handle
     return grip;
 }
 
-/* True when the connection still has the lock. The question alone keeps the connection alive. */
-static enum lock_result grip_check(struct get_lock *self, struct grip *grip)
+/* Whether the connection still has the lock, in `wait_ms`. The question alone keeps it alive; one
+ * that was closed is not replaced, because the lock went with it. */
+static enum lock_result grip_check(struct get_lock *self, struct grip *grip, int wait_ms)
 {
-    long long mine = 0;
+    struct sql_text sql = {0};
+    enum lock_result result = LOCK_LOST;
+    set_name(self, grip->name, &sql);
+    mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
     pthread_mutex_lock(&grip->mutex);
-    enum lock_result result =
-        ask(self, grip->db, grip->name, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()", &mine);
+    db_set_timeout(grip->db, wait_ms);
+    if (db_connected(grip->db)) {
+        bool answered = db_query(grip->db, sql.text, sql.length) == DB_OK;
+        char **row = answered ? db_row(grip->db) : NULL;
+        if (row && row[0] && row[0][0] == '1')
+            result = LOCK_OK;
+        else if (!answered && db_connected(grip->db))
+            result = LOCK_FAILED;
+    }
+    if (result != LOCK_OK)
+        lock_set_error("mysql: %s", db_error(grip->db));
+    db_set_timeout(grip->db, self->timeout_ms);
     pthread_mutex_unlock(&grip->mutex);
-    if (result == LOCK_OK)
-        return mine == 1 ? LOCK_OK : LOCK_LOST;
-    return LOCK_LOST; /* the connection has failed, and with it the lock is gone */
+    sql_free(&sql);
+    return result;
 }
 
 /* Asks for the lock, waiting in the server for up to `wait_ms`. LOCK_OK, LOCK_BUSY or LOCK_FAILED:
@@ -202,7 +215,7 @@ static enum lock_result get_lock_acquire(void *self, struct lock_handle *handle)
     if (!grip) {
         grip = grip_again(get_lock, handle);
         handle->driver_data = grip;
-        if (grip && grip_check(get_lock, grip) == LOCK_OK)
+        if (grip && grip_check(get_lock, grip, get_lock->timeout_ms) == LOCK_OK)
             return LOCK_OK;
         if (grip) { /* lost, and its holder has not heard of it yet */
             handle->driver_data = NULL;
@@ -255,9 +268,12 @@ static void get_lock_stop_waiting(void *self, struct lock_handle *handle, bool a
 static void get_lock_renew(void *self, struct lock_handle *const *handles, size_t count,
                            enum lock_result *results_out)
 {
-    for (size_t i = 0; i < count; i++)
-        results_out[i] =
-            handles[i]->driver_data ? grip_check(self, handles[i]->driver_data) : LOCK_LOST;
+    struct get_lock *get_lock = self;
+    for (size_t i = 0; i < count; i++) {
+        int wait_ms = mysql_patience_ms(&handles[i], 1, get_lock->timeout_ms);
+        struct grip *grip = handles[i]->driver_data;
+        results_out[i] = grip ? grip_check(get_lock, grip, wait_ms) : LOCK_LOST;
+    }
 }
 
 static enum lock_result get_lock_release(void *self, struct lock_handle *handle)
@@ -269,7 +285,7 @@ static enum lock_result get_lock_release(void *self, struct lock_handle *handle)
         return LOCK_LOST;
     handle->driver_data = NULL;
     if (!grip_let_go(get_lock, grip, false))
-        return grip_check(get_lock, grip);
+        return grip_check(get_lock, grip, get_lock->timeout_ms);
     enum lock_result result =
         ask(get_lock, grip->db, grip->name,
             "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);

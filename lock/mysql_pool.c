@@ -13,7 +13,9 @@
 enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
+    PATIENCE_MS_MIN = 50, /* one hold about to end must not keep the others from being renewed */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
+    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: a column is as an older version has made it */
 };
 
 struct mysql_pool {
@@ -92,12 +94,14 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
+/* Runs the numbered files of lock/, each of which may be run again. */
 static bool make_tables(struct db *db)
 {
-    for (size_t i = 0; i < sizeof sql_migrations / sizeof sql_migrations[0]; i++)
-        if (strcmp(sql_migrations[i].name, "0002_lock") == 0)
-            return db_query(db, sql_migrations[i].text, strlen(sql_migrations[i].text)) == DB_OK;
-    return false;
+    bool made = true;
+    for (size_t i = 0; i < sizeof sql_migrations / sizeof sql_migrations[0] && made; i++)
+        if (strstr(sql_migrations[i].name, "_lock"))
+            made = db_query(db, sql_migrations[i].text, strlen(sql_migrations[i].text)) == DB_OK;
+    return made;
 }
 
 enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
@@ -111,7 +115,8 @@ enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
         if (result == DB_OK)
             return LOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
-        bool missing = result == DB_FAILED && !lost && atoi(db_error(db)) == NO_SUCH_TABLE;
+        int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
+        bool missing = code == NO_SUCH_TABLE || code == DATA_TOO_LONG;
         doubt = doubt || lost;
         if (lost && !repeated)
             repeated = true;
@@ -122,6 +127,16 @@ enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
     }
     lock_set_error("mysql: %s", db_error(db));
     return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+}
+
+int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms)
+{
+    int64_t patience_ms = timeout_ms;
+    for (size_t i = 0; i < count; i++) {
+        int64_t left_ns = handles[i]->deadline_ns - lock_core_now_ns(handles[i]->core);
+        patience_ms = left_ns / 1000000 < patience_ms ? left_ns / 1000000 : patience_ms;
+    }
+    return patience_ms > PATIENCE_MS_MIN ? (int)patience_ms : PATIENCE_MS_MIN;
 }
 
 void mysql_raw(struct sql_text *sql, const char *text)

@@ -2,7 +2,7 @@
 #ifndef LOCK_MYSQL_POOL_H
 #define LOCK_MYSQL_POOL_H
 
-#include "lock/lock.h"
+#include "lock/lock_driver.h"
 #include "sql/db.h"
 #include "sql/sql_text.h"
 
@@ -22,9 +22,13 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
 /* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
  * connection when the first died on the way, and after making the tables of lock/ when they are not
- * there. LOCK_OK with the rows in `db`, LOCK_FAILED or LOCK_UNKNOWN with the reason in
+ * there, or are an older version's. LOCK_OK with the rows in `db`, LOCK_FAILED or LOCK_UNKNOWN with the reason in
  * lock_error. */
 enum lock_result mysql_query(struct db *db, const struct sql_text *sql);
+
+/* How long a renewal of these holds may wait for its answer: as long as all of them are valid, but
+ * at least a moment and at most `timeout_ms`. */
+int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms);
 
 /* Appends text as a literal, whatever its bytes. */
 void mysql_literal(struct sql_text *sql, const char *text);

@@ -10,12 +10,18 @@
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
  * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
  * only tells how the row looks now. Column assignments use no column that stands to their left, so
- * it does not matter in which order a server evaluates them. */
+ * it does not matter in which order a server evaluates them.
+ *
+ * each_hold_by_its_request: `request_id` lists the requests whose holds the owner has now,
+ * `release_id` the last ones that were given back. A repeated request finds itself in one of them,
+ * and is not counted again. */
 
-enum { RENEWALS_MAX = 256 /* in one transaction */ };
+enum {
+    RENEWALS_MAX = 256, /* in one transaction */
+    RELEASES_SIZE = 640 /* bytes of release_id: at least the last eight */
+};
 
 struct table {
-    const struct lock_core *core;
     struct mysql_pool *pool;
     int timeout_ms;
     char prefix[LOCK_PREFIX_MAX];
@@ -24,22 +30,16 @@ struct table {
 /* The row after a change. */
 struct row {
     bool found;
+    bool holds, released; /* the request that was asked about is among its holds, its releases */
     char owner[LOCK_TOKEN_MAX];
-    char request_id[LOCK_TOKEN_MAX];
-    char release_id[LOCK_TOKEN_MAX];
     uint64_t fence;
     int hold_count;
     int64_t left_ms; /* of the lease; 0: nobody holds it */
 };
 
-static const char select_row[] =
-    "SELECT owner,request_id,release_id,fence,hold_count,"
-    "IF(hold_count=0,0,CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
-    "FROM distributed_lock WHERE name=";
-
-static void text_column(char *out, const char *column)
+static bool true_column(const char *column)
 {
-    snprintf(out, LOCK_TOKEN_MAX, "%s", column ? column : "");
+    return column && column[0] != '0';
 }
 
 static void row_read(struct db *db, struct row *row_out)
@@ -48,9 +48,9 @@ static void row_read(struct db *db, struct row *row_out)
     *row_out = (struct row){.found = columns != NULL};
     if (!columns)
         return;
-    text_column(row_out->owner, columns[0]);
-    text_column(row_out->request_id, columns[1]);
-    text_column(row_out->release_id, columns[2]);
+    snprintf(row_out->owner, LOCK_TOKEN_MAX, "%s", columns[0] ? columns[0] : "");
+    row_out->holds = true_column(columns[1]);
+    row_out->released = true_column(columns[2]);
     row_out->fence = strtoull(columns[3], NULL, 10);
     row_out->hold_count = atoi(columns[4]);
     row_out->left_ms = strtoll(columns[5], NULL, 10);
@@ -63,7 +63,6 @@ static enum lock_result table_open(const struct lock_context *context, void **se
         lock_set_error("out of memory");
         return LOCK_FAILED;
     }
-    table->core = context->core;
     table->timeout_ms = context->timeout_ms;
     strcpy(table->prefix, context->prefix);
     enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &table->pool);
@@ -91,17 +90,39 @@ struct mysql_pool *mysql_table_pool(void *table)
     return ((struct table *)table)->pool;
 }
 
-/* Sends the statements followed by the row's SELECT. `affected_out` counts the first's rows. */
+/* " FIND_IN_SET" of a request in a column that lists some. */
+static void in_list(struct sql_text *sql, const char *request, const char *column)
+{
+    mysql_raw(sql, " FIND_IN_SET(");
+    mysql_literal(sql, request);
+    sql_printf(sql, ",%s)", column);
+}
+
+static void select_row(const struct table *table, const char *name, const char *request,
+                       struct sql_text *sql)
+{
+    mysql_raw(sql, "SELECT owner,");
+    in_list(sql, request, "request_id");
+    mysql_raw(sql, ",");
+    in_list(sql, request, "release_id");
+    mysql_raw(sql, ",fence,hold_count,IF(hold_count=0,0,CEIL(GREATEST("
+                   "TIMESTAMPDIFF(MICROSECOND,NOW(6),expires_at),0)/1000)) "
+                   "FROM distributed_lock WHERE name=");
+    mysql_key(sql, table->prefix, name);
+}
+
+/* Sends the statements followed by the row's SELECT with regard to a request (or ""). `affected_out`
+ * counts the first's rows. */
 static enum lock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
-                                     struct row *row_out, uint64_t *affected_out)
+                                     const char *request, struct row *row_out,
+                                     uint64_t *affected_out)
 {
     *row_out = (struct row){0};
     *affected_out = 0;
     struct db *db = mysql_pool_take(table->pool);
     if (!db)
         return LOCK_FAILED;
-    mysql_raw(sql, select_row);
-    mysql_key(sql, table->prefix, name);
+    select_row(table, name, request, sql);
     enum lock_result result = mysql_query(db, sql);
     if (result == LOCK_OK) {
         *affected_out = db_affected(db, 0);
@@ -116,36 +137,54 @@ static void lease_literal(struct sql_text *sql, int lease_ms)
     sql_printf(sql, "(NOW(6)+INTERVAL %d000 MICROSECOND)", lease_ms);
 }
 
+/* "IF(" it is held by this owner ",". */
+static void if_mine(const struct lock_handle *handle, struct sql_text *sql)
+{
+    mysql_raw(sql, "IF(owner<=>");
+    mysql_literal(sql, handle->owner);
+    mysql_raw(sql, " AND expires_at>NOW(6),");
+}
+
+static void list_item(struct sql_text *sql, const char *request)
+{
+    char item[LOCK_TOKEN_MAX + 1];
+    snprintf(item, sizeof item, "%s,", request);
+    mysql_literal(sql, item);
+}
+
 /* Takes a row that is free or expired with a new fence, or one more time by its owner with the old
  * one, who never loses time by it. The same request is not counted again. */
 static void acquire_text(const struct table *table, const struct lock_handle *handle,
                          struct sql_text *sql)
 {
-    mysql_raw(sql, "UPDATE distributed_lock SET fence=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND expires_at>NOW(6),fence,GREATEST(fence+1,"
-                   "CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),hold_count=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND expires_at>NOW(6),hold_count+1,1),expires_at=IF(owner<=>");
-    mysql_literal(sql, handle->owner);
-    mysql_raw(sql, ",GREATEST(expires_at,");
+    mysql_raw(sql, "UPDATE distributed_lock SET fence=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "fence,GREATEST(fence+1,CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),"
+                   "hold_count=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "hold_count+1,1),request_id=CONCAT(");
+    if_mine(handle, sql);
+    mysql_raw(sql, "request_id,''),");
+    list_item(sql, handle->request);
+    mysql_raw(sql, "),expires_at=");
+    if_mine(handle, sql);
+    mysql_raw(sql, "GREATEST(expires_at,");
     lease_literal(sql, handle->lease_ms);
     mysql_raw(sql, "),");
     lease_literal(sql, handle->lease_ms);
     mysql_raw(sql, "),owner=");
     mysql_literal(sql, handle->owner);
-    mysql_raw(sql, ",request_id=");
-    mysql_literal(sql, handle->request);
     mysql_raw(sql, " WHERE name=");
     mysql_key(sql, table->prefix, handle->name);
     mysql_raw(sql, " AND(hold_count=0 OR expires_at<=NOW(6) OR(owner=");
     mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND NOT request_id<=>");
-    mysql_literal(sql, handle->request);
+    mysql_raw(sql, " AND NOT");
+    in_list(sql, handle->request, "request_id");
     mysql_raw(sql, "));");
 }
 
-/* A row that was never there begins as one that is free. */
+/* A row that was never there begins as one that is free. So if this is not answered nobody holds it:
+ * whether there is a row is in no doubt that matters. */
 static enum lock_result make_row(struct table *table, const char *name)
 {
     struct sql_text sql = {0};
@@ -154,9 +193,9 @@ static enum lock_result make_row(struct table *table, const char *name)
     mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ",NOW(6));");
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
-    return result;
+    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
 }
 
 static enum lock_result acquire_once(struct table *table, const struct lock_handle *handle,
@@ -165,7 +204,8 @@ static enum lock_result acquire_once(struct table *table, const struct lock_hand
     struct sql_text sql = {0};
     uint64_t affected;
     acquire_text(table, handle, &sql);
-    enum lock_result result = run_and_look(table, &sql, handle->name, row_out, &affected);
+    enum lock_result result =
+        run_and_look(table, &sql, handle->name, handle->request, row_out, &affected);
     sql_free(&sql);
     return result;
 }
@@ -182,8 +222,7 @@ static enum lock_result table_acquire(void *self, struct lock_handle *handle)
     }
     if (result != LOCK_OK)
         return result;
-    if (strcmp(row.request_id, handle->request) == 0 && strcmp(row.owner, handle->owner) == 0 &&
-        row.left_ms > 0) {
+    if (row.holds && row.left_ms > 0) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
         return LOCK_OK;
@@ -192,57 +231,35 @@ static enum lock_result table_acquire(void *self, struct lock_handle *handle)
     return LOCK_BUSY;
 }
 
-/* " WHERE" the row is the hold's. Without a fence, an acquisition that was not answered, only the
- * request tells. */
+/* " WHERE" the row has the hold, which it has lost for good once somebody has taken it after the
+ * lease had ended, the same owner included. */
 static void where_held(const struct table *table, const struct lock_handle *handle,
                        struct sql_text *sql)
 {
     mysql_raw(sql, " WHERE name=");
     mysql_key(sql, table->prefix, handle->name);
-    mysql_raw(sql, " AND expires_at>NOW(6) AND owner=");
-    mysql_literal(sql, handle->owner);
-    if (handle->fence != 0) {
-        mysql_raw(sql, " AND fence=");
-        sql_number(sql, handle->fence);
-    } else {
-        mysql_raw(sql, " AND request_id=");
-        mysql_literal(sql, handle->request);
-    }
+    mysql_raw(sql, " AND hold_count>0 AND expires_at>NOW(6) AND");
+    in_list(sql, handle->request, "request_id");
 }
-
-struct renewal {
-    const struct table *table;
-    struct lock_handle *const *handles;
-    size_t count;
-    enum lock_result *results;
-};
 
 /* Every renewal changes its row, by the counter, so that the number of rows tells whether it was
- * there. */
-static void renew_text(const struct renewal *renewal, struct sql_text *sql)
+ * there. One transaction for several, for one write to the disk. */
+static void renew_text(const struct table *table, struct lock_handle *const *handles, size_t count,
+                       struct sql_text *sql)
 {
-    for (size_t i = 0; i < renewal->count; i++) {
-        const struct lock_handle *handle = renewal->handles[i];
-        if (i > 0)
-            mysql_raw(sql, ";");
+    if (count > 1)
+        mysql_raw(sql, "START TRANSACTION;");
+    for (size_t i = 0; i < count; i++) {
         mysql_raw(sql, "UPDATE distributed_lock SET renewals=renewals+1,expires_at="
                        "GREATEST(expires_at,");
-        lease_literal(sql, handle->lease_ms);
+        lease_literal(sql, handles[i]->lease_ms);
         mysql_raw(sql, ")");
-        where_held(renewal->table, handle, sql);
+        where_held(table, handles[i], sql);
+        if (count > 1)
+            mysql_raw(sql, ";");
     }
-}
-
-static enum db_result renew_body(struct db *db, void *context)
-{
-    const struct renewal *renewal = context;
-    struct sql_text sql = {0};
-    renew_text(renewal, &sql);
-    enum db_result result = db_query(db, sql.text, sql.length);
-    for (size_t i = 0; i < renewal->count; i++)
-        renewal->results[i] = result == DB_OK && db_affected(db, i) > 0 ? LOCK_OK : LOCK_LOST;
-    sql_free(&sql);
-    return result;
+    if (count > 1)
+        mysql_raw(sql, "COMMIT");
 }
 
 /* Learns the fence of a hold whose acquisition was not answered. */
@@ -251,45 +268,62 @@ static void learn_fence(struct table *table, struct lock_handle *handle)
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    if (run_and_look(table, &sql, handle->name, &row, &affected) == LOCK_OK &&
-        strcmp(row.request_id, handle->request) == 0) {
+    if (run_and_look(table, &sql, handle->name, handle->request, &row, &affected) == LOCK_OK &&
+        row.holds) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
     }
     sql_free(&sql);
 }
 
-static int64_t now_ms(const struct table *table)
+static enum db_result renew_once(struct db *db, const struct sql_text *sql, int patience_ms)
 {
-    return lock_core_now_ns(table->core) / 1000000;
-}
-
-/* A renewal may be repeated, so a connection found dead is replaced once; but not a server waited
- * for in vain: whoever renews has other locks to look after. */
-static enum db_result renew_in_time(const struct table *table, struct db *db,
-                                    struct renewal *renewal)
-{
-    int64_t began_ms = now_ms(table);
-    enum db_result result = db_run(db, renew_body, renewal);
-    if (result != DB_OK && now_ms(table) - began_ms < table->timeout_ms / 2)
-        result = db_run(db, renew_body, renewal);
+    db_set_timeout(db, patience_ms);
+    enum db_result result = db_query(db, sql->text, sql->length);
+    if (result != DB_OK && db_connected(db))
+        db_query(db, "ROLLBACK", 8);
     return result;
 }
 
-static void renew_some(struct table *table, struct renewal *renewal)
+/* A renewal may be repeated, so a connection found dead is replaced once, and a transaction that
+ * the server has ended begun again; but a server that was waited for in vain is not waited for
+ * again: whoever renews has other locks to look after. */
+static enum db_result renew_in_time(const struct table *table, struct db *db,
+                                    struct lock_handle *const *handles, size_t count,
+                                    const struct sql_text *sql)
 {
+    const struct lock_core *core = handles[0]->core;
+    int half_ms = mysql_patience_ms(handles, count, table->timeout_ms) / 2;
+    int64_t began_ns = lock_core_now_ns(core);
+    enum db_result result = renew_once(db, sql, 2 * half_ms);
+    if (result != DB_OK && lock_core_now_ns(core) - began_ns < half_ms * INT64_C(1000000))
+        result = renew_once(db, sql, half_ms);
+    db_set_timeout(db, table->timeout_ms);
+    return result;
+}
+
+static void renew_some(struct table *table, struct lock_handle *const *handles, size_t count,
+                       enum lock_result *results_out)
+{
+    struct sql_text sql = {0};
     struct db *db = mysql_pool_take(table->pool);
-    enum db_result result = db ? renew_in_time(table, db, renewal) : DB_FAILED;
+    const size_t first = count > 1; /* of the updates: the transaction's beginning comes before */
+    renew_text(table, handles, count, &sql);
+    enum db_result result = db ? renew_in_time(table, db, handles, count, &sql) : DB_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        if (result == DB_OK)
+            results_out[i] = db_affected(db, first + i) > 0 ? LOCK_OK : LOCK_LOST;
+        else
+            results_out[i] = db && db_in_doubt(db) ? LOCK_UNKNOWN : LOCK_FAILED;
+    }
     if (db && result != DB_OK)
         lock_set_error("mysql: %s", db_error(db));
     if (db)
         mysql_pool_give(table->pool, db);
-    for (size_t i = 0; i < renewal->count; i++) {
-        if (result != DB_OK)
-            renewal->results[i] = result == DB_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
-        else if (renewal->results[i] == LOCK_OK && renewal->handles[i]->fence == 0)
-            learn_fence(table, renewal->handles[i]);
-    }
+    sql_free(&sql);
+    for (size_t i = 0; i < count; i++)
+        if (results_out[i] == LOCK_OK && handles[i]->fence == 0)
+            learn_fence(table, handles[i]);
 }
 
 static int by_name(const void *a, const void *b)
@@ -310,7 +344,7 @@ static void table_renew(void *self, struct lock_handle *const *handles, size_t c
         size_t some = count - from < RENEWALS_MAX ? count - from : RENEWALS_MAX;
         memcpy(sorted, handles + from, some * sizeof sorted[0]);
         qsort(sorted, some, sizeof sorted[0], by_name);
-        renew_some(table, &(struct renewal){table, sorted, some, results});
+        renew_some(table, sorted, some, results);
         for (size_t i = 0; i < some; i++)
             for (size_t j = 0; j < some; j++)
                 if (handles[from + i] == sorted[j])
@@ -326,17 +360,19 @@ static enum lock_result table_release(void *self, struct lock_handle *handle)
     uint64_t affected;
     mysql_raw(&sql, "UPDATE distributed_lock SET owner=IF(hold_count>1,owner,NULL),"
                     "expires_at=IF(hold_count>1,expires_at,NOW(6)),hold_count=hold_count-1,"
-                    "release_id=");
-    mysql_literal(&sql, handle->request);
+                    "release_id=LEFT(CONCAT(");
+    list_item(&sql, handle->request);
+    sql_printf(&sql, ",IFNULL(release_id,'')),%d),request_id=REPLACE(request_id,", RELEASES_SIZE);
+    list_item(&sql, handle->request);
+    mysql_raw(&sql, ",'')");
     where_held(table, handle, &sql);
-    mysql_raw(&sql, " AND NOT release_id<=>");
-    mysql_literal(&sql, handle->request);
     mysql_raw(&sql, ";");
-    enum lock_result result = run_and_look(table, &sql, handle->name, &row, &affected);
+    enum lock_result result =
+        run_and_look(table, &sql, handle->name, handle->request, &row, &affected);
     sql_free(&sql);
     if (result != LOCK_OK)
         return result;
-    return affected > 0 || strcmp(row.release_id, handle->request) == 0 ? LOCK_OK : LOCK_LOST;
+    return affected > 0 || row.released ? LOCK_OK : LOCK_LOST;
 }
 
 static enum lock_result table_status(void *self, const char *name, struct lock_status *status_out)
@@ -345,7 +381,7 @@ static enum lock_result table_status(void *self, const char *name, struct lock_s
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     bool held = row.hold_count > 0 && row.left_ms > 0;
     *status_out = (struct lock_status){
@@ -356,7 +392,7 @@ static enum lock_result table_status(void *self, const char *name, struct lock_s
         .fence = row.fence,
     };
     if (held)
-        text_column(status_out->holder, row.owner);
+        strcpy(status_out->holder, row.owner);
     return result;
 }
 
@@ -366,11 +402,11 @@ static enum lock_result table_break(void *self, const char *name)
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    mysql_raw(&sql, "UPDATE distributed_lock SET owner=NULL,hold_count=0,expires_at=NOW(6)"
-                    " WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
+    mysql_raw(&sql, "UPDATE distributed_lock SET owner=NULL,hold_count=0,request_id=NULL,"
+                    "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ";");
-    enum lock_result result = run_and_look(table, &sql, name, &row, &affected);
+    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     return result == LOCK_OK && affected == 0 ? LOCK_NOT_OWNER : result;
 }

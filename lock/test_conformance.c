@@ -676,6 +676,7 @@ static void test_wrong_requests_are_refused(void **state)
 static int as_child(struct lock_handle *inherited, const char *parent_id)
 {
     struct lock_handle *hold;
+    alarm(3 * PATIENCE_MS / 1000); /* what a thread of the parent had locked stays so */
     if (lock_state(inherited) != LOCK_STATE_LOST)
         return 1;
     if (lock_release(inherited) != LOCK_NOT_OWNER)

@@ -21,6 +21,11 @@
  * that is given up leaves its record to the library's thread, which frees it when the answer
  * comes. */
 
+/* why_not_to_resolve: unless told otherwise the library looks its hosts up again before whatever it
+ * does, in a thread of its own. A fork at that moment leaves the child with a lock of the resolver
+ * that nobody will ever open. After the loss of a connection it does so in any case. */
+enum { RESOLVE_WHEN_LOST = -1 };
+
 struct removal {
     struct zk_session *session;
     char directory[ZK_PATH_MAX];
@@ -352,6 +357,7 @@ static struct zk_session *session_open(const struct zk *zk)
         session_free(session);
         return NULL;
     }
+    zoo_set_servers_resolution_delay(session->handle, RESOLVE_WHEN_LOST);
     return session;
 }
 

@@ -88,6 +88,12 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
     return db;
 }
 
+void db_set_timeout(struct db *db, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    db->timeout_ms = timeout_ms;
+}
+
 static void drop_rows(struct db *db)
 {
     if (db->rows)
@@ -166,6 +172,11 @@ enum db_result db_connect(struct db *db)
     db->backoff_ms = 0;
     db->stats.connects++;
     return DB_OK;
+}
+
+bool db_connected(const struct db *db)
+{
+    return db->mysql != NULL;
 }
 
 enum db_result db_ping(struct db *db)

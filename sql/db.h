@@ -29,6 +29,9 @@ struct db_stats {
  * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
+/* From now on bounds each wait for an answer to a query by `timeout_ms` instead. */
+void db_set_timeout(struct db *db, int timeout_ms);
+
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
@@ -39,6 +42,9 @@ void db_forget(struct db **db);
 /* Makes sure there is a connection. After a failed try, further tries fail at once until a delay
  * has passed, which doubles from 20 ms to 1 s, with jitter. DB_OK or DB_FAILED. */
 enum db_result db_connect(struct db *db);
+
+/* True while there is a connection that has not been found broken. */
+bool db_connected(const struct db *db);
 
 /* Asks the server for a sign of life, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);

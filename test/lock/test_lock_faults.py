@@ -124,6 +124,29 @@ def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
+@pytest.mark.parametrize("kind", ["table"])
+def test_nobody_answers_one_of_three(near, far, proxy, kind):
+    """Neither the acquisition nor the release that is asked about later, after another one, takes
+    or gives back more than its own hold."""
+    far.acquire(kind, "n", hold=1, lease=60000)
+    go_deaf(proxy, kind)
+    assert far.acquire(kind, "n", hold=2, lease=60000)["result"] == "unknown"
+    proxy.heal()
+    proxy.cut()
+    assert far.acquire(kind, "n", hold=3, wait=9000, lease=60000)["count"] == 3
+    assert settled(far, "renew", 2)["result"] == "ok"
+    go_deaf(proxy, kind)
+    assert far("release", 1)["result"] == "unknown"
+    proxy.heal()
+    proxy.cut()
+    assert settled(far, "release", 2)["result"] == "ok"
+    assert settled(far, "release", 1)["result"] == "ok"
+    assert near("status", kind, "n")["count"] == 1
+    assert near.acquire(kind, "n")["result"] == "busy"
+    assert far("release", 3)["result"] == "ok"
+    assert_free(near, kind)
+
+
 @pytest.mark.parametrize("kind", ["read-write"])
 def test_answers_to_a_reader_are_lost(near, far, proxy, kind):
     near.acquire(kind, "n", hold=2, mode="read")
@@ -254,6 +277,20 @@ def test_nobody_answers_the_first_look(near, far, proxy):
     proxy.once(rb"WATCH", after=Link.cut)  # the connection is gone, not the server
     assert far("release", 1)["result"] == "ok"
     assert_free(near, "timestamp")
+
+
+@pytest.mark.parametrize("kind", ["table"])
+def test_nobody_answers_the_making_of_a_row(near, far, proxy, kind):
+    """That takes no lock, so it is certain that there is none."""
+    trap = proxy.once(rb"INSERT IGNORE INTO distributed_lock",
+                      after=lambda _: proxy.fail("deaf"))
+    answer = far.acquire(kind, "n", lease=9000)
+    trap.wait()
+    assert answer["result"] == "failed"
+    assert near("status", kind, "n")["held"] == 0
+    proxy.heal()
+    proxy.cut()
+    assert_free(near, kind)
 
 
 @pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
