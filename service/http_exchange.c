@@ -181,9 +181,10 @@ static void start(struct front *front, struct MHD_Connection *connection, struct
     enum start_result result = request->route->start(service, request, &call);
     bool order = result == START_TO_LANE;
     request->until_ns = deadline_ns(front, request);
+    request->flow = order ? queue_flow(request->order.sku) : request->route->list;
     if (result == START_ANSWERED)
         request->ready = true;
-    else if (!queue_reserve(order ? service->orders : service->calls))
+    else if (!queue_reserve(order ? service->orders : service->calls, request->flow))
         refuse_overloaded(request, order);
     else
         send_on(front, request, order);

@@ -82,6 +82,7 @@ struct MHD_Connection;
 struct request {
     _Atomic int state;
     struct request *queue_next; /* in a queue, or in a front's list of those that came back */
+    unsigned flow;              /* its place in the queue, see queue.h */
     _Atomic uint64_t shown_id;  /* the order's id while it is taken, for a deadline's answer */
     struct front *front;
 
