@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sql/ledger_list.h"
 #include "stock/stock.h"
 
 enum {
@@ -117,6 +118,9 @@ struct request {
     uint64_t order_id;
     uint32_t total;
     uint32_t segments;
+    struct ledger_filter filter; /* of a listing */
+    uint64_t after;
+    uint32_t limit;
 
     struct answer answer;
 };
