@@ -20,7 +20,7 @@ static void work(struct desk *desk, struct request *request)
         request->work(desk, request);
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
     }
-    queue_leave(desk->service->calls);
+    queue_leave(desk->service->calls, request->flow);
     request->queue_next = NULL;
     http_return(request->front, request);
 }

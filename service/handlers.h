@@ -11,6 +11,14 @@ enum start_result {
     START_TO_DESK,  /* request->work is set */
 };
 
+enum { PARAMETERS_MAX = 8 };
+
+/* One of those behind the question mark, decoded. */
+struct call_parameter {
+    const char *name;
+    const char *value;
+};
+
 /* A request as its front has read it. The texts are valid during the call only. */
 struct call {
     const char *tail; /* of the path, behind the route's own */
@@ -18,6 +26,8 @@ struct call {
     size_t body_length;
     const char *key; /* Idempotency-Key, or NULL */
     int64_t now_ns;
+    struct call_parameter parameters[PARAMETERS_MAX]; /* of a request without a body */
+    size_t parameter_count;                           /* greater than the array: there were more */
 };
 
 /* All of these run on the front's thread and do not block. */
@@ -26,6 +36,8 @@ struct call {
     X(order_get)                                                                                   \
     X(stock_get)                                                                                   \
     X(admin_reset)                                                                                 \
+    X(user_orders)                                                                                 \
+    X(admin_orders)                                                                                \
     X(admin_sales)                                                                                 \
     X(admin_reconcile)                                                                             \
     X(healthz)                                                                                     \

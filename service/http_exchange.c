@@ -167,23 +167,36 @@ static void refuse_overloaded(struct request *request, bool order)
     request->ready = true;
 }
 
+static enum MHD_Result note_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    struct call *call = cls;
+    (void)kind;
+    if (call->parameter_count < PARAMETERS_MAX)
+        call->parameters[call->parameter_count] = (struct call_parameter){name, value ? value : ""};
+    return call->parameter_count++ < PARAMETERS_MAX ? MHD_YES : MHD_NO;
+}
+
 static void start(struct front *front, struct MHD_Connection *connection, struct request *request,
                   const char *url)
 {
     struct service *service = front->service;
-    const struct call call = {
-        .tail = url + strlen(request->route->path),
+    struct call call = {
+        .tail = url + route_tail(request->route),
         .body = request->body,
         .body_length = request->body_length,
         .key = request->route->list == LIST_ORDERS ? header(connection, "Idempotency-Key") : NULL,
         .now_ns = front->now_ns,
     };
+    if (!request->route->body)
+        MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, note_parameter, &call);
     enum start_result result = request->route->start(service, request, &call);
     bool order = result == START_TO_LANE;
     request->until_ns = deadline_ns(front, request);
+    request->flow = order ? queue_flow(request->order.sku) : request->route->list;
     if (result == START_ANSWERED)
         request->ready = true;
-    else if (!queue_reserve(order ? service->orders : service->calls))
+    else if (!queue_reserve(order ? service->orders : service->calls, request->flow))
         refuse_overloaded(request, order);
     else
         send_on(front, request, order);

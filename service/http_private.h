@@ -55,7 +55,7 @@ struct front {
 struct route {
     const char *method;
     const char *path;
-    bool prefix; /* what follows the path is the handler's `tail` */
+    bool prefix; /* what follows the path, or begins at its {name}, is the handler's `tail` */
     bool admin;  /* wants the token */
     bool body;   /* wants a JSON body */
     enum wait_list list;
@@ -72,6 +72,9 @@ void front_request_free(struct front *front, struct request *request);
 /* http_route.c: finds the route; else the problem, and for a wrong method what is allowed. */
 const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
                                const char **allow_out);
+
+/* Where the handler's `tail` begins. */
+size_t route_tail(const struct route *route);
 
 /* http_exchange.c: libmicrohttpd's callbacks. */
 enum MHD_Result exchange_access(void *cls, struct MHD_Connection *connection, const char *url,

@@ -112,6 +112,15 @@ static enum MHD_Result reply_own(struct front *front, struct MHD_Connection *con
     return result;
 }
 
+/* An order that no lane took in time: there were too many before it, unless none of those was
+ * decided either since it came, for then Redis or the ledger hangs. */
+static enum problem untaken(struct front *front, const struct request *request)
+{
+    bool carried = atomic_load(&front->service->sold_ns) > request->arrived_ns;
+    metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
+    return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
+}
+
 /* The request may be written to by a lane or desk at this moment: only what never changes, and what
  * is atomic, is read from it. */
 enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
@@ -121,12 +130,9 @@ enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connec
         return reply_own(front, connection, request);
     bool taken = !request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
     bool order = request->route->list == LIST_ORDERS;
-    if (!taken || (!order && !request->changes)) {
-        if (order)
-            metrics_count(METRIC_ORDERS_OVERLOADED);
-        return reply_problem(front, connection, order ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE,
-                             NULL);
-    }
+    if (!taken || (!order && !request->changes))
+        return reply_problem(front, connection,
+                             order ? untaken(front, request) : PROBLEM_UNAVAILABLE, NULL);
     if (!order)
         return reply_problem(front, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
     struct answer answer = {.text = NULL};

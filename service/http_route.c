@@ -8,6 +8,8 @@ static const struct route routes[] = {
     {"GET", "/order/", true, false, false, LIST_CALLS, handle_order_get},
     {"GET", "/stock/", true, false, false, LIST_CALLS, handle_stock_get},
     {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, handle_admin_reset},
+    {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},
+    {"GET", "/admin/orders", false, true, false, LIST_ADMIN, handle_admin_orders},
     {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},
     {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, handle_admin_reconcile},
     {"GET", "/healthz", false, false, false, LIST_CALLS, handle_healthz},
@@ -16,12 +18,21 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", false, false, false, LIST_CALLS, handle_openapi},
 };
 
+size_t route_tail(const struct route *route)
+{
+    return strcspn(route->path, "{");
+}
+
 static bool path_matches(const struct route *route, const char *url)
 {
-    size_t length = strlen(route->path);
     if (!route->prefix)
         return strcmp(url, route->path) == 0;
-    return strncmp(url, route->path, length) == 0 && !strchr(url + length, '/');
+    const char *name = route->path + route_tail(route);
+    const char *end = strchr(name, '}');
+    if (strncmp(url, route->path, route_tail(route)) != 0)
+        return false;
+    url += route_tail(route);
+    return strcmp(url + strcspn(url, "/"), end ? end + 1 : "") == 0;
 }
 
 static bool method_matches(const struct route *route, const char *method)

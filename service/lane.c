@@ -80,7 +80,7 @@ static size_t lane_take(struct lane *lane, size_t count)
         lane->requests[taken++] = request;
     }
     for (size_t i = 0; i < dropped; i++)
-        queue_leave(lane->service->orders);
+        queue_leave(lane->service->orders, given_up[i]->flow);
     return_all(given_up, dropped);
     return taken;
 }
@@ -105,7 +105,7 @@ static size_t lane_answer(struct lane *lane, size_t count)
         }
         answer_order(request);
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
-        queue_leave(lane->service->orders);
+        queue_leave(lane->service->orders, request->flow);
         lane->requests[decided++] = request;
     }
     return_all(lane->requests, decided);
@@ -160,7 +160,8 @@ static void lane_measure(struct lane *lane)
     count_connects(lane);
 }
 
-static void lane_log(struct lane *lane, size_t count)
+/* Says why an order could not be decided. Returns whether there was one. */
+static bool lane_log(struct lane *lane, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         enum stock_outcome outcome = lane->orders[i]->outcome;
@@ -169,19 +170,31 @@ static void lane_log(struct lane *lane, size_t count)
         log_event(LOG_WARN, outcome == STOCK_IN_DOUBT ? "commit_in_doubt" : "unavailable",
                   "redis=%s ledger=%s", LOG_QUOTE(stock_redis_error(lane->stock)),
                   LOG_QUOTE(ledger_error(stock_ledger(lane->stock))));
-        return;
+        return true;
     }
+    return false;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static void lane_carry(struct lane *lane, size_t taken)
 {
     size_t count = lane_take(lane, taken);
-    if (count == 0)
+    if (count == 0) { /* all given up: the batch before them may have left its end to this one */
+        stock_flush(lane->stock);
         return;
+    }
     stock_sell(lane->stock, lane->orders, count);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
-    lane_log(lane, count);
+    bool failed = lane_log(lane, count);
     size_t decided = lane_answer(lane, count);
+    if (decided > 0 && !failed)
+        atomic_store(&lane->service->sold_ns, now_ns());
     if (decided == 0 || !queue_waiting(lane->service->orders))
         stock_flush(lane->stock);
     lane_measure(lane);

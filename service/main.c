@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "service/clerk.h"
 #include "service/config.h"
 #include "service/desk.h"
 #include "service/http.h"
@@ -23,6 +24,7 @@ extern char **environ;
 struct parts {
     struct service service;
     struct news *news;
+    struct clerk *clerk;
     struct lane *lanes[PARTS_MAX];
     struct desk_thread *desks[DESKS];
     struct front *fronts[PARTS_MAX];
@@ -132,6 +134,8 @@ static bool start_workers(struct parts *parts)
         ok = (parts->desks[i] = desk_start(service, parts->error, ERROR_MAX)) != NULL;
     if (ok)
         ok = (parts->news = news_start(service, parts->error, ERROR_MAX)) != NULL;
+    if (ok)
+        ok = (parts->clerk = clerk_start(service, parts->error, ERROR_MAX)) != NULL;
     return ok;
 }
 
@@ -149,6 +153,7 @@ static void stop(struct parts *parts)
         lane_join(&parts->lanes[i]);
     for (unsigned i = 0; i < DESKS; i++)
         desk_join(&parts->desks[i]);
+    clerk_stop(&parts->clerk);
     news_stop(&parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         http_close(&parts->fronts[i]);

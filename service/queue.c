@@ -1,13 +1,21 @@
-/* A bounded queue of requests between threads, taken in batches. */
+/* A bounded queue of requests between threads, taken in batches that share fairly between flows. */
 #include "service/queue.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "service/request.h"
+
+struct flow {
+    _Atomic size_t depth; /* places claimed */
+    struct request *first;
+    struct request *last;
+    struct flow *next; /* of those that have something waiting */
+};
 
 struct queue {
     size_t max;
@@ -17,8 +25,9 @@ struct queue {
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
     size_t sleepers;
-    struct request *first;
-    struct request *last;
+    struct flow *first; /* of those that have something waiting: whose turn it is */
+    struct flow *last;
+    struct flow flows[QUEUE_FLOWS];
 };
 
 struct queue *queue_open(size_t max)
@@ -46,18 +55,32 @@ void queue_close(struct queue **queue)
     *queue = NULL;
 }
 
-bool queue_reserve(struct queue *queue)
+/* FNV-1a (Fowler, Noll, Vo). */
+unsigned queue_flow(const char *word)
 {
-    if (atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed) < queue->max)
+    uint32_t hash = 2166136261u;
+    for (; *word; word++)
+        hash = (hash ^ (unsigned char)*word) * 16777619u;
+    return (hash ^ hash >> 16) % QUEUE_FLOWS;
+}
+
+/* Others may reserve at the same moment: each counts itself first, so together they err on the safe
+ * side. */
+bool queue_reserve(struct queue *queue, unsigned flow)
+{
+    size_t depth = atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed);
+    size_t own = atomic_fetch_add_explicit(&queue->flows[flow].depth, 1, memory_order_relaxed);
+    if (depth < queue->max && own < QUEUE_ALPHA * (queue->max - depth))
         return true;
-    queue_leave(queue);
+    queue_leave(queue, flow);
     return false;
 }
 
-void queue_leave(struct queue *queue)
+void queue_leave(struct queue *queue, unsigned flow)
 {
-    size_t before = atomic_fetch_sub_explicit(&queue->depth, 1, memory_order_relaxed);
-    assert(before > 0);
+    size_t own = atomic_fetch_sub_explicit(&queue->flows[flow].depth, 1, memory_order_relaxed);
+    size_t depth = atomic_fetch_sub_explicit(&queue->depth, 1, memory_order_relaxed);
+    assert(depth > 0 && own > 0);
 }
 
 size_t queue_depth(const struct queue *queue)
@@ -65,18 +88,42 @@ size_t queue_depth(const struct queue *queue)
     return atomic_load_explicit(&queue->depth, memory_order_relaxed);
 }
 
+/* A flow that has something waiting gets its next turn after all others that have. */
+static void line_up(struct queue *queue, struct flow *flow)
+{
+    flow->next = NULL;
+    if (queue->last)
+        queue->last->next = flow;
+    else
+        queue->first = flow;
+    queue->last = flow;
+}
+
+static void append(struct queue *queue, struct request *request)
+{
+    struct flow *flow = &queue->flows[request->flow];
+    request->queue_next = NULL;
+    if (flow->first) {
+        flow->last->queue_next = request;
+    } else {
+        flow->first = request;
+        line_up(queue, flow);
+    }
+    flow->last = request;
+}
+
 void queue_push(struct queue *queue, struct request *first, struct request *last)
 {
-    size_t count = 1;
-    for (struct request *request = first; request != last; request = request->queue_next)
-        count++;
+    size_t count = 0;
+    struct request *next = first;
     last->queue_next = NULL;
     pthread_mutex_lock(&queue->mutex);
-    if (queue->last)
-        queue->last->queue_next = first;
-    else
-        queue->first = first;
-    queue->last = last;
+    while (next) {
+        struct request *request = next;
+        next = request->queue_next;
+        append(queue, request);
+        count++;
+    }
     atomic_fetch_add_explicit(&queue->waiting, count, memory_order_relaxed);
     bool wake = queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
@@ -101,18 +148,30 @@ static void wait_for_first(struct queue *queue, int wait_ms)
     queue->sleepers--;
 }
 
+/* One flow's turn: takes up to `max` of its requests. */
+static size_t take_turn(struct queue *queue, struct request **requests_out, size_t max)
+{
+    struct flow *flow = queue->first;
+    size_t count = 0;
+    for (; flow->first && count < max; flow->first = flow->first->queue_next)
+        requests_out[count++] = flow->first;
+    queue->first = flow->next;
+    if (!queue->first)
+        queue->last = NULL;
+    if (flow->first)
+        line_up(queue, flow);
+    return count;
+}
+
 size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms)
 {
     size_t count = 0;
+    size_t share = max > QUEUE_SHARE ? max / QUEUE_SHARE : 1;
     pthread_mutex_lock(&queue->mutex);
     if (!queue->first && wait_ms > 0)
         wait_for_first(queue, wait_ms);
-    while (queue->first && count < max) {
-        requests_out[count++] = queue->first;
-        queue->first = queue->first->queue_next;
-    }
-    if (!queue->first)
-        queue->last = NULL;
+    while (queue->first && count < max)
+        count += take_turn(queue, requests_out + count, share < max - count ? share : max - count);
     atomic_fetch_sub_explicit(&queue->waiting, count, memory_order_relaxed);
     bool wake = queue->first && queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sql/ledger_list.h"
 #include "stock/stock.h"
 
 enum {
@@ -82,6 +83,7 @@ struct MHD_Connection;
 struct request {
     _Atomic int state;
     struct request *queue_next; /* in a queue, or in a front's list of those that came back */
+    unsigned flow;              /* its place in the queue, see queue.h */
     _Atomic uint64_t shown_id;  /* the order's id while it is taken, for a deadline's answer */
     struct front *front;
 
@@ -116,6 +118,9 @@ struct request {
     uint64_t order_id;
     uint32_t total;
     uint32_t segments;
+    struct ledger_filter filter; /* of a listing */
+    uint64_t after;
+    uint32_t limit;
 
     struct answer answer;
 };

@@ -19,10 +19,11 @@ struct service {
     struct stock_options stock;
     struct sale_catalog *catalog;
     struct snowflake ids;
-    struct queue *orders;  /* fronts to lanes */
-    struct queue *calls;   /* fronts to desks */
-    _Atomic bool prepared; /* the ledger's tables are there and the node is known */
-    _Atomic bool draining; /* no new connections; what was accepted is answered */
+    struct queue *orders;    /* fronts to lanes */
+    struct queue *calls;     /* fronts to desks */
+    _Atomic int64_t sold_ns; /* when a lane last carried a batch through (monotonic) */
+    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
+    _Atomic bool draining;   /* no new connections; what was accepted is answered */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* The queue between threads: its bound, its order, batches, and its end. */
+/* The queue between threads: its bound, its order, batches, fair turns, and its end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -28,6 +29,8 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
+    for (int i = 0; i < MAX; i++)
+        requests[i].flow = 0;
     queue_close(&queue);
     assert_null(queue);
     return 0;
@@ -38,6 +41,13 @@ static int64_t now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Gives request i the flow i of `flows`, a word like "aab" for two flows. */
+static void set_flows(const char *flows)
+{
+    for (int i = 0; flows[i]; i++)
+        requests[i].flow = (unsigned)(flows[i] - 'a');
 }
 
 static size_t take(struct request **requests_out, size_t max, int wait_ms)
@@ -58,25 +68,25 @@ static void test_no_more_places_than_there_are(void **state)
     (void)state;
     for (size_t i = 0; i < MAX; i++) {
         assert_int_equal(queue_depth(queue), i);
-        assert_true(queue_reserve(queue));
+        assert_true(queue_reserve(queue, 0));
     }
-    assert_false(queue_reserve(queue));
-    assert_false(queue_reserve(queue));
+    assert_false(queue_reserve(queue, 0));
+    assert_false(queue_reserve(queue, 0));
     assert_int_equal(queue_depth(queue), MAX);
-    queue_leave(queue);
-    assert_true(queue_reserve(queue));
-    assert_false(queue_reserve(queue));
+    queue_leave(queue, 0);
+    assert_true(queue_reserve(queue, 0));
+    assert_false(queue_reserve(queue, 0));
 }
 
 static void test_place_is_kept_until_the_request_has_left(void **state)
 {
     (void)state;
     struct request *taken[MAX];
-    assert_true(queue_reserve(queue));
+    assert_true(queue_reserve(queue, 0));
     push(0, 1);
     assert_int_equal(take(taken, MAX, 0), 1);
     assert_int_equal(queue_depth(queue), 1);
-    queue_leave(queue);
+    queue_leave(queue, 0);
     assert_int_equal(queue_depth(queue), 0);
 }
 
@@ -100,6 +110,115 @@ static void test_requests_come_out_in_order_and_in_batches(void **state)
     push(2, 3); /* emptied, it begins anew */
     assert_int_equal(take(taken, 5, 0), 1);
     assert_ptr_equal(taken[0], &requests[2]);
+}
+
+/* ---- flows ---- */
+
+/* Takes batches of `max` until nothing waits, and checks the flows of what came, in order. */
+static void expect_flows(size_t max, const char *flows)
+{
+    struct request *taken[MAX];
+    char found[MAX + 1] = "";
+    size_t length = 0;
+    for (size_t count = 1; count > 0; length += count) {
+        count = take(taken, max, 0);
+        for (size_t i = 0; i < count; i++)
+            found[length + i] = (char)('a' + taken[i]->flow);
+    }
+    found[length] = '\0';
+    assert_string_equal(found, flows);
+}
+
+static void test_flows_take_turns_whatever_waits_before_them(void **state)
+{
+    (void)state;
+    set_flows("aaaaabbc");
+    push(0, MAX);
+    expect_flows(1, "abcabaaa"); /* the turns go on from batch to batch */
+    push(0, MAX);
+    expect_flows(MAX, "abcabaaa");
+}
+
+static void test_order_within_a_flow_is_that_of_arrival(void **state)
+{
+    (void)state;
+    struct request *taken[MAX];
+    set_flows("abababab");
+    push(0, 3);
+    push(3, MAX);
+    assert_int_equal(take(taken, 3, 0), 3);
+    assert_int_equal(take(taken + 3, MAX, 0), MAX - 3);
+    for (int i = 2; i < MAX; i++)
+        assert_ptr_equal(taken[i], taken[i - 2] + 2);
+}
+
+/* One that comes back after it was taken waits behind those of its flow, not behind all. */
+static void test_request_put_back_waits_in_its_flow_only(void **state)
+{
+    (void)state;
+    struct request *taken[MAX];
+    set_flows("aaaaab");
+    push(0, 6);
+    assert_int_equal(take(taken, 2, 0), 2);
+    assert_ptr_equal(taken[1], &requests[5]);
+    push(5, 6);
+    expect_flows(2, "abaaa");
+}
+
+static void test_share_of_a_flow_in_one_turn_is_bounded(void **state)
+{
+    (void)state;
+    enum { HOT = 60, BATCH = 2 * QUEUE_SHARE };
+    static struct request hot[HOT], cold;
+    struct request *taken[BATCH];
+    cold.flow = 1;
+    for (int i = 0; i < HOT; i++)
+        queue_push(queue, &hot[i], &hot[i]);
+    queue_push(queue, &cold, &cold);
+    assert_int_equal(take(taken, BATCH, 0), BATCH);
+    for (int i = 0; i < BATCH; i++)
+        assert_ptr_equal(taken[i], i < 2 ? &hot[i] : i == 2 ? &cold : &hot[i - 1]);
+}
+
+static void test_busy_flow_leaves_places_to_others(void **state)
+{
+    (void)state;
+    enum { PLACES = 1700 };
+    struct queue *large = queue_open(PLACES);
+    size_t first = 0, second = 0;
+    while (queue_reserve(large, 3))
+        first++;
+    assert_int_equal(first, QUEUE_ALPHA * PLACES / (QUEUE_ALPHA + 1) + 1);
+    while (queue_reserve(large, 4))
+        second++;
+    assert_in_range(second, 1, PLACES - first - 1);
+    assert_false(queue_reserve(large, 3));
+    assert_true(queue_reserve(large, 5));
+    for (int i = 0; i < PLACES / 2; i++)
+        queue_leave(large, 3);
+    while (queue_reserve(large, 4)) /* what the busy flow frees is for all */
+        second++;
+    assert_in_range(second, PLACES / 2, PLACES * 3 / 5);
+    assert_true(queue_reserve(large, 5));
+    queue_close(&large);
+}
+
+static void test_words_are_spread_over_the_flows(void **state)
+{
+    (void)state;
+    enum { WORDS = 200 };
+    bool used[QUEUE_FLOWS] = {false};
+    size_t shared = 0;
+    for (int i = 0; i < WORDS; i++) {
+        char word[16];
+        snprintf(word, sizeof word, "sku-%d", i);
+        unsigned flow = queue_flow(word);
+        assert_true(flow < QUEUE_FLOWS);
+        assert_int_equal(flow, queue_flow(word));
+        shared += used[flow];
+        used[flow] = true;
+    }
+    assert_true(shared < WORDS / 5); /* about WORDS * WORDS / 2 / QUEUE_FLOWS */
 }
 
 static void test_take_waits_as_long_as_told_for_the_first(void **state)
@@ -187,7 +306,7 @@ static void *produce(void *argument)
 {
     struct request *mine = argument;
     for (int i = 0; i < EACH; i++) {
-        while (!queue_reserve(queue)) {
+        while (!queue_reserve(queue, 0)) {
             atomic_fetch_add(&refused, 1);
             sched_yield();
         }
@@ -214,7 +333,7 @@ static void *consume(void *argument)
             last[of] = taken[i]->order_id;
             taken[i]->total++;
             atomic_fetch_add(&left, 1);
-            queue_leave(queue);
+            queue_leave(queue, 0);
         }
     }
     return NULL;
@@ -252,6 +371,12 @@ int main(void)
         TEST(test_no_more_places_than_there_are),
         TEST(test_place_is_kept_until_the_request_has_left),
         TEST(test_requests_come_out_in_order_and_in_batches),
+        TEST(test_flows_take_turns_whatever_waits_before_them),
+        TEST(test_order_within_a_flow_is_that_of_arrival),
+        TEST(test_request_put_back_waits_in_its_flow_only),
+        TEST(test_share_of_a_flow_in_one_turn_is_bounded),
+        TEST(test_busy_flow_leaves_places_to_others),
+        TEST(test_words_are_spread_over_the_flows),
         TEST(test_take_waits_as_long_as_told_for_the_first),
         TEST(test_take_is_woken_by_what_arrives),
         TEST(test_all_that_wait_are_woken_for_a_list),

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "sql/ledger_private.h"
+#include "sql/order_posting.h"
 #include "sql/segment_move.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -230,6 +231,7 @@ static void commit_text(struct commit *commit, bool joint)
     commit->joint = joint;
     sql_clear(sql);
     segment_move_text(sql, joint, commit->moves, commit->move_count);
+    order_posting_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
     text_allocations(sql, commit);

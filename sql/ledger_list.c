@@ -1,0 +1,130 @@
+/* Orders page by page, along the primary key or by ids that were found otherwise. */
+#include "sql/ledger_list.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sql/ledger_private.h"
+#include "sql/order_posting.h"
+
+static const char columns[] =
+    "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
+    "WHERE a.order_id=orders.order_id)),status,created_at,expires_at FROM orders WHERE ";
+
+static void read_time(char out[LEDGER_TIME_SIZE], const char *column)
+{
+    out[0] = '\0';
+    if (!column)
+        return;
+    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
+    out[10] = 'T';
+}
+
+static void read_listed(struct ledger_listed *listed, char **row)
+{
+    listed->order_id = ledger_u64(row[0]);
+    ledger_word(listed->sku, row[1]);
+    ledger_word(listed->user_id, row[2]);
+    listed->qty = ledger_u32(row[3]);
+    listed->segment = ledger_u32(row[4]);
+    snprintf(listed->status, sizeof listed->status, "%s", row[5]);
+    read_time(listed->created_at, row[6]);
+    read_time(listed->expires_at, row[7]);
+}
+
+static bool filters(const struct ledger_filter *filter)
+{
+    return filter->sku[0] != '\0' || filter->user_id[0] != '\0' || filter->status[0] != '\0';
+}
+
+static void text_condition(struct sql_text *sql, const char *column, const char *word)
+{
+    if (word[0] == '\0')
+        return;
+    sql_printf(sql, " AND %s=", column);
+    sql_word(sql, word);
+}
+
+/* Completes and runs a SELECT that ends in its conditions on the id. */
+static enum ledger_result read_page(struct ledger *ledger, const struct ledger_filter *filter,
+                                    size_t max, struct ledger_listed *orders_out, size_t *count_out)
+{
+    struct sql_text *sql = &ledger->sql;
+    text_condition(sql, "sku", filter->sku);
+    text_condition(sql, "user_id", filter->user_id);
+    text_condition(sql, "status", filter->status);
+    sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
+        read_listed(&orders_out[(*count_out)++], row);
+    return LEDGER_OK;
+}
+
+/* The id up to which a call may look; UINT64_MAX when fewer rows are left than it may. */
+static enum ledger_result scan_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
+{
+    *end_out = UINT64_MAX;
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql,
+               "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
+               (unsigned long long)after, LEDGER_SCAN_MAX - 1);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (row)
+        *end_out = ledger_u64(row[0]);
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger_filter *filter,
+                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
+                                      size_t *count_out, uint64_t *next_out)
+{
+    uint64_t end = UINT64_MAX;
+    assert(max > 0 && max <= LEDGER_SCAN_MAX);
+    *count_out = 0;
+    *next_out = 0;
+    if (filters(filter) && scan_end(ledger, after, &end) != LEDGER_OK)
+        return LEDGER_FAILED;
+    sql_clear(&ledger->sql);
+    sql_append(&ledger->sql, columns, sizeof columns - 1);
+    sql_printf(&ledger->sql, "order_id>%llu AND order_id<=%llu", (unsigned long long)after,
+               (unsigned long long)end);
+    if (read_page(ledger, filter, max, orders_out, count_out) != LEDGER_OK)
+        return LEDGER_FAILED;
+    if (*count_out == max)
+        *next_out = orders_out[max - 1].order_id;
+    else if (end != UINT64_MAX)
+        *next_out = end;
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
+                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
+                                      size_t *count_out, uint64_t *next_out)
+{
+    struct order_ids ids = {.after = after};
+    assert(filter->user_id[0] != '\0' && max > 0);
+    *count_out = 0;
+    *next_out = 0;
+    if (!order_posting_find(ledger, filter->user_id, &ids))
+        return LEDGER_FAILED;
+    if (ids.count == 0)
+        return LEDGER_OK;
+    sql_clear(&ledger->sql);
+    sql_append(&ledger->sql, columns, sizeof columns - 1);
+    for (size_t i = 0; i < ids.count; i++) {
+        sql_append(&ledger->sql, i == 0 ? "order_id IN(" : ",", i == 0 ? 12 : 1);
+        sql_number(&ledger->sql, ids.ids[i]);
+    }
+    sql_append(&ledger->sql, ")", 1);
+    if (read_page(ledger, filter, max, orders_out, count_out) != LEDGER_OK)
+        return LEDGER_FAILED;
+    if (*count_out == max)
+        *next_out = orders_out[max - 1].order_id;
+    else if (ids.more)
+        *next_out = ids.ids[ids.count - 1];
+    return LEDGER_OK;
+}
