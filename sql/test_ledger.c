@@ -744,7 +744,9 @@ static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth
     struct ledger_order row = order(7, 1, NULL);
     struct ledger_move step = guarded(guard, FENCE, FENCE + 1);
     reset(TOTAL, SEGMENTS, 1);
-    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d;DELETE FROM orders", FENCE);
+    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d;DELETE FROM orders;"
+                  "DELETE FROM order_batch;DELETE FROM order_posting",
+                  FENCE);
     sql_wire_open(&wire);
     struct ledger *over = open_url(wire.url);
     assert_int_equal(ledger_ping(over), LEDGER_OK);
