@@ -75,15 +75,32 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
     return alive;
 }
 
-static void count_taken(const struct stock *stock, struct group *group, size_t first_hold)
+/* An order has each segment once: units of one that was taken from before, by its hint, join those.
+ */
+static void join(struct stock *stock, struct segment_hold *hold)
+{
+    for (struct segment_hold *old = stock->holds; old < hold; old++)
+        if (old->state == SEGMENT_TAKEN && old->sale == hold->sale &&
+            old->segment == hold->segment && old->settled == hold->settled) {
+            old->taken += hold->taken;
+            old->left = hold->left;
+            hold->state = SEGMENT_ENDED;
+            return;
+        }
+}
+
+static void count_taken(struct stock *stock, struct group *group, size_t first_hold)
 {
     for (size_t i = first_hold; i < stock->hold_count; i++) {
-        const struct segment_hold *hold = &stock->holds[i];
+        struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale)
             continue;
         group->busy |= hold->state == SEGMENT_BUSY;
-        if (hold->state == SEGMENT_TAKEN)
-            group->leftover += hold->taken;
+        if (hold->state != SEGMENT_TAKEN)
+            continue;
+        group->leftover += hold->taken;
+        if (group->looked)
+            join(stock, hold);
     }
 }
 

@@ -307,6 +307,19 @@ static void test_order_over_every_segment_there_can_be(void **state)
     audit("s", 1000);
 }
 
+static void test_order_finds_more_than_was_last_seen(void **state)
+{
+    (void)state;
+    reset("s", 10, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        sale_hint_set(catalog_find(catalog, "s"), i, 1);
+    struct stock_order one = sell("s", 9);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(one.allocation_count, 2);
+    stock_order_clear(&one);
+    audit("s", 9);
+}
+
 static void test_too_large_an_order_does_not_keep_smaller_ones_out(void **state)
 {
     (void)state;
@@ -1039,6 +1052,7 @@ static int run_common(const char *name)
         TEST(test_accepted_order_says_where_and_when),
         TEST(test_order_that_no_segment_can_fill_is_filled_from_several),
         TEST(test_order_over_every_segment_there_can_be),
+        TEST(test_order_finds_more_than_was_last_seen),
         TEST(test_too_large_an_order_does_not_keep_smaller_ones_out),
         TEST(test_skus_of_one_batch_fare_each_for_itself),
         TEST(test_fullest_batch_is_sold),
