@@ -1067,6 +1067,7 @@ static int run_common(const char *name)
         TEST(test_commit_that_is_lost_is_tried_again),
         TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
+        TEST(test_terms_changed_elsewhere_are_noticed),
         TEST(test_racing_sellers_sell_exactly_the_total),
     };
     strategy = name;
@@ -1096,7 +1097,6 @@ int main(void)
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),
         TEST(test_reset_of_one_sale_too_many_is_refused),
-        TEST(test_terms_changed_elsewhere_are_noticed),
         TEST(test_reconcile_finds_and_repairs_what_differs),
         TEST(test_reconcile_wants_a_sale_and_its_locks),
         TEST(test_reconcile_overtaken_by_a_reset_tells_of_the_new_round),
