@@ -11,7 +11,7 @@
 
 /* What can be chosen: only what is built in. Words apart by one space. */
 #define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database database_for_update"
-#define CONFIG_LOCKS "redis"
+#define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
 
 /*
@@ -19,6 +19,7 @@
  * configuration file, a variable SECKILL_NAME and a flag --name (with dashes). The types:
  *   ADDRESS   host:port, port 0..65535
  *   URL       detail: its scheme; may hold a password
+ *   URLS      several or none, apart by spaces or commas; detail: the schemes
  *   SECRET    visible characters without spaces; never printed
  *   PATH      a file's name, empty for none
  *   UNSIGNED  min..max, detail: the unit
@@ -50,7 +51,12 @@
       "never waits for more. 1 is the classic scheme: a lock and a commit for each order.")        \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
       "How units are taken without overselling.")                                                  \
-    X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0, "Which distributed lock guards a segment.")       \
+    X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \
+      "Which distributed lock guards a segment, for the strategy segment_lock. The others are "    \
+      "taken around the one in Redis and cost round trips of their own.")                          \
+    X(URLS, lock_servers, "", "redis mysql zookeeper", 0, 0,                                       \
+      "The servers of that lock: three or more independent redis:// for redlock; a mysql:// for "  \
+      "mysql, the ledger if there is none; zookeeper://host:port,host:port for zookeeper.")        \
     X(UNSIGNED, lease_ms, "3000", "ms", 100, 60000,                                                \
       "How long a segment's lock is held when its holder dies. Should exceed the slowest commit: " \
       "a lane that outlives its lease is refused by the ledger and tries again.")                  \
@@ -74,6 +80,7 @@
 
 #define CONFIG_FIELD_ADDRESS char *
 #define CONFIG_FIELD_URL char *
+#define CONFIG_FIELD_URLS char *
 #define CONFIG_FIELD_SECRET char *
 #define CONFIG_FIELD_PATH char *
 #define CONFIG_FIELD_UNSIGNED unsigned

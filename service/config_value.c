@@ -9,6 +9,7 @@
 #include "service/log.h"
 
 #define SECRET_MAX 256
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 const struct option config_options[OPTION_COUNT] = {
 #define OPTION(type, name, initial, detail, min, max, doc)                                         \
@@ -25,8 +26,7 @@ const struct option config_options[OPTION_COUNT] = {
  */
 static void mask_url(const char *url, char *masked_out, size_t size)
 {
-    const char *scheme_end =
-        url + strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    const char *scheme_end = url + strspn(url, LETTERS);
     const char *user = strncmp(scheme_end, "://", 3) == 0 ? scheme_end + 3 : url;
     const char *at = strrchr(user, '@');
     const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
@@ -38,11 +38,50 @@ static void mask_url(const char *url, char *masked_out, size_t size)
         snprintf(masked_out, size, "%s", url);
 }
 
+/* The end of the first URL of a list: a space, or a comma before another scheme. The hosts of one
+ * URL have commas between them as well. */
+static const char *url_end(const char *url)
+{
+    for (; *url && *url != ' '; url++) {
+        const char *next = url + strspn(url, ", ");
+        if (next > url && strncmp(next + strspn(next, LETTERS), "://", 3) == 0)
+            break;
+    }
+    return url;
+}
+
+/* Copies the next URL of a list and moves on behind it; false at the end of the list. */
+static bool url_next(const char **list, char url_out[CONFIG_VALUE_MAX])
+{
+    *list += strspn(*list, ", ");
+    const char *end = url_end(*list);
+    snprintf(url_out, CONFIG_VALUE_MAX, "%.*s", (int)(end - *list), *list);
+    *list = end;
+    return url_out[0] != '\0';
+}
+
+/* Writes the URLs of a list one space apart, masked or as they are. */
+static void write_urls(const char *list, bool masked, char *urls_out, size_t size)
+{
+    char url[CONFIG_VALUE_MAX], shown[CONFIG_VALUE_MAX];
+    size_t length = 0;
+    urls_out[0] = '\0';
+    while (url_next(&list, url)) {
+        if (masked)
+            mask_url(url, shown, sizeof shown);
+        int written = snprintf(urls_out + length, size - length, "%s%s", length > 0 ? " " : "",
+                               masked ? shown : url);
+        length += (size_t)written < size - length ? (size_t)written : size - length - 1;
+    }
+}
+
 static void mask_value(const struct option *option, const char *value, char *masked_out,
                        size_t size)
 {
     if (option->type == URL)
         mask_url(value, masked_out, size);
+    else if (option->type == URLS)
+        write_urls(value, true, masked_out, size);
     else
         snprintf(masked_out, size, "%s", option->type == SECRET && *value ? "***" : value);
 }
@@ -55,6 +94,9 @@ void config_print_allowed(FILE *stream, const struct option *option)
         break;
     case URL:
         fprintf(stream, "%s://[user:password@]host[:port][/name]", option->detail);
+        break;
+    case URLS:
+        fprintf(stream, "URLs apart by spaces or commas, of these schemes: %s", option->detail);
         break;
     case SECRET:
         fprintf(stream, "up to %d visible ASCII characters without spaces", SECRET_MAX);
@@ -181,6 +223,21 @@ static bool check_choice(const char *word, const char *choices)
     return false;
 }
 
+/* Of a list what stands between scheme and place; the rest is for the lock to say. */
+static bool check_urls(const char *list, const char *schemes)
+{
+    char url[CONFIG_VALUE_MAX];
+    while (url_next(&list, url)) {
+        char *place = strstr(url, "://");
+        if (!place || place[3] == '\0' || !is_visible(url, url + strlen(url)))
+            return false;
+        *place = '\0';
+        if (!check_choice(url, schemes))
+            return false;
+    }
+    return true;
+}
+
 /* Whether the value is of the option's kind; its number, if it is one. */
 static bool check_value(const struct option *option, const char *value, long *number_out)
 {
@@ -193,6 +250,8 @@ static bool check_value(const struct option *option, const char *value, long *nu
         return check_address(value, end, true);
     case URL:
         return check_url(value, option->detail);
+    case URLS:
+        return check_urls(value, option->detail);
     case SECRET:
         return end - value <= SECRET_MAX && is_visible(value, end);
     case PATH:
@@ -230,8 +289,13 @@ static void set_text(char **field, const char *text)
 bool config_set(struct config *config, const struct option *option, const char *value)
 {
     long number;
+    char urls[CONFIG_VALUE_MAX];
     if (!check_value(option, value, &number))
         return false;
+    if (option->type == URLS) {
+        write_urls(value, false, urls, sizeof urls);
+        value = urls;
+    }
     if (is_text(option))
         set_text(field_of(config, option), value);
     else if (option->type == UNSIGNED)

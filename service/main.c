@@ -45,6 +45,8 @@ static void service_open(struct service *service)
     const struct config *config = &service->config;
     service->stock = (struct stock_options){
         .strategy = config->strategy,
+        .lock = config->lock,
+        .lock_servers = config->lock_servers,
         .redis_url = config->redis_url,
         .mysql_url = config->mysql_url,
         .lease_ms = (int)config->lease_ms,

@@ -266,6 +266,41 @@ static void test_choices(void **state)
     }
 }
 
+static void assert_servers(const char *given, const char *kept, const char *shown)
+{
+    char flag[256], line[2048];
+    struct load load;
+    snprintf(flag, sizeof flag, "--lock-servers=%s", given);
+    load_words(&load, LIST(flag), no_words);
+    assert_int_equal(load.result, CONFIG_OK);
+    assert_string_equal(load.config.lock_servers, kept);
+    config_print(&load.config, line, sizeof line);
+    assert_non_null(strstr(line, shown));
+    load_free(&load);
+}
+
+static void test_lists_of_urls(void **state)
+{
+    (void)state;
+    assert_servers("", "", "lock_servers=\"\"");
+    assert_servers("redis://a", "redis://a", "lock_servers=redis://a");
+    assert_servers(" redis://a:1,redis://b:2, redis://c ", "redis://a:1 redis://b:2 redis://c",
+                   "lock_servers=\"redis://a:1 redis://b:2 redis://c\"");
+    assert_servers("zookeeper://a:1,b:2,c:3/shop,mysql://d/e",
+                   "zookeeper://a:1,b:2,c:3/shop mysql://d/e",
+                   "lock_servers=\"zookeeper://a:1,b:2,c:3/shop mysql://d/e\"");
+    assert_servers("redis://:pw@a,mysql://u:pw@b/c", "redis://:pw@a mysql://u:pw@b/c",
+                   "lock_servers=\"redis://:***@a mysql://u:***@b/c\"");
+    char *const bad[] = {"a",           "redis:/a",         "redis://",     "http://a",
+                         "redis://a b", "redis://a,,b://c", "redis://\xff", "redis://a,redis://"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char flag[64];
+        snprintf(flag, sizeof flag, "--lock-servers=%s", bad[i]);
+        assert_refused(LIST(flag), no_words,
+                       LIST("lock_servers = ", "of these schemes: redis mysql zookeeper"));
+    }
+}
+
 static void assert_each(const char *name, char *const *values, size_t count, bool accepted)
 {
     for (size_t i = 0; i < count; i++) {
@@ -524,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_lists_of_urls),
         cmocka_unit_test(test_unknown_flags),
         cmocka_unit_test(test_wrong_secrets_are_not_printed),
         cmocka_unit_test(test_print_masks_secrets),

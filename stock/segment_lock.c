@@ -11,6 +11,7 @@
  * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
  * for the stock to be sold. */
+#include "stock/outer.h"
 #include "stock/steps.h"
 
 /* Passes that met busy segments before the ledger is asked all the same. */
@@ -36,21 +37,23 @@ static void sort_out(struct stock *stock, struct group *group, size_t first_hold
     }
 }
 
-/* Takes units until every order is filled or every segment has been tried. False when Redis is
- * lost: what is held by then is in doubt. */
+/* Takes units until every order is filled or every segment has been tried. False when Redis, or the
+ * server of the outer locks, is lost: what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
+    steps_post *post = stock->outer ? outer_post_take : segment_post_take;
     for (;;) {
         size_t first_hold = stock->hold_count;
         for (size_t i = 0; i < batch->group_count; i++)
             if (!batch->groups[i].stale)
-                steps_plan(stock, &batch->groups[i], segment_post_take);
+                steps_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold)
             return true;
         bool alive = stock_run_calls(stock);
         for (size_t i = first_hold; i < stock->hold_count; i++)
-            segment_read_take(stock, &stock->holds[i]);
-        if (!alive)
+            if (stock->holds[i].state == SEGMENT_POSTED)
+                segment_read_take(stock, &stock->holds[i]);
+        if (!alive || outer_failed(stock))
             return false;
         for (size_t i = 0; i < batch->group_count; i++) {
             sort_out(stock, &batch->groups[i], first_hold);
@@ -118,7 +121,7 @@ static void conclude(struct stock *stock, struct batch *batch)
     }
 }
 
-static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+static void sell_batch(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct batch *batch = stock->batch;
     stock->hold_count = 0;
@@ -133,6 +136,13 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
     else
         settle_all(stock, batch, false);
     conclude(stock, batch);
+}
+
+static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    sell_batch(stock, orders, count);
+    if (stock->outer)
+        outer_end(stock);
 }
 
 const struct stock_strategy stock_segment_lock = {

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "stock/batch.h"
+#include "stock/outer.h"
 #include "stock/replay.h"
 #include "stock/stock_private.h"
 
@@ -72,7 +73,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_catalo
     if (stock->redis)
         stock->ledger =
             ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);
-    if (!stock->ledger)
+    if (!stock->ledger || !outer_open(stock, error_out, error_size))
         stock_close(&stock);
     return stock;
 }
@@ -83,6 +84,7 @@ void stock_close(struct stock **stock)
     if (old) {
         stock_flush(old);
         lock_close(&old->locks);
+        outer_close(old);
         ledger_close(&old->ledger);
         redis_close(&old->redis);
         free(old->batch);
@@ -184,7 +186,8 @@ struct stock_stats stock_stats(const struct stock *stock)
 
 const char *stock_redis_error(const struct stock *stock)
 {
-    return redis_error(stock->redis);
+    const char *error = outer_error(stock);
+    return error ? error : redis_error(stock->redis);
 }
 
 uint64_t stock_redis_connects(const struct stock *stock)

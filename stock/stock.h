@@ -53,6 +53,8 @@ struct stock_order {
 
 struct stock_options {
     const char *strategy;
+    const char *lock; /* of segment_lock: "redis" (or NULL), "redlock", "mysql", "zookeeper" */
+    const char *lock_servers; /* its URLs, apart by spaces; NULL or "" for none */
     const char *redis_url;
     const char *mysql_url;
     int lease_ms;
@@ -103,6 +105,7 @@ bool stock_ping_ledger(struct stock *stock);
 struct ledger *stock_ledger(struct stock *stock);
 
 struct stock_stats stock_stats(const struct stock *stock);
+/* The last error of Redis, or of the server of another lock, in words. */
 const char *stock_redis_error(const struct stock *stock);
 uint64_t stock_redis_connects(const struct stock *stock);
 

@@ -24,6 +24,7 @@ struct stock {
     struct redis *redis;
     struct ledger *ledger;
     struct lock_client *locks; /* see stock_locks */
+    struct outer *outer;       /* see outer.h; NULL for the lock in Redis alone */
     struct stock_stats stats;
     unsigned random;
 

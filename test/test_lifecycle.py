@@ -155,6 +155,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, stack, 
     (["--node-id=1024"], "node"),
     (["--strategy=hope"], "strategy"),
     (["--lock=none"], "lock"),
+    (["--lock=redlock"], "lock_servers"),
+    (["--lock=redlock", "--lock-servers=redis://a,redis://b zookeeper://c"], "lock_servers"),
+    (["--lock=zookeeper"], "lock_servers"),
+    (["--lock-servers=http://127.0.0.1"], "lock_servers"),
     (["--config=/no/such/file"], "/no/such/file"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_wrong_option_is_exit_2_and_is_named(flags, word):
@@ -192,7 +196,8 @@ def test_port_in_use_is_an_error_at_start(stack):
 def test_passwords_are_not_in_the_log(stack, spawn):
     stack.redis("ACL", "SETUSER", "shop", "reset", "on", ">hush-hush", "~*", "&*", "+@all")
     host, port = stack.redis.address
-    daemon = spawn(stack, redis_url=f"redis://shop:hush-hush@{host}:{port}/0")
+    daemon = spawn(stack, redis_url=f"redis://shop:hush-hush@{host}:{port}/0",
+                   lock_servers="redis://:hush-hush@a,mysql://u:hush-hush@b/c")
     assert "hush-hush" not in daemon.log()
     assert (stack.ledger.password or "hush-hush") not in daemon.log()
 
