@@ -1,4 +1,4 @@
-"""The locks under segment_lock: each sells out exactly, and bears the death of holder and server."""
+"""The locks under segment_lock: each sells out exactly and bears the death of holder or server."""
 
 import subprocess
 import sys
