@@ -454,6 +454,30 @@ static void test_break_is_told_once(void **state)
     assert_int_equal(losses, 1);
 }
 
+static void release_on_loss(struct lock_handle *handle, void *context)
+{
+    assert_result(lock_release(handle), LOCK_LOST);
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+static void test_loss_may_be_answered_by_a_release(void **state)
+{
+    (void)state;
+    struct lock_handle *hold, *second;
+    struct lock_request wanted = request(0);
+    wanted.lease_ms = 300;
+    wanted.on_lost = release_on_loss;
+    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
+    assert_result(lock_break(other, subject->kind, name), LOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
+    wait_for(losses == 1);
+    wait_for(lock_state(hold) == LOCK_STATE_RELEASED);
+    assert_result(lock_release(hold), LOCK_NOT_OWNER);
+    lock_free(&hold);
+    give(&second); /* which that release left alone */
+    assert_int_equal(losses, 1);
+}
+
 static void test_break_wakes_who_waits(void **state)
 {
     (void)state;
@@ -759,6 +783,7 @@ static const struct {
     CASE(test_hold_is_renewed_up_to_a_time),
     CASE(test_loss_by_time_is_told_once),
     CASE(test_break_is_told_once),
+    CASE(test_loss_may_be_answered_by_a_release),
     CASE(test_break_wakes_who_waits),
     CASE(test_fence_grows),
     CASE(test_fence_grows_on_a_server_that_forgot),

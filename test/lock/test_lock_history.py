@@ -68,7 +68,7 @@ class Run:
             self.random.shuffle(troubles)
             for trouble in troubles:
                 trouble()
-                time.sleep(self.random.uniform(0.05, 0.3))
+                time.sleep(self.random.uniform(0.05, 0.2))
             if enough(self.holds()) or time.monotonic() > end:
                 return
 
@@ -122,8 +122,9 @@ def assert_possible(model, kind, servers, directory, least, *more, check=None):
     ("reentrant", "reentrant"), ("reentrant", "fair"), ("read-write", "read-write"),
     ("semaphore", "semaphore"), ("semaphore", "permit")])
 def test_redis(stack, tmp_path, model, kind):
-    # Whoever is killed in a fair queue is waited for when its turn comes.
-    assert_possible(model, kind, [stack.redis_url], tmp_path, 25 if kind == "fair" else 100,
+    # Whoever is killed in a fair queue is waited for when its turn comes; owners keep re-entering.
+    least = 25 if kind == "fair" else 60 if model == "reentrant" else 100
+    assert_possible(model, kind, [stack.redis_url], tmp_path, least,
                     *annoyances(stack.redis_url))
 
 
