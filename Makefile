@@ -178,12 +178,13 @@ install-lock: seclock $(BUILD)/seclock.pc
 lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
-$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/libseclock.a
+$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
+                     $(BUILD)/sql/db_url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
--include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_lock.d)
+-include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_l*.d)
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
