@@ -245,8 +245,10 @@ test-lock:
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
-bench-lock: $(BUILD)/bench_lock
-	@loadtest/bench_lock
+bench-lock:
+	@deploy/packages bench-lock
+	@$(MAKE) $(BUILD)/bench_lock
+	@loadtest/bench_lock $(BENCH_ARGS)
 
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test
