@@ -178,12 +178,13 @@ install-lock: seclock $(BUILD)/seclock.pc
 lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
-$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/libseclock.a
+$(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
+                     $(BUILD)/sql/db_url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
--include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_lock.d)
+-include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_l*.d)
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
@@ -244,8 +245,10 @@ test-lock:
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
-bench-lock: $(BUILD)/bench_lock
-	@loadtest/bench_lock
+bench-lock:
+	@deploy/packages bench-lock
+	@$(MAKE) $(BUILD)/bench_lock
+	@loadtest/bench_lock $(BENCH_ARGS)
 
 asan:
 	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined test

@@ -114,8 +114,8 @@ void redis_kind_wait(struct redis_server *server, struct lock_handle *handle, co
 void redis_kind_stop_waiting(struct lock_handle *handle)
 {
     struct waiter *waiter = handle->waiting;
-    if (waiter)
-        waiter_leave(&waiter);
+    if (waiter) /* who has got the lock calls again at the latest to renew or release it */
+        waiter_leave(&waiter, handle->state == LOCK_STATE_HELD);
     handle->waiting = NULL;
 }
 

@@ -2,6 +2,7 @@
  * subscriber. */
 #include "lock/redis_server.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,7 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     }
     pthread_mutex_unlock(&server->mutex);
     redis_close(&redis);
+    waiter_hub_tidy(server->waiters);
 }
 
 /* A call is sent again as it is: whether it was executed or not, the script gives its first answer.
@@ -169,7 +171,11 @@ void redis_server_run_within(struct redis_server *server, struct script_call *ca
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out)
 {
-    snprintf(key_out, SCRIPT_KEY_MAX, "%s{%s}:%s", server->prefix, name, field);
+    assert(strlen(server->prefix) + strlen(name) + strlen(field) + 4 <= SCRIPT_KEY_MAX);
+    char *end = stpcpy(key_out, server->prefix);
+    *end++ = '{';
+    end = stpcpy(stpcpy(end, name), "}:");
+    stpcpy(end, field);
 }
 
 enum lock_result redis_server_result(const struct script_call *call)

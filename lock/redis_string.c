@@ -15,6 +15,8 @@ enum lock_result redis_string_acquire(struct redis_server *server, struct lock_h
     return redis_kind_acquire(server, handle, &call);
 }
 
+enum { REPEAT_MS_MAX = 5000 }; /* in which a release that was not answered is sent again */
+
 enum lock_result redis_string_release(struct redis_server *server, struct lock_handle *handle,
                                       const char *field, const char *message)
 {
@@ -24,6 +26,7 @@ enum lock_result redis_string_release(struct redis_server *server, struct lock_h
     redis_kind_key(server, &call, handle->name, "released");
     script_text(&call, handle->request);
     script_text(&call, message);
+    script_text(&call, lock_remaining_ms(handle) > REPEAT_MS_MAX ? "1" : "0");
     return redis_kind_run(server, &call, LOCK_LOST);
 }
 

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +39,13 @@ struct waiter {
     int event_fd;
     bool woken;
     bool sleeping; /* in poll(2), so that only a signal reaches it */
+    bool signalled;
 };
 
 struct channel {
-    struct channel *next; /* in the bucket */
+    struct channel *next;      /* in the bucket */
+    struct channel *next_left; /* of those that were left, waited for again or not */
+    bool left;
     struct waiter *first, *last;
     uint64_t request; /* which SUBSCRIBE of the connection was this channel's */
     char name[CHANNEL_MAX];
@@ -59,6 +63,7 @@ struct waiter_hub {
     struct waiter *spare;
     int spare_count;
     struct channel *buckets[BUCKETS];
+    _Atomic(struct channel *) left; /* changed under the mutex */
 };
 
 static int64_t clock_ms(void)
@@ -91,6 +96,7 @@ void waiter_hub_close(struct waiter_hub **hub)
     if (!old)
         return;
     assert(!old->all);
+    waiter_hub_tidy(old);
     while (old->spare) {
         struct waiter *waiter = old->spare;
         old->spare = waiter->next;
@@ -109,6 +115,15 @@ static void signal_waiter(struct waiter *waiter)
     uint64_t one = 1;
     ssize_t written = write(waiter->event_fd, &one, sizeof one);
     assert(written == sizeof one);
+    waiter->signalled = true;
+}
+
+static void clear_signal(struct waiter *waiter)
+{
+    uint64_t signals;
+    if (waiter->signalled && read(waiter->event_fd, &signals, sizeof signals) < 0)
+        signals = 0; /* nothing to take: another look at the state costs little */
+    waiter->signalled = false;
 }
 
 static void wake(struct waiter *waiter)
@@ -370,9 +385,7 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
     poll(fds, 3, wait_ms);
     pthread_mutex_lock(&hub->mutex);
     waiter->sleeping = false;
-    uint64_t signals;
-    if (fds[0].revents && read(waiter->event_fd, &signals, sizeof signals) < 0)
-        signals = 0; /* nothing to take: another look at the state costs little */
+    clear_signal(waiter);
     if (fds[2].revents && socket_fd == redis_fd(hub->redis)) {
         if (!redis_fill(hub->redis))
             hub_lost(hub);
@@ -399,7 +412,7 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     return woken;
 }
 
-void waiter_leave(struct waiter **place)
+void waiter_leave(struct waiter **place, bool in_haste)
 {
     struct waiter *waiter = *place;
     struct waiter_hub *hub = waiter->hub;
@@ -409,11 +422,29 @@ void waiter_leave(struct waiter **place)
     unlink_waiter(hub, channel, waiter);
     if (waiter->woken)
         wake_some(channel, 1);
-    uint64_t signals;
-    if (read(waiter->event_fd, &signals, sizeof signals) < 0)
-        signals = 0; /* there was none */
-    if (!channel->first)
-        channel_drop(hub, channel);
+    clear_signal(waiter);
+    if (!channel->first && !channel->left) {
+        channel->left = true;
+        channel->next_left = hub->left;
+        hub->left = channel;
+    }
     waiter_put_away(hub, waiter);
+    pthread_mutex_unlock(&hub->mutex);
+    if (!in_haste)
+        waiter_hub_tidy(hub);
+}
+
+void waiter_hub_tidy(struct waiter_hub *hub)
+{
+    struct channel *channel;
+    if (!atomic_load_explicit(&hub->left, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&hub->mutex);
+    while ((channel = hub->left)) {
+        hub->left = channel->next_left;
+        channel->left = false;
+        if (!channel->first)
+            channel_drop(hub, channel);
+    }
     pthread_mutex_unlock(&hub->mutex);
 }

@@ -11,14 +11,14 @@ if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   call('PEXPIRE', KEYS[1], ARGV[2])
   local stored = call('GET', KEYS[2])
   if stored then
-    return {1, tonumber(stored)}
+    return '1 ' .. stored
   end
 end
 local time = call('TIME')
-local fence = time[1] * 1000000 + time[2]
-local stored = call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800, 'GET')
-if stored and tonumber(stored) >= fence then
-  fence = tonumber(stored) + 1
-  call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
+local fence = time[1] .. string.sub('00000' .. time[2], -6)
+local stored = call('SET', KEYS[2], fence, 'EX', '604800', 'GET')
+if stored and tonumber(stored) >= tonumber(fence) then
+  fence = string.format('%d', stored + 1)
+  call('SET', KEYS[2], fence, 'EX', '604800')
 end
-return {1, fence}
+return '1 ' .. fence

@@ -4,46 +4,52 @@
 -- Returns {1, fence, holds} when acquired, {0, ms until it is worth asking again} when not.
 -- Atomic because place, lock and fence must move together. Each call is its waiter's sign of life;
 -- heads of the queue without one are dropped, a bounded number at a time. No sums over the queue.
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lock = redis.call('HMGET', KEYS[1], 'o', 'f')
+local lock = call('HMGET', KEYS[1], 'o', 'f')
 local head, alive
 for _ = 1, 64 do
-  head = redis.call('LINDEX', KEYS[2], 0)
-  alive = head and tonumber(redis.call('ZSCORE', KEYS[3], head) or '0')
+  head = call('LINDEX', KEYS[2], 0)
+  alive = head and tonumber(call('ZSCORE', KEYS[3], head) or '0')
   if not head or head == ARGV[2] or alive > now then
     break
   end
-  redis.call('LPOP', KEYS[2])
-  redis.call('ZREM', KEYS[3], head)
+  call('LPOP', KEYS[2])
+  call('ZREM', KEYS[3], head)
 end
-local fence = tonumber(lock[2] or '0')
-local take = lock[1] == ARGV[1]
-if not lock[1] and (not head or head == ARGV[2]) then
-  take = true
-  local stored = tonumber(redis.call('GET', KEYS[4]) or '0')
-  fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[4], string.format('%.0f', fence), 'EX', 604800)
+local mine = lock[1] == ARGV[1]
+local free = not lock[1] and (not head or head == ARGV[2])
+if (mine or free) and head and call('ZREM', KEYS[3], ARGV[2]) == 1 then
+  call('LREM', KEYS[2], 1, ARGV[2])
 end
-if take then
-  if redis.call('ZREM', KEYS[3], ARGV[2]) == 1 then
-    redis.call('LREM', KEYS[2], 1, ARGV[2])
+if free then
+  local fence = time[1] .. string.sub('00000' .. time[2], -6)
+  local stored = call('SET', KEYS[4], fence, 'EX', '604800', 'GET')
+  if stored and tonumber(stored) >= tonumber(fence) then
+    fence = string.format('%d', stored + 1)
+    call('SET', KEYS[4], fence, 'EX', '604800')
   end
-  redis.call('HSET', KEYS[1], 'o', ARGV[1], 'f', string.format('%.0f', fence), 'h:' .. ARGV[2], 1)
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  call('HSET', KEYS[1], 'o', ARGV[1], 'f', fence, 'h:' .. ARGV[2], '1')
+  call('PEXPIRE', KEYS[1], ARGV[3])
+  return '1 ' .. fence .. ' 1'
+end
+if mine then
+  call('HSET', KEYS[1], 'h:' .. ARGV[2], '1')
+  if call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
+    call('PEXPIRE', KEYS[1], ARGV[3])
   end
-  return {1, fence, redis.call('HLEN', KEYS[1]) - 2}
+  return {1, tonumber(lock[2]), call('HLEN', KEYS[1]) - 2}
 end
 if ARGV[5] == '1' then
-  if redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[2]) == 1 then
-    redis.call('RPUSH', KEYS[2], ARGV[2])
+  if call('ZADD', KEYS[3], now + ARGV[4], ARGV[2]) == 1 then
+    call('RPUSH', KEYS[2], ARGV[2])
   end
-  redis.call('PEXPIRE', KEYS[2], ARGV[4] * 10)
-  redis.call('PEXPIRE', KEYS[3], ARGV[4] * 10)
+  call('PEXPIRE', KEYS[2], ARGV[4] * 10)
+  call('PEXPIRE', KEYS[3], ARGV[4] * 10)
 end
 if lock[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
+  return {0, call('PTTL', KEYS[1])}
 end
-redis.call('PUBLISH', KEYS[1] .. ':' .. head, '1')
+call('PUBLISH', KEYS[1] .. ':' .. head, '1')
 return {0, alive - now}

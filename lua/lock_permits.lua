@@ -4,30 +4,41 @@
 -- Returns {1, fence, permits taken} when acquired, {0, ms until the next one ends} when too few are
 -- left, {3} when their number is not set or fewer than wanted.
 -- Atomic because counting and taking must not be parted. Permits that have ended are back by that.
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-local limit = tonumber(redis.call('GET', KEYS[2]) or ARGV[4])
+local known = call('GETEX', KEYS[2], 'EX', '604800')
+local limit = tonumber(known or ARGV[4])
 local wanted = tonumber(ARGV[3])
 if limit == 0 or wanted > limit then
   return {3}
 end
-redis.call('SET', KEYS[2], limit, 'EX', 604800)
-local taken = redis.call('ZCARD', KEYS[1])
-if not redis.call('ZSCORE', KEYS[1], ARGV[1] .. '#1') then
+if not known then
+  call('SET', KEYS[2], ARGV[4], 'EX', '604800')
+end
+local taken = call('ZCARD', KEYS[1])
+if taken > 0 then
+  taken = taken - call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+end
+local fresh = taken == 0
+if fresh or not call('ZSCORE', KEYS[1], ARGV[1] .. '#1') then
   if taken + wanted > limit then
-    local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
     return {0, first[2] and first[2] - now or 0}
   end
   taken = taken + wanted
 end
+local ends = string.format('%d', now + ARGV[2])
 for i = 1, wanted do
-  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1] .. '#' .. i)
+  call('ZADD', KEYS[1], ends, ARGV[1] .. '#' .. i)
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if fresh or call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  call('PEXPIRE', KEYS[1], ARGV[2])
 end
-local stored = tonumber(redis.call('GET', KEYS[3]) or '0')
-local fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-redis.call('SET', KEYS[3], string.format('%.0f', fence), 'EX', 604800)
-return {1, fence, taken}
+local fence = time[1] .. string.sub('00000' .. time[2], -6)
+local stored = call('SET', KEYS[3], fence, 'EX', '604800', 'GET')
+if stored and tonumber(stored) >= tonumber(fence) then
+  fence = string.format('%d', stored + 1)
+  call('SET', KEYS[3], fence, 'EX', '604800')
+end
+return '1 ' .. fence .. ' ' .. taken

@@ -13,9 +13,9 @@ end
 if back == 0 then
   return {redis.call('GET', KEYS[2]) == ARGV[1] and 1 or 0}
 end
-redis.call('PUBLISH', KEYS[1], back)
+redis.call('PUBLISH', KEYS[1], string.format('%d', back))
 if tonumber(ends) <= now then
   return {0}
 end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', 60000)
+redis.call('SET', KEYS[2], ARGV[1], 'PX', '60000')
 return {1}

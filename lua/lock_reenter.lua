@@ -3,19 +3,25 @@
 -- Returns {1, fence, holds} when acquired, {0, ms left} when another owner has it.
 -- Atomic because owner, holds and fence must never be seen one without the other. A repeated
 -- request is one hold; a further hold keeps the fence and never shortens the lease.
-local lock = redis.call('HMGET', KEYS[1], 'o', 'f')
-if lock[1] and lock[1] ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
-end
-local fence = tonumber(lock[2] or '0')
+local call = redis.call
+local lock = call('HMGET', KEYS[1], 'o', 'f')
 if not lock[1] then
-  local time = redis.call('TIME')
-  local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
-  fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
+  local time = call('TIME')
+  local fence = time[1] .. string.sub('00000' .. time[2], -6)
+  local stored = call('SET', KEYS[2], fence, 'EX', '604800', 'GET')
+  if stored and tonumber(stored) >= tonumber(fence) then
+    fence = string.format('%d', stored + 1)
+    call('SET', KEYS[2], fence, 'EX', '604800')
+  end
+  call('HSET', KEYS[1], 'o', ARGV[1], 'f', fence, 'h:' .. ARGV[2], '1')
+  call('PEXPIRE', KEYS[1], ARGV[3])
+  return '1 ' .. fence .. ' 1'
 end
-redis.call('HSET', KEYS[1], 'o', ARGV[1], 'f', string.format('%.0f', fence), 'h:' .. ARGV[2], 1)
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if lock[1] ~= ARGV[1] then
+  return {0, call('PTTL', KEYS[1])}
 end
-return {1, fence, redis.call('HLEN', KEYS[1]) - 2}
+call('HSET', KEYS[1], 'h:' .. ARGV[2], '1')
+if call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
+  call('PEXPIRE', KEYS[1], ARGV[3])
+end
+return {1, tonumber(lock[2]), call('HLEN', KEYS[1]) - 2}

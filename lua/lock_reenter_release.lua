@@ -4,21 +4,25 @@
 -- Returns {1, holds left} when given back, now or by the same call before; {0} when the request's
 -- hold is not there (any more).
 -- Atomic because the last hold's end must free the lock in the same moment.
-if redis.call('HDEL', KEYS[1], 'h:' .. ARGV[1]) == 0 then
-  if redis.call('GET', KEYS[2]) == ARGV[1] then
-    return {1, math.max(redis.call('HLEN', KEYS[1]) - 2, 0)}
+local call = redis.call
+local hold = 'h:' .. ARGV[1]
+if call('HEXISTS', KEYS[1], hold) == 0 then
+  if call('GET', KEYS[2]) == ARGV[1] then
+    return {1, math.max(call('HLEN', KEYS[1]) - 2, 0)}
   end
-  return {0}
+  return 0
 end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', 60000)
-local left = redis.call('HLEN', KEYS[1]) - 2
-if left == 0 then
-  redis.call('DEL', KEYS[1])
-  if KEYS[3] then
-    redis.call('DEL', KEYS[3])
-  end
-  if ARGV[2] ~= '' then
-    redis.call('PUBLISH', KEYS[1], ARGV[2])
-  end
+call('SET', KEYS[2], ARGV[1], 'PX', '60000')
+local left = call('HLEN', KEYS[1]) - 3
+if left > 0 then
+  call('HDEL', KEYS[1], hold)
+  return {1, left}
 end
-return {1, left}
+call('DEL', KEYS[1])
+if KEYS[3] then
+  call('DEL', KEYS[3])
+end
+if ARGV[2] ~= '' then
+  call('PUBLISH', KEYS[1], ARGV[2])
+end
+return '1 0'

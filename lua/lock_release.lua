@@ -1,20 +1,22 @@
 -- KEYS: 1 the lock's key, 2 (or none) where the last released token is kept.
--- ARGV: 1 token, 2 message for who waits on the channel named like the lock's key, or none.
--- Returns {1} when released, now or by the same call before; {0} when the token does not hold the
--- lock (any more).
+-- ARGV: 1 token, 2 message for who waits on the channel named like the lock's key, or none, 3 '1'
+-- when the lease has yet so long to go that a repeat of this call comes before its end.
+-- Returns 1 when released, now or by the same call before; 0 when the token does not hold the lock
+-- (any more).
 -- Atomic because between a separate compare and delete the lock could pass to another token.
 local call = redis.call
 if call('GET', KEYS[1]) ~= ARGV[1] then
-  if KEYS[2] and call('GET', KEYS[2]) == ARGV[1] then
-    return {1}
-  end
-  return {0}
+  return KEYS[2] and call('GET', KEYS[2]) == ARGV[1] and 1 or 0
 end
-call('DEL', KEYS[1])
-if KEYS[2] then
-  call('SET', KEYS[2], ARGV[1], 'PX', 60000)
+if KEYS[2] and ARGV[3] == '1' then
+  call('RENAME', KEYS[1], KEYS[2])
+else
+  call('DEL', KEYS[1])
+  if KEYS[2] then
+    call('SET', KEYS[2], ARGV[1], 'PX', '60000')
+  end
 end
 if ARGV[2] and ARGV[2] ~= '' then
   call('PUBLISH', KEYS[1], ARGV[2])
 end
-return {1}
+return 1

@@ -5,37 +5,48 @@
 -- owner itself reads: it would wait for itself.
 -- Atomic because writer, readers and fence must be seen together. Read holds that have ended are
 -- dropped, a bounded number at a time. A waiting writer keeps new readers out.
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for _, hold in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 100)) do
-  local owner = string.match(hold, '^[^/]*')
-  redis.call('ZREM', KEYS[2], hold)
-  if redis.call('HINCRBY', KEYS[3], owner, -1) <= 0 then
-    redis.call('HDEL', KEYS[3], owner)
+local lock = call('HMGET', KEYS[1], 'o', 'f')
+local read = call('ZCARD', KEYS[2]) > 0
+if read then
+  for _, hold in ipairs(call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 100)) do
+    local owner = string.match(hold, '^[^/]*')
+    call('ZREM', KEYS[2], hold)
+    if call('HINCRBY', KEYS[3], owner, -1) <= 0 then
+      call('HDEL', KEYS[3], owner)
+    end
   end
 end
-local lock = redis.call('HMGET', KEYS[1], 'o', 'f')
-local fence = tonumber(lock[2] or '0')
 if lock[1] ~= ARGV[1] then
-  if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 1 then
+  if read and call('HEXISTS', KEYS[3], ARGV[1]) == 1 then
     return {2}
   end
-  local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+  local last = read and call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES') or {}
   if lock[1] or last[1] then
     if ARGV[4] ~= '0' then
-      redis.call('SET', KEYS[4], ARGV[2], 'PX', ARGV[4])
+      call('SET', KEYS[4], ARGV[2], 'PX', ARGV[4])
     end
-    return {0, lock[1] and redis.call('PTTL', KEYS[1]) or last[2] - now}
+    return {0, lock[1] and call('PTTL', KEYS[1]) or last[2] - now}
   end
-  local stored = tonumber(redis.call('GET', KEYS[5]) or '0')
-  fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[5], string.format('%.0f', fence), 'EX', 604800)
 end
-redis.call('HSET', KEYS[1], 'o', ARGV[1], 'f', string.format('%.0f', fence), 'h:' .. ARGV[2], 1)
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if call('GET', KEYS[4]) == ARGV[2] then
+  call('DEL', KEYS[4])
 end
-if redis.call('GET', KEYS[4]) == ARGV[2] then
-  redis.call('DEL', KEYS[4])
+if not lock[1] then
+  local fence = time[1] .. string.sub('00000' .. time[2], -6)
+  local stored = call('SET', KEYS[5], fence, 'EX', '604800', 'GET')
+  if stored and tonumber(stored) >= tonumber(fence) then
+    fence = string.format('%d', stored + 1)
+    call('SET', KEYS[5], fence, 'EX', '604800')
+  end
+  call('HSET', KEYS[1], 'o', ARGV[1], 'f', fence, 'h:' .. ARGV[2], '1')
+  call('PEXPIRE', KEYS[1], ARGV[3])
+  return '1 ' .. fence .. ' 1'
 end
-return {1, fence, redis.call('HLEN', KEYS[1]) - 2}
+call('HSET', KEYS[1], 'h:' .. ARGV[2], '1')
+if call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
+  call('PEXPIRE', KEYS[1], ARGV[3])
+end
+return {1, tonumber(lock[2]), call('HLEN', KEYS[1]) - 2}

@@ -15,6 +15,7 @@
 
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 1000
+#define COUNT_DIGITS 20
 
 struct redis {
     redisContext *context;
@@ -303,18 +304,44 @@ static bool out_reserve(struct redis *redis, size_t more)
     return true;
 }
 
+static char *put(char *out, const char *bytes, size_t count)
+{
+    memcpy(out, bytes, count);
+    return out + count;
+}
+
+/* "*3\r\n" or "$3\r\n": how many words follow, or bytes. */
+static char *put_count(char *out, char kind, size_t count)
+{
+    char digits[COUNT_DIGITS];
+    int used = 0;
+    do
+        digits[used++] = (char)('0' + count % 10);
+    while ((count /= 10) > 0);
+    *out++ = kind;
+    while (used > 0)
+        *out++ = digits[--used];
+    return put(out, "\r\n", 2);
+}
+
+/* As redisFormatCommandArgv does it, but in place. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)
 {
-    char *text = NULL;
+    size_t room = COUNT_DIGITS + 3;
     assert(redis->context);
-    int length = redisFormatCommandArgv(&text, argc, (const char **)(uintptr_t)argv, lengths);
-    bool appended = length >= 0 && out_reserve(redis, (size_t)length);
-    if (appended) {
-        memcpy(redis->out + redis->out_used, text, (size_t)length);
-        redis->out_used += (size_t)length;
+    for (int i = 0; i < argc; i++)
+        room += COUNT_DIGITS + 5 + (lengths ? lengths[i] : strlen(argv[i]));
+    if (!out_reserve(redis, room))
+        return false;
+    char *out = put_count(redis->out + redis->out_used, '*', (size_t)argc);
+    for (int i = 0; i < argc; i++) {
+        size_t length = lengths ? lengths[i] : strlen(argv[i]);
+        out = put_count(out, '$', length);
+        out = put(out, argv[i], length);
+        out = put(out, "\r\n", 2);
     }
-    redisFreeCommand(text);
-    return appended;
+    redis->out_used = (size_t)(out - redis->out);
+    return true;
 }
 
 bool redis_flush(struct redis *redis)

@@ -5,6 +5,7 @@
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lua_scripts.h"
@@ -62,10 +63,13 @@ bool script_append(struct redis *redis, const struct script_call *call, bool wit
     argv[0] = with_text ? "EVAL" : "EVALSHA";
     argv[1] = with_text ? scripts[call->id].text : scripts[call->id].sha1;
     argv[2] = keys;
-    for (int i = 0; i < call->parameters; i++)
-        argv[3 + i] = call->text + call->offset[i];
-    for (int i = 0; i < 3 + call->parameters; i++)
+    for (int i = 0; i < 3; i++)
         lengths[i] = strlen(argv[i]);
+    for (int i = 0; i < call->parameters; i++) {
+        size_t end = i + 1 < call->parameters ? call->offset[i + 1] : call->used;
+        argv[3 + i] = call->text + call->offset[i];
+        lengths[3 + i] = end - call->offset[i] - 1;
+    }
     return redis_append(redis, 3 + call->parameters, argv, lengths);
 }
 
@@ -83,6 +87,18 @@ static void read_values(struct script_call *call, const redisReply *reply)
         call->values[call->value_count++] = reply->element[i]->integer;
 }
 
+static void read_numbers(struct script_call *call, const char *text)
+{
+    char *end;
+    script_forget(call, REDIS_ANSWERED);
+    for (; call->value_count < SCRIPT_VALUES_MAX; text = end) {
+        int64_t value = strtoll(text, &end, 10);
+        if (end == text)
+            break;
+        call->values[call->value_count++] = value;
+    }
+}
+
 bool script_take(struct redis *redis, struct script_call *call, redisReply *reply)
 {
     bool unknown_script = false;
@@ -90,6 +106,11 @@ bool script_take(struct redis *redis, struct script_call *call, redisReply *repl
         script_forget(call, REDIS_UNKNOWN);
     else if (reply->type == REDIS_REPLY_ARRAY)
         read_values(call, reply);
+    else if (reply->type == REDIS_REPLY_INTEGER) {
+        script_forget(call, REDIS_ANSWERED);
+        call->values[call->value_count++] = reply->integer;
+    } else if (reply->type == REDIS_REPLY_STRING)
+        read_numbers(call, reply->str);
     else {
         script_forget(call, REDIS_FAILED);
         unknown_script =

@@ -7,7 +7,8 @@
 
 #include "lua/redis.h"
 
-/* Every script lua/NAME.lua; each file opens with its keys, arguments and returned numbers. */
+/* Every script lua/NAME.lua; each file opens with its keys, arguments and returned numbers: a table
+ * of them, one alone, or a text with spaces between them (which costs the server least). */
 #define SCRIPTS(X)                                                                                 \
     X(lock_acquire)                                                                                \
     X(lock_release)                                                                                \

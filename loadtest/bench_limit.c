@@ -1,0 +1,177 @@
+/* The limits of the servers: pairs of requests by hiredis, libmariadb and the ZooKeeper client. */
+#include "loadtest/bench_limit.h"
+
+#include <hiredis/hiredis.h>
+#include <mysql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef LOCK_WITH_ZOOKEEPER
+#define THREADED /* for the calls that wait */
+#include <zookeeper/zookeeper.h>
+#endif
+
+#include "sql/db_url.h"
+
+enum { URL_MAX = 256, SESSION_MS = 10000, CONNECT_TRIES = 500, TRY_US = 20000 };
+
+void die(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_lock: %s: %s\n", what, why);
+    exit(1);
+}
+
+/* ---- Redis: SET NX PX, and EVALSHA of compare and delete ---- */
+
+static const char release_text[] =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+static const char token[] = "0123456789abcdef0123456789abcdef-1-1";
+static char release_sha1[41];
+static redisContext *redis;
+
+/* Ends the program unless the reply is `number`, or OK where that is 0. */
+static void redis_expect(redisReply *reply, long long number)
+{
+    if (!reply || reply->type == REDIS_REPLY_ERROR)
+        die("redis", reply ? reply->str : redis->errstr);
+    if (number > 0 ? reply->integer != number : reply->type != REDIS_REPLY_STATUS)
+        die("redis", "the key of the limit is in use");
+    freeReplyObject(reply);
+}
+
+static void redis_first(void)
+{
+    redis_expect(redisCommand(redis, "SET {bench}:raw %s NX PX 10000", token), 0);
+}
+
+static void redis_second(void)
+{
+    redis_expect(redisCommand(redis, "EVALSHA %s 1 {bench}:raw %s", release_sha1, token), 1);
+}
+
+/* False for an address with a password, which a server for benches does not need. */
+static bool redis_connect_to(const char *url)
+{
+    char host[URL_MAX];
+    int port = 6379, db = 0;
+    if (strchr(url, '@') || sscanf(url, "redis://%255[^:/]:%d/%d", host, &port, &db) < 1)
+        return false;
+    if (redis)
+        redisFree(redis);
+    redis = redisConnect(host, port);
+    if (!redis || redis->err)
+        die("redis", redis ? redis->errstr : "out of memory");
+    redis_expect(redisCommand(redis, "SELECT %d", db), 0);
+    redisReply *reply = redisCommand(redis, "SCRIPT LOAD %s", release_text);
+    if (!reply || reply->type != REDIS_REPLY_STRING)
+        die("redis", "SCRIPT LOAD is refused");
+    snprintf(release_sha1, sizeof release_sha1, "%s", reply->str);
+    freeReplyObject(reply);
+    return true;
+}
+
+/* ---- MySQL: an UPDATE that commits, which the server has on its disk before it answers ---- */
+
+static MYSQL *mysql;
+
+static void mysql_do(const char *text)
+{
+    if (mysql_query(mysql, text) != 0)
+        die("mysql", mysql_error(mysql));
+    MYSQL_RES *rows = mysql_store_result(mysql);
+    if (rows)
+        mysql_free_result(rows);
+}
+
+static void mysql_update(void)
+{
+    mysql_do("UPDATE bench_limit SET number = number + 1 WHERE id = 1");
+    if (mysql_affected_rows(mysql) != 1)
+        die("mysql", "the row of the limit is gone");
+}
+
+static void mysql_lock(void)
+{
+    mysql_do("SELECT GET_LOCK('bench_limit', 0)");
+}
+
+static void mysql_unlock(void)
+{
+    mysql_do("SELECT RELEASE_LOCK('bench_limit')");
+}
+
+static bool mysql_connect_to(const char *url)
+{
+    struct db_url at;
+    if (!db_url_parse(url, &at))
+        return false;
+    if (mysql)
+        mysql_close(mysql);
+    mysql = mysql_init(NULL);
+    if (!mysql || !mysql_real_connect(mysql, at.host, at.user, at.password, at.database, at.port,
+                                      at.socket[0] ? at.socket : NULL, 0))
+        die("mysql", mysql ? mysql_error(mysql) : "out of memory");
+    mysql_do("CREATE TABLE IF NOT EXISTS bench_limit (id INT PRIMARY KEY, number BIGINT NOT NULL)"
+             " ENGINE=InnoDB");
+    mysql_do("INSERT IGNORE INTO bench_limit VALUES (1, 0)");
+    return true;
+}
+
+/* ---- ZooKeeper: one node made and deleted ---- */
+
+#ifdef LOCK_WITH_ZOOKEEPER
+static zhandle_t *zookeeper;
+
+static void zookeeper_first(void)
+{
+    int result =
+        zoo_create(zookeeper, "/bench-limit", "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
+    if (result != ZOK)
+        die("zookeeper", zerror(result));
+}
+
+static void zookeeper_second(void)
+{
+    int result = zoo_delete(zookeeper, "/bench-limit", -1);
+    if (result != ZOK)
+        die("zookeeper", zerror(result));
+}
+
+static bool zookeeper_connect_to(const char *url)
+{
+    const char *hosts = strstr(url, "://");
+    zoo_set_debug_level(0);
+    zookeeper = zookeeper_init(hosts ? hosts + 3 : url, NULL, SESSION_MS, NULL, NULL, 0);
+    for (int i = 0; zookeeper && zoo_state(zookeeper) != ZOO_CONNECTED_STATE; i++) {
+        if (i == CONNECT_TRIES)
+            die("zookeeper", "it cannot be reached");
+        usleep(TRY_US);
+    }
+    return zookeeper != NULL;
+}
+#endif
+
+/* ---- which ---- */
+
+const struct limit *limit_open(enum lock_kind kind, const char *url)
+{
+    static const struct limit of_redis = {"SET NX PX, EVALSHA", redis_first, redis_second};
+    static const struct limit of_mysql = {"UPDATE, UPDATE", mysql_update, mysql_update};
+    static const struct limit of_get_lock = {"GET_LOCK, RELEASE_LOCK", mysql_lock, mysql_unlock};
+    switch (kind) {
+    case LOCK_KIND_TABLE:
+        return mysql_connect_to(url) ? &of_mysql : NULL;
+    case LOCK_KIND_GET_LOCK:
+        return mysql_connect_to(url) ? &of_get_lock : NULL;
+#ifdef LOCK_WITH_ZOOKEEPER
+    case LOCK_KIND_QUEUE: {
+        static const struct limit of_zookeeper = {"create, delete", zookeeper_first,
+                                                  zookeeper_second};
+        return zookeeper_connect_to(url) ? &of_zookeeper : NULL;
+    }
+#endif
+    default:
+        return redis_connect_to(url) ? &of_redis : NULL;
+    }
+}

@@ -1,0 +1,22 @@
+/* What a server can do at most: the shortest pair of requests that a lock could consist of, by the
+ * plain client of that server. */
+#ifndef LOADTEST_BENCH_LIMIT_H
+#define LOADTEST_BENCH_LIMIT_H
+
+#include "lock/lock.h"
+
+struct limit {
+    const char *what;
+    void (*first)(void);  /* as an acquisition: one round trip */
+    void (*second)(void); /* as the release after it: one round trip */
+};
+
+/* The limit for a kind, connected to the server at `url`; NULL when it has none. One at a time: the
+ * next call may end the connection of the one before. Its functions are for one thread at a time.
+ * Ends the program when the server does not do as told. */
+const struct limit *limit_open(enum lock_kind kind, const char *url);
+
+/* Prints what went wrong, and ends the program with status 1. */
+void die(const char *what, const char *why) __attribute__((noreturn));
+
+#endif
