@@ -13,6 +13,7 @@ enum { PROCESSES = 2, TRIES_MAX = 2000, REMEMBER_MS = 200, NOW_MS = 1000, RACERS
 /* Two processes on the same servers, as far as the stock can tell. */
 static struct sale_catalog *catalogs[PROCESSES];
 static struct stock *stocks[PROCESSES];
+static const char *strategy;
 static _Atomic uint64_t last_id;
 
 static void sleep_ms(int ms)
@@ -25,7 +26,7 @@ static struct stock *open_stock(struct sale_catalog *catalog)
 {
     char error[128] = "";
     struct stock_options options = {
-        .strategy = "segment_lock",
+        .strategy = strategy,
         .redis_url = redis_server_url(),
         .mysql_url = sql_server_url(),
         .lease_ms = 3000,
@@ -164,10 +165,12 @@ static void audit(uint32_t units)
 {
     assert_int_equal(sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders"), units);
     assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), units);
+    bool in_redis = strcmp(strategy, "segment_lock") == 0 || strcmp(strategy, "atomic") == 0 ||
+                    strcmp(strategy, "optimistic") == 0; /* the others leave its counters alone */
     struct stock_report *report = malloc(sizeof *report);
     assert_non_null(report);
     assert_int_equal(stock_reconcile(stocks[0], "s", 5000, report), STOCK_ADMIN_OK);
-    for (size_t i = 0; i < report->difference_count; i++)
+    for (size_t i = 0; i < report->difference_count && in_redis; i++)
         assert_int_not_equal(report->differences[i].reason, STOCK_MISMATCH);
     free(report);
 }
@@ -510,8 +513,9 @@ static void test_keys_that_race_for_the_last_unit_are_never_told_no(void **state
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
-int main(void)
+static int run(const char *name)
 {
+    strategy = name;
     const struct CMUnitTest tests[] = {
         TEST(test_window_is_held_against_the_order_s_moment),
         TEST(test_window_that_opens_within_a_batch_lets_the_later_orders_in),
@@ -530,5 +534,15 @@ int main(void)
         TEST(test_one_key_in_two_processes_at_once_is_one_order_for_all),
         TEST(test_keys_that_race_for_the_last_unit_are_never_told_no),
     };
-    return cmocka_run_group_tests(tests, start_group, NULL);
+    return cmocka_run_group_tests_name(name, tests, start_group, NULL);
+}
+
+int main(void)
+{
+    static const char *const strategies[] = {"segment_lock", "single_lock", "atomic",
+                                             "optimistic",   "database",    "database_for_update"};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        failed += run(strategies[i]);
+    return failed;
 }
