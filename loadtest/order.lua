@@ -3,7 +3,7 @@
 -- Environment:
 --   ORDER_SKUS    skus to choose from, separated by commas         (demo)
 --   ORDER_QTY     units of an order: "1", or a range such as "1-5" (1)
---   ORDER_USERS   users to choose from                             (1000000)
+--   ORDER_USERS   users to choose from; "distinct": each order has one of its own (1000000)
 --   ORDER_KEYS    set: every order carries an Idempotency-Key of its own
 --   ORDER_RECORD  set: path prefix; each thread appends the id of every order answered 201 to
 --                 PREFIX.N, one a line, for `audit --acked`
@@ -12,12 +12,13 @@
 -- they are recorded, so that what is measured is the server and not this script.
 
 local PREPARED = 16384
+local NUMBER = "0000000000" -- of a key or user made for one order
 
 local threads_made = 0
 local prepared = {}
 local next_index = 0
-local keys_made = 0
-local key_prefix
+local made = 0 -- keys and users
+local prefix
 
 local function environment(name, default)
   local value = os.getenv(name)
@@ -41,24 +42,31 @@ local function prepare(headers)
   local skus = split(environment("ORDER_SKUS", "demo"))
   local low, high = qty_range(environment("ORDER_QTY", "1"))
   local users = tonumber(environment("ORDER_USERS", "1000000"))
+  local gap = ("-"):rep(#prefix + #NUMBER)
   for i = 1, PREPARED do
-    local body = string.format('{"sku":"%s","user_id":"u%d","qty":%d}',
-      skus[math.random(#skus)], math.random(users), math.random(low, high))
+    local body = string.format('{"sku":"%s","user_id":"%s","qty":%d}',
+      skus[math.random(#skus)], users and "u" .. math.random(users) or gap,
+      math.random(low, high))
     prepared[i] = wrk.format("POST", nil, headers, body)
   end
 end
 
--- The key stands in each prepared request as a gap, to be filled when it is sent.
-local function request_with_key()
-  keys_made = keys_made + 1
+-- What is each order's own stands in each prepared request as gaps, to be filled when it is sent.
+local function request_of_its_own()
+  made = made + 1
   next_index = next_index % PREPARED + 1
-  local gap = prepared[next_index]
-  return gap[1] .. key_prefix .. keys_made .. gap[2]
+  return (table.concat(prepared[next_index], prefix .. string.format("%010d", made)))
 end
 
-local function cut_at_key(request)
-  local first, last = request:find("KEY-GAP", 1, true)
-  return { request:sub(1, first - 1), request:sub(last + 1) }
+local function cut_at_gaps(request)
+  local parts, from = {}, 1
+  local gap = ("-"):rep(#prefix + #NUMBER)
+  while true do
+    local first, last = request:find(gap, from, true)
+    parts[#parts + 1] = request:sub(from, (first or 0) - 1)
+    if not first then return parts end
+    from = last + 1
+  end
 end
 
 local function record_into(path)
@@ -80,14 +88,14 @@ end
 function init()
   math.randomseed(seed)
   local headers = { ["Content-Type"] = "application/json" }
+  prefix = string.format("o%d.%09d.", seed, math.random(100000000, 999999999))
   if environment("ORDER_KEYS") then
-    headers["Idempotency-Key"] = "KEY-GAP"
-    key_prefix = string.format("k%d-%d-", seed, math.random(1000000000))
-    request = request_with_key
+    headers["Idempotency-Key"] = ("-"):rep(#prefix + #NUMBER)
   end
   prepare(headers)
-  if environment("ORDER_KEYS") then
-    for i = 1, PREPARED do prepared[i] = cut_at_key(prepared[i]) end
+  if environment("ORDER_KEYS") or environment("ORDER_USERS") == "distinct" then
+    request = request_of_its_own
+    for i = 1, PREPARED do prepared[i] = cut_at_gaps(prepared[i]) end
   end
   if environment("ORDER_RECORD") then
     record_into(environment("ORDER_RECORD") .. "." .. thread_index)

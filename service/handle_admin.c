@@ -1,11 +1,11 @@
 /* /admin/stock/reset, /admin/sales and /admin/reconcile. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/admin.h"
 #include "service/desk.h"
-#include "service/handlers.h"
 #include "service/log.h"
+#include "service/sale_terms.h"
 #include "service/word.h"
 
 enum {
@@ -16,68 +16,17 @@ enum {
 static const char sku_detail[] =
     "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
 
-/* Reads the body as an object with exactly `fields` members; answers it when it is not. */
-static json_t *read_object(struct request *request, const struct call *call, size_t fields,
-                           const char *fields_detail)
+/* Reads the body as an object with the member sku. */
+static json_t *read_object(struct request *request, const struct call *call)
 {
-    json_error_t error;
-    const char *detail = NULL;
-    json_t *object = json_loadb(call->body, call->body_length, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = admin_read_object(request, call);
     const json_t *sku = json_object_get(object, "sku");
-    if (!object)
-        detail = json_error_code(&error) == json_error_duplicate_key
-                     ? "A field comes twice."
-                     : "The body is not valid JSON.";
-    else if (!json_is_object(object))
-        detail = "The body must be a JSON object.";
-    else if (!json_is_string(sku) ||
-             !word_copy(json_string_value(sku), json_string_length(sku), request->order.sku))
-        detail = sku_detail;
-    else if (json_object_size(object) > fields)
-        detail = fields_detail;
-    if (!detail)
+    if (!object || (json_is_string(sku) &&
+                    word_copy(json_string_value(sku), json_string_length(sku), request->order.sku)))
         return object;
-    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, sku_detail);
     json_decref(object);
     return NULL;
-}
-
-static bool read_number(const json_t *object, const char *name, json_int_t max, uint32_t *out)
-{
-    const json_t *value = json_object_get(object, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > max)
-        return false;
-    *out = (uint32_t)json_integer_value(value);
-    return true;
-}
-
-static json_t *sale_json(const struct ledger_sale *sale)
-{
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
-                     "total", (int)sale->total, "segments", (int)sale->segments, "sold",
-                     (int)sale->sold, "available", (int)(sale->total - sale->sold));
-}
-
-static void answer_admin_failure(struct request *request, enum stock_admin_result result)
-{
-    switch (result) {
-    case STOCK_ADMIN_NO_SALE:
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-        break;
-    case STOCK_ADMIN_BUSY:
-        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
-                      "Not all segments could be locked in time; nothing was done.");
-        break;
-    case STOCK_ADMIN_FULL:
-        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
-        break;
-    case STOCK_ADMIN_IN_DOUBT:
-        answer_problem(&request->answer, PROBLEM_OUTCOME_UNKNOWN);
-        break;
-    default:
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
-        break;
-    }
 }
 
 static int lock_wait_ms(const struct desk *desk)
@@ -87,7 +36,11 @@ static int lock_wait_ms(const struct desk *desk)
 
 static void work_reset(struct desk *desk, struct request *request)
 {
-    struct ledger_sale sale = {.total = request->total, .segments = request->segments};
+    struct ledger_sale sale = {
+        .total = request->total,
+        .segments = request->segments,
+        .terms = request->change.terms,
+    };
     const char *sku = request->order.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);
     enum stock_admin_result result = stock_reset(desk->stock, &sale, lock_wait_ms(desk));
@@ -97,21 +50,25 @@ static void work_reset(struct desk *desk, struct request *request)
     if (result == STOCK_ADMIN_OK)
         desk_answer(request, 200, sale_json(&sale));
     else
-        answer_admin_failure(request, result);
+        admin_answer_failure(request, result);
 }
 
 enum start_result handle_admin_reset(struct service *service, struct request *request,
                                      const struct call *call)
 {
     (void)service;
-    json_t *object =
-        read_object(request, call, 3, "There is a field other than sku, total and segments.");
-    const char *detail = NULL;
+    json_t *object = read_object(request, call);
     if (!object)
         return START_ANSWERED;
-    if (!read_number(object, "total", TOTAL_MAX, &request->total))
+    const char *detail = sale_terms_read(object, &request->change);
+    if (detail || request->change.fields & STOCK_CHANGE_PAUSED ||
+        json_object_size(object) > 3 + sale_terms_count(&request->change))
+        detail = detail ? detail
+                        : "There is a field other than sku, total, segments, starts_at, ends_at, "
+                          "per_user_limit and pay_within_s.";
+    else if (!admin_read_number(object, "total", TOTAL_MAX, &request->total))
         detail = "total must be a whole number from 1 to 10000000.";
-    else if (!read_number(object, "segments", LEDGER_SEGMENTS_MAX, &request->segments))
+    else if (!admin_read_number(object, "segments", LEDGER_SEGMENTS_MAX, &request->segments))
         detail = "segments must be a whole number from 1 to 1024.";
     else if (request->segments > request->total)
         detail = "There cannot be more segments than units.";
@@ -200,7 +157,7 @@ static void work_reconcile(struct desk *desk, struct request *request)
     if (result == STOCK_ADMIN_OK)
         desk_answer(request, 200, report_json(request->order.sku, report));
     else
-        answer_admin_failure(request, result);
+        admin_answer_failure(request, result);
     free(report);
 }
 
@@ -208,10 +165,16 @@ enum start_result handle_admin_reconcile(struct service *service, struct request
                                          const struct call *call)
 {
     (void)service;
-    json_t *object = read_object(request, call, 1, "There is a field other than sku.");
+    json_t *object = read_object(request, call);
     if (!object)
         return START_ANSWERED;
+    size_t members = json_object_size(object);
     json_decref(object);
+    if (members > 1) {
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
+                      "There is a field other than sku.");
+        return START_ANSWERED;
+    }
     request->work = work_reconcile;
     request->changes = true;
     return START_TO_DESK;

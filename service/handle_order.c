@@ -1,6 +1,7 @@
 /* POST /order and GET /order/{order_id}. */
 #include <jansson.h>
 #include <string.h>
+#include <time.h>
 
 #include "service/desk.h"
 #include "service/handlers.h"
@@ -8,6 +9,33 @@
 #include "service/order_body.h"
 #include "service/snowflake.h"
 #include "service/word.h"
+
+static int64_t wall_clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Refuses at once what is known to be refused. With a key its first try may have been accepted
+ * before: then the lane looks. */
+static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
+{
+    struct stock_order *order = &request->order;
+    struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
+    if (!sale)
+        return false;
+    order->created_ms = wall_clock_ms();
+    order->outcome = stock_closed(sale, now_ns, order->created_ms, &order->at_ms);
+    if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
+        metrics_count(METRIC_SOLD_OUT_FAST);
+        order->outcome = STOCK_SOLD_OUT;
+    }
+    if (order->outcome == STOCK_OPEN)
+        return false;
+    answer_order(request);
+    return true;
+}
 
 enum start_result handle_order_post(struct service *service, struct request *request,
                                     const struct call *call)
@@ -30,15 +58,7 @@ enum start_result handle_order_post(struct service *service, struct request *req
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
         return START_ANSWERED;
     }
-    /* With a key its first try may have been accepted before the sale sold out: the lane looks. */
-    struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
-    if (sale && sale_known_short(sale, order->qty, call->now_ns)) {
-        metrics_count(METRIC_SOLD_OUT_FAST);
-        metrics_count(METRIC_ORDERS_SOLD_OUT);
-        answer_problem(&request->answer, PROBLEM_SOLD_OUT);
-        return START_ANSWERED;
-    }
-    return START_TO_LANE;
+    return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_LANE;
 }
 
 static json_t *order_json(const struct ledger_record *record)

@@ -1,10 +1,11 @@
-/* GET /stock/{sku}: what is sold and what is left, by the ledger. */
+/* GET /stock/{sku}: what is sold and what is left, and the terms, by the ledger. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "service/desk.h"
 #include "service/handlers.h"
+#include "service/sale_terms.h"
 #include "service/word.h"
 
 static json_t *segment_json(const struct ledger_segment *row)
@@ -14,7 +15,8 @@ static json_t *segment_json(const struct ledger_segment *row)
                      (int)(row->capacity - row->sold));
 }
 
-static json_t *stock_json(const char *sku, const struct ledger_segment *rows, size_t count)
+static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                          size_t count)
 {
     json_int_t total = 0, sold = 0;
     json_t *segments = json_array();
@@ -23,18 +25,25 @@ static json_t *stock_json(const char *sku, const struct ledger_segment *rows, si
         sold += rows[i].sold;
         json_array_append_new(segments, segment_json(&rows[i]));
     }
-    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sku, "round", (int)rows[0].round,
-                     "total", total, "sold", sold, "available", total - sold, "segments", segments);
+    json_t *stock =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sale->sku, "round", (int)rows[0].round,
+                  "total", total, "sold", sold, "available", total - sold, "segments", segments);
+    sale_terms_add(stock, &sale->terms);
+    return stock;
 }
 
 static void work_stock_get(struct desk *desk, struct request *request)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
-    const char *sku = request->order.sku;
-    switch (ledger_segments(stock_ledger(desk->stock), sku, rows, &count)) {
+    struct ledger *ledger = stock_ledger(desk->stock);
+    struct ledger_sale sale;
+    enum ledger_result result = ledger_sale_find(ledger, request->order.sku, &sale);
+    if (result == LEDGER_OK)
+        result = ledger_segments(ledger, sale.sku, rows, &count);
+    switch (result) {
     case LEDGER_OK:
-        desk_answer(request, 200, stock_json(sku, rows, count));
+        desk_answer(request, 200, stock_json(&sale, rows, count));
         break;
     case LEDGER_NO:
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);

@@ -39,6 +39,7 @@ struct call {
     X(user_orders)                                                                                 \
     X(admin_orders)                                                                                \
     X(admin_sales)                                                                                 \
+    X(admin_sale)                                                                                  \
     X(admin_reconcile)                                                                             \
     X(healthz)                                                                                     \
     X(readyz)                                                                                      \

@@ -11,6 +11,7 @@ static const struct route routes[] = {
     {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},
     {"GET", "/admin/orders", false, true, false, LIST_ADMIN, handle_admin_orders},
     {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},
+    {"PATCH", "/admin/sale/", true, true, true, LIST_ADMIN, handle_admin_sale},
     {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, handle_admin_reconcile},
     {"GET", "/healthz", false, false, false, LIST_CALLS, handle_healthz},
     {"GET", "/readyz", false, false, false, LIST_CALLS, handle_readyz},

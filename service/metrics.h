@@ -10,6 +10,10 @@
     X(ORDERS_ACCEPTED, "seckill_orders_total", "outcome=\"accepted\"", "Orders by outcome.")       \
     X(ORDERS_REPLAYED, "seckill_orders_total", "outcome=\"replayed\"", "")                         \
     X(ORDERS_SOLD_OUT, "seckill_orders_total", "outcome=\"sold_out\"", "")                         \
+    X(ORDERS_NOT_STARTED, "seckill_orders_total", "outcome=\"not_started\"", "")                   \
+    X(ORDERS_ENDED, "seckill_orders_total", "outcome=\"ended\"", "")                               \
+    X(ORDERS_PAUSED, "seckill_orders_total", "outcome=\"paused\"", "")                             \
+    X(ORDERS_LIMIT, "seckill_orders_total", "outcome=\"limit_reached\"", "")                       \
     X(ORDERS_UNKNOWN_SKU, "seckill_orders_total", "outcome=\"unknown_sku\"", "")                   \
     X(ORDERS_KEY_REUSED, "seckill_orders_total", "outcome=\"key_reused\"", "")                     \
     X(ORDERS_OVERLOADED, "seckill_orders_total", "outcome=\"overloaded\"", "")                     \

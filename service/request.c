@@ -44,13 +44,19 @@ unsigned problem_retry_after(enum problem problem)
 size_t problem_text(enum problem problem, const char *detail, const char *extra, char *out,
                     size_t size)
 {
-    json_t *text = json_string(detail ? detail : problems[problem].detail);
+    const char *fixed = problems[problem].detail; /* which holds nothing to be escaped */
+    json_t *text = detail ? json_string(detail) : NULL;
     char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
-    int length = snprintf(out, size,
-                          "{\"type\":\"urn:seckill:problem:%s\",\"title\":\"%s\",\"status\":%u,"
-                          "\"detail\":%s,\"code\":\"%s\"%s}\n",
-                          problems[problem].code, problems[problem].title, problems[problem].status,
-                          quoted ? quoted : "\"\"", problems[problem].code, extra);
+    const char *mark = quoted ? "" : "\"";
+    int length =
+        snprintf(out, size,
+                 "{\"type\":\"urn:seckill:problem:%s\",\"title\":\"%s\",\"status\":%u,"
+                 "\"detail\":%s%s%s,\"code\":\"%s\"%s}\n",
+                 problems[problem].code, problems[problem].title, problems[problem].status, mark,
+                 quoted   ? quoted
+                 : detail ? ""
+                          : fixed,
+                 mark, problems[problem].code, extra);
     free(quoted);
     json_decref(text);
     assert(length > 0);
@@ -174,6 +180,42 @@ static void answer_accepted(struct request *request, unsigned status)
     assert(answer->length <= size);
 }
 
+/* With when the sale opens or ended. */
+static void answer_closed(struct answer *answer, enum problem problem, const char *member,
+                          const struct stock_order *order)
+{
+    char extra[64], time[LEDGER_TIME_SIZE];
+    ledger_time(order->at_ms, time);
+    snprintf(extra, sizeof extra, ",\"%s\":\"%s\"", member, time);
+    answer_problem_text(answer, problem, NULL, extra);
+}
+
+static void answer_not_started(struct answer *answer, const struct stock_order *order)
+{
+    int64_t wait_s = (order->at_ms - order->created_ms + 999) / 1000;
+    answer_closed(answer, PROBLEM_NOT_STARTED, "starts_at", order);
+    answer->retry_after_s = wait_s < 1                   ? 1
+                            : wait_s > RETRY_AFTER_S_MAX ? RETRY_AFTER_S_MAX
+                                                         : (unsigned)wait_s;
+}
+
+/* With the orders that the user has. */
+static void answer_limit(struct answer *answer, const struct stock_had *had)
+{
+    char extra[64 + LEDGER_BUYER_ORDERS_MAX * 24];
+    char *at = put(extra, ",\"limit\":");
+    at = put_number(at, had->limit);
+    at = put(at, ",\"orders\":[");
+    for (size_t i = 0; i < had->order_count; i++) {
+        at = put(at, i == 0 ? "\"" : ",\"");
+        at = put_number(at, had->order_ids[i]);
+        at = put(at, "\"");
+    }
+    at = put(at, "]");
+    *at = '\0';
+    answer_problem_text(answer, PROBLEM_LIMIT, NULL, extra);
+}
+
 void answer_order(struct request *request)
 {
     struct answer *answer = &request->answer;
@@ -193,6 +235,22 @@ void answer_order(struct request *request)
     case STOCK_SOLD_OUT:
         metrics_count(METRIC_ORDERS_SOLD_OUT);
         answer_problem(answer, PROBLEM_SOLD_OUT);
+        break;
+    case STOCK_NOT_STARTED:
+        metrics_count(METRIC_ORDERS_NOT_STARTED);
+        answer_not_started(answer, &request->order);
+        break;
+    case STOCK_ENDED:
+        metrics_count(METRIC_ORDERS_ENDED);
+        answer_closed(answer, PROBLEM_ENDED, "ends_at", &request->order);
+        break;
+    case STOCK_PAUSED:
+        metrics_count(METRIC_ORDERS_PAUSED);
+        answer_problem(answer, PROBLEM_PAUSED);
+        break;
+    case STOCK_LIMIT:
+        metrics_count(METRIC_ORDERS_LIMIT);
+        answer_limit(answer, request->order.had);
         break;
     case STOCK_UNKNOWN_SKU:
         metrics_count(METRIC_ORDERS_UNKNOWN_SKU);

@@ -20,6 +20,7 @@ enum {
     BODY_MAX = 4096,         /* bytes of a request's body */
     BODY_INLINE_MAX = 320,   /* bytes of a body that needs no allocation */
     ANSWER_INLINE_MAX = 640, /* bytes of an answer that needs no allocation */
+    RETRY_AFTER_S_MAX = 3600,
 };
 
 enum request_state {
@@ -45,6 +46,12 @@ enum request_state {
     X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \
       "The request was not complete in time.", 0)                                                  \
     X(SOLD_OUT, 409, "sold_out", "Sold out", "Fewer units are left than the order wants.", 0)      \
+    X(NOT_STARTED, 409, "sale_not_started", "Sale not started",                                    \
+      "The sale is not open yet; see starts_at.", 1)                                               \
+    X(ENDED, 409, "sale_ended", "Sale ended", "The sale is over; see ends_at.", 0)                 \
+    X(PAUSED, 409, "sale_paused", "Sale paused", "The sale takes no orders for now.", 5)           \
+    X(LIMIT, 409, "limit_reached", "Limit reached",                                                \
+      "The user would have more units than the sale's limit allows; see orders.", 0)               \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
@@ -121,6 +128,7 @@ struct request {
     struct ledger_filter filter; /* of a listing */
     uint64_t after;
     uint32_t limit;
+    struct stock_change change;
 
     struct answer answer;
 };

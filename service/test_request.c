@@ -170,7 +170,9 @@ static void test_every_problem_is_a_problem_document(void **state)
         assert_string_not_equal(member(object, "title"), "");
         assert_int_equal(json_object_size(object), 5);
         assert_in_range(problem_status(problem), 400, 599);
-        assert_int_equal(problem_retry_after(problem) > 0, problem_status(problem) == 503);
+        bool later = problem_status(problem) == 503 || problem == PROBLEM_NOT_STARTED ||
+                     problem == PROBLEM_PAUSED;
+        assert_int_equal(problem_retry_after(problem) > 0, later);
         json_decref(object);
     }
 }
@@ -318,11 +320,9 @@ static void test_other_outcomes_are_problems(void **state)
     static const struct {
         enum stock_outcome outcome;
         enum problem problem;
-    } rows[] = {{STOCK_KEY_REUSED, PROBLEM_KEY_REUSED},
-                {STOCK_SOLD_OUT, PROBLEM_SOLD_OUT},
-                {STOCK_UNKNOWN_SKU, PROBLEM_UNKNOWN_SKU},
-                {STOCK_UNAVAILABLE, PROBLEM_UNAVAILABLE},
-                {STOCK_AGAIN, PROBLEM_UNAVAILABLE}};
+    } rows[] = {{STOCK_KEY_REUSED, PROBLEM_KEY_REUSED},   {STOCK_SOLD_OUT, PROBLEM_SOLD_OUT},
+                {STOCK_PAUSED, PROBLEM_PAUSED},           {STOCK_UNKNOWN_SKU, PROBLEM_UNKNOWN_SKU},
+                {STOCK_UNAVAILABLE, PROBLEM_UNAVAILABLE}, {STOCK_AGAIN, PROBLEM_UNAVAILABLE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         decide(rows[i].outcome);
         answer_order(&request);
@@ -335,6 +335,66 @@ static void test_other_outcomes_are_problems(void **state)
     json_t *object = parse(request.answer.text, request.answer.length);
     assert_string_equal(member(object, "order_id"), "42");
     json_decref(object);
+}
+
+/* Parses the answer, a problem with a member of its own. */
+static json_t *refuse(enum stock_outcome outcome, const char *code)
+{
+    request.order.outcome = outcome;
+    answer_order(&request);
+    assert_int_equal(request.answer.problem, PROBLEM_NONE);
+    assert_int_equal(request.answer.status, 409);
+    json_t *object = parse(request.answer.text, request.answer.length);
+    assert_string_equal(member(object, "code"), code);
+    return object;
+}
+
+static void test_closed_sale_tells_when_it_opens_or_ended(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t wait_ms;
+        unsigned retry_after_s;
+    } rows[] = {{1, 1},
+                {1000, 1},
+                {1001, 2},
+                {59999, 60},
+                {3600001, RETRY_AFTER_S_MAX},
+                {INT64_C(300000000000), RETRY_AFTER_S_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        request.order.created_ms = 1795210200123 - rows[i].wait_ms;
+        request.order.at_ms = 1795210200123;
+        json_t *object = refuse(STOCK_NOT_STARTED, "sale_not_started");
+        assert_string_equal(member(object, "starts_at"), "2026-11-20T21:30:00.123Z");
+        assert_int_equal(request.answer.retry_after_s, rows[i].retry_after_s);
+        json_decref(object);
+    }
+    json_t *object = refuse(STOCK_ENDED, "sale_ended");
+    assert_string_equal(member(object, "ends_at"), "2026-11-20T21:30:00.123Z");
+    assert_int_equal(request.answer.retry_after_s, 0);
+    json_decref(object);
+}
+
+static void test_limit_names_the_orders_there_are(void **state)
+{
+    (void)state;
+    for (size_t count = 0; count <= LEDGER_BUYER_ORDERS_MAX; count += 5) {
+        request.order.had = calloc(1, sizeof *request.order.had);
+        assert_non_null(request.order.had);
+        request.order.had->limit = UINT32_MAX;
+        request.order.had->order_count = count;
+        for (size_t i = 0; i < count; i++)
+            request.order.had->order_ids[i] = UINT64_MAX - i;
+        json_t *object = refuse(STOCK_LIMIT, "limit_reached");
+        const json_t *orders = json_object_get(object, "orders");
+        assert_null(request.order.had);
+        assert_int_equal(number(object, "limit"), UINT32_MAX);
+        assert_int_equal(json_array_size(orders), count);
+        if (count > 0)
+            assert_string_equal(json_string_value(json_array_get(orders, 0)),
+                                "18446744073709551615");
+        json_decref(object);
+    }
 }
 
 static void test_answer_owns_its_text_until_it_is_cleared(void **state)
@@ -373,6 +433,8 @@ int main(void)
         TEST(test_replayed_order_is_told_as_the_first_time),
         TEST(test_order_of_many_segments_tells_them_all),
         TEST(test_other_outcomes_are_problems),
+        TEST(test_closed_sale_tells_when_it_opens_or_ended),
+        TEST(test_limit_names_the_orders_there_are),
         TEST(test_answer_owns_its_text_until_it_is_cleared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS buyer (
   user_id VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   units   INT UNSIGNED NOT NULL COMMENT 'in orders of this user that are reserved or paid',
   allowed INT UNSIGNED NOT NULL COMMENT 'the limit per user when the last one was accepted',
+  order_ids VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'of these orders, the last ten, newest first',
   PRIMARY KEY (sku, round, user_id),
   CONSTRAINT never_above_limit CHECK (units <= allowed)
 ) ENGINE=InnoDB COMMENT='Units per user, only in sales with a limit per user';

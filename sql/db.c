@@ -20,6 +20,8 @@ enum {
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
     RUN_TRIES_MAX = 5,
+    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; each header has its own name */
+    ER_CHECK_MYSQL = 3819,
 };
 
 /* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
@@ -198,6 +200,9 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;
+    case ER_CHECK_MARIADB:
+    case ER_CHECK_MYSQL:
+        return DB_CHECK;
     default:
         break;
     }

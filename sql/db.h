@@ -12,6 +12,7 @@ enum db_result {
     DB_OK,
     DB_NO,        /* the caller's own refusal, from the body of db_run: rolled back */
     DB_DUPLICATE, /* a unique key was violated: rolled back */
+    DB_CHECK,     /* a CHECK constraint was violated: rolled back */
     DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again (db_run does) */
     DB_FAILED,    /* certainly not done */
     DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
@@ -50,8 +51,8 @@ bool db_connected(const struct db *db);
 enum db_result db_ping(struct db *db);
 
 /* Runs one statement, or several with semicolons between them; in db_run as part of its
- * transaction, else by itself. Stops at the first that fails. DB_OK, DB_DUPLICATE, DB_SOFT,
- * DB_FAILED (never DB_UNKNOWN: a statement alone that may have been done is reported by
+ * transaction, else by itself. Stops at the first that fails. DB_OK, DB_DUPLICATE, DB_CHECK,
+ * DB_SOFT, DB_FAILED (never DB_UNKNOWN: a statement alone that may have been done is reported by
  * db_in_doubt). The rows of the last statement that has any are kept for db_row. */
 enum db_result db_query(struct db *db, const char *text, size_t length);
 

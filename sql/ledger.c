@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "sql/buyer.h"
 #include "sql/ledger_private.h"
 #include "sql/order_posting.h"
 #include "sql/segment_move.h"
@@ -49,8 +50,9 @@ struct db_stats ledger_stats(const struct ledger *ledger)
 enum ledger_result ledger_from_db(enum db_result result)
 {
     static const enum ledger_result map[] = {
-        [DB_OK] = LEDGER_OK,       [DB_NO] = LEDGER_NO,         [DB_DUPLICATE] = LEDGER_DUPLICATE,
-        [DB_SOFT] = LEDGER_FAILED, [DB_FAILED] = LEDGER_FAILED, [DB_UNKNOWN] = LEDGER_UNKNOWN,
+        [DB_OK] = LEDGER_OK,           [DB_NO] = LEDGER_NO,       [DB_DUPLICATE] = LEDGER_DUPLICATE,
+        [DB_CHECK] = LEDGER_LIMIT,     [DB_SOFT] = LEDGER_FAILED, [DB_FAILED] = LEDGER_FAILED,
+        [DB_UNKNOWN] = LEDGER_UNKNOWN,
     };
     return map[result];
 }
@@ -109,6 +111,7 @@ struct commit {
     size_t
         as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
     bool joint;  /* all moves in one statement */
+    const struct ledger_order *sorted[LEDGER_ORDERS_MAX]; /* by user, when that matters */
 };
 
 static bool has_key(const struct ledger_order *order)
@@ -164,11 +167,36 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
     sql_append(sql, ";", 1);
 }
 
+static int compare_orders(const void *left, const void *right)
+{
+    const struct ledger_order *a = *(const struct ledger_order *const *)left;
+    const struct ledger_order *b = *(const struct ledger_order *const *)right;
+    int order = strcmp(a->user_id, b->user_id);
+    if (order == 0)
+        order = strcmp(a->sku, b->sku);
+    if (order == 0 && has_key(a) && has_key(b))
+        order = strcmp(a->key, b->key);
+    return order;
+}
+
+/* Batches that carry the same users at the same time meet in the rows of keys and of buyers: in one
+ * order for all of them, so that they wait for each other there and do not deadlock. */
+static void sort_orders(struct commit *commit)
+{
+    bool matters = false;
+    for (size_t i = 0; i < commit->order_count; i++) {
+        commit->sorted[i] = &commit->orders[i];
+        matters |= has_key(&commit->orders[i]) || commit->orders[i].limit > 0;
+    }
+    if (matters)
+        qsort(commit->sorted, commit->order_count, sizeof *commit->sorted, compare_orders);
+}
+
 static void text_keys(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
     for (size_t i = 0; i < commit->order_count; i++) {
-        const struct ledger_order *order = &commit->orders[i];
+        const struct ledger_order *order = commit->sorted[i];
         if (!has_key(order))
             continue;
         sql_append(sql, lead, strlen(lead));
@@ -229,11 +257,13 @@ static void commit_text(struct commit *commit, bool joint)
 {
     struct sql_text *sql = &commit->ledger->sql;
     commit->joint = joint;
+    sort_orders(commit);
     sql_clear(sql);
     segment_move_text(sql, joint, commit->moves, commit->move_count);
     order_posting_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
+    buyer_text_count(sql, commit->sorted, commit->order_count);
     text_allocations(sql, commit);
 }
 

@@ -9,17 +9,19 @@
 #include "sql/db.h"
 
 enum {
-    LEDGER_WORD_SIZE = 65,       /* a sku, user id or idempotency key, with its NUL */
-    LEDGER_SEGMENTS_MAX = 1024,  /* segments of one sale */
-    LEDGER_ORDERS_MAX = 512,     /* orders of one commit */
-    LEDGER_SEGMENT_SEVERAL = -1, /* an order that several segments filled */
-    LEDGER_TIME_SIZE = 25,       /* 2026-11-20T21:30:00.123Z with its NUL */
+    LEDGER_WORD_SIZE = 65,        /* a sku, user id or idempotency key, with its NUL */
+    LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */
+    LEDGER_ORDERS_MAX = 512,      /* orders of one commit */
+    LEDGER_SEGMENT_SEVERAL = -1,  /* an order that several segments filled */
+    LEDGER_TIME_SIZE = 25,        /* 2026-11-20T21:30:00.123Z with its NUL */
+    LEDGER_BUYER_ORDERS_MAX = 10, /* orders of one user that are named to him */
 };
 
 enum ledger_result {
     LEDGER_OK,
     LEDGER_NO,        /* no such row, or a guard refused the change: nothing is changed */
     LEDGER_DUPLICATE, /* an order with that id, or that user and key, is there already */
+    LEDGER_LIMIT,     /* a user would be above his limit: nothing is changed */
     LEDGER_FAILED,    /* certainly not done */
     LEDGER_UNKNOWN,   /* the commit was not answered: ask with ledger_resolve */
 };
@@ -94,10 +96,11 @@ enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
                                 const uint64_t *fences, struct ledger_segment *segments_out);
 
 /* Changes the terms of a sale to `terms` if their version is still the one given. No move under
- * older terms is accepted after LEDGER_OK, and `terms` has the new version. LEDGER_NO: they are
+ * older terms is accepted after LEDGER_OK, and `terms` has the new version. `recount`: a limit is
+ * set where there was none, so the orders that users have by now must be counted. LEDGER_NO: they are
  * others by now, or there is no such sale. LEDGER_UNKNOWN: read them again. */
 enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
-                                       struct ledger_terms *terms);
+                                       struct ledger_terms *terms, bool recount);
 
 /* ---- orders ---- */
 
@@ -118,6 +121,7 @@ struct ledger_order {
     const struct ledger_allocation *allocations; /* of an order that several segments filled */
     size_t allocation_count;
     int64_t created_ms; /* UTC, since 1970 */
+    uint32_t limit;     /* units its user may have in this round; 0: no limit, and not counted */
 };
 
 /* From which fence a segment may move, and to which. Every guard also wants round and terms, and
@@ -144,7 +148,9 @@ struct ledger_move {
 
 /* One transaction: inserts the orders and moves each segment on. A segment moves only as its guard
  * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). Without locks on
- * the segments the moves must be in order of sku and segment, or such transactions deadlock. */
+ * the segments the moves must be in order of sku and segment, or such transactions deadlock.
+ * LEDGER_LIMIT and LEDGER_DUPLICATE: nothing is done either, for the sake of at least one of the
+ * orders. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count);
@@ -208,6 +214,21 @@ struct ledger_key {
 
 /* Looks up many idempotency keys in one query. */
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count);
+
+/* What a user has in a round whose sale has a limit. */
+struct ledger_buyer {
+    const char *sku;
+    const char *user_id;
+    uint32_t round;
+    uint32_t units;                              /* out: in his orders that are reserved or paid */
+    size_t order_count;                          /* out: of these orders, as many as are named */
+    uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* out: newest first */
+};
+
+/* Looks up many users, `count` <= LEDGER_ORDERS_MAX, in one query. They stand in the order of their
+ * skus and, within one, of their user ids (strcmp), each pair once. */
+enum ledger_result ledger_buyers_find(struct ledger *ledger, struct ledger_buyer *buyers,
+                                      size_t count);
 
 /* Writes ms since 1970 as 2026-11-20T21:30:00.123Z. */
 void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE]);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sql/buyer.h"
 #include "sql/ledger_private.h"
 
 /* A DATETIME as ms since 1970, whatever the connection's time zone. */
@@ -123,7 +124,17 @@ struct change {
     struct ledger *ledger;
     const char *sku;
     const struct ledger_terms *terms;
+    bool recount;
 };
+
+static enum db_result recount(const struct change *change)
+{
+    struct sql_text *sql = &change->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "SET SESSION group_concat_max_len=1048576;");
+    buyer_text_recount(sql, change->sku, change->terms->per_user_limit);
+    return ledger_query(change->ledger);
+}
 
 /* The sale's row first: two changes of one sale then wait for each other there. */
 static enum db_result change_body(struct db *db, void *context)
@@ -139,13 +150,15 @@ static enum db_result change_body(struct db *db, void *context)
                change->terms->version + 1, change->terms->version);
     sql_word(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
-    return result == DB_OK && db_affected(db, 0) != 1 ? DB_NO : result;
+    if (result == DB_OK && db_affected(db, 0) != 1)
+        result = DB_NO;
+    return result == DB_OK && change->recount ? recount(change) : result;
 }
 
 enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
-                                       struct ledger_terms *terms)
+                                       struct ledger_terms *terms, bool recount)
 {
-    struct change change = {ledger, sku, terms};
+    struct change change = {ledger, sku, terms, recount};
     enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
     if (result == LEDGER_OK)
         terms->version++;

@@ -6,7 +6,10 @@
 #include "lock/redis_pipeline.h"
 #include "stock/segment.h"
 
-enum { RESET_TRIES_MAX = 5 };
+enum {
+    RESET_TRIES_MAX = 5,
+    CHANGE_TRIES_MAX = 20, /* changes of others that came in between */
+};
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */
 struct locked {
@@ -81,7 +84,7 @@ static void post_round(struct stock *stock, struct locked *locked, const struct 
     }
 }
 
-/* Tells every process, this one included, that the sale has units again. */
+/* Tells every process, this one included, that the sale has units again or other terms. */
 static void announce(struct stock *stock, const struct ledger_sale *row)
 {
     struct sale *sale = catalog_put(stock->catalog, row);
@@ -147,6 +150,49 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
     }
     free(locked);
     return result;
+}
+
+/* ---- terms ---- */
+
+static void change_terms(struct ledger_terms *terms, const struct stock_change *change)
+{
+    const struct ledger_terms *to = &change->terms;
+    if (change->fields & STOCK_CHANGE_STARTS)
+        terms->starts_ms = to->starts_ms;
+    if (change->fields & STOCK_CHANGE_ENDS)
+        terms->ends_ms = to->ends_ms;
+    if (change->fields & STOCK_CHANGE_LIMIT)
+        terms->per_user_limit = to->per_user_limit;
+    if (change->fields & STOCK_CHANGE_PAY)
+        terms->pay_within_s = to->pay_within_s;
+    if (change->fields & STOCK_CHANGE_PAUSED)
+        terms->paused = to->paused;
+}
+
+enum stock_admin_result stock_change(struct stock *stock, const char *sku,
+                                     const struct stock_change *change,
+                                     struct ledger_sale *sale_out)
+{
+    enum ledger_result result = LEDGER_NO;
+    freshen(stock);
+    for (int tries = 0; tries < CHANGE_TRIES_MAX && result == LEDGER_NO; tries++) {
+        result = ledger_sale_find(stock->ledger, sku, sale_out);
+        if (result != LEDGER_OK)
+            return result == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+        struct ledger_terms *terms = &sale_out->terms;
+        bool unlimited = terms->per_user_limit == 0;
+        change_terms(terms, change);
+        if (terms->ends_ms != 0 && terms->ends_ms <= terms->starts_ms)
+            return STOCK_ADMIN_WINDOW;
+        result =
+            ledger_terms_change(stock->ledger, sku, terms, unlimited && terms->per_user_limit > 0);
+    }
+    if (result == LEDGER_OK)
+        announce(stock, sale_out);
+    return result == LEDGER_OK        ? STOCK_ADMIN_OK
+           : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
+           : result == LEDGER_NO      ? STOCK_ADMIN_BUSY
+                                      : STOCK_ADMIN_FAILED;
 }
 
 /* ---- reconcile ---- */

@@ -7,14 +7,15 @@
 
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
 
-static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale)
+static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,
+                              const struct sale_view *view)
 {
     for (size_t i = 0; i < batch->group_count; i++)
         if (batch->groups[i].sale == sale)
             return &batch->groups[i];
     struct group *group = &batch->groups[batch->group_count++];
     group->sale = sale;
-    group->view = sale_view(sale);
+    group->view = *view;
     group->first = group->last = NULL;
     group->start = stock_random(stock, group->view.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
@@ -24,12 +25,7 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
 
 static void batch_add(struct stock *stock, struct batch *batch, struct stock_order *order)
 {
-    enum ledger_result found = stock_sale(stock, order->sku, &order->sale);
-    if (found != LEDGER_OK) {
-        order->outcome = found == LEDGER_NO ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
-        return;
-    }
-    struct group *group = group_of(stock, batch, order->sale);
+    struct group *group = group_of(stock, batch, order->sale, order->view);
     struct item *item = &batch->items[batch->item_count++];
     *item = (struct item){.order = order};
     if (group->last)
@@ -248,6 +244,7 @@ static void write_row(struct batch *batch, const struct item *item)
         .allocations = allocations,
         .allocation_count = several ? item->piece_count : 0,
         .created_ms = order->created_ms,
+        .limit = order->view->terms.per_user_limit,
     };
 }
 

@@ -51,7 +51,7 @@ struct batch {
     struct ledger_allocation allocations[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
 };
 
-/* Finds the sales and groups the open orders; decides those of unknown skus. */
+/* Groups the open orders by their sales. */
 void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
                  size_t count);
 

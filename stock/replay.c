@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Open, or to be refused unless its key was accepted before. */
 static bool waits_for_key(const struct stock_order *order)
 {
-    return order->outcome == STOCK_OPEN && order->key[0] != '\0' && !order->twin;
+    bool waits = order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome);
+    return waits && order->key[0] != '\0' && !order->twin;
 }
 
 static bool same_key(const struct stock_order *a, const struct stock_order *b)
@@ -19,9 +21,22 @@ static bool same_body(const struct stock_order *order, const char *sku, uint32_t
     return order->qty == qty && strcmp(order->sku, sku) == 0;
 }
 
-static void link_twins(struct stock_order *const *keyed, size_t count)
+/* The orders that wait for their keys. */
+static size_t list_keyed(struct stock_order *const *orders, size_t count,
+                         struct stock_order **keyed_out)
 {
-    for (size_t i = 1; i < count; i++)
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (waits_for_key(orders[i]))
+            keyed_out[found++] = orders[i];
+    return found;
+}
+
+void replay_link(struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *keyed[STOCK_BATCH_MAX];
+    size_t found = list_keyed(orders, count, keyed);
+    for (size_t i = 1; i < found; i++)
         for (size_t j = 0; j < i && !keyed[i]->twin; j++)
             if (!keyed[j]->twin && same_key(keyed[i], keyed[j]))
                 keyed[i]->twin = keyed[j];
@@ -62,13 +77,9 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
 {
     struct stock_order *keyed[STOCK_BATCH_MAX];
     struct ledger_key keys[STOCK_BATCH_MAX];
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++)
-        if (waits_for_key(orders[i]))
-            keyed[found++] = orders[i];
+    size_t found = list_keyed(orders, count, keyed);
     if (found == 0)
         return true;
-    link_twins(keyed, found);
     for (size_t i = 0; i < found; i++) {
         keys[i].user_id = keyed[i]->user_id;
         keys[i].key = keyed[i]->key;
@@ -76,9 +87,19 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
     if (ledger_keys_find(stock->ledger, keys, found) != LEDGER_OK)
         return false;
     for (size_t i = 0; i < found; i++)
-        if (keys[i].order_id != 0 && !keyed[i]->twin && !replay_one(stock, keyed[i], &keys[i]))
+        if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
             return false;
     return true;
+}
+
+static void copy_had(struct stock_order *order, const struct stock_had *from)
+{
+    if (!from)
+        return;
+    order->had = malloc(sizeof *from);
+    if (!order->had)
+        abort();
+    *order->had = *from;
 }
 
 static void finish_twin(struct stock_order *order)
@@ -89,6 +110,8 @@ static void finish_twin(struct stock_order *order)
     order->twin = NULL;
     if (!accepted) { /* its own body may fare otherwise; let it come again by itself */
         order->outcome = same ? first->outcome : STOCK_AGAIN;
+        order->at_ms = first->at_ms;
+        copy_had(order, first->had);
         return;
     }
     order->outcome = same ? STOCK_REPLAYED : STOCK_KEY_REUSED;

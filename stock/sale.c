@@ -19,6 +19,9 @@ struct sale {
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns; /* 0: nothing is known */
     _Atomic int64_t probe_ns;      /* when the next caller may doubt it */
+    _Atomic bool gated;            /* its terms have a window, or it is paused */
+    _Atomic int64_t gate_until_ns; /* until when orders are refused by them; 0: not at all */
+    _Atomic int64_t gate_probe_ns; /* when the next caller may find out anew */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic bool suspects[LEDGER_SEGMENTS_MAX];
 };
@@ -101,6 +104,7 @@ static void forget_left_locked(struct sale *sale)
 {
     sale->view.epoch++;
     atomic_store(&sale->left_until_ns, 0);
+    atomic_store(&sale->gate_until_ns, 0);
 }
 
 struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *row)
@@ -127,6 +131,8 @@ struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale 
         sale->view.total = row->total;
         sale->view.terms = row->terms;
     }
+    const struct ledger_terms *terms = &sale->view.terms;
+    atomic_store(&sale->gated, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
 }
@@ -213,4 +219,33 @@ bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns)
     bool mine = now_ns >= probe_ns &&
                 atomic_compare_exchange_strong(&sale->probe_ns, &probe_ns, now_ns + PROBE_NS);
     return !mine;
+}
+
+void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms)
+{
+    int64_t until_ns = asked_ns + (int64_t)valid_ms * 1000000;
+    pthread_mutex_lock(&sale->mutex);
+    if (sale->view.epoch == epoch) {
+        atomic_store(&sale->gate_probe_ns, until_ns - PROBE_NS);
+        atomic_store(&sale->gate_until_ns, until_ns);
+    }
+    pthread_mutex_unlock(&sale->mutex);
+}
+
+bool sale_confirmed(const struct sale *sale, int64_t now_ns)
+{
+    return now_ns < atomic_load(&sale->gate_until_ns) - PROBE_NS;
+}
+
+bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out)
+{
+    if (!atomic_load_explicit(&sale->gated, memory_order_relaxed) ||
+        now_ns >= atomic_load(&sale->gate_until_ns))
+        return false;
+    int64_t probe_ns = atomic_load(&sale->gate_probe_ns);
+    if (now_ns >= probe_ns &&
+        atomic_compare_exchange_strong(&sale->gate_probe_ns, &probe_ns, now_ns + PROBE_NS))
+        return false;
+    *terms_out = sale_view(sale).terms;
+    return true;
 }

@@ -55,7 +55,20 @@ bool sale_suspect_take(struct sale *sale, uint32_t segment);
  * come back since `epoch` was read. */
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns);
 
-/* Ends that memory: units may have come back. */
+/* Notes that the ledger, asked at `asked_ns` (monotonic) when `epoch` was read, said what the view
+ * says: unless there was news of the sale since, orders may be refused by its terms for `valid_ms`
+ * from then on. */
+void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms);
+
+/* True when that time has not nearly passed. Any thread; takes no lock. */
+bool sale_confirmed(const struct sale *sale, int64_t now_ns);
+
+/* Gives the terms of a sale that is not simply open, if orders may be refused by them. When that
+ * time has nearly passed, one caller per 50 ms gets false, to find out anew. Any thread; takes no
+ * lock for a sale without window and pause. */
+bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out);
+
+/* Ends what is remembered and confirmed: units may have come back, or terms have changed. */
 void sale_forget_left(struct sale *sale);
 
 /* True when it is known that fewer than `qty` units are left. When the memory runs out, one caller

@@ -5,10 +5,9 @@
 #include <time.h>
 
 #include "stock/recovery.h"
-#include "stock/replay.h"
 
 enum {
-    COMMIT_TRIES_MAX = 3, /* duplicate keys met in one batch */
+    COMMIT_TRIES_MAX = 3, /* with orders that the ledger refuses for their keys or limits */
     RESOLVE_PAUSE_MS = 20,
 };
 
@@ -87,20 +86,18 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     }
 }
 
-/* Somebody wrote one of the keys first: those orders are answered with his, the others go on.
- * False when it was not a key (an order id that is taken), or the ledger cannot be asked. */
-static bool drop_replayed(struct stock *stock, struct batch *batch)
+/* Somebody wrote one of the keys first, or one of the users has enough by now: those orders are
+ * decided, the others go on. False when it was neither (an order id that is taken), or the ledger
+ * cannot be asked. */
+static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count = batch_filled(batch, orders);
-    bool dropped = false;
-    bool asked = replay_find(stock, orders, count);
+    bool dropped = stock_sort_out(stock, orders, count, why);
     for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0 && batch->items[i].order->outcome != STOCK_OPEN) {
+        if (batch->items[i].piece_count > 0 && batch->items[i].order->outcome != STOCK_OPEN)
             item_unfill(batch, &batch->items[i]);
-            dropped = true;
-        }
-    return asked && dropped;
+    return dropped;
 }
 
 static bool comes_before(const struct ledger_move *a, const struct ledger_move *b)
@@ -154,9 +151,10 @@ enum ledger_result steps_commit(struct stock *stock, struct batch *batch,
                                                             struct batch *batch))
 {
     enum ledger_result result = LEDGER_DUPLICATE;
-    for (int tries = 0; tries < COMMIT_TRIES_MAX && result == LEDGER_DUPLICATE; tries++) {
+    for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
         result = write(stock, batch);
-        if (result == LEDGER_DUPLICATE && !drop_replayed(stock, batch))
+        bool some = result == LEDGER_DUPLICATE || result == LEDGER_LIMIT;
+        if (!some || !drop_refused(stock, batch, result))
             break;
     }
     if (result != LEDGER_UNKNOWN)
@@ -191,7 +189,7 @@ void steps_decide(struct stock *stock, struct batch *batch, enum ledger_result r
     case LEDGER_FAILED:
         batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
         break;
-    default: /* refused, or an id or key was taken: nothing was written */
+    default: /* refused, or an id, key or limit was met: nothing was written */
         batch_decide(batch, STOCK_AGAIN);
         reload_refused(stock, batch);
         break;

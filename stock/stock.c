@@ -9,8 +9,8 @@
 
 #include "stock/batch.h"
 #include "stock/outer.h"
-#include "stock/replay.h"
 #include "stock/stock_private.h"
+#include "stock/terms.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };
@@ -65,6 +65,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_catalo
     stock->calls = allocate(STOCK_CALLS_MAX, sizeof *stock->calls);
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);
+    stock->terms = terms_book_open();
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else
@@ -87,6 +88,7 @@ void stock_close(struct stock **stock)
         outer_close(old);
         ledger_close(&old->ledger);
         redis_close(&old->redis);
+        terms_book_close(&old->terms);
         free(old->batch);
         free(old->holds);
         free(old->calls);
@@ -138,30 +140,13 @@ size_t stock_batch_max(const struct stock *stock)
     return stock->strategy->batch_max;
 }
 
-void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
-{
-    assert(count <= STOCK_BATCH_MAX);
-    for (size_t i = 0; i < count; i++) {
-        orders[i]->outcome = STOCK_OPEN;
-        orders[i]->twin = NULL;
-        orders[i]->allocations = NULL;
-        orders[i]->allocation_count = 0;
-    }
-    if (replay_find(stock, orders, count)) {
-        stock->strategy->sell(stock, orders, count);
-    } else {
-        for (size_t i = 0; i < count; i++)
-            if (orders[i]->outcome == STOCK_OPEN)
-                orders[i]->outcome = STOCK_UNAVAILABLE;
-    }
-    replay_finish(orders, count);
-}
-
 void stock_order_clear(struct stock_order *order)
 {
     free(order->allocations);
+    free(order->had);
     order->allocations = NULL;
     order->allocation_count = 0;
+    order->had = NULL;
 }
 
 bool stock_ping_redis(struct stock *stock)
@@ -198,11 +183,17 @@ uint64_t stock_redis_connects(const struct stock *stock)
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
 {
     struct ledger_sale row;
+    struct sale *known = catalog_find(stock->catalog, sku);
+    uint32_t epoch = known ? sale_view(known).epoch : 0;
+    int64_t asked_ns = stock_now_ns();
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
     if (result != LEDGER_OK)
         return result;
     *sale_out = catalog_put(stock->catalog, &row);
-    return *sale_out ? LEDGER_OK : LEDGER_FAILED;
+    if (!*sale_out)
+        return LEDGER_FAILED;
+    sale_confirm(*sale_out, epoch, asked_ns, stock->options.remember_left_ms);
+    return LEDGER_OK;
 }
 
 enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out)

@@ -23,10 +23,21 @@ enum stock_outcome {
     STOCK_REPLAYED,    /* its key had been accepted before: the fields are those of that order */
     STOCK_KEY_REUSED,  /* its key belongs to an order with another sku or qty */
     STOCK_SOLD_OUT,    /* the ledger has fewer units left than it wants */
+    STOCK_NOT_STARTED, /* the sale opens at at_ms */
+    STOCK_ENDED,       /* the sale was open until at_ms */
+    STOCK_PAUSED,      /* the sale takes no orders for now */
+    STOCK_LIMIT,       /* its user would have more units than the limit; see `had` */
     STOCK_UNKNOWN_SKU, /* there is no such sale */
     STOCK_AGAIN,       /* nothing was done: segments were busy or had to be recovered; try again */
     STOCK_UNAVAILABLE, /* nothing was done: Redis or the ledger cannot be reached */
     STOCK_IN_DOUBT,    /* its commit was not answered and the ledger cannot be asked */
+};
+
+/* What the user of an order that was refused for the limit has already. */
+struct stock_had {
+    uint32_t limit;
+    size_t order_count;
+    uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* newest first */
 };
 
 /* One order on its way through the stock. The caller fills in the first part and owns it all; the
@@ -37,7 +48,7 @@ struct stock_order {
     char key[LEDGER_WORD_SIZE]; /* idempotency key, "" for none */
     uint32_t qty;               /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
-    int64_t created_ms; /* UTC, since 1970 */
+    int64_t created_ms; /* UTC, since 1970: the moment that a sale's window is held against */
     int attempts;       /* failures of Redis or the ledger met so far; 0 to begin with */
     int passes;         /* passes over the segments that found nothing; 0 to begin with */
 
@@ -46,9 +57,13 @@ struct stock_order {
     struct ledger_allocation *allocations; /* NULL, or of an order that several segments filled */
     size_t allocation_count;
     char created_at[LEDGER_TIME_SIZE];
+    int64_t at_ms;
+    struct stock_had *had; /* NULL, or with STOCK_LIMIT */
 
-    struct sale *sale;        /* private to stock/ */
-    struct stock_order *twin; /* an earlier one in the batch with the same key */
+    /* Private to stock/. */
+    struct sale *sale;
+    const struct sale_view *view; /* by which it is decided; its move must name these terms */
+    struct stock_order *twin;     /* an earlier one in the batch with the same key */
 };
 
 struct stock_options {
@@ -61,7 +76,7 @@ struct stock_options {
     int redis_timeout_ms;
     int mysql_timeout_ms;
     int resolve_ms;       /* how long an unknown commit is asked after before it is in doubt */
-    int remember_left_ms; /* how long a shortage found in the ledger is remembered */
+    int remember_left_ms; /* how long a shortage or terms found in the ledger are used to refuse */
 };
 
 /* Counted since stock_open; read by the owning thread. */
@@ -109,7 +124,13 @@ struct stock_stats stock_stats(const struct stock *stock);
 const char *stock_redis_error(const struct stock *stock);
 uint64_t stock_redis_connects(const struct stock *stock);
 
-/* Frees what stock_sell allocated in an order (its allocations). */
+/* STOCK_OPEN, or why an order of this moment would be refused, and when the sale opens or ended: as
+ * far as that is certain without asking anybody. An order that is not refused may be all the same.
+ * Any thread. */
+enum stock_outcome stock_closed(struct sale *sale, int64_t now_ns, int64_t now_ms,
+                                int64_t *at_ms_out);
+
+/* Frees what stock_sell allocated in an order. */
 void stock_order_clear(struct stock_order *order);
 
 /* Finds a sale, in the catalog or else in the ledger. LEDGER_NO: there is none. */
@@ -122,12 +143,33 @@ enum stock_admin_result {
     STOCK_ADMIN_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
     STOCK_ADMIN_IN_DOUBT, /* the commit was not answered: it may be done */
     STOCK_ADMIN_FULL,     /* SALES_MAX sales already */
+    STOCK_ADMIN_WINDOW,   /* it would end before it starts: nothing is done */
 };
 
 /* Begins the next round of a sale, or its first, holding all of its segments' locks, and tells
  * every process. `sale` has its sku, total, segments and terms, and gets the rest. Waits up to
  * `wait_ms` for the locks. 1 <= segments <= LEDGER_SEGMENTS_MAX, <= total. */
 enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sale, int wait_ms);
+
+/* Which of the terms to change, and into what. */
+enum {
+    STOCK_CHANGE_STARTS = 1,
+    STOCK_CHANGE_ENDS = 2,
+    STOCK_CHANGE_LIMIT = 4,
+    STOCK_CHANGE_PAY = 8,
+    STOCK_CHANGE_PAUSED = 16,
+};
+
+struct stock_change {
+    unsigned fields;
+    struct ledger_terms terms;
+};
+
+/* Changes the terms of a sale while it runs, and tells every process. After STOCK_ADMIN_OK no order
+ * is accepted that older terms let in, by whichever process. */
+enum stock_admin_result stock_change(struct stock *stock, const char *sku,
+                                     const struct stock_change *change,
+                                     struct ledger_sale *sale_out);
 
 /* Why a segment in Redis was not what the ledger says. */
 enum stock_difference_reason { STOCK_MISSING, STOCK_OTHER_ROUND, STOCK_DIRTY, STOCK_MISMATCH };

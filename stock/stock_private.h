@@ -27,6 +27,8 @@ struct stock {
     struct outer *outer;       /* see outer.h; NULL for the lock in Redis alone */
     struct stock_stats stats;
     unsigned random;
+    struct terms_book *terms; /* of the present batch */
+    unsigned look_batches;    /* in which all users of limited sales are looked up; see limit.c */
 
     struct script_call *calls; /* the next pipeline: what is left of the last batch stands first */
     size_t call_count;
@@ -53,6 +55,14 @@ struct script_call *stock_call(struct stock *stock);
 /* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
  * pipeline is empty. False when Redis could not be reached or was lost on the way. */
 bool stock_run_calls(struct stock *stock);
+
+/* True for an outcome that says no to the order, which must not have been accepted before then. */
+bool stock_outcome_refused(enum stock_outcome outcome);
+
+/* The ledger has refused to commit open orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT): decides
+ * those for whose sake it did. False when there are none, or the ledger cannot be asked. */
+bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
+                    enum ledger_result why);
 
 /* Reads the sale again from the ledger into the catalog. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);

@@ -38,6 +38,20 @@ def audit_ledger(ledger, sku):
     return units
 
 
+def audit_limits(ledger, sku):
+    """No user of a sale with a limit has more than was allowed, and what is counted is what the
+    orders say."""
+    counted = {user: (int(units), int(allowed)) for user, units, allowed in ledger.run(
+        "SELECT user_id, units, allowed FROM buyer JOIN sale USING (sku, round)"
+        f" WHERE sku = '{sku}' AND per_user_limit IS NOT NULL AND units > 0")}
+    ordered = {user: int(units) for user, units in ledger.run(
+        "SELECT user_id, SUM(qty) FROM orders JOIN sale USING (sku, round)"
+        f" WHERE sku = '{sku}' AND per_user_limit IS NOT NULL"
+        " AND status IN ('reserved', 'paid') GROUP BY user_id")}
+    assert {user: units for user, (units, _) in counted.items()} == ordered
+    assert all(units <= allowed for units, allowed in counted.values()), counted
+
+
 def audit_accepted(ledger, accepted):
     """Every order that a client was told of is in the ledger, with its qty, and told only once."""
     times = Counter(order_id for order_id, _ in accepted)
@@ -72,6 +86,7 @@ def audit(daemon, sku="demo", accepted=()):
     whose holder died are dirty by right until somebody wants them. Returns the units sold."""
     audit_accepted(daemon.stack.ledger, accepted)
     sold = audit_ledger(daemon.stack.ledger, sku)
+    audit_limits(daemon.stack.ledger, sku)
     reconciled = answered(lambda: daemon.admin("POST", "/admin/reconcile", {"sku": sku}))
     assert reconciled.json()["consistent"], reconciled
     audit_redis(daemon.stack, sku)

@@ -76,6 +76,28 @@ def send_raw(address, data, timeout=30):
         return read_to_end(sock)
 
 
+def send_many(address, requests, timeout=60):
+    """Sends all requests, given as bytes, over one connection at once and reads their answers."""
+    answers = []
+    with socket.create_connection(address, timeout=timeout) as sock:
+        sock.sendall(b"".join(requests))
+        with sock.makefile("rb") as stream:
+            for _ in requests:
+                status = int(stream.readline().split()[1])
+                headers = http.client.parse_headers(stream)
+                answers.append(Response(status, headers,
+                                        stream.read(int(headers["Content-Length"]))))
+    return answers
+
+
+def order_bytes(sku="demo", user_id="u1", qty=1, key=None):
+    """The request of an order, to be sent by hand."""
+    body = json.dumps({"sku": sku, "user_id": user_id, "qty": qty})
+    head = f"Idempotency-Key: {key}\r\n" if key else ""
+    return (f"POST /order HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{head}"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
 def assert_problem(response, status, code):
     """The whole contract of an error answer."""
     assert response.status == status, response

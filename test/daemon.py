@@ -155,9 +155,14 @@ class Daemon:
     def admin(self, method, path, body=None, timeout=30):
         return self.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"}, timeout)
 
-    def reset(self, sku="demo", total=1000, segments=20):
+    def reset(self, sku="demo", total=1000, segments=20, **terms):
         response = self.admin("POST", "/admin/stock/reset",
-                              {"sku": sku, "total": total, "segments": segments})
+                              {"sku": sku, "total": total, "segments": segments, **terms})
+        assert response.status == 200, response
+        return response.json()
+
+    def change(self, sku="demo", **terms):
+        response = self.admin("PATCH", f"/admin/sale/{sku}", terms)
         assert response.status == 200, response
         return response.json()
 

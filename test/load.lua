@@ -1,5 +1,6 @@
 -- Posts random orders with wrk; counts every answer and writes down every order id it was given.
 -- Arguments after wrk's own: prefix=FILE skus=a,b qty_min=1 qty_max=5 stop_after=2000 delay_ms=0
+-- users=1000
 -- Each thread writes FILE.N, line by line: "201 ORDER_ID QTY" or "503 ORDER_ID" (outcome unknown).
 
 local threads = {}
@@ -30,7 +31,7 @@ end
 
 function request()
   local body = string.format('{"sku":"%s","user_id":"u%d","qty":%d}', skus[math.random(#skus)],
-                             math.random(1000000000), math.random(options.qty_min, options.qty_max))
+                             math.random(options.users), math.random(options.qty_min, options.qty_max))
   return wrk.format(nil, "/order", nil, body)
 end
 

@@ -14,12 +14,13 @@ class Load:
     that no accepted order interrupted, else after `seconds`."""
 
     def __init__(self, daemon, directory, connections=128, seconds=30, skus=("demo",), qty=(1, 1),
-                 stop_after=2000, delay_ms=0):
+                 stop_after=2000, delay_ms=0, users=1_000_000_000):
         self.prefix = Path(directory) / f"load-{time.monotonic_ns()}"
         self.seconds = seconds
         self.output = None
         script = {"prefix": self.prefix, "skus": ",".join(skus), "qty_min": qty[0],
-                  "qty_max": qty[1], "stop_after": stop_after, "delay_ms": delay_ms}
+                  "qty_max": qty[1], "stop_after": stop_after, "delay_ms": delay_ms,
+                  "users": users}
         self.argv = ["wrk", "--threads=2", f"--connections={connections}", f"--duration={seconds}s",
                      "--timeout=20s", f"--script={SCRIPT}", daemon.url(), "--",
                      *(f"{name}={value}" for name, value in script.items())]

@@ -9,7 +9,8 @@ from daemon import TOKEN
 
 def test_reset_creates_the_sale_and_says_so(daemon):
     assert daemon.reset("demo", 1000, 20) == {
-        "sku": "demo", "round": 1, "total": 1000, "segments": 20, "sold": 0, "available": 1000}
+        "sku": "demo", "round": 1, "total": 1000, "segments": 20, "sold": 0, "available": 1000,
+        "paused": False}
     assert daemon.stock()["available"] == 1000
     audit_redis(daemon.stack, "demo")
 
@@ -41,8 +42,10 @@ def test_sales_lists_every_sale(daemon):
     daemon.order("a", qty=4)
     sales = daemon.admin("GET", "/admin/sales").json()["sales"]
     assert sorted(sales, key=lambda sale: sale["sku"]) == [
-        {"sku": "a", "round": 1, "total": 30, "segments": 3, "sold": 4, "available": 26},
-        {"sku": "b", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10}]
+        {"sku": "a", "round": 1, "total": 30, "segments": 3, "sold": 4, "available": 26,
+         "paused": False},
+        {"sku": "b", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10,
+         "paused": False}]
 
 
 def test_reconcile_of_a_healthy_sale_finds_nothing(daemon):

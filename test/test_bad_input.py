@@ -135,7 +135,76 @@ def test_bad_reset_is_400(daemon, body):
     assert_problem(daemon.admin("POST", "/admin/stock/reset", body), 400, "invalid_request")
 
 
-CALLS = [("POST", "/admin/stock/reset", {"sku": "demo", "total": 10, "segments": 2}),
+TIME, LATER = "2036-11-20T21:30:00Z", "2036-11-20T21:30:00.001Z"
+
+BAD_TERMS = [
+    *({name: value} for name in ("starts_at", "ends_at") for value in (
+        "", "now", 0, 1795210200, True, [], {}, [TIME], "2036-11-20", "2036-11-20T21:30:00",
+        "2036-11-20T21:30Z", "2036-11-20 21:30:00Z", "2036-11-20T21:30:00+00:00",
+        "2036-11-20t21:30:00z", "2036-11-20T21:30:00.Z", "2036-11-20T21:30:00.1234Z",
+        "2036-11-20T21:30:60Z", "2036-11-20T24:00:00Z", "2036-11-31T00:00:00Z",
+        "2037-02-29T00:00:00Z", "2036-13-01T00:00:00Z", "2036-00-01T00:00:00Z",
+        "1999-12-31T23:59:59Z", "12036-11-20T21:30:00Z", f" {TIME}", f"{TIME} ", f"{TIME}\0",
+        "2036-11-20T21:30:00\0Z", "'; DROP TABLE sale--", "x" * 300)),
+    *({name: value} for name in ("per_user_limit", "pay_within_s") for value in (
+        0, -1, 1.0, 1.5, "1", "", True, False, [], {}, 2**31, 2**32 + 1, 10**19)),
+    {"per_user_limit": 10_000_001}, {"pay_within_s": 2_592_001},
+    {"starts_at": TIME, "ends_at": TIME}, {"starts_at": LATER, "ends_at": TIME},
+    {"price": 1}, {"Starts_at": TIME}, {"starts_at ": TIME},
+]
+
+
+@pytest.mark.parametrize("terms", BAD_TERMS, ids=lambda terms: str(terms)[:60])
+def test_bad_terms_are_400_in_a_reset_and_in_a_change(daemon, terms):
+    body = {"sku": "demo", "total": 10, "segments": 1, **terms}
+    assert_problem(daemon.admin("POST", "/admin/stock/reset", body), 400, "invalid_request")
+    assert_problem(daemon.admin("PATCH", "/admin/sale/demo", terms), 400, "invalid_request")
+    body = {"paused": False, **terms}
+    assert_problem(daemon.admin("PATCH", "/admin/sale/demo", body), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("body", [
+    {}, [], b"", b"null", b"true", b'"paused"', b'{"paused":true', b'{"paused":true}x',
+    {"paused": None}, {"paused": 1}, {"paused": 0}, {"paused": "true"}, {"paused": []},
+    {"sku": "demo", "paused": True}, {"total": 10}, {"segments": 2}, {"round": 1},
+    {"paused": True, "extra": 1}, b'{"paused":true,"paused":false}',
+    b'{"per_user_limit":1,"per_user_limit":2}', b'{"paused":TRUE}', b"[" * 4000,
+], ids=lambda body: str(body)[:40])
+def test_bad_change_is_400(daemon, body):
+    assert_problem(daemon.admin("PATCH", "/admin/sale/demo", body), 400, "invalid_request")
+    assert daemon.stock()["paused"] is False
+
+
+def test_paused_is_no_field_of_a_reset(daemon):
+    body = {"sku": "demo", "total": 10, "segments": 1, "paused": False}
+    assert_problem(daemon.admin("POST", "/admin/stock/reset", body), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("sku", ["none", "x" * 65, "a%00b", "%27", "a%20b", "%C3%A9", "demo%00",
+                                 "'%20OR%201=1"])
+def test_change_of_no_sale_is_404(daemon, sku):
+    response = daemon.admin("PATCH", f"/admin/sale/{sku}", {"paused": True})
+    assert_problem(response, 404, "unknown_sku")
+
+
+def test_change_that_would_end_before_the_start_there_is_400(daemon):
+    daemon.change(starts_at="2001-01-01T00:00:00Z")
+    for ends in ("2000-01-01T00:00:00Z", "2001-01-01T00:00:00Z"):
+        response = daemon.admin("PATCH", "/admin/sale/demo", {"ends_at": ends})
+        assert_problem(response, 400, "invalid_request")
+    daemon.change(starts_at=None)
+    assert "ends_at" not in daemon.stock()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
+def test_wrong_method_of_a_sale_is_405(daemon, method):
+    response = daemon.admin(method, "/admin/sale/demo", {"paused": True})
+    assert_problem(response, 405, "method_not_allowed")
+    assert response.headers["Allow"] == "PATCH"
+
+
+CALLS = [("PATCH", "/admin/sale/demo", {"paused": True}),
+         ("POST", "/admin/stock/reset", {"sku": "demo", "total": 10, "segments": 2}),
          ("GET", "/admin/sales", None),
          ("POST", "/admin/reconcile", {"sku": "demo"})]
 

@@ -7,6 +7,9 @@ import pytest
 
 from audit import audit, sell_out
 from client import assert_problem
+from proxy import COMMIT, WRITE
+
+LOOK_UP = rb"FROM order_key"  # of keys, by the daemon that has the repeat
 
 
 def orders_in_ledger(daemon):
@@ -122,3 +125,61 @@ def test_repeat_of_an_order_that_several_segments_filled(daemon):
     repeat = daemon.order(qty=7, key="k")
     assert (repeat.status, repeat.json()) == (200, first.json())
     assert audit(daemon) == 7
+
+
+@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+@pytest.mark.parametrize("pattern", [LOOK_UP, WRITE], ids=["looked up", "about to be written"])
+@pytest.mark.parametrize("units", [1, 100])
+def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
+        stack, proxies, spawn, units, pattern, terms):
+    """Also when that was the last unit, or the user's last."""
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    one.reset("demo", units, 1, **terms)
+    assert other.order(user_id="somebody", qty=1000).answer in ("409 sold_out", "409 limit_reached")
+    first = []
+    trap = proxy.once(pattern, **{"after" if pattern == LOOK_UP else "before":
+                                  lambda link: first.append(one.order(key="k", timeout=5))})
+    repeat = other.order(key="k")
+    trap.wait()
+    answers = sorted(answer.status for answer in (first[0], repeat))
+    if pattern == WRITE:  # the repeat holds the segment, so the first try may have to wait for it
+        assert answers in ([200, 201], [201, 503])
+    else:
+        assert answers == [200, 201], (first[0], repeat)
+    assert len({answer.json()["order_id"] for answer in (first[0], repeat)
+                if answer.status < 300}) == 1
+    assert audit(one) == 1
+
+
+@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+def test_repeat_while_the_first_try_commits_waits_for_it(stack, proxies, spawn, terms):
+    """The first try's commit is held back; the repeat, at another daemon, is answered after it."""
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
+    one.reset("demo", 100, 4, **terms)
+    repeats = []
+    with ThreadPoolExecutor(1) as pool:
+        trap = proxy.once(COMMIT, before=lambda link: repeats.append(
+            pool.submit(other.order, key="k")))
+        first = one.order(key="k")
+        trap.wait()
+        repeat = repeats[0].result()
+    assert sorted((first.status, repeat.status)) == [200, 201]
+    assert first.json() == repeat.json()
+    assert audit(one) == 1
+
+
+@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+def test_repeat_after_kill_9_between_commit_and_answer(stack, proxies, spawn, terms):
+    proxy = proxies(stack.ledger.port)
+    victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
+    victim.reset("demo", 100, 4, **terms)
+    trap = proxy.once(COMMIT, after=lambda link: victim.kill())
+    with pytest.raises(ConnectionError):
+        victim.order(key="k")
+    trap.wait()
+    for daemon in (other, victim.start()):
+        assert daemon.order(key="k").status == 200
+        assert_problem(daemon.order(key="k", qty=2), 422, "idempotency_key_reused")
+    assert audit(other) == 1

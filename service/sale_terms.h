@@ -1,0 +1,31 @@
+/* The terms of a sale as JSON: read from a body, written in an answer. */
+#ifndef SECKILL_SERVICE_SALE_TERMS_H
+#define SECKILL_SERVICE_SALE_TERMS_H
+
+#include <jansson.h>
+
+#include "stock/stock.h"
+
+enum {
+    PER_USER_LIMIT_MAX = 10000000,    /* units, as many as a sale may have */
+    PAY_WITHIN_S_MAX = 30 * 24 * 3600 /* a month */
+};
+
+/* Reads a moment in UTC as RFC 3339 writes it, like 2026-11-20T21:30:00Z or with up to three digits
+ * of a second's fraction, between the years 2000 and 9999, as ms since 1970. */
+bool sale_time_parse(const char *text, size_t length, int64_t *ms_out);
+
+/* Reads those members of `object` that are terms; what is null is none. NULL, or what is wrong with
+ * one of them. */
+const char *sale_terms_read(const json_t *object, struct stock_change *change_out);
+
+/* How many members that were. */
+size_t sale_terms_count(const struct stock_change *change);
+
+/* Adds the terms to a sale's object: those that are set, and whether it is paused. */
+void sale_terms_add(json_t *object, const struct ledger_terms *terms);
+
+/* A sale with its numbers and terms. */
+json_t *sale_json(const struct ledger_sale *sale);
+
+#endif

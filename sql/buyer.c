@@ -1,0 +1,145 @@
+/* Units per user, in sales with a limit: counted with each order, given back with each that ends.
+ *
+ * One row per user of a round holds it all, the ids of his orders too: what a limit costs is one
+ * row written per order, and one read where it refuses. */
+#include "sql/buyer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_private.h"
+
+#define ON_DUPLICATE "ON DUPLICATE KEY UPDATE "
+
+static void text_buyer(struct sql_text *sql, const struct ledger_order *order)
+{
+    sql_word(sql, order->sku);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->round);
+    sql_append(sql, ",", 1);
+    sql_word(sql, order->user_id);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->qty);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->limit);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->order_id);
+    sql_append(sql, ")", 1);
+}
+
+void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *orders, size_t count)
+{
+    const char *lead = "INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)VALUES(";
+    for (size_t i = 0; i < count; i++) {
+        if (orders[i]->limit == 0)
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        text_buyer(sql, orders[i]);
+        lead = ",(";
+    }
+    if (lead[0] == ',')
+        sql_printf(sql,
+                   ON_DUPLICATE "units=units+VALUES(units),allowed=VALUES(allowed),order_ids="
+                                "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),"
+                                "order_ids),',',%d);",
+                   LEDGER_BUYER_ORDERS_MAX);
+}
+
+void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, const char *user_id,
+                       uint64_t order_id, uint32_t qty)
+{
+    sql_printf(sql,
+               "UPDATE buyer SET units=IF(units>%u,units-%u,0),order_ids=TRIM(BOTH ',' FROM "
+               "REPLACE(CONCAT(',',order_ids,','),',%llu,',','))WHERE sku=",
+               qty, qty, (unsigned long long)order_id);
+    sql_word(sql, sku);
+    sql_printf(sql, " AND round=%u AND user_id=", round);
+    sql_word(sql, user_id);
+    sql_append(sql, ";", 1);
+}
+
+void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
+{
+    sql_printf(sql, "DELETE FROM buyer WHERE sku=");
+    sql_word(sql, sku);
+    sql_printf(sql,
+               ";INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)"
+               "SELECT o.sku,o.round,user_id,SUM(qty),GREATEST(%u,SUM(qty)),SUBSTRING_INDEX("
+               "GROUP_CONCAT(order_id ORDER BY order_id DESC),',',%d)"
+               "FROM orders o JOIN sale USING(sku,round)"
+               "WHERE status IN('reserved','paid')AND o.sku=",
+               limit, LEDGER_BUYER_ORDERS_MAX);
+    sql_word(sql, sku);
+    sql_printf(sql, " GROUP BY o.sku,o.round,user_id;");
+}
+
+/* ---- look-up ---- */
+
+static int compare_words(const struct ledger_buyer *buyer, const char *sku, const char *user_id)
+{
+    int order = strcmp(buyer->sku, sku);
+    return order != 0 ? order : strcmp(buyer->user_id, user_id);
+}
+
+static struct ledger_buyer *buyer_find(struct ledger_buyer *buyers, size_t count, const char *sku,
+                                       const char *user_id)
+{
+    while (count > 0) {
+        size_t middle = count / 2;
+        int order = compare_words(&buyers[middle], sku, user_id);
+        if (order == 0)
+            return &buyers[middle];
+        if (order < 0) {
+            buyers += middle + 1;
+            count -= middle + 1;
+        } else {
+            count = middle;
+        }
+    }
+    return NULL;
+}
+
+static void buyer_read(struct ledger_buyer *buyer, char **row)
+{
+    buyer->units = ledger_u32(row[2]);
+    buyer->order_count = 0;
+    for (char *at = row[3]; *at && buyer->order_count < LEDGER_BUYER_ORDERS_MAX; at += *at == ',')
+        buyer->order_ids[buyer->order_count++] = strtoull(at, &at, 10);
+}
+
+/* One SELECT per sale: by the primary key, however many users there are. */
+static void text_find(struct sql_text *sql, const struct ledger_buyer *buyers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && strcmp(buyers[i].sku, buyers[i - 1].sku) == 0) {
+            sql_append(sql, ",", 1);
+        } else {
+            sql_printf(sql, i == 0 ? "" : ")UNION ALL ");
+            sql_printf(sql, "SELECT sku,user_id,units,order_ids FROM buyer FORCE INDEX(PRIMARY)"
+                            "WHERE sku=");
+            sql_word(sql, buyers[i].sku);
+            sql_printf(sql, " AND round=%u AND user_id IN(", buyers[i].round);
+        }
+        sql_word(sql, buyers[i].user_id);
+    }
+    sql_append(sql, ")", 1);
+}
+
+enum ledger_result ledger_buyers_find(struct ledger *ledger, struct ledger_buyer *buyers,
+                                      size_t count)
+{
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX);
+    sql_clear(&ledger->sql);
+    text_find(&ledger->sql, buyers, count);
+    for (size_t i = 0; i < count; i++)
+        buyers[i].units = 0, buyers[i].order_count = 0;
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        struct ledger_buyer *buyer = buyer_find(buyers, count, row[0], row[1]);
+        assert(buyer);
+        buyer_read(buyer, row);
+    }
+    return LEDGER_OK;
+}

@@ -1,0 +1,25 @@
+/* Units per user, in sales with a limit: counted with each order, given back with each that ends. */
+#ifndef SQL_BUYER_H
+#define SQL_BUYER_H
+
+#include "sql/ledger.h"
+#include "sql/sql_text.h"
+
+/* Each appends one statement, with its semicolon, to be run in the transaction that changes the
+ * orders. */
+
+/* Counts new orders, those that have a limit; nothing when none has. A user who would be above his
+ * limit fails the statement (DB_CHECK). `orders` in the order of their users, so that transactions
+ * that meet in several rows wait for each other and do not deadlock. */
+void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *orders, size_t count);
+
+/* Gives the units of an order back that is cancelled or has expired. Without effect in a sale whose
+ * orders are not counted. */
+void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, const char *user_id,
+                       uint64_t order_id, uint32_t qty);
+
+/* Counts a sale's present round anew from its orders: they were not counted while it had no limit.
+ * It reads all orders. Who has more than `limit` keeps it. */
+void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit);
+
+#endif

@@ -1,0 +1,123 @@
+/* The limit per user: who would be above it is refused before units are taken for him. */
+#include "stock/limit.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stock/terms.h"
+
+enum {
+    LOOK_BATCHES = 64, /* in which all users are looked up, after one was above his limit */
+};
+
+/* An order that counts towards a limit. */
+struct claim {
+    struct stock_order *order;
+    size_t place; /* in the batch: earlier ones go first */
+};
+
+static int compare_users(const struct stock_order *a, const struct stock_order *b)
+{
+    int order = strcmp(a->sku, b->sku);
+    return order != 0 ? order : strcmp(a->user_id, b->user_id);
+}
+
+static int compare_claims(const void *left, const void *right)
+{
+    const struct claim *a = left, *b = right;
+    int order = compare_users(a->order, b->order);
+    return order != 0 ? order : (a->place > b->place) - (a->place < b->place);
+}
+
+static uint32_t limit_of(const struct stock_order *order)
+{
+    return order->view->terms.per_user_limit;
+}
+
+/* Those of one user stand together afterwards. */
+static size_t collect_claims(struct stock_order *const *orders, size_t count, struct claim *claims)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && limit_of(orders[i]) > 0)
+            claims[found++] = (struct claim){orders[i], i};
+    if (found > 1)
+        qsort(claims, found, sizeof *claims, compare_claims);
+    return found;
+}
+
+static bool same_user(const struct claim *claims, size_t i)
+{
+    return i > 0 && compare_users(claims[i].order, claims[i - 1].order) == 0;
+}
+
+/* One for each user, in the order of the claims. */
+static bool look_up(struct stock *stock, const struct claim *claims, size_t count,
+                    struct ledger_buyer *buyers)
+{
+    size_t users = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct stock_order *order = claims[i].order;
+        if (!same_user(claims, i))
+            buyers[users++] = (struct ledger_buyer){
+                .sku = order->sku, .user_id = order->user_id, .round = order->view->round};
+    }
+    return ledger_buyers_find(stock->ledger, buyers, users) == LEDGER_OK;
+}
+
+static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_buyer *buyer)
+{
+    stock->look_batches = LOOK_BATCHES;
+    terms_refuse(stock, order, STOCK_LIMIT);
+    if (order->outcome != STOCK_LIMIT)
+        return;
+    order->had = malloc(sizeof *order->had);
+    if (!order->had)
+        abort();
+    order->had->limit = limit_of(order);
+    order->had->order_count = buyer->order_count;
+    memcpy(order->had->order_ids, buyer->order_ids, sizeof buyer->order_ids);
+}
+
+/* `buyers` is NULL when nobody was looked up: then all are taken to have nothing. */
+static void decide(struct stock *stock, const struct claim *claims, size_t count,
+                   const struct ledger_buyer *buyers)
+{
+    static const struct ledger_buyer nobody = {.units = 0};
+    const struct ledger_buyer *buyer = &nobody;
+    uint64_t units = 0; /* of this user's claims that may go on */
+    for (size_t i = 0, user = 0; i < count; i++) {
+        struct stock_order *order = claims[i].order;
+        if (!same_user(claims, i)) {
+            buyer = buyers ? &buyers[user++] : &nobody;
+            units = 0;
+        }
+        if ((uint64_t)buyer->units + order->qty > limit_of(order)) {
+            refuse(stock, order, buyer);
+        } else if (buyer->units + units + order->qty > limit_of(order)) {
+            order->outcome = STOCK_AGAIN; /* when it is known what became of the earlier ones */
+            stock->look_batches = LOOK_BATCHES;
+        } else {
+            units += order->qty;
+        }
+    }
+}
+
+bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t count, bool late)
+{
+    struct claim claims[STOCK_BATCH_MAX];
+    struct ledger_buyer buyers[STOCK_BATCH_MAX];
+    size_t found = collect_claims(orders, count, claims);
+    bool look = late || stock->look_batches > 0;
+    for (size_t i = 0; i < found && !look; i++)
+        look = claims[i].order->qty > limit_of(claims[i].order); /* its user's orders are named */
+    if (found == 0)
+        return true;
+    if (stock->look_batches > 0)
+        stock->look_batches--;
+    if (look && !look_up(stock, claims, found, buyers))
+        return false;
+    decide(stock, claims, found, look ? buyers : NULL);
+    return true;
+}

@@ -1,0 +1,116 @@
+/* The checks that an order passes before and after its strategy, whichever that is.
+ *
+ *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
+ *      ─► the strategy takes units and commits ─► keys of those that it refused, once more
+ *
+ * why_keys_last: an order with a key is refused only when the key was looked up after the reason for
+ * the refusal was found. Else its first try, under way in another batch or process, could be
+ * accepted between the two, and the repeat be told no. */
+#include <assert.h>
+
+#include "stock/limit.h"
+#include "stock/replay.h"
+#include "stock/terms.h"
+
+bool stock_outcome_refused(enum stock_outcome outcome)
+{
+    switch (outcome) {
+    case STOCK_SOLD_OUT:
+    case STOCK_NOT_STARTED:
+    case STOCK_ENDED:
+    case STOCK_PAUSED:
+    case STOCK_LIMIT:
+    case STOCK_UNKNOWN_SKU:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
+                    enum ledger_result why)
+{
+    if (why == LEDGER_LIMIT && !limit_find(stock, orders, count, true))
+        return false;
+    if (!replay_find(stock, orders, count))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome != STOCK_OPEN)
+            return true;
+    return false;
+}
+
+static void order_begin(struct stock_order *order)
+{
+    order->outcome = STOCK_OPEN;
+    order->twin = NULL;
+    order->allocations = NULL;
+    order->allocation_count = 0;
+    order->had = NULL;
+}
+
+/* Of those with a key; the others were refused by their front, as far as it knew. */
+static void refuse_known_short(struct stock_order *const *orders, size_t count)
+{
+    int64_t now_ns = stock_now_ns();
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
+            sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
+            orders[i]->outcome = STOCK_SOLD_OUT;
+}
+
+static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+            out[found++] = orders[i];
+    return found;
+}
+
+static size_t list_refused(struct stock_order *const *orders, size_t count,
+                           struct stock_order **out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (stock_outcome_refused(orders[i]->outcome))
+            out[found++] = orders[i];
+    return found;
+}
+
+/* The ledger cannot be asked: for open orders, and for the keys of those to be refused. */
+static void fail(struct stock_order *const *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool keyed = orders[i]->key[0] != '\0';
+        if (orders[i]->outcome == STOCK_OPEN ||
+            (keyed && stock_outcome_refused(orders[i]->outcome)))
+            orders[i]->outcome = STOCK_UNAVAILABLE;
+    }
+}
+
+static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *late[STOCK_BATCH_MAX];
+    terms_begin(stock, orders, count);
+    refuse_known_short(orders, count);
+    replay_link(orders, count);
+    if (!limit_find(stock, orders, count, false) || !replay_find(stock, orders, count)) {
+        fail(orders, count);
+        return;
+    }
+    size_t found = list_open(orders, count, late);
+    stock->strategy->sell(stock, late, found);
+    found = list_refused(late, found, late);
+    if (!replay_find(stock, late, found))
+        fail(late, found);
+}
+
+void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    assert(count <= STOCK_BATCH_MAX);
+    for (size_t i = 0; i < count; i++)
+        order_begin(orders[i]);
+    decide(stock, orders, count);
+    replay_finish(orders, count);
+}

@@ -1,0 +1,104 @@
+/* Whether a sale is open to an order, and by which of its views the order is decided. */
+#include "stock/terms.h"
+
+#include <stdlib.h>
+
+/* What the ledger said when asked whether the view is still right. */
+enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
+
+struct entry {
+    struct sale *sale;
+    struct sale_view view;
+    enum standing standing;
+};
+
+struct terms_book {
+    size_t count;
+    struct entry entries[STOCK_BATCH_MAX];
+};
+
+struct terms_book *terms_book_open(void)
+{
+    struct terms_book *book = calloc(1, sizeof *book);
+    if (!book)
+        abort();
+    return book;
+}
+
+void terms_book_close(struct terms_book **book)
+{
+    free(*book);
+    *book = NULL;
+}
+
+static struct entry *entry_of(struct terms_book *book, struct sale *sale)
+{
+    for (size_t i = 0; i < book->count; i++)
+        if (book->entries[i].sale == sale)
+            return &book->entries[i];
+    struct entry *entry = &book->entries[book->count++];
+    entry->sale = sale;
+    entry->view = sale_view(sale);
+    entry->standing = NOT_ASKED;
+    return entry;
+}
+
+static enum standing ask(struct stock *stock, const struct entry *entry)
+{
+    struct sale *sale = entry->sale;
+    if (!sale_confirmed(sale, stock_now_ns()) &&
+        stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
+        return SILENT;
+    bool same = sale_view(sale).terms.version == entry->view.terms.version;
+    return same ? CONFIRMED : CHANGED;
+}
+
+void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
+{
+    struct entry *entry = entry_of(stock->terms, order->sale);
+    if (entry->standing == NOT_ASKED)
+        entry->standing = ask(stock, entry);
+    order->outcome = entry->standing == CONFIRMED ? outcome
+                     : entry->standing == CHANGED ? STOCK_AGAIN
+                                                  : STOCK_UNAVAILABLE;
+}
+
+static enum stock_outcome refusal(const struct ledger_terms *terms, int64_t now_ms,
+                                  int64_t *at_ms_out)
+{
+    *at_ms_out = terms->ends_ms;
+    if (terms->ends_ms != 0 && now_ms >= terms->ends_ms)
+        return STOCK_ENDED;
+    *at_ms_out = terms->starts_ms;
+    if (now_ms < terms->starts_ms)
+        return STOCK_NOT_STARTED;
+    return terms->paused ? STOCK_PAUSED : STOCK_OPEN;
+}
+
+static void begin_one(struct stock *stock, struct stock_order *order)
+{
+    enum ledger_result found = stock_sale(stock, order->sku, &order->sale);
+    if (found != LEDGER_OK) {
+        order->outcome = found == LEDGER_NO ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
+        return;
+    }
+    order->view = &entry_of(stock->terms, order->sale)->view;
+    enum stock_outcome outcome = refusal(&order->view->terms, order->created_ms, &order->at_ms);
+    if (outcome != STOCK_OPEN)
+        terms_refuse(stock, order, outcome);
+}
+
+void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    stock->terms->count = 0;
+    for (size_t i = 0; i < count; i++)
+        begin_one(stock, orders[i]);
+}
+
+enum stock_outcome stock_closed(struct sale *sale, int64_t now_ns, int64_t now_ms,
+                                int64_t *at_ms_out)
+{
+    struct ledger_terms terms;
+    *at_ms_out = 0;
+    return sale_gate(sale, now_ns, &terms) ? refusal(&terms, now_ms, at_ms_out) : STOCK_OPEN;
+}

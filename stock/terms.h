@@ -1,0 +1,26 @@
+/* Whether a sale is open to an order, and by which of its views the order is decided.
+ *
+ * An order may be let in by whatever view this process has: its move names the terms' version, and
+ * the ledger refuses it when they have changed. But a refusal meets no such guard, so orders are
+ * refused only by terms that the ledger confirmed lately, and that no news has put in doubt since. */
+#ifndef STOCK_TERMS_H
+#define STOCK_TERMS_H
+
+#include "stock/stock_private.h"
+
+/* The views of the sales in a batch: one per sale, for all of its orders. */
+struct terms_book;
+
+struct terms_book *terms_book_open(void);
+void terms_book_close(struct terms_book **book);
+
+/* Begins a batch: finds each order's sale and sets its `sale` and `view`, and decides those that
+ * their sale is not open to at their created_ms, or that have none. Asks the ledger only for sales
+ * that are not known yet, or to confirm terms before it refuses by them. */
+void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* Decides an order: with `outcome`, a refusal, if the ledger confirms the terms it is refused by;
+ * STOCK_AGAIN if they are others by now, STOCK_UNAVAILABLE if the ledger cannot be asked. */
+void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
+
+#endif

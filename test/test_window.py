@@ -1,0 +1,187 @@
+"""A sale is open between two moments, and paused and changed at will, exactly."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from audit import audit, sell_out
+from client import assert_problem
+from servers import wait_until
+
+ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
+           "503 outcome_unknown", "503 overloaded"}
+
+
+def from_now(seconds):
+    """A moment as the interface writes it."""
+    moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def orders_in_ledger(daemon):
+    return daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
+
+
+def test_terms_are_shown_where_the_sale_is(pair):
+    one, other = pair
+    terms = {"starts_at": from_now(-60), "ends_at": from_now(3600), "per_user_limit": 2,
+             "pay_within_s": 900}
+    numbers = {"sku": "demo", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10}
+    assert one.reset("demo", 10, 2, **terms) == {**numbers, **terms, "paused": False}
+    assert other.admin("GET", "/admin/sales").json()["sales"] == [
+        {**numbers, **terms, "paused": False}]
+    changed = other.change(starts_at=None, paused=True)
+    del terms["starts_at"]
+    assert changed == {**numbers, **terms, "paused": True}
+    stock = one.stock()
+    assert {name: stock[name] for name in (*terms, "paused")} == {**terms, "paused": True}
+    assert one.reset("demo", 10, 2) == {**numbers, "round": 2, "paused": False}
+
+
+def test_times_are_kept_to_the_millisecond_and_without_a_fraction(daemon):
+    daemon.reset("demo", 10, 2, starts_at="2026-11-20T21:30:00Z", ends_at="2036-11-20T21:30:00.5Z")
+    stock = daemon.stock()
+    assert stock["starts_at"] == "2026-11-20T21:30:00.000Z"
+    assert stock["ends_at"] == "2036-11-20T21:30:00.500Z"
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_closed_sale_refuses_and_says_until_when(pair, key):
+    later, past = from_now(90), from_now(-90)
+    pair[0].reset("demo", 10, 2, starts_at=later)
+    for daemon in pair * 3:
+        response = daemon.order(key=key)
+        assert_problem(response, 409, "sale_not_started")
+        assert response.json()["starts_at"] == later
+        assert 1 <= int(response.headers["Retry-After"]) <= 90
+    pair[0].change(starts_at=None, ends_at=past)
+    for daemon in pair:
+        response = wait_until(lambda: [r for r in [daemon.order(key=key)]
+                                       if r.code != "sale_not_started"], "the news")[0]
+        assert_problem(response, 409, "sale_ended")
+        assert response.json()["ends_at"] == past
+        assert response.headers["Retry-After"] is None
+    pair[0].change(ends_at=None, paused=True)
+    for daemon in pair:
+        response = wait_until(lambda: [r for r in [daemon.order(key=key)]
+                                       if r.code != "sale_ended"], "the news")[0]
+        assert_problem(response, 409, "sale_paused")
+        assert int(response.headers["Retry-After"]) >= 1
+    pair[0].change(paused=False)
+    for daemon in pair:
+        wait_until(lambda: daemon.order().status == 201, "an order after the pause")
+    audit(pair[1])
+
+
+def test_far_away_start_asks_nobody_to_wait_longer_than_an_hour(daemon):
+    daemon.reset("demo", 10, 2, starts_at="9999-12-31T23:59:59.999Z")
+    assert daemon.order().headers["Retry-After"] == "3600"
+
+
+def test_repeat_of_an_accepted_order_is_answered_whatever_the_terms(pair):
+    pair[0].reset("demo", 10, 2)
+    first = pair[0].order(key="k").json()
+    for terms in ({"starts_at": from_now(90)}, {"starts_at": None, "ends_at": from_now(-90)},
+                  {"ends_at": None, "paused": True}, {"paused": False, "per_user_limit": 1}):
+        pair[0].change(**terms)
+        for daemon in pair:
+            repeat = daemon.order(key="k")
+            assert (repeat.status, repeat.json()) == (200, first)
+            assert_problem(daemon.order(qty=2, key="k"), 422, "idempotency_key_reused")
+    assert audit(pair[0]) == 1
+
+
+def test_refused_key_is_free_when_the_sale_opens(daemon):
+    daemon.reset("demo", 10, 2, starts_at=from_now(90))
+    assert daemon.order(key="k").answer == "409 sale_not_started"
+    daemon.change(starts_at=None)
+    assert daemon.order(key="k").status == 201
+
+
+def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxies, spawn):
+    """And refuses by them for a moment only."""
+    redis = proxies(stack.redis.address[1])
+    deaf = spawn(stack, redis_url=redis.url(stack.redis_url))
+    other = spawn(stack)
+    deaf.reset("demo", 10, 2)
+    assert deaf.order().status == 201
+    redis.deaf = True  # from here on its subscription hears nothing
+    other.change(paused=True)
+    redis.deaf = False
+    before = orders_in_ledger(other)
+    wait_until(lambda: deaf.order().answer == "409 sale_paused", "the pause")
+    assert orders_in_ledger(other) == before
+    other.change(paused=False)
+    wait_until(lambda: deaf.order().status == 201, "the end of the pause")
+    audit(other)
+
+
+def test_sale_that_opens_and_closes_in_mid_load(pair, load):
+    """With a daemon that dies while it is open: every order lies in the window."""
+    steady, victim = pair
+    starts, ends = from_now(1.5), from_now(5)
+    steady.reset("demo", 1_000_000, 20, starts_at=starts, ends_at=ends)
+    loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
+    wait_until(lambda: victim.metric('seckill_orders_total{outcome="accepted"}') > 0, "its opening")
+    victim.kill()
+    loads[1].stop()
+    victim.start()
+    loads.append(load(victim, connections=32, seconds=60))
+    for daemon in pair:
+        wait_until(lambda: daemon.metric('seckill_orders_total{outcome="ended"}') > 0, "its end")
+    answers = [one.stop().answers for one in loads]
+    assert all(set(one) <= ANSWERS for one in answers)
+    assert answers[0]["409 sale_not_started"] and answers[0]["201"] and answers[0]["409 sale_ended"]
+    outside = steady.stack.ledger.number(
+        f"SELECT COUNT(*) FROM orders WHERE created_at < '{starts[:-1]}'"
+        f" OR created_at >= '{ends[:-1]}'")
+    assert outside == 0
+    steady.reconcile()
+    audit(victim, accepted=[order for one in loads for order in one.accepted])
+
+
+def wait_for_sales(daemon):
+    before = orders_in_ledger(daemon)
+    wait_until(lambda: orders_in_ledger(daemon) > before + 10, "orders")
+
+
+def test_changes_in_mid_load_are_exact(pair, load):
+    """Pause, resume and an end set to now, while both sell and one of them dies in between: after
+    the answer to each no order comes that it forbids."""
+    steady, victim = pair
+    steady.reset("demo", 2_000_000, 20)
+    loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
+    for stop, go in (({"paused": True}, {"paused": False}),
+                     ({"ends_at": from_now(0)}, {"ends_at": None}),
+                     ({"starts_at": from_now(600)}, {"starts_at": None})):
+        wait_for_sales(steady)
+        steady.change(**stop)
+        before = orders_in_ledger(steady)
+        time.sleep(0.3)
+        assert orders_in_ledger(steady) == before, stop
+        steady.change(**go)
+        wait_for_sales(victim)
+        victim.kill()
+        loads[-1].stop()
+        victim.start()
+        loads.append(load(victim, connections=32, seconds=60))
+    accepted = [order for one in loads for order in one.stop().accepted]
+    assert all(set(one.answers) <= ANSWERS for one in loads)
+    assert steady.stock()["available"] > 0, "the sale was over too soon for this test"
+    steady.reconcile()
+    audit(victim, accepted=accepted)
+
+
+def test_many_changes_at_once_all_happen(pair):
+    """Each of them counts the version on by one, and none overwrites another's field."""
+    pair[0].reset("demo", 10, 2)
+    fields = [{"per_user_limit": 7}, {"pay_within_s": 60}, {"ends_at": from_now(900)},
+              {"starts_at": from_now(-900)}]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: pair[n % 2].change(**fields[n % 4]), range(16)))
+    sale = pair[0].stock()
+    assert all(sale[name] == value for change in fields for name, value in change.items())
+    assert pair[0].stack.ledger.number("SELECT terms FROM sale") == 17
+    assert len(sell_out(pair[1])) == 10
