@@ -34,6 +34,8 @@ struct call {
 #define HANDLERS(X)                                                                                \
     X(order_post)                                                                                  \
     X(order_get)                                                                                   \
+    X(order_pay)                                                                                   \
+    X(order_cancel)                                                                                \
     X(stock_get)                                                                                   \
     X(admin_reset)                                                                                 \
     X(user_orders)                                                                                 \

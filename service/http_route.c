@@ -6,6 +6,8 @@
 static const struct route routes[] = {
     {"POST", "/order", false, false, true, LIST_ORDERS, handle_order_post},
     {"GET", "/order/", true, false, false, LIST_CALLS, handle_order_get},
+    {"POST", "/order/{id}/pay", true, false, false, LIST_CALLS, handle_order_pay},
+    {"POST", "/order/{id}/cancel", true, false, false, LIST_ADMIN, handle_order_cancel},
     {"GET", "/stock/", true, false, false, LIST_CALLS, handle_stock_get},
     {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, handle_admin_reset},
     {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},

@@ -88,6 +88,13 @@ void answer_order_unknown(struct answer *answer, uint64_t order_id)
     answer_problem_text(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, extra);
 }
 
+void answer_invalid_state(struct answer *answer, const char *status, const char *detail)
+{
+    char extra[64];
+    snprintf(extra, sizeof extra, ",\"order_status\":\"%s\"", status);
+    answer_problem_text(answer, PROBLEM_INVALID_STATE, detail, extra);
+}
+
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length)
 {

@@ -1,0 +1,455 @@
+/* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
+#include "lock/redis_pipeline.h"
+#include "lua/test_server.h"
+#include "sql/test_server.h"
+#include "stock/returns.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { LEASE_MS = 300, WAIT_MS = 3000, RACERS = 4 };
+
+static struct sale_catalog *catalog;
+static struct stock *stock;
+static uint64_t last_id;
+static struct ledger_record record;
+static bool moved;
+
+/* ---- the stage ---- */
+
+static struct stock *open_stock(const char *sql_url)
+{
+    char error[128] = "";
+    struct stock_options options = {.strategy = "segment_lock",
+                                    .redis_url = redis_server_url(),
+                                    .mysql_url = sql_url,
+                                    .lease_ms = LEASE_MS,
+                                    .redis_timeout_ms = 1000,
+                                    .mysql_timeout_ms = 5000,
+                                    .resolve_ms = 1000,
+                                    .remember_left_ms = 100};
+    struct stock *opened = stock_open(&options, catalog, error, sizeof error);
+    if (!opened)
+        fail_msg("%s", error);
+    return opened;
+}
+
+static int start_group(void **state)
+{
+    (void)state;
+    char error[128];
+    sql_server_clear();
+    struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    enum ledger_result result = ledger_migrate(ledger);
+    ledger_close(&ledger);
+    return result == LEDGER_OK ? 0 : -1;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    redis_server_do("FLUSHALL");
+    sql_server_empty();
+    catalog = catalog_open();
+    stock = open_stock(sql_server_url());
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    stock_close(&stock);
+    catalog_close(&catalog);
+    return 0;
+}
+
+static void reset(uint32_t total, uint32_t segments)
+{
+    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments};
+    assert_int_equal(stock_reset(stock, &sale, WAIT_MS), STOCK_ADMIN_OK);
+}
+
+/* Buys until it is decided. 0: sold out. */
+static uint64_t buy(uint32_t qty)
+{
+    struct stock_order one = {
+        .sku = "s", .user_id = "u", .qty = qty, .order_id = ++last_id, .created_ms = 1790000000123};
+    struct stock_order *orders[] = {&one};
+    do {
+        stock_sell(stock, orders, 1);
+        stock_flush(stock);
+    } while (one.outcome == STOCK_AGAIN);
+    stock_order_clear(&one);
+    assert_true(one.outcome == STOCK_ACCEPTED || one.outcome == STOCK_SOLD_OUT);
+    return one.outcome == STOCK_ACCEPTED ? one.order_id : 0;
+}
+
+static uint32_t sell_out(void)
+{
+    uint32_t sold = 0;
+    while (buy(1) != 0)
+        sold++;
+    return sold;
+}
+
+/* The ledger's segments hold just the units of reserved and paid orders, `units` in all, and Redis
+ * has what is left, once the segments that broke off have been recovered. */
+static void audit(uint32_t units)
+{
+    struct stock_report report;
+    assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), units);
+    assert_int_equal(sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders JOIN sale"
+                                   " USING(sku,round) WHERE status IN('reserved','paid')"),
+                     units);
+    assert_int_equal(
+        sql_server_do("SELECT COUNT(*) FROM stock_segment g WHERE g.sold<>(SELECT"
+                      " COALESCE(SUM(COALESCE(a.qty,o.qty)),0) FROM orders o LEFT JOIN"
+                      " order_allocation a ON o.segment IS NULL AND a.order_id=o.order_id WHERE"
+                      " o.round=g.round AND o.status IN('reserved','paid') AND"
+                      " COALESCE(o.segment,a.segment)=g.segment)"),
+        0);
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
+    assert_int_equal(report.difference_count, 0);
+}
+
+static enum stock_state_result cancel(uint64_t id)
+{
+    return stock_cancel(stock, id, WAIT_MS, &record, &moved);
+}
+
+static enum stock_state_result pay(uint64_t id)
+{
+    return stock_pay(stock, id, &record, &moved);
+}
+
+/* ---- paying and cancelling ---- */
+
+static void test_cancelled_units_are_sold_again_at_once(void **state)
+{
+    (void)state;
+    reset(6, 3);
+    uint64_t first = buy(2);
+    sell_out();
+    assert_true(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, "cancelled");
+    assert_false(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(sell_out(), 2);
+    audit(6);
+}
+
+static void test_repeats_are_harmless_and_others_refused(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    uint64_t paid = buy(2), cancelled = buy(3);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(pay(paid), STOCK_STATE_OK);
+        assert_int_equal(moved, times == 0);
+        assert_string_equal(record.status, "paid");
+        assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+        assert_int_equal(moved, times == 0);
+    }
+    assert_int_equal(cancel(paid), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "paid");
+    assert_int_equal(pay(cancelled), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "cancelled");
+    assert_int_equal(pay(99999999), STOCK_STATE_NO_ORDER);
+    assert_int_equal(cancel(99999999), STOCK_STATE_NO_ORDER);
+    audit(2);
+}
+
+static void test_order_of_several_segments_gives_back_to_each(void **state)
+{
+    (void)state;
+    reset(12, 4);
+    uint64_t several = buy(10);
+    sell_out();
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(record.allocation_count, 4);
+    audit(2);
+    assert_int_equal(sell_out(), 10);
+    audit(12);
+}
+
+static void test_order_of_an_older_round_gives_nothing_back(void **state)
+{
+    (void)state;
+    reset(10, 5);
+    uint64_t whole = buy(2), several = buy(7);
+    reset(4, 2);
+    assert_int_equal(buy(3) != 0, true);
+    assert_int_equal(cancel(whole), STOCK_STATE_OK);
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 1);
+    audit(4);
+}
+
+static void test_reset_that_this_process_has_missed_is_noticed(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    uint64_t old = buy(2);
+    struct sale_catalog *mine = catalog;
+    catalog = catalog_open();
+    struct stock *other = open_stock(sql_server_url());
+    struct ledger_sale sale = {.sku = "s", .total = 8, .segments = 1};
+    assert_int_equal(stock_reset(other, &sale, WAIT_MS), STOCK_ADMIN_OK);
+    stock_close(&other);
+    catalog_close(&catalog);
+    catalog = mine;
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 1);
+    assert_int_equal(cancel(old), STOCK_STATE_OK);
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 2);
+    assert_int_equal(sell_out(), 8);
+    audit(8);
+}
+
+static void test_cancel_of_what_is_too_late_to_pay(void **state)
+{
+    (void)state;
+    reset(4, 2);
+    uint64_t late = buy(3);
+    sql_server_do("UPDATE orders SET expires_at='2020-01-01'");
+    assert_int_equal(pay(late), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "reserved");
+    assert_int_equal(cancel(late), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 4);
+    audit(4);
+}
+
+/* ---- segments that are held, dirty, missing or behind ---- */
+
+/* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
+static void lock_and_die(int lease_ms, bool take)
+{
+    struct script_call calls[2];
+    struct lock_hold hold;
+    struct redis *redis = redis_server_open(1000);
+    lock_redis_begin(&hold, STOCK_PREFIX, "s:0", lease_ms, &calls[0]);
+    script_begin(&calls[1], SCRIPT_stock_take);
+    script_key(&calls[1], "seckill:{s:0}:lock");
+    script_key(&calls[1], "seckill:{s:0}:segment");
+    script_text(&calls[1], hold.token);
+    script_int(&calls[1], 1);
+    script_int(&calls[1], 1);
+    script_run(redis, calls, take ? 2 : 1);
+    assert_int_equal(calls[0].values[0], 1);
+    redis_close(&redis);
+}
+
+static void test_cancel_waits_for_a_segment_that_is_held(void **state)
+{
+    (void)state;
+    reset(5, 1);
+    uint64_t first = buy(2);
+    lock_and_die(LEASE_MS, true);
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 5);
+    audit(5);
+}
+
+static void test_cancel_gives_up_on_a_segment_that_stays_held(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    lock_and_die(60000, false);
+    assert_int_equal(stock_cancel(stock, several, 50, &record, &moved), STOCK_STATE_BUSY);
+    assert_false(moved);
+    assert_string_equal(record.status, "reserved");
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:1}:lock"), 0);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    audit(5);
+}
+
+static void test_cancel_with_an_empty_redis(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    redis_server_do("FLUSHALL");
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+static void test_cancel_when_redis_is_behind_in_fences(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+/* ---- breaking off ---- */
+
+/* What a daemon that died between commit and load leaves: Redis knows nothing of the return. */
+static void test_return_that_redis_never_heard_of_is_found(void **state)
+{
+    (void)state;
+    reset(3, 1);
+    uint64_t first = buy(2);
+    assert_int_equal(buy(1) != 0, true);
+    assert_int_equal(buy(1), 0);
+    int64_t settled = redis_server_do("HGET seckill:{s:0}:segment settled");
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    redis_server_do("HSET seckill:{s:0}:segment available 0 open '' settled %lld",
+                    (long long)settled);
+    assert_int_equal(sell_out(), 2);
+    audit(3);
+}
+
+static void run_over_wire(int fault, uint32_t pays)
+{
+    struct sql_wire wire;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, fault);
+    assert_int_equal(pays > 0 ? pay(several) : cancel(several), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, pays > 0 ? "paid" : "cancelled");
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(sell_out(), pays > 0 ? 1 : 6);
+    audit(6);
+}
+
+static void test_commit_of_a_cancel_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_COMMIT, 0);
+}
+
+static void test_answer_to_the_commit_of_a_cancel_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_ANSWER, 0);
+}
+
+static void test_commit_of_a_payment_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_COMMIT, 5);
+}
+
+static void test_answer_to_the_commit_of_a_payment_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_ANSWER, 5);
+}
+
+static void test_ledger_that_stays_away_leaves_it_in_doubt(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    wire.server_port = 0;
+    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_IN_DOUBT);
+    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_FAILED);
+    assert_int_equal(pay(several), STOCK_STATE_FAILED);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+/* ---- races ---- */
+
+struct racer {
+    pthread_t thread;
+    struct stock *stock;
+    bool pays;
+    uint64_t from, to;
+    int moved;
+    int undecided;
+};
+
+static void *race(void *context)
+{
+    struct racer *racer = context;
+    static _Thread_local struct ledger_record seen;
+    for (uint64_t id = racer->from; id <= racer->to; id++) {
+        bool mine = false;
+        enum stock_state_result result = racer->pays
+                                             ? stock_pay(racer->stock, id, &seen, &mine)
+                                             : stock_cancel(racer->stock, id, 30000, &seen, &mine);
+        racer->moved += mine;
+        racer->undecided += result != STOCK_STATE_REFUSED && result != STOCK_STATE_OK;
+    }
+    return NULL;
+}
+
+static void test_each_order_moves_once_whoever_races(void **state)
+{
+    (void)state;
+    struct racer racers[RACERS];
+    enum { ORDERS = 60 };
+    reset(200, 3);
+    uint64_t from = last_id + 1;
+    for (int i = 0; i < ORDERS; i++)
+        buy(1 + (uint32_t)i % 3);
+    for (int i = 0; i < RACERS; i++) {
+        racers[i] = (struct racer){.stock = open_stock(sql_server_url()),
+                                   .pays = i == 0,
+                                   .from = from,
+                                   .to = from + ORDERS - 1};
+        pthread_create(&racers[i].thread, NULL, race, &racers[i]);
+    }
+    int all = 0, paid = 0;
+    for (int i = 0; i < RACERS; i++) {
+        pthread_join(racers[i].thread, NULL);
+        stock_close(&racers[i].stock);
+        assert_int_equal(racers[i].undecided, 0);
+        all += racers[i].moved;
+        paid += racers[i].pays ? racers[i].moved : 0;
+    }
+    assert_int_equal(all, ORDERS);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"), paid);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='cancelled'"),
+                     ORDERS - paid);
+    audit((uint32_t)sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders WHERE status='paid'"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_cancelled_units_are_sold_again_at_once),
+        TEST(test_repeats_are_harmless_and_others_refused),
+        TEST(test_order_of_several_segments_gives_back_to_each),
+        TEST(test_order_of_an_older_round_gives_nothing_back),
+        TEST(test_reset_that_this_process_has_missed_is_noticed),
+        TEST(test_cancel_of_what_is_too_late_to_pay),
+        TEST(test_cancel_waits_for_a_segment_that_is_held),
+        TEST(test_cancel_gives_up_on_a_segment_that_stays_held),
+        TEST(test_cancel_with_an_empty_redis),
+        TEST(test_cancel_when_redis_is_behind_in_fences),
+        TEST(test_return_that_redis_never_heard_of_is_found),
+        TEST(test_commit_of_a_cancel_is_lost),
+        TEST(test_answer_to_the_commit_of_a_cancel_is_lost),
+        TEST(test_commit_of_a_payment_is_lost),
+        TEST(test_answer_to_the_commit_of_a_payment_is_lost),
+        TEST(test_ledger_that_stays_away_leaves_it_in_doubt),
+        TEST(test_each_order_moves_once_whoever_races),
+    };
+    return cmocka_run_group_tests(tests, start_group, NULL);
+}
