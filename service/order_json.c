@@ -15,6 +15,8 @@ json_t *order_json(const struct ledger_record *record)
                   "user_id", record->user_id, "qty", (int)record->qty, "segment",
                   several ? (int)record->allocations[0].segment : (int)record->segment, "status",
                   record->status, "created_at", record->created_at);
+    if (record->expires_at[0] != '\0')
+        json_object_set_new(order, "expires_at", json_string(record->expires_at));
     if (!several)
         return order;
     json_t *allocations = json_array();

@@ -176,6 +176,10 @@ static void answer_accepted(struct request *request, unsigned status)
         at = put_allocations(at, order);
     at = put(at, ",\"status\":\"reserved\",\"created_at\":\"");
     at = put(at, order->created_at);
+    if (order->expires_at[0] != '\0') {
+        at = put(at, "\",\"expires_at\":\"");
+        at = put(at, order->expires_at);
+    }
     at = put(at, "\"}\n");
     answer->length = (size_t)(at - answer->text);
     assert(answer->length <= size);

@@ -118,6 +118,7 @@ struct ledger_order {
     const struct ledger_allocation *allocations; /* of an order that several segments filled */
     size_t allocation_count;
     int64_t created_ms; /* UTC, since 1970 */
+    int64_t expires_ms; /* the same; when it expires unless it is paid, 0: never */
 };
 
 /* From which fence a segment may move, and to which. Every guard also wants round and terms, and
@@ -187,6 +188,7 @@ struct ledger_record {
     char key[LEDGER_WORD_SIZE]; /* "" for none */
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
+    char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;
     uint32_t qty;
     int32_t segment;

@@ -22,4 +22,17 @@ enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
 enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
                                      struct ledger_record *record_out, bool *moved_out);
 
+/* How far stock_expire has come; all zero: nowhere. */
+struct stock_expiry {
+    bool more; /* there are others behind `last`: call it again at once */
+    struct ledger_due last;
+};
+
+/* Expires reserved orders whose time is over: the next few thousand behind those of the last call,
+ * or the first, but for those whose segments somebody else holds now; they come when it begins anew.
+ * `count_out`: how many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so at once,
+ * to no purpose. */
+enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry,
+                                size_t *count_out);
+
 #endif

@@ -46,6 +46,7 @@ struct stock_order {
     struct ledger_allocation *allocations; /* NULL, or of an order that several segments filled */
     size_t allocation_count;
     char created_at[LEDGER_TIME_SIZE];
+    char expires_at[LEDGER_TIME_SIZE]; /* unless it is paid; "": never */
 
     struct sale *sale;        /* private to stock/ */
     struct stock_order *twin; /* an earlier one in the batch with the same key */

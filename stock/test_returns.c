@@ -3,11 +3,12 @@
 #include "lua/test_server.h"
 #include "sql/test_server.h"
 #include "stock/returns.h"
+#include "stock/stock_private.h"
 
 #include <pthread.h>
 #include <time.h>
 
-enum { LEASE_MS = 300, WAIT_MS = 3000, RACERS = 4 };
+enum { LEASE_MS = 300, WAIT_MS = 3000, RACERS = 4, YEARS_S = 1000000000 };
 
 static struct sale_catalog *catalog;
 static struct stock *stock;
@@ -123,6 +124,24 @@ static enum stock_state_result pay(uint64_t id)
     return stock_pay(stock, id, &record, &moved);
 }
 
+/* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
+static void lock_and_die(int lease_ms, bool take)
+{
+    struct script_call calls[2];
+    struct lock_hold hold;
+    struct redis *redis = redis_server_open(1000);
+    lock_redis_begin(&hold, STOCK_PREFIX, "s:0", lease_ms, &calls[0]);
+    script_begin(&calls[1], SCRIPT_stock_take);
+    script_key(&calls[1], "seckill:{s:0}:lock");
+    script_key(&calls[1], "seckill:{s:0}:segment");
+    script_text(&calls[1], hold.token);
+    script_int(&calls[1], 1);
+    script_int(&calls[1], 1);
+    script_run(redis, calls, take ? 2 : 1);
+    assert_int_equal(calls[0].values[0], 1);
+    redis_close(&redis);
+}
+
 /* ---- paying and cancelling ---- */
 
 static void test_cancelled_units_are_sold_again_at_once(void **state)
@@ -220,25 +239,145 @@ static void test_cancel_of_what_is_too_late_to_pay(void **state)
     audit(4);
 }
 
-/* ---- segments that are held, dirty, missing or behind ---- */
+/* ---- expiring ---- */
 
-/* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
-static void lock_and_die(int lease_ms, bool take)
+static void set_terms(uint32_t pay_within_s)
 {
-    struct script_call calls[2];
-    struct lock_hold hold;
-    struct redis *redis = redis_server_open(1000);
-    lock_redis_begin(&hold, STOCK_PREFIX, "s:0", lease_ms, &calls[0]);
-    script_begin(&calls[1], SCRIPT_stock_take);
-    script_key(&calls[1], "seckill:{s:0}:lock");
-    script_key(&calls[1], "seckill:{s:0}:segment");
-    script_text(&calls[1], hold.token);
-    script_int(&calls[1], 1);
-    script_int(&calls[1], 1);
-    script_run(redis, calls, take ? 2 : 1);
-    assert_int_equal(calls[0].values[0], 1);
-    redis_close(&redis);
+    struct sale *sale = NULL;
+    sql_server_do("UPDATE sale SET terms=terms+1,pay_within_s=%u;"
+                  "UPDATE stock_segment SET terms=terms+1",
+                  pay_within_s);
+    assert_int_equal(stock_sale_reload(stock, "s", &sale), LEDGER_OK);
 }
+
+/* Expires until a pass finds nothing more behind it. */
+static size_t expire(void)
+{
+    struct stock_expiry expiry = {.more = false};
+    size_t all = 0, count = 0;
+    do {
+        assert_int_equal(stock_expire(stock, &expiry, &count), LEDGER_OK);
+        all += count;
+    } while (expiry.more);
+    return all;
+}
+
+static void age_all(void)
+{
+    sql_server_do("UPDATE order_expiry SET expires_at='2020-01-01';"
+                  "UPDATE orders SET expires_at='2020-01-01' WHERE expires_at IS NOT NULL");
+}
+
+static void test_orders_get_their_time_from_the_terms(void **state)
+{
+    (void)state;
+    reset(50, 2);
+    uint64_t lasting = buy(1);
+    set_terms(90);
+    uint64_t expiring = buy(1);
+    struct stock_order many[40], *orders[40];
+    for (int i = 0; i < 40; i++) { /* enough for a prepared statement */
+        many[i] = (struct stock_order){.sku = "s", .user_id = "u", .qty = 1};
+        many[i].order_id = ++last_id;
+        many[i].created_ms = 1790000000123 + i;
+        orders[i] = &many[i];
+    }
+    do
+        stock_sell(stock, orders, 40);
+    while (many[0].outcome == STOCK_AGAIN);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(many[i].outcome, STOCK_ACCEPTED);
+    assert_string_equal(many[39].created_at, "2026-09-21T14:13:20.162Z");
+    assert_string_equal(many[39].expires_at, "2026-09-21T14:14:50.162Z");
+    ledger_order_find(stock_ledger(stock), many[39].order_id, &record);
+    assert_string_equal(record.expires_at, many[39].expires_at);
+    ledger_order_find(stock_ledger(stock), expiring, &record);
+    assert_string_equal(record.expires_at, "2026-09-21T14:14:50.123Z");
+    ledger_order_find(stock_ledger(stock), lasting, &record);
+    assert_string_equal(record.expires_at, "");
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry JOIN orders"
+                                   " USING(order_id,expires_at)"),
+                     41);
+    audit(42);
+}
+
+static void test_unpaid_orders_expire_and_are_sold_again(void **state)
+{
+    (void)state;
+    reset(20, 4);
+    set_terms(YEARS_S);
+    uint64_t paid = buy(1), cancelled = buy(2), several = buy(7);
+    sell_out();
+    assert_int_equal(pay(paid), STOCK_STATE_OK);
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    sql_server_do("UPDATE orders SET expires_at=NULL WHERE order_id=%llu",
+                  (unsigned long long)last_id);
+    sql_server_do("DELETE FROM order_expiry WHERE order_id=%llu", (unsigned long long)last_id);
+    age_all();
+    size_t reserved = (size_t)sql_server_do("SELECT COUNT(*) FROM order_expiry");
+    size_t expired = 0;
+    for (int i = 0; i < 10 && expired < reserved; i++)
+        expired += expire();
+    assert_int_equal(expired, reserved);
+    assert_int_equal(expire(), 0);
+    ledger_order_find(stock_ledger(stock), several, &record);
+    assert_string_equal(record.status, "expired");
+    assert_int_equal(pay(several), STOCK_STATE_REFUSED);
+    audit((uint32_t)sql_server_do("SELECT COUNT(*) FROM orders WHERE status"
+                                  " IN('reserved','paid')"));
+    sell_out();
+    audit(20);
+}
+
+static void test_orders_of_older_rounds_expire_as_well(void **state)
+{
+    (void)state;
+    reset(20, 4);
+    set_terms(YEARS_S);
+    sell_out();
+    reset(6, 2);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    assert_int_equal(expire(), 26);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='expired'"), 26);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+static void test_held_segment_keeps_only_its_own_orders_from_expiring(void **state)
+{
+    (void)state;
+    reset(8, 2);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    lock_and_die(60000, false);
+    expire();
+    expire();
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='expired'"), 4);
+    assert_int_equal(sql_server_do("SELECT sold FROM stock_segment WHERE segment=1"), 0);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    expire();
+    audit(0);
+}
+
+static void test_more_orders_than_one_pass_looks_at(void **state)
+{
+    (void)state;
+    reset(8000, 8);
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
+                  "expires_at)SELECT 1000000+seq,'s',1,'u',1,seq%%8,'2020-01-01','2020-01-01' "
+                  "FROM seq_1_to_8000;INSERT INTO order_expiry SELECT expires_at,order_id FROM"
+                  " orders;UPDATE stock_segment SET sold=1000");
+    size_t expired = 0;
+    for (int i = 0; i < 10 && expired < 8000; i++)
+        expired += expire();
+    assert_int_equal(expired, 8000);
+    audit(0);
+}
+
+/* ---- segments that are held, dirty, missing or behind ---- */
 
 static void test_cancel_waits_for_a_segment_that_is_held(void **state)
 {
@@ -439,6 +578,11 @@ int main(void)
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
         TEST(test_cancel_of_what_is_too_late_to_pay),
+        TEST(test_orders_get_their_time_from_the_terms),
+        TEST(test_unpaid_orders_expire_and_are_sold_again),
+        TEST(test_orders_of_older_rounds_expire_as_well),
+        TEST(test_held_segment_keeps_only_its_own_orders_from_expiring),
+        TEST(test_more_orders_than_one_pass_looks_at),
         TEST(test_cancel_waits_for_a_segment_that_is_held),
         TEST(test_cancel_gives_up_on_a_segment_that_stays_held),
         TEST(test_cancel_with_an_empty_redis),
