@@ -152,6 +152,12 @@ class Daemon:
         return self.request("POST", "/order", {"sku": sku, "user_id": user_id, "qty": qty}, headers,
                             timeout)
 
+    def pay(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/pay", timeout=timeout)
+
+    def cancel(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/cancel", timeout=timeout)
+
     def admin(self, method, path, body=None, timeout=30):
         return self.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"}, timeout)
 
