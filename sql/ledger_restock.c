@@ -113,8 +113,7 @@ static enum db_result restock_body(struct db *db, void *context)
 }
 
 enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *restock,
-                                  struct ledger_sale *sale_out,
-                                  struct ledger_segment *segments_out)
+                                  struct ledger_sale *sale_out, struct ledger_segment *segments_out)
 {
     assert(restock->fence_count > 0 && restock->fence_count <= LEDGER_SEGMENTS_MAX);
     struct adding adding = {ledger, restock, sale_out, segments_out};
