@@ -38,6 +38,7 @@ struct call {
     X(order_cancel)                                                                                \
     X(stock_get)                                                                                   \
     X(admin_reset)                                                                                 \
+    X(admin_add)                                                                                   \
     X(user_orders)                                                                                 \
     X(admin_orders)                                                                                \
     X(admin_sales)                                                                                 \

@@ -167,6 +167,10 @@ class Daemon:
         assert response.status == 200, response
         return response.json()
 
+    def add(self, units, sku="demo", key=None):
+        headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": key}
+        return self.request("POST", "/admin/stock/add", {"sku": sku, "units": units}, headers)
+
     def reconcile(self, sku="demo"):
         response = self.admin("POST", "/admin/reconcile", {"sku": sku})
         assert response.status == 200, response
