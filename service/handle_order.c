@@ -7,6 +7,7 @@
 #include "service/handlers.h"
 #include "service/metrics.h"
 #include "service/order_body.h"
+#include "service/order_json.h"
 #include "service/snowflake.h"
 #include "service/word.h"
 
@@ -59,27 +60,6 @@ enum start_result handle_order_post(struct service *service, struct request *req
         return START_ANSWERED;
     }
     return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_LANE;
-}
-
-static json_t *order_json(const struct ledger_record *record)
-{
-    bool several = record->allocation_count > 0;
-    char id[SNOWFLAKE_TEXT_SIZE];
-    snowflake_format(record->order_id, id);
-    json_t *order =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "order_id", id, "sku", record->sku,
-                  "user_id", record->user_id, "qty", (int)record->qty, "segment",
-                  several ? (int)record->allocations[0].segment : (int)record->segment, "status",
-                  record->status, "created_at", record->created_at);
-    if (!several)
-        return order;
-    json_t *allocations = json_array();
-    for (size_t i = 0; i < record->allocation_count; i++)
-        json_array_append_new(allocations, json_pack("{s:i, s:i}", "segment",
-                                                     (int)record->allocations[i].segment, "qty",
-                                                     (int)record->allocations[i].qty));
-    json_object_set_new(order, "allocations", allocations);
-    return order;
 }
 
 static void work_order_get(struct desk *desk, struct request *request)

@@ -34,8 +34,11 @@ struct call {
 #define HANDLERS(X)                                                                                \
     X(order_post)                                                                                  \
     X(order_get)                                                                                   \
+    X(order_pay)                                                                                   \
+    X(order_cancel)                                                                                \
     X(stock_get)                                                                                   \
     X(admin_reset)                                                                                 \
+    X(admin_add)                                                                                   \
     X(user_orders)                                                                                 \
     X(admin_orders)                                                                                \
     X(admin_sales)                                                                                 \

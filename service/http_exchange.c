@@ -185,7 +185,7 @@ static void start(struct front *front, struct MHD_Connection *connection, struct
         .tail = url + route_tail(request->route),
         .body = request->body,
         .body_length = request->body_length,
-        .key = request->route->list == LIST_ORDERS ? header(connection, "Idempotency-Key") : NULL,
+        .key = request->route->body ? header(connection, "Idempotency-Key") : NULL,
         .now_ns = front->now_ns,
     };
     if (!request->route->body)

@@ -6,8 +6,11 @@
 static const struct route routes[] = {
     {"POST", "/order", false, false, true, LIST_ORDERS, handle_order_post},
     {"GET", "/order/", true, false, false, LIST_CALLS, handle_order_get},
+    {"POST", "/order/{id}/pay", true, false, false, LIST_CALLS, handle_order_pay},
+    {"POST", "/order/{id}/cancel", true, false, false, LIST_ADMIN, handle_order_cancel},
     {"GET", "/stock/", true, false, false, LIST_CALLS, handle_stock_get},
     {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, handle_admin_reset},
+    {"POST", "/admin/stock/add", false, true, true, LIST_ADMIN, handle_admin_add},
     {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},
     {"GET", "/admin/orders", false, true, false, LIST_ADMIN, handle_admin_orders},
     {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},

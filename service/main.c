@@ -11,6 +11,7 @@
 #include "service/clerk.h"
 #include "service/config.h"
 #include "service/desk.h"
+#include "service/expirer.h"
 #include "service/http.h"
 #include "service/lane.h"
 #include "service/log.h"
@@ -25,6 +26,7 @@ struct parts {
     struct service service;
     struct news *news;
     struct clerk *clerk;
+    struct expirer *expirer;
     struct lane *lanes[PARTS_MAX];
     struct desk_thread *desks[DESKS];
     struct front *fronts[PARTS_MAX];
@@ -138,6 +140,8 @@ static bool start_workers(struct parts *parts)
         ok = (parts->news = news_start(service, parts->error, ERROR_MAX)) != NULL;
     if (ok)
         ok = (parts->clerk = clerk_start(service, parts->error, ERROR_MAX)) != NULL;
+    if (ok)
+        ok = (parts->expirer = expirer_start(service, parts->error, ERROR_MAX)) != NULL;
     return ok;
 }
 
@@ -151,6 +155,7 @@ static void stop(struct parts *parts)
         http_join(parts->fronts[i]);
     queue_stop(parts->service.orders);
     queue_stop(parts->service.calls);
+    expirer_stop(&parts->expirer);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         lane_join(&parts->lanes[i]);
     for (unsigned i = 0; i < DESKS; i++)

@@ -19,6 +19,9 @@
     X(ORDERS_OVERLOADED, "seckill_orders_total", "outcome=\"overloaded\"", "")                     \
     X(ORDERS_UNAVAILABLE, "seckill_orders_total", "outcome=\"unavailable\"", "")                   \
     X(ORDERS_OUTCOME_UNKNOWN, "seckill_orders_total", "outcome=\"outcome_unknown\"", "")           \
+    X(ORDERS_PAID, "seckill_orders_paid_total", "", "Orders paid.")                                \
+    X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
+    X(ORDERS_EXPIRED, "seckill_orders_expired_total", "", "Orders not paid in time.")              \
     X(RECOVERIES, "seckill_recoveries_total", "", "Segments set again from the ledger.")           \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \
       "Batches the ledger refused because of their fence, round or capacity.")                     \

@@ -94,6 +94,13 @@ void answer_order_unknown(struct answer *answer, uint64_t order_id)
     answer_problem_text(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, extra);
 }
 
+void answer_invalid_state(struct answer *answer, const char *status, const char *detail)
+{
+    char extra[64];
+    snprintf(extra, sizeof extra, ",\"order_status\":\"%s\"", status);
+    answer_problem_text(answer, PROBLEM_INVALID_STATE, detail, extra);
+}
+
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length)
 {
@@ -175,6 +182,10 @@ static void answer_accepted(struct request *request, unsigned status)
         at = put_allocations(at, order);
     at = put(at, ",\"status\":\"reserved\",\"created_at\":\"");
     at = put(at, order->created_at);
+    if (order->expires_at[0] != '\0') {
+        at = put(at, "\",\"expires_at\":\"");
+        at = put(at, order->expires_at);
+    }
     at = put(at, "\"}\n");
     answer->length = (size_t)(at - answer->text);
     assert(answer->length <= size);

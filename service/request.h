@@ -52,6 +52,8 @@ enum request_state {
     X(PAUSED, 409, "sale_paused", "Sale paused", "The sale takes no orders for now.", 5)           \
     X(LIMIT, 409, "limit_reached", "Limit reached",                                                \
       "The user would have more units than the sale's limit allows; see orders.", 0)               \
+    X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
+      "The order cannot get there from the state it is in.", 0)                                    \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
@@ -151,6 +153,9 @@ void answer_order(struct request *request);
 
 /* The answer to an order that may have been accepted. */
 void answer_order_unknown(struct answer *answer, uint64_t order_id);
+
+/* The answer to a move that the order's state, `status`, does not allow. */
+void answer_invalid_state(struct answer *answer, const char *status, const char *detail);
 
 /* Frees what the answer owns. */
 void answer_clear(struct answer *answer);

@@ -119,6 +119,15 @@ static bool has_key(const struct ledger_order *order)
     return order->key && order->key[0] != '\0';
 }
 
+static void text_time(struct sql_text *sql, int64_t ms)
+{
+    char time[LEDGER_TIME_SIZE];
+    ledger_time(ms, time);
+    sql_append(sql, "'", 1);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "'", 1);
+}
+
 static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
 {
     sql_append(sql, "(", 1);
@@ -143,13 +152,18 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order, c
         sql_append(sql, "NULL", 4);
     sql_append(sql, ",'", 2);
     sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
-    sql_append(sql, "')", 2);
+    sql_append(sql, "',", 2);
+    if (order->expires_ms != 0)
+        text_time(sql, order->expires_ms);
+    else
+        sql_append(sql, "NULL", 4);
+    sql_append(sql, ")", 1);
 }
 
 static void text_orders(struct sql_text *sql, const struct commit *commit)
 {
     static const char insert[] = "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,"
-                                 "idempotency_key,created_at)VALUES";
+                                 "idempotency_key,created_at,expires_at)VALUES";
     char time[LEDGER_TIME_SIZE];
     int64_t time_ms = -1;
     if (commit->as_text == 0)
@@ -212,6 +226,23 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
+static void text_expiries(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = "INSERT INTO order_expiry(expires_at,order_id)VALUES(";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        if (commit->orders[i].expires_ms == 0)
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        text_time(sql, commit->orders[i].expires_ms);
+        sql_append(sql, ",", 1);
+        sql_number(sql, commit->orders[i].order_id);
+        sql_append(sql, ")", 1);
+        lead = ",(";
+    }
+    if (lead[0] == ',')
+        sql_append(sql, ";", 1);
+}
+
 static void text_allocations(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_allocation(order_id,segment,qty)VALUES";
@@ -264,6 +295,7 @@ static void commit_text(struct commit *commit, bool joint)
     text_orders(sql, commit);
     text_keys(sql, commit);
     buyer_text_count(sql, commit->sorted, commit->order_count);
+    text_expiries(sql, commit);
     text_allocations(sql, commit);
 }
 
@@ -442,6 +474,15 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
     return LEDGER_OK;
 }
 
+static void read_time(char out[LEDGER_TIME_SIZE], const char *column)
+{
+    out[0] = '\0';
+    if (!column)
+        return;
+    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
+    out[10] = 'T';
+}
+
 static void read_record(struct ledger_record *record, char **row)
 {
     record->order_id = ledger_u64(row[0]);
@@ -452,8 +493,8 @@ static void read_record(struct ledger_record *record, char **row)
     record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
     ledger_word(record->key, row[6]);
     snprintf(record->status, sizeof record->status, "%s", row[7]);
-    snprintf(record->created_at, sizeof record->created_at, "%.23sZ", row[8]);
-    record->created_at[10] = 'T';
+    read_time(record->created_at, row[8]);
+    read_time(record->expires_at, row[9]);
     record->allocation_count = 0;
 }
 
@@ -480,8 +521,8 @@ enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
 {
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql,
-               "SELECT order_id,sku,round,user_id,qty,segment,idempotency_key,status,created_at "
-               "FROM orders WHERE order_id=%llu",
+               "SELECT order_id,sku,round,user_id,qty,segment,idempotency_key,status,created_at,"
+               "expires_at FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;

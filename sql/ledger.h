@@ -122,6 +122,7 @@ struct ledger_order {
     size_t allocation_count;
     int64_t created_ms; /* UTC, since 1970 */
     uint32_t limit;     /* units its user may have in this round; 0: no limit, and not counted */
+    int64_t expires_ms; /* the same; when it expires unless it is paid, 0: never */
 };
 
 /* From which fence a segment may move, and to which. Every guard also wants round and terms, and
@@ -193,6 +194,7 @@ struct ledger_record {
     char key[LEDGER_WORD_SIZE]; /* "" for none */
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
+    char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;
     uint32_t qty;
     int32_t segment;

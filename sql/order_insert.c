@@ -10,7 +10,7 @@
 #include "sql/db_private.h"
 #include "sql/sql_text.h"
 
-enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 8 };
+enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 9 };
 
 /* my_bool in MariaDB's header, bool in MySQL's. */
 typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
@@ -23,13 +23,17 @@ struct row {
     char key[LEDGER_WORD_SIZE];
     unsigned long sku_length, user_length, key_length;
     uint32_t round, qty, segment;
-    null_flag no_segment, no_key;
-    MYSQL_TIME created_at;
+    null_flag no_segment, no_key, no_expiry;
+    MYSQL_TIME created_at, expires_at;
 };
 
+/* Orders that never expire, which are the most, do without the last column. */
+enum kind { LASTING, EXPIRING, KINDS };
+
 struct order_insert {
-    uint64_t generation;            /* of the connection they were prepared on */
-    MYSQL_STMT *statements[SHARES]; /* by number of rows / STEP - 1; NULL until first used */
+    uint64_t generation; /* of the connection they were prepared on */
+    /* By number of rows / STEP - 1; NULL until first used. */
+    MYSQL_STMT *statements[KINDS][SHARES];
     struct row rows[LEDGER_ORDERS_MAX];
 };
 
@@ -43,10 +47,11 @@ struct order_insert *order_insert_open(void)
 
 static void forget_statements(struct order_insert *insert)
 {
-    for (size_t i = 0; i < SHARES; i++) {
-        if (insert->statements[i])
-            mysql_stmt_close(insert->statements[i]);
-        insert->statements[i] = NULL;
+    for (size_t i = 0; i < KINDS * SHARES; i++) {
+        MYSQL_STMT **statement = &insert->statements[i / SHARES][i % SHARES];
+        if (*statement)
+            mysql_stmt_close(*statement);
+        *statement = NULL;
     }
 }
 
@@ -89,14 +94,19 @@ static void bind_row(struct row *row, MYSQL_BIND *bind)
     bind[6] = bind_text(row->key, &row->key_length);
     bind[6].is_null = &row->no_key;
     bind[7] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_DATETIME, .buffer = &row->created_at};
+    bind[8] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_DATETIME, .buffer = &row->expires_at};
+    bind[8].is_null = &row->no_expiry;
 }
 
-static void statement_text(struct sql_text *sql, size_t rows)
+static void statement_text(struct sql_text *sql, size_t rows, enum kind kind)
 {
-    sql_printf(sql, "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,idempotency_key,"
-                    "created_at)VALUES");
+    bool expiring = kind == EXPIRING;
+    sql_printf(sql,
+               "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,idempotency_key,"
+               "created_at%s)VALUES",
+               expiring ? ",expires_at" : "");
     for (size_t i = 0; i < rows; i++)
-        sql_printf(sql, i == 0 ? "(?,?,?,?,?,?,?,?)" : ",(?,?,?,?,?,?,?,?)");
+        sql_printf(sql, "%s(?,?,?,?,?,?,?,?%s)", i == 0 ? "" : ",", expiring ? ",?" : "");
 }
 
 static enum db_result prepare_failed(struct db *db, MYSQL_STMT *statement)
@@ -108,16 +118,17 @@ static enum db_result prepare_failed(struct db *db, MYSQL_STMT *statement)
 }
 
 static enum db_result prepare(struct order_insert *insert, struct db *db, size_t rows,
-                              MYSQL_STMT **statement_out)
+                              enum kind kind, MYSQL_STMT **statement_out)
 {
     struct sql_text sql = {0};
-    MYSQL_BIND *binds = calloc(rows * COLUMNS, sizeof *binds);
+    size_t columns = kind == EXPIRING ? COLUMNS : COLUMNS - 1;
+    MYSQL_BIND *binds = calloc(rows * columns + 1, sizeof *binds);
     MYSQL_STMT *statement = mysql_stmt_init(db_handle(db));
     if (!binds || !statement)
         abort();
     for (size_t i = 0; i < rows; i++)
-        bind_row(&insert->rows[i], &binds[i * COLUMNS]);
-    statement_text(&sql, rows);
+        bind_row(&insert->rows[i], &binds[i * columns]); /* its last is the next one's first */
+    statement_text(&sql, rows, kind);
     bool failed = mysql_stmt_prepare(statement, sql.text, (unsigned long)sql.length) != 0 ||
                   mysql_stmt_bind_param(statement, binds) != 0; /* which copies the bindings */
     sql_free(&sql);
@@ -167,10 +178,12 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     set_text(row->key, &row->key_length, key);
 }
 
-static void fill_rows(struct order_insert *insert, const struct ledger_order *orders, size_t count)
+static enum kind fill_rows(struct order_insert *insert, const struct ledger_order *orders,
+                           size_t count)
 {
     int64_t time_ms = -1;
     MYSQL_TIME time = {0};
+    enum kind kind = LASTING;
     for (size_t i = 0; i < count; i++) {
         if (orders[i].created_ms != time_ms) {
             time_ms = orders[i].created_ms;
@@ -178,7 +191,13 @@ static void fill_rows(struct order_insert *insert, const struct ledger_order *or
         }
         fill_row(&insert->rows[i], &orders[i]);
         insert->rows[i].created_at = time;
+        insert->rows[i].no_expiry = orders[i].expires_ms == 0;
+        if (orders[i].expires_ms == 0)
+            continue;
+        insert->rows[i].expires_at = utc_time(orders[i].expires_ms);
+        kind = EXPIRING;
     }
+    return kind;
 }
 
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
@@ -188,11 +207,11 @@ enum db_result order_insert_run(struct order_insert *insert, struct db *db,
     if (insert->generation != db_generation(db))
         forget_statements(insert);
     insert->generation = db_generation(db);
-    MYSQL_STMT **statement = &insert->statements[count / STEP - 1];
-    enum db_result result = *statement ? DB_OK : prepare(insert, db, count, statement);
+    enum kind kind = fill_rows(insert, orders, count);
+    MYSQL_STMT **statement = &insert->statements[kind][count / STEP - 1];
+    enum db_result result = *statement ? DB_OK : prepare(insert, db, count, kind, statement);
     if (result != DB_OK)
         return result;
-    fill_rows(insert, orders, count);
     if (mysql_stmt_execute(*statement) == 0)
         return DB_OK;
     return db_statement_error(db, mysql_stmt_errno(*statement), mysql_stmt_error(*statement));

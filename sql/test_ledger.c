@@ -526,7 +526,7 @@ static void test_commit_of_an_order_that_several_segments_filled(void **state)
 /* Breaks the connection of the ledger, which is the oldest there is. */
 static void break_connection(void)
 {
-    long long id = sql_server_do("SELECT MIN(ID) FROM information_schema.PROCESSLIST WHERE"
+    long long id = sql_server_do("SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE"
                                  " USER=SUBSTRING_INDEX(USER(),'@',1) AND ID<>CONNECTION_ID()");
     sql_server_do("KILL %lld", id);
 }

@@ -1,4 +1,6 @@
 /* Resetting a sale and comparing it with the ledger, each under the locks of all its segments. */
+#include "stock/admin.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +13,7 @@ enum {
     CHANGE_TRIES_MAX = 20, /* changes of others that came in between */
 };
 
-/* All segments of a sale, locked. The handles keep the leases renewed. */
-struct locked {
-    size_t count;
-    struct lock_hold holds[LEDGER_SEGMENTS_MAX];
-    struct lock_handle *handles[LEDGER_SEGMENTS_MAX];
-    struct lock_member members[LEDGER_SEGMENTS_MAX];
-    char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
-};
-
-/* These connections are used now and then: finds out which of them the other side has closed. */
-static void freshen(struct stock *stock)
+void admin_freshen(struct stock *stock)
 {
     stock_ping_redis(stock);
     stock_ping_ledger(stock);
@@ -44,9 +36,7 @@ static enum lock_result lock_all(struct stock *stock, const char *sku, size_t co
     return result;
 }
 
-/* Sends what was posted for the locked segments, and releases those that are still held. True when
- * every call was answered with yes. */
-static bool unlock_all(struct stock *stock, struct locked *locked)
+bool admin_unlock(struct stock *stock, struct locked *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
         if (locked->holds[i].state != LOCK_STATE_RELEASED)
@@ -69,8 +59,8 @@ static enum ledger_result segments_to_lock(struct stock *stock, const char *sku,
     return result == LEDGER_NO ? LEDGER_OK : result;
 }
 
-static void post_round(struct stock *stock, struct locked *locked, const struct ledger_sale *sale,
-                       const struct ledger_segment *segments)
+void admin_post_round(struct stock *stock, struct locked *locked, const struct ledger_sale *sale,
+                      const struct ledger_segment *segments)
 {
     for (size_t i = 0; i < locked->count; i++) {
         struct lock_hold *lock = &locked->holds[i];
@@ -80,12 +70,12 @@ static void post_round(struct stock *stock, struct locked *locked, const struct 
         }
         if (segments[i].fence > lock->fence)
             segment_post_fence(stock, lock, segments[i].fence);
-        segment_post_load(stock, lock, segments[i].capacity, sale->round, segments[i].fence);
+        segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,
+                          segments[i].fence);
     }
 }
 
-/* Tells every process, this one included, that the sale has units again or other terms. */
-static void announce(struct stock *stock, const struct ledger_sale *row)
+void admin_announce(struct stock *stock, const struct ledger_sale *row)
 {
     struct sale *sale = catalog_put(stock->catalog, row);
     if (sale)
@@ -99,17 +89,17 @@ static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_s
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     if (!catalog_find(stock->catalog, sale->sku) && catalog_count(stock->catalog) >= SALES_MAX) {
-        unlock_all(stock, locked);
+        admin_unlock(stock, locked);
         return STOCK_ADMIN_FULL;
     }
     for (size_t i = 0; i < locked->count; i++)
         fences[i] = locked->holds[i].fence;
     enum ledger_result result = ledger_reset(stock->ledger, sale, fences, rows);
     if (result == LEDGER_OK)
-        post_round(stock, locked, sale, rows);
-    unlock_all(stock, locked);
+        admin_post_round(stock, locked, sale, rows);
+    admin_unlock(stock, locked);
     if (result == LEDGER_OK)
-        announce(stock, sale);
+        admin_announce(stock, sale);
     return result == LEDGER_OK        ? STOCK_ADMIN_OK
            : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
                                       : STOCK_ADMIN_FAILED;
@@ -127,7 +117,7 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
     size_t wanted = 0;
     if (!locked)
         abort();
-    freshen(stock);
+    admin_freshen(stock);
     for (int tries = 0; tries < RESET_TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++) {
         enum ledger_result found = segments_to_lock(stock, sale->sku, sale->segments, &wanted);
         if (found != LEDGER_OK) {
@@ -144,7 +134,7 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
         if (found == LEDGER_OK && wanted <= locked->count) {
             result = reset_locked(stock, sale, locked);
         } else {
-            unlock_all(stock, locked);
+            admin_unlock(stock, locked);
             result = found == LEDGER_OK ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
         }
     }
@@ -174,7 +164,7 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
                                      struct ledger_sale *sale_out)
 {
     enum ledger_result result = LEDGER_NO;
-    freshen(stock);
+    admin_freshen(stock);
     for (int tries = 0; tries < CHANGE_TRIES_MAX && result == LEDGER_NO; tries++) {
         result = ledger_sale_find(stock->ledger, sku, sale_out);
         if (result != LEDGER_OK)
@@ -188,7 +178,7 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
             ledger_terms_change(stock->ledger, sku, terms, unlimited && terms->per_user_limit > 0);
     }
     if (result == LEDGER_OK)
-        announce(stock, sale_out);
+        admin_announce(stock, sale_out);
     return result == LEDGER_OK        ? STOCK_ADMIN_OK
            : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
            : result == LEDGER_NO      ? STOCK_ADMIN_BUSY
@@ -265,10 +255,9 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct locked
     return true;
 }
 
-/* Locks all segments the sale has. Somebody may reset it to more or fewer before the locks are
- * held: then once more. */
-static enum stock_admin_result lock_sale(struct stock *stock, const char *sku, int wait_ms,
-                                         struct locked *locked)
+/* Somebody may reset it to more or fewer segments before the locks are held: then once more. */
+enum stock_admin_result admin_lock(struct stock *stock, const char *sku, int wait_ms,
+                                   struct locked *locked)
 {
     struct sale *sale = NULL;
     for (int tries = 0; tries < RESET_TRIES_MAX; tries++) {
@@ -281,7 +270,7 @@ static enum stock_admin_result lock_sale(struct stock *stock, const char *sku, i
         found = stock_sale_reload(stock, sku, &sale);
         if (found == LEDGER_OK && sale_view(sale).segments == locked->count)
             return STOCK_ADMIN_OK;
-        unlock_all(stock, locked);
+        admin_unlock(stock, locked);
         if (found != LEDGER_OK)
             return STOCK_ADMIN_FAILED;
     }
@@ -295,12 +284,12 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
     if (!locked)
         abort();
     memset(report_out, 0, sizeof *report_out);
-    freshen(stock);
-    enum stock_admin_result result = lock_sale(stock, sku, wait_ms, locked);
+    admin_freshen(stock);
+    enum stock_admin_result result = admin_lock(stock, sku, wait_ms, locked);
     if (result == STOCK_ADMIN_OK) {
         stock_flush(stock);
         bool done = reconcile_locked(stock, sku, locked, report_out);
-        bool sent = unlock_all(stock, locked);
+        bool sent = admin_unlock(stock, locked);
         sale_forget_left(catalog_find(stock->catalog, sku));
         result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
     }

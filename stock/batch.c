@@ -27,7 +27,7 @@ static void batch_add(struct stock *stock, struct batch *batch, struct stock_ord
 {
     struct group *group = group_of(stock, batch, order->sale, order->view);
     struct item *item = &batch->items[batch->item_count++];
-    *item = (struct item){.order = order};
+    *item = (struct item){.order = order, .group = group};
     if (group->last)
         group->last->next = item;
     else
@@ -224,6 +224,13 @@ static void sort_allocations(struct ledger_allocation *allocations, size_t count
         }
 }
 
+/* When an order expires unless it is paid; 0: never. */
+static int64_t expires_ms(const struct item *item)
+{
+    int64_t pay_within_s = item->group->view.terms.pay_within_s;
+    return pay_within_s == 0 ? 0 : item->order->created_ms + pay_within_s * 1000;
+}
+
 static void write_row(struct batch *batch, const struct item *item)
 {
     const struct stock_order *order = item->order;
@@ -245,6 +252,7 @@ static void write_row(struct batch *batch, const struct item *item)
         .allocation_count = several ? item->piece_count : 0,
         .created_ms = order->created_ms,
         .limit = order->view->terms.per_user_limit,
+        .expires_ms = expires_ms(item),
     };
 }
 
@@ -273,6 +281,9 @@ static void accept_order(struct batch *batch, const struct item *item)
     order->outcome = STOCK_ACCEPTED;
     order->segment = batch->allocations[item->piece].segment;
     ledger_time(order->created_ms, order->created_at);
+    order->expires_at[0] = '\0';
+    if (expires_ms(item) != 0)
+        ledger_time(expires_ms(item), order->expires_at);
     if (item->piece_count == 1)
         return;
     size_t size = item->piece_count * sizeof *order->allocations;

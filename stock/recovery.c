@@ -3,8 +3,7 @@
 
 #include <assert.h>
 
-static void recover_one(struct stock *stock, struct segment_hold *hold,
-                        const struct ledger_segment *row)
+void recovery_load(struct stock *stock, struct segment_hold *hold, const struct ledger_segment *row)
 {
     if (row->round == 0) {
         sale_hint_set(hold->sale, hold->segment, 0); /* the ledger has no such segment (any more) */
@@ -39,7 +38,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
     for (size_t i = 0; i < count; i++) {
         if (result == LEDGER_OK) {
             *stale_out |= rows[i].round != dirty[i]->round;
-            recover_one(stock, dirty[i], &rows[i]);
+            recovery_load(stock, dirty[i], &rows[i]);
         } else {
             segment_post_release(stock, dirty[i]);
         }

@@ -12,4 +12,9 @@
 bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t count,
                   bool *stale_out);
 
+/* The second half of it, for one hold, when its row was read in a transaction that has set the
+ * ledger's fence to the hold's. */
+void recovery_load(struct stock *stock, struct segment_hold *hold,
+                   const struct ledger_segment *row);
+
 #endif

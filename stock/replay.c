@@ -69,6 +69,7 @@ static bool replay_one(struct stock *stock, struct stock_order *order, const str
     order->segment = record.segment < 0 ? 0 : (uint32_t)record.segment;
     copy_allocations(order, record.allocations, record.allocation_count);
     memcpy(order->created_at, record.created_at, sizeof order->created_at);
+    memcpy(order->expires_at, record.expires_at, sizeof order->expires_at);
     order->outcome = STOCK_REPLAYED;
     return true;
 }
@@ -121,6 +122,7 @@ static void finish_twin(struct stock_order *order)
     order->segment = first->segment;
     copy_allocations(order, first->allocations, first->allocation_count);
     memcpy(order->created_at, first->created_at, sizeof order->created_at);
+    memcpy(order->expires_at, first->expires_at, sizeof order->expires_at);
 }
 
 void replay_finish(struct stock_order *const *orders, size_t count)

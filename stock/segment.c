@@ -40,8 +40,8 @@ void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sa
     hold->settled = 0;
 }
 
-void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       const struct sale_view *view, uint32_t segment)
 {
     char name[LOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
@@ -49,6 +49,28 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
     hold->call = stock->call_count;
     hold->sent_ns = stock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
+}
+
+void segment_read_lock(struct stock *stock, struct segment_hold *hold)
+{
+    assert(hold->state == SEGMENT_POSTED);
+    switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
+    case LOCK_OK:
+        hold->state = SEGMENT_DIRTY;
+        break;
+    case LOCK_UNKNOWN:
+        hold->state = SEGMENT_DOUBT;
+        break;
+    default:
+        hold->state = SEGMENT_BUSY;
+        break;
+    }
+}
+
+void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+{
+    segment_post_lock(stock, hold, sale, view, segment);
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
     script_int(take, view->round);
     script_int(take, wanted);
@@ -76,19 +98,9 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
 
 void segment_read_take(struct stock *stock, struct segment_hold *hold)
 {
-    assert(hold->state == SEGMENT_POSTED);
-    const struct script_call *calls = &stock->calls[hold->call];
-    switch (lock_redis_acquired(&hold->lock, &calls[0], hold->sent_ns)) {
-    case LOCK_OK:
-        hold->state = taken_state(hold, &calls[1]);
-        break;
-    case LOCK_UNKNOWN:
-        hold->state = SEGMENT_DOUBT;
-        break;
-    default:
-        hold->state = SEGMENT_BUSY;
-        break;
-    }
+    segment_read_lock(stock, hold);
+    if (hold->state == SEGMENT_DIRTY)
+        hold->state = taken_state(hold, &stock->calls[hold->call + 1]);
 }
 
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,

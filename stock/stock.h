@@ -58,7 +58,8 @@ struct stock_order {
     size_t allocation_count;
     char created_at[LEDGER_TIME_SIZE];
     int64_t at_ms;
-    struct stock_had *had; /* NULL, or with STOCK_LIMIT */
+    struct stock_had *had;             /* NULL, or with STOCK_LIMIT */
+    char expires_at[LEDGER_TIME_SIZE]; /* unless it is paid; "": never */
 
     /* Private to stock/. */
     struct sale *sale;

@@ -6,14 +6,18 @@ from collections import Counter
 from servers import wait_until
 
 
+HOLDING = "status IN ('reserved', 'paid')"  # orders that have units
+
+
 def sold_by_orders(ledger, sku, round_no):
     """{segment: units} as the orders of one round add up, allocations included."""
     rows = ledger.run(f"""
-        SELECT segment, SUM(qty) FROM orders
-         WHERE sku = '{sku}' AND round = {round_no} AND segment IS NOT NULL GROUP BY segment
+        SELECT segment, SUM(qty) FROM orders WHERE {HOLDING}
+           AND sku = '{sku}' AND round = {round_no} AND segment IS NOT NULL GROUP BY segment
         UNION ALL
         SELECT a.segment, SUM(a.qty) FROM order_allocation a JOIN orders o USING (order_id)
-         WHERE o.sku = '{sku}' AND o.round = {round_no} AND o.segment IS NULL GROUP BY a.segment""")
+         WHERE o.sku = '{sku}' AND o.round = {round_no} AND o.segment IS NULL AND {HOLDING}
+         GROUP BY a.segment""")
     sold = Counter()
     for segment, units in rows:
         sold[int(segment)] += int(units)
@@ -33,8 +37,9 @@ def audit_ledger(ledger, sku):
     assert {s: sold for s, _, _, sold in segments if sold} == dict(by_orders)
     assert all(0 <= sold <= capacity for _, _, capacity, sold in segments), segments
     units = ledger.number(f"SELECT COALESCE(SUM(qty), 0) FROM orders WHERE sku = '{sku}'"
-                          f" AND round = {round_no}")
+                          f" AND round = {round_no} AND {HOLDING}")
     assert units == sum(by_orders.values()), "an order's allocations do not add up to its qty"
+    audit_expiry(ledger, sku)
     return units
 
 
@@ -50,6 +55,24 @@ def audit_limits(ledger, sku):
         " AND status IN ('reserved', 'paid') GROUP BY user_id")}
     assert {user: units for user, (units, _) in counted.items()} == ordered
     assert all(units <= allowed for units, allowed in counted.values()), counted
+
+
+def audit_expiry(ledger, sku):
+    """Just the reserved orders that have a time to pay are on the list of those to expire."""
+    listed = set(ledger.run("SELECT e.order_id, e.expires_at FROM order_expiry e"
+                            f" JOIN orders USING (order_id) WHERE sku = '{sku}'"))
+    reserved = set(ledger.run("SELECT order_id, expires_at FROM orders WHERE status = 'reserved'"
+                              f" AND expires_at IS NOT NULL AND sku = '{sku}'"))
+    assert listed == reserved
+    assert ledger.number("SELECT COUNT(*) FROM order_expiry e LEFT JOIN orders o USING (order_id)"
+                         " WHERE o.order_id IS NULL") == 0
+
+
+def statuses(ledger, sku="demo"):
+    """{status: (orders, units)} of the present round."""
+    rows = ledger.run("SELECT status, COUNT(*), SUM(qty) FROM orders JOIN sale USING (sku, round)"
+                      f" WHERE sku = '{sku}' GROUP BY status")
+    return {status: (int(orders), int(units)) for status, orders, units in rows}
 
 
 def audit_accepted(ledger, accepted):

@@ -152,6 +152,12 @@ class Daemon:
         return self.request("POST", "/order", {"sku": sku, "user_id": user_id, "qty": qty}, headers,
                             timeout)
 
+    def pay(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/pay", timeout=timeout)
+
+    def cancel(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/cancel", timeout=timeout)
+
     def admin(self, method, path, body=None, timeout=30):
         return self.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"}, timeout)
 
@@ -165,6 +171,10 @@ class Daemon:
         response = self.admin("PATCH", f"/admin/sale/{sku}", terms)
         assert response.status == 200, response
         return response.json()
+
+    def add(self, units, sku="demo", key=None):
+        headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": key}
+        return self.request("POST", "/admin/stock/add", {"sku": sku, "units": units}, headers)
 
     def reconcile(self, sku="demo"):
         response = self.admin("POST", "/admin/reconcile", {"sku": sku})

@@ -108,6 +108,7 @@ def test_bad_key_is_400(daemon, key):
     response = daemon.request("POST", "/order", {"sku": "demo", "user_id": "u1", "qty": 1},
                               {"Idempotency-Key": key})
     assert_problem(response, 400, "invalid_request")
+    assert_problem(daemon.add(1, key=key), 400, "invalid_request")
 
 
 @pytest.mark.parametrize("order_id", ["1", "18446744073709551615", "18446744073709551616", "9" * 40,
@@ -203,8 +204,51 @@ def test_wrong_method_of_a_sale_is_405(daemon, method):
     assert response.headers["Allow"] == "PATCH"
 
 
+@pytest.mark.parametrize("body", [
+    {}, [], b"", b"7", {"sku": "demo"}, {"units": 1}, {"sku": "demo", "units": 0},
+    {"sku": "demo", "units": -1}, {"sku": "demo", "units": 1.5}, {"sku": "demo", "units": "1"},
+    {"sku": "demo", "units": None}, {"sku": "demo", "units": True}, {"sku": "demo", "units": [1]},
+    {"sku": "demo", "units": 10_000_001}, {"sku": "demo", "units": 9_999_001},
+    {"sku": "demo", "units": 2**32 + 1}, {"sku": "demo", "units": 10**19},
+    {"sku": "a'b", "units": 1}, {"sku": "x" * 65, "units": 1}, {"sku": "", "units": 1},
+    {"sku": 7, "units": 1}, {"sku": "demo", "units": 1, "segments": 2},
+    b'{"sku":"demo","units":1,"units":2}', b'{"sku":"demo","units":1', b'{"sku":"demo","units":01}',
+], ids=lambda body: str(body)[:50])
+def test_bad_restock_is_400(daemon, body):
+    assert_problem(daemon.admin("POST", "/admin/stock/add", body), 400, "invalid_request")
+
+
+def test_restock_of_no_sale_is_404(daemon):
+    assert_problem(daemon.add(1, sku="none"), 404, "unknown_sku")
+
+
+MOVES = ("pay", "cancel")
+
+
+@pytest.mark.parametrize("order_id", ["1", "18446744073709551615", "18446744073709551616", "9" * 40,
+                                      "0", "-1", "abc", "1x", "01", "%31", "%2e%2e", ""])
+@pytest.mark.parametrize("move", MOVES)
+def test_move_of_no_order_is_404(daemon, order_id, move):
+    assert_problem(daemon.request("POST", f"/order/{order_id}/{move}"), 404, "unknown_order")
+
+
+@pytest.mark.parametrize("body", [b"x", b"[]", b"1", b'{"amount":1}', b"{}{}", b"{", b"null", b'""'])
+@pytest.mark.parametrize("move", MOVES)
+def test_move_takes_no_body(daemon, body, move):
+    assert_problem(daemon.request("POST", f"/order/1/{move}", body), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("body", [None, b"", b"{}", b" { } "])
+@pytest.mark.parametrize("move", MOVES)
+def test_move_bears_an_empty_body(daemon, body, move):
+    for kind in (None, "application/json", "text/plain"):
+        response = daemon.request("POST", f"/order/1/{move}", body, {"Content-Type": kind})
+        assert_problem(response, 404, "unknown_order")
+
+
 CALLS = [("PATCH", "/admin/sale/demo", {"paused": True}),
          ("POST", "/admin/stock/reset", {"sku": "demo", "total": 10, "segments": 2}),
+         ("POST", "/admin/stock/add", {"sku": "demo", "units": 1}),
          ("GET", "/admin/sales", None),
          ("POST", "/admin/reconcile", {"sku": "demo"})]
 
@@ -273,6 +317,8 @@ def test_wrong_content_type_is_415(daemon, kind):
 
 @pytest.mark.parametrize("method, path, allowed", [
     *((method, "/order", "POST") for method in ("GET", "PUT", "DELETE", "PATCH", "BREW")),
+    *((method, f"/order/1/{move}", "POST") for method in ("GET", "PUT", "DELETE", "PATCH")
+      for move in ("pay", "cancel")), ("GET", "/admin/stock/add", "POST"),
     ("POST", "/order/1", "GET"), ("DELETE", "/order/1", "GET"), ("PUT", "/stock/demo", "GET"),
     ("POST", "/stock/demo", "GET"), ("POST", "/healthz", "GET"), ("DELETE", "/readyz", "GET"),
     ("POST", "/metrics", "GET"), ("PUT", "/openapi.json", "GET"),
@@ -286,7 +332,8 @@ def test_wrong_method_is_405_and_says_what_is_allowed(daemon, method, path, allo
 
 
 @pytest.mark.parametrize("path", [
-    "/", "/orders", "/ORDER", "//order", "/order/1/2", "/stock", "/stock/a/b",
+    "/", "/orders", "/ORDER", "//order", "/order/1/2", "/order/1/pay/", "/order/1/PAY",
+    "/order/1/2/pay", "/order/1/cancel/now", "/pay", "/admin/stock/add/", "/stock", "/stock/a/b",
     "/admin", "/admin/", "/admin/stock", "/admin/none", "/../etc/passwd", "/%2e%2e/etc/passwd",
     "/order%00", "/metrics/", "/healthz.html", "/" + "a" * 2000, "/%zz", "/favicon.ico"])
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -1,0 +1,145 @@
+/* Lets orders expire that were not paid in time: a thread of its own, at work in one daemon of many.
+ *
+ * why_no_fence: a lock elects the daemon, and one that outlives its lease may go on beside the next
+ * one. That is a waste and no more: each transaction moves only orders that are still reserved, under
+ * the locks and fences of their segments. */
+#include "service/expirer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "lock/lock.h"
+#include "service/log.h"
+#include "service/metrics.h"
+#include "stock/returns.h"
+
+enum { PERIOD_MS = 200 }; /* between looks for what is due, and for the lock */
+
+struct expirer {
+    pthread_t thread;
+    struct service *service;
+    struct stock *stock; /* its own connections */
+    struct lock_client *locks;
+    struct lock_handle *elected; /* NULL: this daemon is not */
+    _Atomic bool stop;
+};
+
+static void nap(void)
+{
+    struct timespec span = {.tv_nsec = PERIOD_MS * 1000000L};
+    nanosleep(&span, NULL);
+}
+
+static void resign(struct expirer *expirer)
+{
+    if (expirer->elected)
+        lock_release(expirer->elected);
+    lock_free(&expirer->elected);
+}
+
+static bool is_elected(const struct expirer *expirer)
+{
+    return expirer->elected && lock_state(expirer->elected) == LOCK_STATE_HELD;
+}
+
+/* Tries to become the one; the lock's watchdog renews it from then on. */
+static bool run_for_it(struct expirer *expirer)
+{
+    const struct lock_request request = {.name = "expirer", .kind = LOCK_KIND_SIMPLE};
+    if (is_elected(expirer))
+        return true;
+    if (expirer->elected)
+        log_event(LOG_WARN, "expirer_lost_its_lock", NULL);
+    resign(expirer);
+    if (lock_acquire(expirer->locks, &request, &expirer->elected) != LOCK_OK) {
+        resign(expirer); /* one that may have been acquired has a handle as well */
+        return false;
+    }
+    log_event(LOG_INFO, "expirer_elected", NULL);
+    return true;
+}
+
+/* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a nap:
+ * few large transactions instead of many small ones. */
+static void expire(struct expirer *expirer)
+{
+    struct stock_expiry expiry = {.more = false};
+    enum ledger_result result = LEDGER_OK;
+    size_t count = 0, all = 0;
+    do {
+        result = stock_expire(expirer->stock, &expiry, &count);
+        metrics_add(METRIC_ORDERS_EXPIRED, count);
+        all += count;
+    } while (result == LEDGER_OK && expiry.more && is_elected(expirer) &&
+             !atomic_load(&expirer->stop));
+    if (all > 0)
+        log_event(LOG_INFO, "expired", "orders=%zu", all);
+    if (result != LEDGER_OK)
+        log_event(LOG_WARN, "expirer_failed", "redis=%s ledger=%s",
+                  LOG_QUOTE(stock_redis_error(expirer->stock)),
+                  LOG_QUOTE(ledger_error(stock_ledger(expirer->stock))));
+}
+
+static void *expirer_main(void *context)
+{
+    struct expirer *expirer = context;
+    while (!atomic_load(&expirer->stop)) {
+        if (atomic_load(&expirer->service->prepared) && run_for_it(expirer))
+            expire(expirer);
+        nap();
+    }
+    resign(expirer);
+    return NULL;
+}
+
+static bool open_clients(struct expirer *expirer, char *error_out, size_t error_size)
+{
+    struct service *service = expirer->service;
+    const char *const servers[] = {service->config.redis_url, NULL};
+    const struct lock_options options = {
+        .servers = servers,
+        .prefix = STOCK_PREFIX,
+        .lease_ms = (int)service->config.lease_ms,
+        .timeout_ms = (int)service->config.redis_timeout_ms,
+    };
+    expirer->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    if (!expirer->stock)
+        return false;
+    if (lock_open(&options, &expirer->locks) == LOCK_OK)
+        return true;
+    snprintf(error_out, error_size, "%s", lock_error());
+    return false;
+}
+
+static void expirer_free(struct expirer **expirer)
+{
+    lock_close(&(*expirer)->locks);
+    stock_close(&(*expirer)->stock);
+    free(*expirer);
+    *expirer = NULL;
+}
+
+struct expirer *expirer_start(struct service *service, char *error_out, size_t error_size)
+{
+    struct expirer *expirer = calloc(1, sizeof *expirer);
+    if (!expirer)
+        abort();
+    expirer->service = service;
+    if (!open_clients(expirer, error_out, error_size)) {
+        expirer_free(&expirer);
+        return NULL;
+    }
+    if (pthread_create(&expirer->thread, NULL, expirer_main, expirer) != 0)
+        abort();
+    return expirer;
+}
+
+void expirer_stop(struct expirer **expirer)
+{
+    if (!*expirer)
+        return;
+    atomic_store(&(*expirer)->stop, true);
+    pthread_join((*expirer)->thread, NULL);
+    expirer_free(expirer);
+}

@@ -1,0 +1,15 @@
+/* Lets orders expire that were not paid in time: a thread of its own, at work in one daemon of many. */
+#ifndef SECKILL_SERVICE_EXPIRER_H
+#define SECKILL_SERVICE_EXPIRER_H
+
+#include "service/service.h"
+
+struct expirer;
+
+/* Starts the thread. NULL with the reason in `error_out`. */
+struct expirer *expirer_start(struct service *service, char *error_out, size_t error_size);
+
+/* Stops it after the transaction it is in, and frees it. */
+void expirer_stop(struct expirer **expirer);
+
+#endif

@@ -1,0 +1,341 @@
+/* What becomes of accepted orders: every move of a status, and the units that come back. */
+#include "sql/ledger_status.h"
+#include "sql/test_server.h"
+
+enum { FENCE = 1000 };
+
+static const char *const words[] = {"reserved", "paid", "cancelled", "expired"};
+static const char past[] = "2020-01-01 00:00:00.000", future[] = "2100-01-01 00:00:00.000";
+
+static struct ledger *ledger;
+
+static int start_group(void **state)
+{
+    (void)state;
+    char error[128];
+    sql_server_clear();
+    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    return ledger && ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    ledger_close(&ledger);
+    return 0;
+}
+
+/* Each test begins with a sale "s" of 3 segments, 10 units each, 5 of them sold, at fence 1000. */
+static int start(void **state)
+{
+    (void)state;
+    sql_server_empty();
+    sql_server_do("INSERT INTO sale(sku,round,total,segments)VALUES('s',1,30,3);"
+                  "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
+                  "('s',0,1,10,5,1000),('s',1,1,10,5,1000),('s',2,1,10,5,1000)");
+    return 0;
+}
+
+/* `segment` < 0: several, 1 unit of each of the three. `expires`: NULL for never. */
+static void insert(uint64_t id, uint32_t qty, int segment, const char *status, const char *expires)
+{
+    char quoted[64] = "NULL";
+    if (expires)
+        snprintf(quoted, sizeof quoted, "'%s'", expires);
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at,"
+                  "expires_at)VALUES(%llu,'s',1,'u',%u,NULLIF(%d,-1),'%s','2020-01-01',%s)",
+                  (unsigned long long)id, qty, segment, status, quoted);
+    if (expires)
+        sql_server_do("INSERT INTO order_expiry VALUES(%s,%llu)", quoted, (unsigned long long)id);
+    for (int i = 0; i < 3 && segment < 0; i++)
+        sql_server_do("INSERT INTO order_allocation VALUES(%llu,%d,1)", (unsigned long long)id, i);
+}
+
+static bool has_status(uint64_t id, const char *status)
+{
+    return sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id=%llu AND status='%s'",
+                         (unsigned long long)id, status) == 1;
+}
+
+static int64_t sold(uint32_t segment)
+{
+    return sql_server_do("SELECT sold FROM stock_segment WHERE segment=%u", segment);
+}
+
+static int64_t fence_of(uint32_t segment)
+{
+    return sql_server_do("SELECT fence FROM stock_segment WHERE segment=%u", segment);
+}
+
+/* Returns orders of round 1 under locks of all segments with `fence`. */
+static enum ledger_result give_back(enum ledger_status to, const uint64_t *ids, size_t count,
+                                    uint64_t fence, struct ledger_return *returned_out)
+{
+    static struct ledger_segment segments[3];
+    for (uint32_t i = 0; i < 3; i++)
+        segments[i] = (struct ledger_segment){.segment = i, .fence = fence};
+    *returned_out = (struct ledger_return){.sku = "s",
+                                           .round = 1,
+                                           .to = to,
+                                           .order_ids = ids,
+                                           .order_count = count,
+                                           .segments = segments,
+                                           .segment_count = 3};
+    return ledger_return(ledger, returned_out);
+}
+
+static enum ledger_result give_back_one(enum ledger_status to, uint64_t id)
+{
+    struct ledger_return returned;
+    enum ledger_result result = give_back(to, &id, 1, FENCE + 1, &returned);
+    return result == LEDGER_OK && returned.moved == 0 ? LEDGER_NO : result;
+}
+
+static void test_only_reserved_orders_move(void **state)
+{
+    (void)state;
+    for (uint64_t from = 0; from < 4; from++)
+        for (uint64_t to = 1; to < 4; to++) {
+            uint64_t id = 10 * from + to;
+            enum ledger_status status = (enum ledger_status)to;
+            insert(id, 1, 0, words[from], to == LEDGER_EXPIRED ? past : future);
+            enum ledger_result result =
+                to == LEDGER_PAID ? ledger_pay(ledger, id) : give_back_one(status, id);
+            assert_int_equal(result, from == LEDGER_RESERVED ? LEDGER_OK : LEDGER_NO);
+            assert_true(has_status(id, words[from == LEDGER_RESERVED ? to : from]));
+            assert_int_equal(ledger_status_may(words[from], status), from == LEDGER_RESERVED);
+            sql_server_do("UPDATE stock_segment SET fence=1000");
+        }
+    assert_false(ledger_status_may("unheard-of", LEDGER_PAID));
+    assert_int_equal(sold(0), 3);
+}
+
+static void test_time_to_pay_is_over_at_its_moment(void **state)
+{
+    (void)state;
+    insert(1, 1, 0, "reserved", past);
+    insert(2, 1, 0, "reserved", future);
+    insert(3, 1, 0, "reserved", NULL);
+    assert_int_equal(ledger_pay(ledger, 1), LEDGER_NO);
+    assert_int_equal(ledger_pay(ledger, 2), LEDGER_OK);
+    assert_int_equal(ledger_pay(ledger, 3), LEDGER_OK);
+    assert_int_equal(ledger_pay(ledger, 4), LEDGER_NO);
+    assert_int_equal(sql_server_do("SELECT order_id FROM order_expiry"), 1);
+    insert(5, 1, 0, "reserved", future);
+    insert(6, 1, 0, "reserved", NULL);
+    assert_int_equal(give_back_one(LEDGER_EXPIRED, 5), LEDGER_NO);
+    assert_int_equal(give_back_one(LEDGER_EXPIRED, 6), LEDGER_NO);
+    assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_OK);
+}
+
+static void test_units_come_back_to_where_they_came_from(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {4, 2, 1, 3, 77};
+    struct ledger_return returned;
+    insert(1, 2, 0, "reserved", future);
+    insert(2, 1, 0, "reserved", NULL);
+    insert(3, 3, -1, "reserved", NULL);
+    insert(4, 2, 1, "paid", NULL);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 5, FENCE + 5, &returned), LEDGER_OK);
+    assert_int_equal(returned.moved, 3);
+    assert_int_equal(sold(0), 5 - 2 - 1 - 1);
+    assert_int_equal(sold(1), 5 - 1);
+    assert_int_equal(sold(2), 5 - 1);
+    assert_true(has_status(3, "cancelled") && has_status(4, "paid"));
+}
+
+static void test_segments_without_units_keep_their_fence(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2};
+    struct ledger_return returned;
+    insert(1, 2, 0, "reserved", future);
+    insert(2, 3, -1, "paid", NULL);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 2, FENCE + 5, &returned), LEDGER_OK);
+    assert_int_equal(returned.moved, 1);
+    assert_int_equal(returned.segments[0].fence, FENCE + 5);
+    assert_int_equal(returned.segments[0].sold, 3);
+    assert_int_equal(returned.segments[0].capacity, 10);
+    assert_int_equal(returned.segments[1].fence, FENCE);
+    assert_int_equal(sold(0), 3);
+    assert_int_equal(sold(1), 5);
+    assert_int_equal(fence_of(0), FENCE + 5);
+    assert_int_equal(fence_of(2), FENCE);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
+}
+
+static void test_nothing_is_returned_twice(void **state)
+{
+    (void)state;
+    insert(1, 2, 0, "reserved", past);
+    assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_OK);
+    assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_NO);
+    assert_int_equal(give_back_one(LEDGER_EXPIRED, 1), LEDGER_NO);
+    assert_int_equal(sold(0), 3);
+}
+
+static void test_each_guard_of_a_segment_refuses_all(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2};
+    struct ledger_return returned;
+    const char *const spoilers[] = {"UPDATE stock_segment SET fence=2000 WHERE segment=1",
+                                    "UPDATE stock_segment SET round=2 WHERE segment=1",
+                                    "UPDATE stock_segment SET sold=1 WHERE segment=1",
+                                    "DELETE FROM stock_segment WHERE segment=1"};
+    insert(1, 2, 0, "reserved", past);
+    insert(2, 2, 1, "reserved", past);
+    for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++) {
+        sql_server_do("DELETE FROM stock_segment;"
+                      "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
+                      "('s',0,1,10,5,1000),('s',1,1,10,5,1000),('s',2,1,10,5,1000)");
+        sql_server_do("%s", spoilers[i]);
+        assert_int_equal(give_back(LEDGER_EXPIRED, ids, 2, 2000, &returned), LEDGER_NO);
+        assert_int_equal(sold(0), 5);
+        assert_true(has_status(1, "reserved") && has_status(2, "reserved"));
+        assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
+    }
+}
+
+static void test_units_of_a_segment_that_is_not_locked_stay(void **state)
+{
+    (void)state;
+    uint64_t id = 1;
+    struct ledger_segment only = {.segment = 1, .fence = FENCE + 1};
+    struct ledger_return returned = {.sku = "s",
+                                     .round = 1,
+                                     .to = LEDGER_CANCELLED,
+                                     .order_ids = &id,
+                                     .order_count = 1,
+                                     .segments = &only,
+                                     .segment_count = 1};
+    insert(1, 2, 0, "reserved", NULL);
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_NO);
+    assert_true(has_status(1, "reserved"));
+}
+
+static void test_older_rounds_move_their_status_only(void **state)
+{
+    (void)state;
+    uint64_t ids[] = {1, 2};
+    struct ledger_return returned = {
+        .sku = "s", .round = 1, .to = LEDGER_EXPIRED, .order_ids = ids, .order_count = 2};
+    insert(1, 2, 0, "reserved", past);
+    insert(2, 3, -1, "reserved", past);
+    sql_server_do("UPDATE sale SET round=2; UPDATE stock_segment SET round=2");
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_int_equal(returned.moved, 2);
+    assert_true(has_status(1, "expired") && has_status(2, "expired"));
+    assert_int_equal(sold(0), 5);
+    assert_int_equal(fence_of(0), FENCE);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
+}
+
+static void test_users_may_buy_again_what_they_gave_back(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2, 3};
+    struct ledger_return returned;
+    insert(1, 2, 0, "reserved", NULL);
+    insert(2, 1, 1, "reserved", NULL);
+    insert(3, 1, 1, "paid", NULL);
+    sql_server_do("INSERT INTO buyer VALUES('s',1,'u',4,5,''),('s',2,'u',4,5,''),"
+                  "('t',1,'u',4,5,''),('s',1,'v',4,5,'')");
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 1, &returned), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT units FROM buyer WHERE sku='s' AND round=1 AND"
+                                   " user_id='u'"),
+                     1);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM buyer WHERE units=4"), 3);
+}
+
+static void test_what_is_due_comes_in_order_and_in_pages(void **state)
+{
+    (void)state;
+    struct ledger_due due[4];
+    size_t count = 0;
+    insert(9, 1, 0, "reserved", "2020-01-01 00:00:00.000");
+    insert(3, 1, -1, "reserved", "2020-01-01 00:00:00.007");
+    insert(5, 1, 2, "reserved", "2020-01-01 00:00:00.007");
+    insert(7, 1, 0, "reserved", future);
+    insert(1, 1, 0, "reserved", "2020-01-02 00:00:00.000");
+    assert_int_equal(ledger_due_list(ledger, NULL, 2, due, &count), LEDGER_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(due[0].order_id, 9);
+    assert_int_equal(due[1].order_id, 3);
+    assert_int_equal(due[1].segment, LEDGER_SEGMENT_SEVERAL);
+    assert_int_equal(ledger_due_list(ledger, &due[1], 4, due, &count), LEDGER_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(due[0].order_id, 5);
+    assert_int_equal(due[0].segment, 2);
+    assert_int_equal(due[0].round, 1);
+    assert_string_equal(due[0].sku, "s");
+    assert_int_equal(due[1].order_id, 1);
+    assert_int_equal(ledger_due_list(ledger, &due[1], 4, due, &count), LEDGER_OK);
+    assert_int_equal(count, 0);
+}
+
+static void test_fullest_return_is_one_transaction(void **state)
+{
+    (void)state;
+    static uint64_t ids[LEDGER_RETURNS_MAX];
+    struct ledger_return returned;
+    sql_server_do("UPDATE stock_segment SET capacity=2000, sold=2000");
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
+                  "expires_at) SELECT seq,'s',1,CONCAT('u',seq%%7),2,seq%%3,'2020-01-01',"
+                  "'2020-01-01 00:00:01.5' FROM seq_1_to_1000;"
+                  "INSERT INTO order_expiry SELECT expires_at,order_id FROM orders");
+    for (uint64_t i = 0; i < LEDGER_RETURNS_MAX; i++)
+        ids[i] = i + 1;
+    assert_int_equal(give_back(LEDGER_EXPIRED, ids, LEDGER_RETURNS_MAX, 2000, &returned),
+                     LEDGER_OK);
+    assert_int_equal(returned.moved, LEDGER_RETURNS_MAX);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 100);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(sold(i), 2000 - 600);
+}
+
+static void test_commit_that_was_not_answered_is_repeated(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    char error[128];
+    insert(1, 2, 0, "reserved", past);
+    insert(2, 2, 0, "reserved", future);
+    sql_wire_open(&wire);
+    struct ledger *direct = ledger;
+    ledger = ledger_open(wire.url, 5000, error, sizeof error);
+    assert_int_equal(ledger_ping(ledger), LEDGER_OK);
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    assert_int_equal(give_back_one(LEDGER_EXPIRED, 1), LEDGER_UNKNOWN);
+    assert_int_equal(give_back_one(LEDGER_EXPIRED, 1), LEDGER_NO);
+    assert_true(has_status(1, "expired"));
+    atomic_store(&wire.fault, WIRE_LOSES_COMMIT);
+    assert_int_equal(ledger_pay(ledger, 2), LEDGER_UNKNOWN);
+    assert_int_equal(ledger_pay(ledger, 2), LEDGER_OK);
+    ledger_close(&ledger);
+    ledger = direct;
+    sql_wire_close(&wire);
+    assert_int_equal(sold(0), 3);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_only_reserved_orders_move),
+        TEST(test_time_to_pay_is_over_at_its_moment),
+        TEST(test_units_come_back_to_where_they_came_from),
+        TEST(test_segments_without_units_keep_their_fence),
+        TEST(test_nothing_is_returned_twice),
+        TEST(test_each_guard_of_a_segment_refuses_all),
+        TEST(test_units_of_a_segment_that_is_not_locked_stay),
+        TEST(test_older_rounds_move_their_status_only),
+        TEST(test_users_may_buy_again_what_they_gave_back),
+        TEST(test_what_is_due_comes_in_order_and_in_pages),
+        TEST(test_fullest_return_is_one_transaction),
+        TEST(test_commit_that_was_not_answered_is_repeated),
+    };
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}

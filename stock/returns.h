@@ -1,0 +1,38 @@
+/* Orders that are paid, cancelled or expire; the units of the latter can be sold again at once. */
+#ifndef STOCK_RETURNS_H
+#define STOCK_RETURNS_H
+
+#include "sql/ledger_status.h"
+#include "stock/stock.h"
+
+enum stock_state_result {
+    STOCK_STATE_OK,       /* the order is in the state asked for, since this call or before */
+    STOCK_STATE_NO_ORDER, /* there is none with that id */
+    STOCK_STATE_REFUSED,  /* it does not go there from where it is */
+    STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
+    STOCK_STATE_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
+    STOCK_STATE_IN_DOUBT, /* a commit was not answered and the ledger cannot be asked */
+};
+
+/* Pays or cancels an order, blocking for as long as Redis and the ledger take. With OK and REFUSED
+ * `record_out` is the order as it is now. `moved_out` tells that this call has moved it. A cancel
+ * tries for `wait_ms` to lock the order's segments. */
+enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
+                                  struct ledger_record *record_out, bool *moved_out);
+enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
+                                     struct ledger_record *record_out, bool *moved_out);
+
+/* How far stock_expire has come; all zero: nowhere. */
+struct stock_expiry {
+    bool more; /* there are others behind `last`: call it again at once */
+    struct ledger_due last;
+};
+
+/* Expires reserved orders whose time is over: the next few thousand behind those of the last call,
+ * or the first, but for those whose segments somebody else holds now; they come when it begins anew.
+ * `count_out`: how many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so at once,
+ * to no purpose. */
+enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry,
+                                size_t *count_out);
+
+#endif

@@ -1,0 +1,180 @@
+/* Units added to a running sale: each once, in equal parts, and to be sold at once. */
+#include "stock/restock.h"
+#include "stock/test_stage.h"
+
+static struct ledger_sale sale;
+static enum stock_admin_result why;
+
+static enum stock_restock_result add(uint32_t units, const char *key)
+{
+    return stock_restock(stock, "s", units, key, WAIT_MS, &sale, &why);
+}
+
+static int64_t total(void)
+{
+    int64_t of_segments = sql_server_do("SELECT SUM(capacity) FROM stock_segment");
+    assert_int_equal(sql_server_do("SELECT total FROM sale"), of_segments);
+    return of_segments;
+}
+
+/* The most that one segment has left above another. */
+static int64_t unevenness(void)
+{
+    return sql_server_do("SELECT MAX(left_)-MIN(left_) FROM(SELECT CAST(capacity AS SIGNED)-sold"
+                         " left_ FROM stock_segment)g");
+}
+
+static void test_units_are_there_at_once_and_in_equal_parts(void **state)
+{
+    (void)state;
+    reset(10, 4);
+    assert_true(buy(3) != 0);
+    assert_true(buy(4) != 0);
+    assert_int_equal(add(6, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(sale.total, 16);
+    assert_int_equal(sale.sold, 7);
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 16);
+    assert_int_equal(total(), 16);
+    assert_int_equal(unevenness(), 1);
+    assert_int_equal(sell_out(), 9);
+    audit(16);
+}
+
+static void test_sold_out_sale_sells_on(void **state)
+{
+    (void)state;
+    reset(5, 2);
+    assert_int_equal(sell_out(), 5);
+    assert_true(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(add(1, ""), STOCK_RESTOCK_DONE);
+    assert_false(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(sell_out(), 1);
+    audit(6);
+}
+
+static void test_other_process_hears_of_it_from_the_ledger(void **state)
+{
+    (void)state;
+    reset(5, 2);
+    struct sale_catalog *mine = catalog;
+    catalog = catalog_open();
+    struct stock *other = open_stock(sql_server_url());
+    assert_int_equal(stock_restock(other, "s", 7, "", WAIT_MS, &sale, &why), STOCK_RESTOCK_DONE);
+    stock_close(&other);
+    catalog_close(&catalog);
+    catalog = mine;
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 5);
+    assert_int_equal(sell_out(), 12);
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 12);
+    audit(12);
+}
+
+static void test_key_adds_once(void **state)
+{
+    (void)state;
+    reset(5, 2);
+    for (int times = 0; times < 3; times++) {
+        assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+        assert_int_equal(sale.total, 8);
+    }
+    assert_int_equal(add(4, "k"), STOCK_RESTOCK_KEY_REUSED);
+    assert_int_equal(add(3, "other"), STOCK_RESTOCK_DONE);
+    assert_int_equal(sale.total, 11);
+    assert_int_equal(add(3, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(3, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(total(), 17);
+    assert_int_equal(sell_out(), 17);
+    audit(17);
+}
+
+static void test_total_is_bounded(void **state)
+{
+    (void)state;
+    reset(STOCK_TOTAL_MAX - 5, 3);
+    assert_int_equal(add(6, "k"), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(total(), STOCK_TOTAL_MAX - 5);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM restock"), 0);
+    assert_int_equal(add(5, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(add(1, ""), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(total(), STOCK_TOTAL_MAX);
+}
+
+static void test_no_sale_and_held_segments(void **state)
+{
+    (void)state;
+    assert_int_equal(add(1, ""), STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_NO_SALE);
+    reset(4, 2);
+    redis_server_do("SET seckill:{s:1}:lock somebody");
+    assert_int_equal(stock_restock(stock, "s", 1, "", 50, &sale, &why), STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_BUSY);
+    redis_server_do("DEL seckill:{s:1}:lock");
+    assert_int_equal(total(), 4);
+    assert_int_equal(sell_out(), 4);
+}
+
+static void test_without_redis_contents(void **state)
+{
+    (void)state;
+    reset(4, 2);
+    assert_true(buy(3) != 0);
+    redis_server_do("FLUSHALL");
+    sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
+    assert_int_equal(add(9, ""), STOCK_RESTOCK_DONE);
+    assert_int_equal(sell_out(), 10);
+    audit(13);
+}
+
+static void add_over_wire(int fault, const char *key, enum stock_restock_result expected)
+{
+    struct sql_wire wire;
+    reset(4, 2);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, fault);
+    assert_int_equal(add(5, key), expected);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(sell_out(), total());
+}
+
+static void test_key_settles_a_commit_that_was_not_answered(void **state)
+{
+    (void)state;
+    add_over_wire(WIRE_LOSES_ANSWER, "k", STOCK_RESTOCK_DONE);
+    assert_int_equal(sale.total, 9);
+    audit(9);
+    add_over_wire(WIRE_LOSES_COMMIT, "k2", STOCK_RESTOCK_DONE);
+    assert_int_equal(sale.total, 9);
+    audit(9);
+}
+
+static void test_without_a_key_it_is_called_unclear(void **state)
+{
+    (void)state;
+    add_over_wire(WIRE_LOSES_ANSWER, "", STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    audit(9);
+    add_over_wire(WIRE_LOSES_COMMIT, "", STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    audit(4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_units_are_there_at_once_and_in_equal_parts),
+        TEST(test_sold_out_sale_sells_on),
+        TEST(test_other_process_hears_of_it_from_the_ledger),
+        TEST(test_key_adds_once),
+        TEST(test_total_is_bounded),
+        TEST(test_no_sale_and_held_segments),
+        TEST(test_without_redis_contents),
+        TEST(test_key_settles_a_commit_that_was_not_answered),
+        TEST(test_without_a_key_it_is_called_unclear),
+    };
+    return cmocka_run_group_tests(tests, start_group, NULL);
+}

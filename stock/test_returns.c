@@ -1,0 +1,492 @@
+/* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
+#include "lock/redis_pipeline.h"
+#include "stock/returns.h"
+#include "stock/stock_private.h"
+#include "stock/test_stage.h"
+
+enum { RACERS = 4, YEARS_S = 1000000000 };
+
+static struct ledger_record record;
+static bool moved;
+
+static enum stock_state_result cancel(uint64_t id)
+{
+    return stock_cancel(stock, id, WAIT_MS, &record, &moved);
+}
+
+static enum stock_state_result pay(uint64_t id)
+{
+    return stock_pay(stock, id, &record, &moved);
+}
+
+/* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
+static void lock_and_die(int lease_ms, bool take)
+{
+    struct script_call calls[2];
+    struct lock_hold hold;
+    struct redis *redis = redis_server_open(1000);
+    lock_redis_begin(&hold, STOCK_PREFIX, "s:0", lease_ms, &calls[0]);
+    script_begin(&calls[1], SCRIPT_stock_take);
+    script_key(&calls[1], "seckill:{s:0}:lock");
+    script_key(&calls[1], "seckill:{s:0}:segment");
+    script_text(&calls[1], hold.token);
+    script_int(&calls[1], 1);
+    script_int(&calls[1], 1);
+    script_run(redis, calls, take ? 2 : 1);
+    assert_int_equal(calls[0].values[0], 1);
+    redis_close(&redis);
+}
+
+/* ---- paying and cancelling ---- */
+
+static void test_cancelled_units_are_sold_again_at_once(void **state)
+{
+    (void)state;
+    reset(6, 3);
+    uint64_t first = buy(2);
+    sell_out();
+    assert_true(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, "cancelled");
+    assert_false(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_int_equal(sell_out(), 2);
+    audit(6);
+}
+
+static void test_repeats_are_harmless_and_others_refused(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    uint64_t paid = buy(2), cancelled = buy(3);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(pay(paid), STOCK_STATE_OK);
+        assert_int_equal(moved, times == 0);
+        assert_string_equal(record.status, "paid");
+        assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+        assert_int_equal(moved, times == 0);
+    }
+    assert_int_equal(cancel(paid), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "paid");
+    assert_int_equal(pay(cancelled), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "cancelled");
+    assert_int_equal(pay(99999999), STOCK_STATE_NO_ORDER);
+    assert_int_equal(cancel(99999999), STOCK_STATE_NO_ORDER);
+    audit(2);
+}
+
+static void test_order_of_several_segments_gives_back_to_each(void **state)
+{
+    (void)state;
+    reset(12, 4);
+    uint64_t several = buy(10);
+    sell_out();
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(record.allocation_count, 4);
+    audit(2);
+    assert_int_equal(sell_out(), 10);
+    audit(12);
+}
+
+static void test_order_of_an_older_round_gives_nothing_back(void **state)
+{
+    (void)state;
+    reset(10, 5);
+    uint64_t whole = buy(2), several = buy(7);
+    reset(4, 2);
+    assert_int_equal(buy(3) != 0, true);
+    assert_int_equal(cancel(whole), STOCK_STATE_OK);
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 1);
+    audit(4);
+}
+
+static void test_reset_that_this_process_has_missed_is_noticed(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    uint64_t old = buy(2);
+    struct sale_catalog *mine = catalog;
+    catalog = catalog_open();
+    struct stock *other = open_stock(sql_server_url());
+    struct ledger_sale sale = {.sku = "s", .total = 8, .segments = 1};
+    assert_int_equal(stock_reset(other, &sale, WAIT_MS), STOCK_ADMIN_OK);
+    stock_close(&other);
+    catalog_close(&catalog);
+    catalog = mine;
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 1);
+    assert_int_equal(cancel(old), STOCK_STATE_OK);
+    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 2);
+    assert_int_equal(sell_out(), 8);
+    audit(8);
+}
+
+static void test_cancel_of_what_is_too_late_to_pay(void **state)
+{
+    (void)state;
+    reset(4, 2);
+    uint64_t late = buy(3);
+    sql_server_do("UPDATE orders SET expires_at='2020-01-01'");
+    assert_int_equal(pay(late), STOCK_STATE_REFUSED);
+    assert_string_equal(record.status, "reserved");
+    assert_int_equal(cancel(late), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 4);
+    audit(4);
+}
+
+/* ---- expiring ---- */
+
+static void set_terms(uint32_t pay_within_s)
+{
+    struct sale *sale = NULL;
+    sql_server_do("UPDATE sale SET terms=terms+1,pay_within_s=%u;"
+                  "UPDATE stock_segment SET terms=terms+1",
+                  pay_within_s);
+    assert_int_equal(stock_sale_reload(stock, "s", &sale), LEDGER_OK);
+}
+
+/* Expires until a pass finds nothing more behind it. */
+static size_t expire(void)
+{
+    struct stock_expiry expiry = {.more = false};
+    size_t all = 0, count = 0;
+    do {
+        assert_int_equal(stock_expire(stock, &expiry, &count), LEDGER_OK);
+        all += count;
+    } while (expiry.more);
+    return all;
+}
+
+static void age_all(void)
+{
+    sql_server_do("UPDATE order_expiry SET expires_at='2020-01-01';"
+                  "UPDATE orders SET expires_at='2020-01-01' WHERE expires_at IS NOT NULL");
+}
+
+static void test_orders_get_their_time_from_the_terms(void **state)
+{
+    (void)state;
+    reset(50, 2);
+    uint64_t lasting = buy(1);
+    set_terms(90);
+    uint64_t expiring = buy(1);
+    struct stock_order many[40], *orders[40];
+    for (int i = 0; i < 40; i++) { /* enough for a prepared statement */
+        many[i] = (struct stock_order){.sku = "s", .user_id = "u", .qty = 1};
+        many[i].order_id = ++last_id;
+        many[i].created_ms = 1790000000123 + i;
+        orders[i] = &many[i];
+    }
+    do
+        stock_sell(stock, orders, 40);
+    while (many[0].outcome == STOCK_AGAIN);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(many[i].outcome, STOCK_ACCEPTED);
+    assert_string_equal(many[39].created_at, "2026-09-21T14:13:20.162Z");
+    assert_string_equal(many[39].expires_at, "2026-09-21T14:14:50.162Z");
+    ledger_order_find(stock_ledger(stock), many[39].order_id, &record);
+    assert_string_equal(record.expires_at, many[39].expires_at);
+    ledger_order_find(stock_ledger(stock), expiring, &record);
+    assert_string_equal(record.expires_at, "2026-09-21T14:14:50.123Z");
+    ledger_order_find(stock_ledger(stock), lasting, &record);
+    assert_string_equal(record.expires_at, "");
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry JOIN orders"
+                                   " USING(order_id,expires_at)"),
+                     41);
+    audit(42);
+}
+
+static void test_unpaid_orders_expire_and_are_sold_again(void **state)
+{
+    (void)state;
+    reset(20, 4);
+    set_terms(YEARS_S);
+    uint64_t paid = buy(1), cancelled = buy(2), several = buy(7);
+    sell_out();
+    assert_int_equal(pay(paid), STOCK_STATE_OK);
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    sql_server_do("UPDATE orders SET expires_at=NULL WHERE order_id=%llu",
+                  (unsigned long long)last_id);
+    sql_server_do("DELETE FROM order_expiry WHERE order_id=%llu", (unsigned long long)last_id);
+    age_all();
+    size_t reserved = (size_t)sql_server_do("SELECT COUNT(*) FROM order_expiry");
+    size_t expired = 0;
+    for (int i = 0; i < 10 && expired < reserved; i++)
+        expired += expire();
+    assert_int_equal(expired, reserved);
+    assert_int_equal(expire(), 0);
+    ledger_order_find(stock_ledger(stock), several, &record);
+    assert_string_equal(record.status, "expired");
+    assert_int_equal(pay(several), STOCK_STATE_REFUSED);
+    audit((uint32_t)sql_server_do("SELECT COUNT(*) FROM orders WHERE status"
+                                  " IN('reserved','paid')"));
+    sell_out();
+    audit(20);
+}
+
+static void test_orders_of_older_rounds_expire_as_well(void **state)
+{
+    (void)state;
+    reset(20, 4);
+    set_terms(YEARS_S);
+    sell_out();
+    reset(6, 2);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    assert_int_equal(expire(), 26);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='expired'"), 26);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+static void test_held_segment_keeps_only_its_own_orders_from_expiring(void **state)
+{
+    (void)state;
+    reset(8, 2);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    lock_and_die(60000, false);
+    expire();
+    expire();
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='expired'"), 4);
+    assert_int_equal(sql_server_do("SELECT sold FROM stock_segment WHERE segment=1"), 0);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    expire();
+    audit(0);
+}
+
+static void test_more_orders_than_one_pass_looks_at(void **state)
+{
+    (void)state;
+    reset(8000, 8);
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
+                  "expires_at)SELECT 1000000+seq,'s',1,'u',1,seq%%8,'2020-01-01','2020-01-01' "
+                  "FROM seq_1_to_8000;INSERT INTO order_expiry SELECT expires_at,order_id FROM"
+                  " orders;UPDATE stock_segment SET sold=1000");
+    size_t expired = 0;
+    for (int i = 0; i < 10 && expired < 8000; i++)
+        expired += expire();
+    assert_int_equal(expired, 8000);
+    audit(0);
+}
+
+/* ---- segments that are held, dirty, missing or behind ---- */
+
+static void test_cancel_waits_for_a_segment_that_is_held(void **state)
+{
+    (void)state;
+    reset(5, 1);
+    uint64_t first = buy(2);
+    lock_and_die(LEASE_MS, true);
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 5);
+    audit(5);
+}
+
+static void test_cancel_gives_up_on_a_segment_that_stays_held(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    lock_and_die(60000, false);
+    assert_int_equal(stock_cancel(stock, several, 50, &record, &moved), STOCK_STATE_BUSY);
+    assert_false(moved);
+    assert_string_equal(record.status, "reserved");
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:1}:lock"), 0);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    audit(5);
+}
+
+static void test_cancel_with_an_empty_redis(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    redis_server_do("FLUSHALL");
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+static void test_cancel_when_redis_is_behind_in_fences(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+/* ---- breaking off ---- */
+
+/* What a daemon that died between commit and load leaves: Redis knows nothing of the return. */
+static void test_return_that_redis_never_heard_of_is_found(void **state)
+{
+    (void)state;
+    reset(3, 1);
+    uint64_t first = buy(2);
+    assert_int_equal(buy(1) != 0, true);
+    assert_int_equal(buy(1), 0);
+    int64_t settled = redis_server_do("HGET seckill:{s:0}:segment settled");
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    redis_server_do("HSET seckill:{s:0}:segment available 0 open '' settled %lld",
+                    (long long)settled);
+    assert_int_equal(sell_out(), 2);
+    audit(3);
+}
+
+static void run_over_wire(int fault, uint32_t pays)
+{
+    struct sql_wire wire;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, fault);
+    assert_int_equal(pays > 0 ? pay(several) : cancel(several), STOCK_STATE_OK);
+    assert_true(moved);
+    assert_string_equal(record.status, pays > 0 ? "paid" : "cancelled");
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(sell_out(), pays > 0 ? 1 : 6);
+    audit(6);
+}
+
+static void test_commit_of_a_cancel_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_COMMIT, 0);
+}
+
+static void test_answer_to_the_commit_of_a_cancel_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_ANSWER, 0);
+}
+
+static void test_commit_of_a_payment_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_COMMIT, 5);
+}
+
+static void test_answer_to_the_commit_of_a_payment_is_lost(void **state)
+{
+    (void)state;
+    run_over_wire(WIRE_LOSES_ANSWER, 5);
+}
+
+static void test_ledger_that_stays_away_leaves_it_in_doubt(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    wire.server_port = 0;
+    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_IN_DOUBT);
+    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_FAILED);
+    assert_int_equal(pay(several), STOCK_STATE_FAILED);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(sell_out(), 6);
+    audit(6);
+}
+
+/* ---- races ---- */
+
+struct racer {
+    pthread_t thread;
+    struct stock *stock;
+    bool pays;
+    uint64_t from, to;
+    int moved;
+    int undecided;
+};
+
+static void *race(void *context)
+{
+    struct racer *racer = context;
+    static _Thread_local struct ledger_record seen;
+    for (uint64_t id = racer->from; id <= racer->to; id++) {
+        bool mine = false;
+        enum stock_state_result result = racer->pays
+                                             ? stock_pay(racer->stock, id, &seen, &mine)
+                                             : stock_cancel(racer->stock, id, 30000, &seen, &mine);
+        racer->moved += mine;
+        racer->undecided += result != STOCK_STATE_REFUSED && result != STOCK_STATE_OK;
+    }
+    return NULL;
+}
+
+static void test_each_order_moves_once_whoever_races(void **state)
+{
+    (void)state;
+    struct racer racers[RACERS];
+    enum { ORDERS = 60 };
+    reset(200, 3);
+    uint64_t from = last_id + 1;
+    for (int i = 0; i < ORDERS; i++)
+        buy(1 + (uint32_t)i % 3);
+    for (int i = 0; i < RACERS; i++) {
+        racers[i] = (struct racer){.stock = open_stock(sql_server_url()),
+                                   .pays = i == 0,
+                                   .from = from,
+                                   .to = from + ORDERS - 1};
+        pthread_create(&racers[i].thread, NULL, race, &racers[i]);
+    }
+    int all = 0, paid = 0;
+    for (int i = 0; i < RACERS; i++) {
+        pthread_join(racers[i].thread, NULL);
+        stock_close(&racers[i].stock);
+        assert_int_equal(racers[i].undecided, 0);
+        all += racers[i].moved;
+        paid += racers[i].pays ? racers[i].moved : 0;
+    }
+    assert_int_equal(all, ORDERS);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"), paid);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='cancelled'"),
+                     ORDERS - paid);
+    audit((uint32_t)sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders WHERE status='paid'"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_cancelled_units_are_sold_again_at_once),
+        TEST(test_repeats_are_harmless_and_others_refused),
+        TEST(test_order_of_several_segments_gives_back_to_each),
+        TEST(test_order_of_an_older_round_gives_nothing_back),
+        TEST(test_reset_that_this_process_has_missed_is_noticed),
+        TEST(test_cancel_of_what_is_too_late_to_pay),
+        TEST(test_orders_get_their_time_from_the_terms),
+        TEST(test_unpaid_orders_expire_and_are_sold_again),
+        TEST(test_orders_of_older_rounds_expire_as_well),
+        TEST(test_held_segment_keeps_only_its_own_orders_from_expiring),
+        TEST(test_more_orders_than_one_pass_looks_at),
+        TEST(test_cancel_waits_for_a_segment_that_is_held),
+        TEST(test_cancel_gives_up_on_a_segment_that_stays_held),
+        TEST(test_cancel_with_an_empty_redis),
+        TEST(test_cancel_when_redis_is_behind_in_fences),
+        TEST(test_return_that_redis_never_heard_of_is_found),
+        TEST(test_commit_of_a_cancel_is_lost),
+        TEST(test_answer_to_the_commit_of_a_cancel_is_lost),
+        TEST(test_commit_of_a_payment_is_lost),
+        TEST(test_answer_to_the_commit_of_a_payment_is_lost),
+        TEST(test_ledger_that_stays_away_leaves_it_in_doubt),
+        TEST(test_each_order_moves_once_whoever_races),
+    };
+    return cmocka_run_group_tests(tests, start_group, NULL);
+}

@@ -1,0 +1,113 @@
+/* For unit tests of what happens to a sale "s" after its orders were accepted: buying, and an audit. */
+#ifndef STOCK_TEST_STAGE_H
+#define STOCK_TEST_STAGE_H
+
+#include "lua/test_server.h"
+#include "sql/test_server.h"
+#include "stock/stock.h"
+
+enum { LEASE_MS = 300, WAIT_MS = 3000 };
+
+static struct sale_catalog *catalog;
+static struct stock *stock;
+static uint64_t last_id;
+
+static inline struct stock *open_stock(const char *sql_url)
+{
+    char error[128] = "";
+    struct stock_options options = {.strategy = "segment_lock",
+                                    .redis_url = redis_server_url(),
+                                    .mysql_url = sql_url,
+                                    .lease_ms = LEASE_MS,
+                                    .redis_timeout_ms = 1000,
+                                    .mysql_timeout_ms = 5000,
+                                    .resolve_ms = 1000,
+                                    .remember_left_ms = 100};
+    struct stock *opened = stock_open(&options, catalog, error, sizeof error);
+    if (!opened)
+        fail_msg("%s", error);
+    return opened;
+}
+
+static inline int start_group(void **state)
+{
+    (void)state;
+    char error[128];
+    sql_server_clear();
+    struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    enum ledger_result result = ledger_migrate(ledger);
+    ledger_close(&ledger);
+    return result == LEDGER_OK ? 0 : -1;
+}
+
+static inline int start(void **state)
+{
+    (void)state;
+    redis_server_do("FLUSHALL");
+    sql_server_empty();
+    catalog = catalog_open();
+    stock = open_stock(sql_server_url());
+    return 0;
+}
+
+static inline int stop(void **state)
+{
+    (void)state;
+    stock_close(&stock);
+    catalog_close(&catalog);
+    return 0;
+}
+
+static inline void reset(uint32_t total, uint32_t segments)
+{
+    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments};
+    assert_int_equal(stock_reset(stock, &sale, WAIT_MS), STOCK_ADMIN_OK);
+}
+
+/* Buys until it is decided. 0: sold out. */
+static inline uint64_t buy(uint32_t qty)
+{
+    struct stock_order one = {
+        .sku = "s", .user_id = "u", .qty = qty, .order_id = ++last_id, .created_ms = 1790000000123};
+    struct stock_order *orders[] = {&one};
+    do {
+        stock_sell(stock, orders, 1);
+        stock_flush(stock);
+    } while (one.outcome == STOCK_AGAIN);
+    stock_order_clear(&one);
+    assert_true(one.outcome == STOCK_ACCEPTED || one.outcome == STOCK_SOLD_OUT);
+    return one.outcome == STOCK_ACCEPTED ? one.order_id : 0;
+}
+
+static inline uint32_t sell_out(void)
+{
+    uint32_t sold = 0;
+    while (buy(1) != 0)
+        sold++;
+    return sold;
+}
+
+/* The ledger's segments hold just the units of reserved and paid orders, `units` in all, and Redis
+ * has what is left, once the segments that broke off have been recovered. */
+static inline void audit(uint32_t units)
+{
+    struct stock_report report;
+    assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), units);
+    assert_int_equal(sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders JOIN sale"
+                                   " USING(sku,round) WHERE status IN('reserved','paid')"),
+                     units);
+    assert_int_equal(
+        sql_server_do("SELECT COUNT(*) FROM stock_segment g WHERE g.sold<>(SELECT"
+                      " COALESCE(SUM(COALESCE(a.qty,o.qty)),0) FROM orders o LEFT JOIN"
+                      " order_allocation a ON o.segment IS NULL AND a.order_id=o.order_id WHERE"
+                      " o.round=g.round AND o.status IN('reserved','paid') AND"
+                      " COALESCE(o.segment,a.segment)=g.segment)"),
+        0);
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
+    assert_int_equal(report.difference_count, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+#endif

@@ -1,0 +1,195 @@
+"""Orders that are not paid in time expire by themselves, and their units are sold again."""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import pytest
+
+from audit import audit, sell_out, statuses
+from client import assert_problem
+from servers import wait_until
+
+ELECTED = "event=expirer_elected"
+
+
+def sale(daemon, total, segments, pay_within_s):
+    """A sale whose orders are to be paid within so many seconds; 0: whenever."""
+    daemon.reset("demo", total, segments)
+    daemon.stack.ledger.run(
+        f"START TRANSACTION; UPDATE sale SET terms = terms + 1, pay_within_s = {pay_within_s};"
+        " UPDATE stock_segment SET terms = terms + 1; COMMIT")
+
+
+def status(daemon, order_id):
+    return daemon.get(f"/order/{order_id}").json()["status"]
+
+
+def expired_by(*daemons):
+    return sum(daemon.metric("seckill_orders_expired_total") for daemon in daemons)
+
+
+def moment(text):
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def elected_of(pair):
+    """(the daemon that expires orders, the other one)"""
+    def find():
+        return [daemon for daemon in pair if ELECTED in daemon.log()]
+    found = wait_until(find, "an election")
+    assert len(found) == 1
+    return found[0], pair[1 - pair.index(found[0])]
+
+
+def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
+    one, other = pair
+    sale(one, 10, 5, 1)
+    orders = [one.order(qty=qty, key=f"k{qty}").json() for qty in (1, 2, 5)]
+    for order in orders:
+        assert moment(order["expires_at"]) - moment(order["created_at"]) == timedelta(seconds=1)
+        assert other.get(f"/order/{order['order_id']}").json()["expires_at"] == order["expires_at"]
+    assert one.pay(orders[0]["order_id"]).status == 200
+    assert len(sell_out(other)) == 2
+    for order in orders[1:]:
+        wait_until(lambda: status(one, order["order_id"]) == "expired", "expiry of an order")
+        response = one.pay(order["order_id"])
+        assert_problem(response, 409, "invalid_state")
+        assert response.json()["order_status"] == "expired"
+        assert one.cancel(order["order_id"]).json()["order_status"] == "expired"
+    wait_until(lambda: other.stock()["sold"] == 1, "expiry of the others")
+    assert status(other, orders[0]["order_id"]) == "paid"
+    wait_until(lambda: other.order().status == 201, "a sale of what came back")
+    wait_until(lambda: expired_by(*pair) == 5, "expiry of the last")
+    assert audit(one) == 1
+    repeat = one.order(qty=5, key="k5")
+    assert (repeat.status, repeat.json()) == (200, orders[2])
+
+
+def test_sale_without_a_time_to_pay_has_none(daemon):
+    sale(daemon, 40, 2, 0)
+    assert "expires_at" not in daemon.order().json()
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(lambda _: daemon.order(), range(32)))
+    ledger = daemon.stack.ledger
+    assert ledger.number("SELECT COUNT(*) FROM orders WHERE expires_at IS NOT NULL") == 0
+    assert ledger.number("SELECT COUNT(*) FROM order_expiry") == 0
+    assert audit(daemon) == 33
+
+
+def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
+    daemon = spawn(stack)
+    sale(daemon, 10, 2, 1)
+    order_id = daemon.order().json()["order_id"]
+    stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
+    stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
+                     " UPDATE order_expiry SET expires_at = '2020-01-01'")
+    response = daemon.pay(order_id)
+    assert_problem(response, 409, "invalid_state")
+    assert response.json()["order_status"] in ("reserved", "expired")
+    stack.redis("DEL", "seckill:{expirer}:lock")
+    wait_until(lambda: status(daemon, order_id) == "expired", "expiry")
+    assert audit(daemon) == 0
+
+
+@pytest.mark.parametrize("how", ["kill", "stop", "pause"])
+def test_another_daemon_takes_over(stack, spawn, how):
+    pair = spawn(stack), spawn(stack)
+    first, second = elected_of(pair)
+    sale(second, 30, 3, 1)
+    getattr(first, how)()
+    assert len(sell_out(second)) == 30
+    wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
+    assert expired_by(second) == 30
+    if how == "pause":
+        first.cont()
+        wait_until(lambda: "event=expirer_lost_its_lock" in first.log(), "the end of its office")
+    assert len(sell_out(second)) == 30
+    wait_until(lambda: second.stock()["sold"] == 0, "expiry once more")
+    assert statuses(stack.ledger) == {"expired": (60, 60)}
+    assert audit(second) == 0
+
+
+def test_payments_race_expiry(pair):
+    one, other = pair
+    sale(one, 200, 4, 1)
+
+    def buy_and_pay(n):
+        order = pair[n % 2].order(qty=1 + n % 3).json()
+        late = (moment(order["expires_at"]) - datetime.utcnow()).total_seconds()
+        time.sleep(max(0, late + random.uniform(-0.1, 0.4)))
+        return order["order_id"], pair[(n + 1) % 2].pay(order["order_id"]).status
+    with ThreadPoolExecutor(24) as pool:
+        paid = dict(pool.map(buy_and_pay, range(72)))
+    assert set(paid.values()) <= {200, 409}
+    ledger = one.stack.ledger
+    wait_until(lambda: set(statuses(ledger)) <= {"paid", "expired"}, "the end of all orders")
+    in_ledger = dict(ledger.run("SELECT order_id, status FROM orders"))
+    assert {order_id: {"paid": 200, "expired": 409}[word]
+            for order_id, word in in_ledger.items()} == paid
+    assert audit(other) == statuses(ledger).get("paid", (0, 0))[1]
+
+
+def settle(daemon):
+    """Waits until everything that is to expire has done so."""
+    wait_until(lambda: daemon.stack.ledger.number("SELECT COUNT(*) FROM order_expiry") == 0,
+               "expiry of all that is unpaid", timeout=60)
+
+
+@pytest.mark.parametrize("fault", ["kill", "flush", "reset"])
+def test_units_go_round_under_load(stack, spawn, load, fault):
+    """Sold, expired, sold again, by two daemons; the one that expires orders is killed, or Redis
+    forgets everything, or the sale is reset; meanwhile some orders are paid and cancelled."""
+    pair = spawn(stack), spawn(stack)
+    sale(pair[0], 400, 10, 1)
+    first, second = elected_of(pair)
+    loads = [load(daemon, connections=8, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=60)
+             for daemon in pair]
+    paid, seen = {}, 0
+    for turn in range(60):
+        time.sleep(0.05)
+        orders = loads[1].accepted if second is pair[1] else loads[0].accepted
+        for order_id, _ in orders[seen:seen + 2]:
+            paid[order_id] = second.pay(order_id).status
+        for order_id, _ in orders[seen + 2:seen + 4]:
+            assert second.cancel(order_id).status in (200, 409)
+        seen = len(orders)
+        if turn == 25 and fault == "kill":
+            first.kill()
+        elif turn == 25 and fault == "flush":
+            stack.redis("FLUSHALL")
+        elif turn == 25:
+            sale(second, 500, 7, 1)
+    accepted = [order for one in loads for order in one.stop().accepted]
+    total = second.stock()["total"]
+    settle(second)
+    in_ledger = dict(stack.ledger.run("SELECT order_id, status FROM orders"))
+    assert {order_id for order_id, code in paid.items() if code == 200} == {
+        order_id for order_id, word in in_ledger.items() if word == "paid"}
+    holding = statuses(stack.ledger)
+    assert set(holding) == {"paid", "cancelled", "expired"}
+    assert sum(orders for orders, _ in holding.values()) > total / 3
+    assert audit(second, accepted=accepted) == holding["paid"][1]
+    assert stack.ledger.number("SELECT COUNT(*) FROM orders") >= len(accepted)
+    stack.ledger.run("UPDATE sale SET terms = terms + 1, pay_within_s = NULL;"
+                     " UPDATE stock_segment SET terms = terms + 1")
+    assert len(sell_out(second)) == total - holding["paid"][1]
+    assert audit(second) == total
+
+
+def test_stops_at_once_while_it_expires(stack, spawn):
+    daemon = spawn(stack)
+    sale(daemon, 20_000, 20, 600)
+    elected_of([daemon])
+    stack.ledger.run(
+        "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)"
+        " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01' FROM seq_1_to_20000;"
+        " UPDATE stock_segment SET sold = 1000;"
+        " INSERT INTO order_expiry SELECT expires_at, order_id FROM orders")
+    wait_until(lambda: expired_by(daemon) > 0, "the first to expire")
+    daemon.stop()
+    daemon.start()
+    settle(daemon)
+    assert statuses(stack.ledger) == {"expired": (20_000, 20_000)}
+    assert audit(daemon) == 0

@@ -1,0 +1,249 @@
+"""Orders that are paid or cancelled: each moves once, and its units can be sold again at once."""
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from audit import answered, audit, sell_out, statuses
+from client import assert_problem
+from proxy import COMMIT, Link
+from servers import wait_until
+
+MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
+
+
+def refused(response, order_status):
+    assert_problem(response, 409, "invalid_state")
+    assert response.json()["order_status"] == order_status
+    return True
+
+
+def test_paid_and_cancelled_orders_are_shown_and_stay(pair):
+    one, other = pair
+    one.reset("demo", 10, 5)
+    whole, several = one.order(qty=2).json(), one.order(qty=7).json()
+    for daemon in (one, other, one):
+        assert daemon.pay(whole["order_id"]).json() == {**whole, "status": "paid"}
+        response = daemon.cancel(several["order_id"])
+        assert (response.status, response.json()) == (200, {**several, "status": "cancelled"})
+        assert daemon.get(f"/order/{whole['order_id']}").json()["status"] == "paid"
+        assert daemon.get(f"/order/{several['order_id']}").json()["status"] == "cancelled"
+        assert refused(daemon.cancel(whole["order_id"]), "paid")
+        assert refused(daemon.pay(several["order_id"]), "cancelled")
+    assert len(sell_out(other)) == 8
+    assert audit(one) == 10
+    counted = Counter()
+    for daemon in pair:
+        counted["paid"] += daemon.metric("seckill_orders_paid_total")
+        counted["cancelled"] += daemon.metric("seckill_orders_cancelled_total")
+    assert counted == {"paid": 1, "cancelled": 1}
+
+
+def test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere(pair):
+    one, other = pair
+    one.reset("demo", 20, 4)
+    orders = sell_out(one)
+    for daemon in pair:
+        assert daemon.order().answer == "409 sold_out"
+    for order_id, _ in orders[:3]:
+        assert one.cancel(order_id).status == 200
+        wait_until(lambda: other.order().status == 201, "a sale of the unit at the other daemon")
+        assert one.order().answer == "409 sold_out"
+    assert audit(other) == 20
+
+
+def test_older_rounds_orders_give_nothing_back(pair):
+    one, other = pair
+    one.reset("demo", 10, 5)
+    old = [one.order(qty=qty).json()["order_id"] for qty in (1, 6)]
+    one.reset("demo", 4, 2)
+    assert other.cancel(old[0]).status == one.cancel(old[1]).status == 200
+    assert len(sell_out(one)) == 4
+    assert audit(one) == 4
+
+
+def test_racing_cancels_of_two_daemons_return_units_once(pair):
+    pair[0].reset("demo", 60, 4)
+    orders = [pair[0].order(qty=1 + n % 3).json() for n in range(24)]
+    calls = [(n, order["order_id"]) for order in orders for n in range(4)]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda call: pair[call[0] % 2].cancel(call[1]).answer, calls))
+    assert Counter(answers) == {"200": len(calls)}
+    assert sum(daemon.metric("seckill_orders_cancelled_total") for daemon in pair) == 24
+    assert len(sell_out(pair[0])) == 60
+    assert audit(pair[1]) == 60
+
+
+def test_payment_races_cancel(pair):
+    one, other = pair
+    one.reset("demo", 60, 4)
+    orders = [one.order().json()["order_id"] for _ in range(40)]
+    with ThreadPoolExecutor(16) as pool:
+        paid = [pool.submit(one.pay, order_id) for order_id in orders]
+        cancelled = [pool.submit(other.cancel, order_id) for order_id in orders]
+    for paying, cancelling in zip(paid, cancelled):
+        answers = (paying.result().answer, cancelling.result().answer)
+        assert answers in (("200", "409 invalid_state"), ("409 invalid_state", "200")), answers
+    paid = sum(call.result().status == 200 for call in paid)
+    assert statuses(one.stack.ledger).get("paid", (0, 0)) == (paid, paid)
+    assert audit(one) == paid
+
+
+def cancel_many(daemon, orders, seconds):
+    """Cancels what the load was given, until there is nothing more for `seconds`; the answers."""
+    answers, done = Counter(), 0
+    end = time.monotonic() + seconds
+    with ThreadPoolExecutor(4) as pool:
+        while time.monotonic() < end:
+            batch = orders()[done:done + 64]
+            done += len(batch)
+            for answer in pool.map(lambda order: try_cancel(daemon, order[0]), batch):
+                answers[answer] += 1
+            time.sleep(0.01)
+    return answers
+
+
+def try_cancel(daemon, order_id):
+    try:
+        return daemon.cancel(order_id).answer
+    except OSError:  # killed meanwhile
+        return "no answer"
+
+
+def test_cancels_under_load_of_two_daemons_with_a_kill(stack, spawn, load):
+    steady, victim = spawn(stack), spawn(stack)
+    steady.reset("demo", 3000, 20)
+    loads = [load(daemon, connections=8, qty=(1, 3), delay_ms=20, stop_after=10**9, seconds=60)
+             for daemon in (steady, victim)]
+    with ThreadPoolExecutor(2) as pool:
+        at_steady = pool.submit(cancel_many, steady, lambda: loads[0].accepted, 4)
+        at_victim = pool.submit(cancel_many, victim, lambda: loads[1].accepted, 4)
+        time.sleep(1.5)
+        wait_until(lambda: victim.metric("seckill_orders_cancelled_total") > 10, "some cancels")
+        victim.kill()
+    accepted = [order for one in loads for order in one.stop().accepted]
+    assert set(at_steady.result()) <= {"200", "503 unavailable", "503 outcome_unknown"}
+    assert at_steady.result()["200"] > 10
+    assert set(at_victim.result()) <= {"200", "503 unavailable", "503 outcome_unknown",
+                                       "no answer"}
+    victim.start()
+    accepted += sell_out(victim)
+    assert audit(steady, accepted=accepted) == 3000
+    counts = statuses(stack.ledger)
+    assert set(counts) == {"reserved", "cancelled"}
+    assert counts["reserved"][1] == 3000
+
+
+@pytest.mark.parametrize("pattern, when, how, gone", [
+    (rb"lock", "before", "lost", False), (rb"lock", "after", "sent", False),
+    (MOVE, "before", "lost", False), (MOVE, "after", "sent", False),
+    (COMMIT, "before", "lost", False), (COMMIT, "before", "sent", True),
+    (COMMIT, "after", "sent", True)],
+    ids=["before Redis", "with the locks", "before the transaction", "in the transaction",
+         "before the commit", "commit on its way", "between commit and load"])
+def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, how, gone):
+    server = "redis" if pattern == rb"lock" else "mysql"
+    proxy = proxies(stack.redis.address[1] if server == "redis" else stack.ledger.port)
+    victim = spawn(stack, **{f"{server}_url": proxy.url(getattr(stack, f"{server}_url"))})
+    other = spawn(stack)
+    other.reset("demo", 6, 2)
+    order_id = other.order(qty=4).json()["order_id"]
+    assert len(sell_out(other)) == 2
+    assert victim.cancel(1).answer == "404 unknown_order"  # its connection to the ledger is there
+
+    def die(link):
+        victim.kill()
+        if how == "lost":
+            link.cut()
+    trap = proxy.once(pattern, **{when: die})
+    with pytest.raises(ConnectionError):
+        victim.cancel(order_id)
+    trap.wait()
+    wait_until(lambda: other.get(f"/order/{order_id}").json()["status"] ==
+               ("cancelled" if gone else "reserved"), "the end of the transaction")
+    if gone:  # nobody was told: the memory of a sold-out sale ends by itself
+        wait_until(lambda: other.order(user_id="next").status == 201, "a sale of the units")
+    assert len(sell_out(other)) == (3 if gone else 0)
+    assert answered(lambda: other.cancel(order_id)).status == 200
+    assert len(sell_out(other)) == (0 if gone else 4)
+    assert audit(other) == 6
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("move", ["pay", "cancel"])
+def test_commit_of_a_move_lost(stack, proxies, spawn, move, lost):
+    """The ledger is asked, so that the client need not."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 6, 2)
+    order_id = daemon.order(qty=4).json()["order_id"]
+    trap = proxy.once(COMMIT, **{"before" if lost == "request" else "after": Link.cut})
+    response = getattr(daemon, move)(order_id)
+    trap.wait()
+    assert (response.status, response.json()["status"]) == (200, {"pay": "paid",
+                                                                  "cancel": "cancelled"}[move])
+    assert len(sell_out(daemon)) == (2 if move == "pay" else 6)
+    assert audit(daemon) == 6
+
+
+@pytest.mark.parametrize("move", ["pay", "cancel"])
+def test_move_that_cannot_be_asked_after_is_called_unclear(stack, proxies, spawn, move):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000)
+    daemon.reset("demo", 6, 2)
+    order_id = daemon.order(qty=4).json()["order_id"]
+    proxy.once(COMMIT, after=lambda link: proxy.refuse())
+    response = getattr(daemon, move)(order_id)
+    assert_problem(response, 503, "outcome_unknown")
+    assert_problem(getattr(daemon, move)(order_id), 503, "unavailable")
+    proxy.admit()
+    assert answered(lambda: getattr(daemon, move)(order_id)).status == 200
+    assert len(sell_out(daemon)) == (2 if move == "pay" else 6)
+    assert audit(daemon) == 6
+
+
+def test_cancel_after_redis_lost_everything(pair):
+    one, other = pair
+    one.reset("demo", 12, 3)
+    orders = [one.order(qty=qty).json()["order_id"] for qty in (1, 5, 2)]
+    one.stack.redis("FLUSHALL")
+    assert answered(lambda: other.cancel(orders[1])).status == 200
+    assert answered(lambda: one.cancel(orders[0])).status == 200
+    assert len(sell_out(one)) == 10
+    assert audit(one) == 12
+
+
+def test_cancels_during_resets(pair, load):
+    pair[0].reset("demo", 100_000, 8)
+    running = load(pair[0], connections=8, qty=(1, 2), delay_ms=20, stop_after=10**9, seconds=60)
+    with ThreadPoolExecutor(1) as pool:
+        cancels = pool.submit(cancel_many, pair[1], lambda: running.accepted, 3)
+        for segments in (8, 3, 12, 8):
+            time.sleep(0.4)
+            pair[0].reset("demo", 2000, segments)
+    accepted = running.stop().accepted
+    assert set(cancels.result()) <= {"200", "503 unavailable", "503 outcome_unknown"}
+    assert cancels.result()["200"] > 10
+    accepted += sell_out(pair[1])
+    assert audit(pair[0], accepted=accepted) == 2000
+    sales = pair[0].stack.ledger.run(
+        "SELECT status, COUNT(*) FROM orders GROUP BY status")
+    assert {status for status, _ in sales} == {"reserved", "cancelled"}
+
+
+def test_cancel_without_redis_or_ledger_changes_nothing(stack, proxies, spawn):
+    for url, port in (("redis_url", stack.redis.address[1]), ("mysql_url", stack.ledger.port)):
+        proxy = proxies(port)
+        daemon = spawn(stack, **{url: proxy.url(getattr(stack, url)), "deadline_ms": 1000})
+        daemon.reset("demo", 4, 2)
+        order_id = daemon.order().json()["order_id"]
+        proxy.refuse()
+        assert_problem(daemon.cancel(order_id), 503, "unavailable")
+        proxy.admit()
+        daemon.wait_ready()
+        assert len(sell_out(daemon)) == 3
+        assert answered(lambda: daemon.cancel(order_id)).status == 200
+        assert len(sell_out(daemon)) == 1
+        assert audit(daemon) == 4
