@@ -181,7 +181,7 @@ class MariaServer(Server):
         self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
         self.client = Ledger(self.url)
         self.common = ["--no-defaults", f"--datadir={self.directory}/data",
-                       "--innodb-log-file-size=16M"]
+                       "--innodb-log-file-size=16M", f"--tmpdir={directory}"]
         self.common += ["--user=root"] if os.geteuid() == 0 else []
         subprocess.run(["mariadb-install-db", *self.common, "--skip-test-db",
                         "--auth-root-authentication-method=normal"],
