@@ -148,13 +148,14 @@ static struct cost slice(const struct subject *subject, void (*pair)(const struc
 static void measure_pairs(const struct subject *subject)
 {
     static struct samples wall, cpu, limit_wall, limit_cpu, ratios;
-    int64_t pairs = 0, limits = 0, until_ns = now_ns() + measure_ms * INT64_C(1000000);
+    int64_t pairs = 0, limits = 0;
     wall.count = cpu.count = limit_wall.count = limit_cpu.count = ratios.count = 0;
     for (int i = 0; i < WARM_PAIRS; i++) {
         lock_pair(subject);
         limit_pair(subject);
     }
     struct cost before = slice(subject, limit_pair, &limits);
+    int64_t until_ns = now_ns() + measure_ms * INT64_C(1000000);
     while (now_ns() < until_ns) {
         struct cost lock = slice(subject, lock_pair, &pairs);
         struct cost after = slice(subject, limit_pair, &limits);
@@ -249,7 +250,7 @@ static void measure_hand_over(const struct subject *subject)
     print("hand_over_us", median_us);
     print("hand_over_p99_us", percentile(&hand_overs, 99));
     print("trip_us", trip_us);
-    print("trips", median_us / trip_us);
+    print("trips", trip_us > 0 ? median_us / trip_us : 0);
 }
 
 /* ---- all of them ---- */

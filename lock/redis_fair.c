@@ -53,7 +53,7 @@ static enum lock_result fair_leave(void *self, struct lock_handle *handle)
     redis_kind_key(self, &call, handle->name, ALIVE);
     redis_kind_key(self, &call, handle->name, "released");
     script_text(&call, handle->request);
-    return redis_kind_run(self, &call, LOCK_LOST);
+    return redis_kind_tell(self, &call, LOCK_LOST);
 }
 
 static void fair_stop_waiting(void *self, struct lock_handle *handle, bool acquired)

@@ -21,5 +21,5 @@ enum lock_result redis_hash_release(struct redis_server *server, struct lock_han
         redis_kind_key(server, &call, handle->name, mark);
     script_text(&call, handle->request);
     script_text(&call, message);
-    return redis_kind_run(server, &call, LOCK_LOST);
+    return redis_kind_tell(server, &call, LOCK_LOST);
 }

@@ -46,6 +46,13 @@ enum lock_result redis_kind_run(struct redis_server *server, struct script_call 
     return answer(call, no);
 }
 
+enum lock_result redis_kind_tell(struct redis_server *server, struct script_call *call,
+                                 enum lock_result no)
+{
+    redis_server_tell(server, call);
+    return answer(call, no);
+}
+
 enum lock_result redis_kind_acquire(struct redis_server *server, struct lock_handle *handle,
                                     struct script_call *call)
 {
@@ -114,8 +121,8 @@ void redis_kind_wait(struct redis_server *server, struct lock_handle *handle, co
 void redis_kind_stop_waiting(struct lock_handle *handle)
 {
     struct waiter *waiter = handle->waiting;
-    if (waiter) /* who has got the lock calls again at the latest to renew or release it */
-        waiter_leave(&waiter, handle->state == LOCK_STATE_HELD);
+    if (waiter)
+        waiter_leave(&waiter);
     handle->waiting = NULL;
 }
 

@@ -19,7 +19,11 @@ void redis_kind_key(const struct redis_server *server, struct script_call *call,
 enum lock_result redis_kind_run(struct redis_server *server, struct script_call *call,
                                 enum lock_result no);
 
-/* The same for an acquisition: {1, fence[, holds]} or {0, ms left} as the scripts say. */
+/* The same for a call that publishes. */
+enum lock_result redis_kind_tell(struct redis_server *server, struct script_call *call,
+                                 enum lock_result no);
+
+/* As redis_kind_run for an acquisition: {1, fence[, holds]} or {0, ms left} as the scripts say. */
 enum lock_result redis_kind_acquire(struct redis_server *server, struct lock_handle *handle,
                                     struct script_call *call);
 

@@ -85,7 +85,7 @@ static enum lock_result rw_release(void *self, struct lock_handle *handle)
     redis_kind_key(self, &call, handle->name, "released");
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
-    return redis_kind_run(self, &call, LOCK_LOST);
+    return redis_kind_tell(self, &call, LOCK_LOST);
 }
 
 static enum lock_result rw_status(void *self, const char *name, struct lock_status *status_out)

@@ -82,7 +82,7 @@ static enum lock_result give_back(struct redis_server *server, const char *name,
     redis_kind_key(server, &call, name, field);
     redis_kind_key(server, &call, name, "released");
     script_text(&call, id);
-    return redis_kind_run(server, &call, LOCK_LOST);
+    return redis_kind_tell(server, &call, LOCK_LOST);
 }
 
 static enum lock_result release(void *self, struct lock_handle *handle)

@@ -92,7 +92,6 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     }
     pthread_mutex_unlock(&server->mutex);
     redis_close(&redis);
-    waiter_hub_tidy(server->waiters);
 }
 
 /* A call is sent again as it is: whether it was executed or not, the script gives its first answer.
@@ -141,6 +140,16 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
     if (repeatable)
         run_again(redis, calls, count);
     give_after(server, redis, calls, count);
+}
+
+void redis_server_tell(struct redis_server *server, struct script_call *call)
+{
+    struct redis *redis = take_for(server, call, 1);
+    if (!redis)
+        return;
+    script_run_telling(redis, call);
+    run_again(redis, call, 1);
+    give_after(server, redis, call, 1);
 }
 
 static int64_t clock_ms(void)

@@ -27,7 +27,8 @@ enum lock_result redis_string_release(struct redis_server *server, struct lock_h
     script_text(&call, handle->request);
     script_text(&call, message);
     script_text(&call, lock_remaining_ms(handle) > REPEAT_MS_MAX ? "1" : "0");
-    return redis_kind_run(server, &call, LOCK_LOST);
+    return message[0] ? redis_kind_tell(server, &call, LOCK_LOST)
+                      : redis_kind_run(server, &call, LOCK_LOST);
 }
 
 void redis_string_renewal(const struct redis_server *server, const struct lock_handle *handle,

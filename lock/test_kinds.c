@@ -393,6 +393,24 @@ struct latch_wait {
     int64_t ended_ms;
 };
 
+static void test_who_waits_no_more_hears_no_more(void **state)
+{
+    (void)state;
+    static const char subscribers[] = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
+    char channel[sizeof servers.prefix + sizeof name + 8];
+    struct lock_handle *hold;
+    struct lock_request wanted = {.name = name};
+    struct waiting waiting = {.client = other, .request = {.name = name, .wait_ms = LOCK_FOREVER}};
+    snprintf(channel, sizeof channel, "%s{%s}:lock", servers.prefix, name);
+    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
+    wait_begin(&waiting);
+    wait_for(redis_number("EVAL", subscribers, "0", channel) == 1);
+    give(&hold);
+    wait_end(&waiting, LOCK_OK);
+    wait_for(redis_number("EVAL", subscribers, "0", channel) == 0); /* while it is held */
+    give(&waiting.handle);
+}
+
 static void *latch_thread(void *argument)
 {
     struct latch_wait *wait = argument;
@@ -713,6 +731,7 @@ int main(void)
         CASE_OF(test_waiter_for_many_permits_gets_them, permit_kinds[0]),
         CASE_OF(test_waiter_for_many_permits_gets_them, permit_kinds[1]),
         CASE(test_permit_is_given_back_by_id),
+        CASE(test_who_waits_no_more_hears_no_more),
         CASE(test_latch_counts_a_request_once),
         CASE(test_latch_wakes_all_who_wait),
         CASE(test_latch_is_forgotten),

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +42,7 @@ struct waiter {
 };
 
 struct channel {
-    struct channel *next;      /* in the bucket */
-    struct channel *next_left; /* of those that were left, waited for again or not */
-    bool left;
+    struct channel *next; /* in the bucket */
     struct waiter *first, *last;
     uint64_t request; /* which SUBSCRIBE of the connection was this channel's */
     char name[CHANNEL_MAX];
@@ -63,7 +60,6 @@ struct waiter_hub {
     struct waiter *spare;
     int spare_count;
     struct channel *buckets[BUCKETS];
-    _Atomic(struct channel *) left; /* changed under the mutex */
 };
 
 static int64_t clock_ms(void)
@@ -96,7 +92,6 @@ void waiter_hub_close(struct waiter_hub **hub)
     if (!old)
         return;
     assert(!old->all);
-    waiter_hub_tidy(old);
     while (old->spare) {
         struct waiter *waiter = old->spare;
         old->spare = waiter->next;
@@ -412,7 +407,7 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     return woken;
 }
 
-void waiter_leave(struct waiter **place, bool in_haste)
+void waiter_leave(struct waiter **place)
 {
     struct waiter *waiter = *place;
     struct waiter_hub *hub = waiter->hub;
@@ -423,28 +418,8 @@ void waiter_leave(struct waiter **place, bool in_haste)
     if (waiter->woken)
         wake_some(channel, 1);
     clear_signal(waiter);
-    if (!channel->first && !channel->left) {
-        channel->left = true;
-        channel->next_left = hub->left;
-        hub->left = channel;
-    }
+    if (!channel->first)
+        channel_drop(hub, channel);
     waiter_put_away(hub, waiter);
-    pthread_mutex_unlock(&hub->mutex);
-    if (!in_haste)
-        waiter_hub_tidy(hub);
-}
-
-void waiter_hub_tidy(struct waiter_hub *hub)
-{
-    struct channel *channel;
-    if (!atomic_load_explicit(&hub->left, memory_order_relaxed))
-        return;
-    pthread_mutex_lock(&hub->mutex);
-    while ((channel = hub->left)) {
-        hub->left = channel->next_left;
-        channel->left = false;
-        if (!channel->first)
-            channel_drop(hub, channel);
-    }
     pthread_mutex_unlock(&hub->mutex);
 }

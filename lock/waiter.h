@@ -26,13 +26,7 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
  * subscription, or because messages may have been missed. */
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
-/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next. When
- * the caller is in haste the subscription stays until waiter_hub_tidy. */
-void waiter_leave(struct waiter **waiter, bool in_haste);
-
-/* Unsubscribes from channels that were left in haste and on which nobody waits now; costs nothing
- * when there are none. To be called soon, but when it delays nobody: what comes on them is not
- * read. */
-void waiter_hub_tidy(struct waiter_hub *hub);
+/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next. */
+void waiter_leave(struct waiter **waiter);
 
 #endif

@@ -11,8 +11,11 @@ local lock = call('HMGET', KEYS[1], 'o', 'f')
 local head, alive
 for _ = 1, 64 do
   head = call('LINDEX', KEYS[2], 0)
-  alive = head and tonumber(call('ZSCORE', KEYS[3], head) or '0')
-  if not head or head == ARGV[2] or alive > now then
+  if not head or head == ARGV[2] then
+    break
+  end
+  alive = tonumber(call('ZSCORE', KEYS[3], head) or '0')
+  if alive > now then
     break
   end
   call('LPOP', KEYS[2])

@@ -4,12 +4,15 @@
 -- it had neither (any more).
 -- Atomic because the next in the queue must be told if and only if the lock is free for it.
 local call = redis.call
-local gone = call('HDEL', KEYS[1], 'h:' .. ARGV[1]) == 1
+local hold = 'h:' .. ARGV[1]
+local gone = call('HEXISTS', KEYS[1], hold) == 1
 local free
 if gone then -- who holds it has left the queue
-  free = call('HLEN', KEYS[1]) == 2
+  free = call('HLEN', KEYS[1]) == 3
   if free then
     call('DEL', KEYS[1])
+  else
+    call('HDEL', KEYS[1], hold)
   end
 else
   free = call('EXISTS', KEYS[1]) == 0

@@ -344,12 +344,11 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
     return true;
 }
 
-bool redis_flush(struct redis *redis)
+static bool flush(struct redis *redis, int flags)
 {
     size_t sent = 0;
     while (redis->context && sent < redis->out_used) {
-        ssize_t count =
-            send(redis->context->fd, redis->out + sent, redis->out_used - sent, MSG_NOSIGNAL);
+        ssize_t count = send(redis->context->fd, redis->out + sent, redis->out_used - sent, flags);
         if (count >= 0)
             sent += (size_t)count;
         else if (errno != EINTR)
@@ -357,6 +356,16 @@ bool redis_flush(struct redis *redis)
     }
     redis->out_used = 0;
     return redis->context != NULL;
+}
+
+bool redis_flush(struct redis *redis)
+{
+    return flush(redis, MSG_NOSIGNAL);
+}
+
+bool redis_flush_lazily(struct redis *redis)
+{
+    return flush(redis, MSG_NOSIGNAL | MSG_MORE);
 }
 
 struct redisReply *redis_receive(struct redis *redis)

@@ -78,6 +78,10 @@ struct redisReply *redis_receive(struct redis *redis);
  * connection is lost; what is then due is NULL from redis_receive. */
 bool redis_flush(struct redis *redis);
 
+/* The same for what is in no hurry: the kernel sends it with whatever comes next, or after 200 ms,
+ * and nobody is woken now. */
+bool redis_flush_lazily(struct redis *redis);
+
 /* For who waits for replies with poll(2): the socket, or -1; reads what has arrived on it, once
  * (false: the connection is lost); the next reply among what was read, or NULL. */
 int redis_fd(const struct redis *redis);

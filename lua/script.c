@@ -168,3 +168,14 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
 {
     script_receive(redis, calls, script_send(redis, calls, count));
 }
+
+void script_run_telling(struct redis *redis, struct script_call *call)
+{
+    static const char *const ping[] = {"PING"};
+    script_forget(call, REDIS_FAILED);
+    if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, 1, ping, NULL))
+        return;
+    size_t sent = script_send(redis, call, 1);
+    freeReplyObject(redis_receive(redis));
+    script_receive(redis, call, sent);
+}

@@ -76,6 +76,10 @@ void script_int(struct script_call *call, int64_t value);
  * of their pipeline: those whose script it forgot are sent again. Callers must bear that. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
+/* script_run for one call that publishes, with a PING before it: Redis writes first to whom it came
+ * to owe something last, so that who is told need not wait until this connection has its answer. */
+void script_run_telling(struct redis *redis, struct script_call *call);
+
 /* The two halves of script_run, to ask several servers at once: sends, then takes the answers. Send
  * leaves calls that could not be sent REDIS_FAILED and returns how many were; the connection may be
  * used for nothing else before script_receive was called with that number. */

@@ -8,7 +8,8 @@
 bool subscriber_ask(struct redis *redis, bool subscribe, const char *channel)
 {
     const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel};
-    return redis_connected(redis) && redis_append(redis, 2, argv, NULL) && redis_flush(redis);
+    return redis_connected(redis) && redis_append(redis, 2, argv, NULL) &&
+           (subscribe ? redis_flush(redis) : redis_flush_lazily(redis));
 }
 
 static enum subscriber_event classify(const redisReply *reply)

@@ -11,7 +11,8 @@ enum subscriber_event {
     SUBSCRIBER_OTHER,   /* something of no interest */
 };
 
-/* Sends SUBSCRIBE or UNSUBSCRIBE for one channel. False: the connection is not there or is lost. */
+/* Sends SUBSCRIBE for one channel, or UNSUBSCRIBE, which is in no hurry. False: the connection is
+ * not there or is lost. */
 bool subscriber_ask(struct redis *redis, bool subscribe, const char *channel);
 
 /* Tells the next thing among what redis_fill has read: for SUBSCRIBER_MESSAGE the channel and the

@@ -7,6 +7,7 @@
 
 #define LOCK "unit:{s:0}:lock"
 #define FENCE "unit:{s:0}:fence"
+#define RELEASED "unit:{s:0}:released"
 #define SEGMENT "unit:{s:0}:segment"
 #define FENCE_AHEAD INT64_C(8000000000000000) /* a server time some centuries away */
 
@@ -56,6 +57,15 @@ static struct script_call acquire(const char *token, int lease_ms)
 static struct script_call lock_release(const char *token)
 {
     return begin(SCRIPT_lock_release, LOCK, NULL, token);
+}
+
+/* With the token kept for a repeat; `in_time`: one that comes before the lease has ended. */
+static struct script_call lock_release_kept(const char *token, bool in_time)
+{
+    struct script_call call = begin(SCRIPT_lock_release, LOCK, RELEASED, token);
+    script_text(&call, "");
+    script_text(&call, in_time ? "1" : "0");
+    return call;
 }
 
 static struct script_call lock_renew(const char *token, int lease_ms)
@@ -245,6 +255,38 @@ static void test_release_by_another_leaves_the_lock(void **state)
     lock_as("mine");
     EXPECT(run(lock_release("other")), 0);
     assert_int_equal(redis_server_do("EXISTS " LOCK), 1);
+}
+
+static void test_release_sent_again_gives_the_first_answer(void **state)
+{
+    (void)state;
+    for (int in_time = 0; in_time <= 1; in_time++) {
+        lock_as("mine");
+        EXPECT(run(lock_release_kept("other", in_time)), 0);
+        EXPECT(run(lock_release_kept("mine", in_time)), 1);
+        assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
+        EXPECT(run(lock_release_kept("mine", in_time)), 1);
+        EXPECT(run(lock_release_kept("other", in_time)), 0);
+        assert_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
+        lock_as("next");
+        EXPECT(run(lock_release_kept("mine", in_time)), 1);
+        EXPECT(run(lock_release_kept("next", in_time)), 1);
+        EXPECT(run(lock_release_kept("mine", in_time)), 0);
+    }
+}
+
+static void test_call_that_tells_is_answered_for_itself(void **state)
+{
+    (void)state;
+    struct script_call call = acquire("mine", 5000);
+    script_run_telling(redis, &call);
+    assert_int_equal(call.result, REDIS_ANSWERED);
+    assert_int_equal(call.values[1], redis_server_do("GET " FENCE));
+    redis_server_do("SCRIPT FLUSH");
+    call = lock_release("mine");
+    script_run_telling(redis, &call);
+    EXPECT(call, 1);
+    EXPECT(run(lock_release("mine")), 0); /* the connection owes no other answer */
 }
 
 static void test_renew_by_its_holder_sets_the_whole_lease(void **state)
@@ -597,6 +639,8 @@ int main(void)
         TEST(test_fence_grows_though_its_key_is_gone),
         TEST(test_release_by_its_holder_frees_the_lock),
         TEST(test_release_by_another_leaves_the_lock),
+        TEST(test_release_sent_again_gives_the_first_answer),
+        TEST(test_call_that_tells_is_answered_for_itself),
         TEST(test_renew_by_its_holder_sets_the_whole_lease),
         TEST(test_renew_by_another_or_too_late_does_nothing),
         TEST(test_fence_raise_never_lowers),
