@@ -3,6 +3,7 @@
  * The obviously right one, which the others are compared with. It checks and writes the ledger, and
  * asks Redis for nothing but the lock. A holder that outlives its lease is refused by the fence. */
 #include <stdio.h>
+#include <string.h>
 
 #include "stock/steps.h"
 
@@ -12,18 +13,39 @@ static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
     snprintf(name_out, LOCK_NAME_MAX, "%s:sale", sku);
 }
 
-/* Sells the batch's one order under the lock of that fence. */
-static void sell_locked(struct stock *stock, struct batch *batch, uint64_t fence)
+/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was: the lock must
+ * be taken again. */
+static bool catch_up(struct stock *stock, const struct lock_handle *handle,
+                     const struct ledger_segment *rows, size_t count)
+{
+    uint64_t last = 0;
+    for (size_t i = 0; i < count; i++)
+        last = rows[i].fence > last ? rows[i].fence : last;
+    if (last < lock_fence(handle))
+        return false;
+    struct lock_hold lock = {.state = LOCK_STATE_RELEASED};
+    strcpy(lock.name, lock_name(handle));
+    segment_post_fence(stock, &lock, last);
+    stock_flush(stock);
+    return true;
+}
+
+/* Sells the batch's one order under the lock. */
+static void sell_locked(struct stock *stock, struct batch *batch, const struct lock_handle *handle)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     struct group *group = &batch->groups[0];
     size_t count = 0;
     if (!steps_look(stock, group, rows, &count))
         return;
+    if (catch_up(stock, handle, rows, count)) {
+        group_decide(group, STOCK_AGAIN, UINT32_MAX);
+        return;
+    }
     uint32_t left = steps_hint(group->sale, rows, count);
     steps_fill(stock, batch);
     for (size_t i = 0; i < stock->hold_count; i++)
-        stock->holds[i].lock.fence = fence;
+        stock->holds[i].lock.fence = lock_fence(handle);
     if (batch_filled(batch, NULL) > 0)
         steps_decide(stock, batch, steps_commit(stock, batch, steps_write));
     else
@@ -48,7 +70,7 @@ static void sell_one(struct stock *stock, struct stock_order *order)
     };
     enum lock_result result = lock_acquire(stock_locks(stock), &request, &handle);
     if (result == LOCK_OK)
-        sell_locked(stock, batch, lock_fence(handle));
+        sell_locked(stock, batch, handle);
     else if (result == LOCK_TIMEOUT)
         group_decide(&batch->groups[0], STOCK_AGAIN, UINT32_MAX);
     else

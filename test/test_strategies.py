@@ -162,7 +162,7 @@ def test_commit_without_an_answer_is_asked_after(stack, proxies, spawn, strategy
     trap = proxy.once(COMMIT, **{lost: Link.cut})
     assert daemon.order().status == 201
     trap.wait()
-    assert daemon.metric("seckill_unknown_commits_total") == 1
+    wait_until(lambda: daemon.metric("seckill_unknown_commits_total") == 1, "its metric")
     assert len(sell_out(daemon)) == 3
     assert audit(daemon) == 5
 
