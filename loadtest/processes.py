@@ -4,17 +4,23 @@ import http.client
 import json
 import os
 import re
+import resource
 import secrets
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+import metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 15
+DESCRIPTORS = 20_000
 
 
 class BenchError(Exception):
@@ -32,6 +38,19 @@ def clean_environment():
     """Ours without options of the service that the user may have exported."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith("SECKILL_")}
+
+
+def leave(number, _):
+    """Ends by unwinding, which stops what was started, and which no second signal disturbs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def raise_descriptor_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Stack:
@@ -55,8 +74,8 @@ class Stack:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self):
-        """The servers' process ids by name."""
-        return {name: int(Path(self.directory, name, "pid").read_text(encoding="ascii"))
+        """The servers' process ids by name, a list each."""
+        return {name: [int(Path(self.directory, name, "pid").read_text(encoding="ascii"))]
                 for name in ("redis", "mariadb")}
 
     def _run(self, verb, check=True):
@@ -81,8 +100,7 @@ class Server:
         with open(self.log_path, "wb") as log:
             self.process = spawn(self.argv, stderr=log, stdout=log, env=self.env)
         try:
-            found = self.wait_until(lambda: LISTENING.search(self.log()), "listening")
-            self.host, self.port = found[1], int(found[2])
+            self.wait_listening()
             self.wait_ready()
         except BaseException:
             self._kill()
@@ -105,6 +123,10 @@ class Server:
 
     def good_statuses(self):
         return (-15,)
+
+    def wait_listening(self):
+        found = self.wait_until(lambda: LISTENING.search(self.log()), "listening")
+        self.host, self.port = found[1], int(found[2])
 
     def wait_ready(self):
         """Returns when it can be measured; a service has more to wait for than a bare server."""
@@ -167,6 +189,4 @@ class Daemon(Server):
 
     def outcomes(self):
         """How many orders had which outcome so far."""
-        pattern = r'^seckill_orders_total\{outcome="(\w+)"\} (\S+)$'
-        _, text = self.ask("GET", "/metrics")
-        return {name: int(float(value)) for name, value in re.findall(pattern, text, re.M)}
+        return metrics.outcomes(metrics.read(self))
