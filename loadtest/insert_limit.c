@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sql/db.h"
 
-enum { ROWS_MAX = 4096, ROW_SIZE = 128, TIMEOUT_MS = 30000 };
+enum { ROWS_MAX = 4096, ROW_SIZE = 160, TIMEOUT_MS = 30000 };
 
-static const char insert_text[] = "INSERT INTO %s(order_id,sku,round,user_id,qty,segment,"
-                                  "idempotency_key,created_at)VALUES";
-static char text[sizeof insert_text + ROWS_MAX * ROW_SIZE];
+static char text[(ROWS_MAX + 2) * ROW_SIZE];
 static size_t text_length;
+static unsigned table; /* several may run at a time */
 
 static double now_s(void)
 {
@@ -31,15 +31,21 @@ static void die(const char *what, const char *why)
     exit(1);
 }
 
-static void must(struct db *db, const char *statement)
+static void must(struct db *db, const char *format)
 {
-    if (db_query(db, statement, strlen(statement)) != DB_OK)
+    char statement[128];
+    int length = snprintf(statement, sizeof statement, format, table); /* all formats name it */
+    if (db_query(db, statement, (size_t)length) != DB_OK)
         die(statement, db_error(db));
 }
 
 static void write_rows(unsigned long long first, int rows)
 {
-    char *end = stpcpy(text, insert_text);
+    char *end = text;
+    end += sprintf(end,
+                   "INSERT INTO insert_limit_%u(order_id,sku,round,user_id,qty,segment,"
+                   "idempotency_key,created_at)VALUES",
+                   table);
     for (int i = 0; i < rows; i++)
         end += snprintf(end, ROW_SIZE, "%s(%llu,'limit',1,'u%u',1,%d,NULL,'%s')", i ? "," : "",
                         first + (unsigned)i, (unsigned)rand() % 1000000, i % 20,
@@ -63,13 +69,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: insert_limit MYSQL_URL ROWS_PER_TRANSACTION SECONDS\n");
         return 2;
     }
+    table = (unsigned)getpid();
     struct db *db = db_open(argv[1], TIMEOUT_MS, error, sizeof error);
     if (db == NULL)
         die("url", error);
     if (db_connect(db) != DB_OK)
         die("connect", db_error(db));
-    must(db, "DROP TABLE IF EXISTS insert_limit");
-    must(db, "CREATE TABLE insert_limit LIKE orders");
+    must(db, "DROP TABLE IF EXISTS insert_limit_%u");
+    must(db, "CREATE TABLE insert_limit_%u LIKE orders");
     unsigned long long inserted = 0;
     double start = now_s(), lasted = 0;
     for (; lasted < seconds; lasted = now_s() - start, inserted += (unsigned)rows) {
@@ -77,7 +84,7 @@ int main(int argc, char **argv)
         if (db_run(db, insert, NULL) != DB_OK)
             die("insert", db_error(db));
     }
-    must(db, "DROP TABLE insert_limit");
+    must(db, "DROP TABLE insert_limit_%u");
     db_close(&db);
     printf("{\"rows\":%llu,\"seconds\":%.6f,\"rows_per_s\":%.1f}\n", inserted, lasted,
            (double)inserted / lasted);

@@ -57,32 +57,36 @@ class Stack:
     """Context manager: a private Redis and MariaDB with their data in a directory of their own."""
 
     tool = ROOT / "deploy" / "stack"
+    servers = ("redis", "mariadb")
 
     def __enter__(self):
         self.directory = tempfile.mkdtemp(prefix="seckill-bench-")
         try:
-            urls = dict(line.split("=", 1) for line in self._run("up").splitlines())
-            self.redis_url = urls["SECKILL_REDIS_URL"]
-            self.mysql_url = urls["SECKILL_MYSQL_URL"]
+            lines = [line for name in self.servers for line in self._run("up", name).splitlines()]
+            self.connect(dict(line.split("=", 1) for line in lines))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        self._run("down", check=False)
+        for name in self.servers:
+            self._run("down", name, check=False)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def connect(self, urls):
+        self.redis_url, self.mysql_url = urls["SECKILL_REDIS_URL"], urls["SECKILL_MYSQL_URL"]
 
     def pids(self):
         """The servers' process ids by name, a list each."""
         return {name: [int(Path(self.directory, name, "pid").read_text(encoding="ascii"))]
-                for name in ("redis", "mariadb")}
+                for name in self.servers}
 
-    def _run(self, verb, check=True):
-        done = subprocess.run([self.tool, verb, self.directory], stdin=subprocess.DEVNULL,
+    def _run(self, verb, name, check=True):
+        done = subprocess.run([self.tool, verb, self.directory, name], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, start_new_session=True)
         if check and done.returncode != 0:
-            raise BenchError(f"deploy/stack {verb}: {done.stderr.strip()}")
+            raise BenchError(f"deploy/stack {verb} {name}: {done.stderr.strip()}")
         return done.stdout
 
 
@@ -181,8 +185,8 @@ class Daemon(Server):
         finally:
             connection.close()
 
-    def reset(self, sku, total, segments):
-        body = {"sku": sku, "total": total, "segments": segments}
+    def reset(self, sku, total, segments, **options):
+        body = {"sku": sku, "total": total, "segments": segments, **options}
         status, text = self.ask("POST", "/admin/stock/reset", body)
         if status != 200:
             raise BenchError(f"POST /admin/stock/reset {body}: {status} {text}")

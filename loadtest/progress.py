@@ -14,12 +14,17 @@ class Progress:
     def __init__(self):
         self.shown = sys.stderr.isatty()
         self.start = time.monotonic()
-        self.text = self.live = ""
+        self.where = self.text = self.live = ""
         self.end_s = None
 
     def say(self, text):
         self.text, self.live = text, ""
         self.tick()
+
+    def begin(self, where):
+        """A part with a name that stays before all that is said about it."""
+        self.where = f"{where}: "
+        self.say("")
 
     def expect(self, seconds):
         """It will all have ended in so many seconds from now."""
@@ -29,7 +34,8 @@ class Progress:
         if self.shown:
             seconds = time.monotonic() - self.start
             left = "" if self.end_s is None else f", {left_text(self.end_s - seconds)} left"
-            sys.stderr.write(f"\r\033[K[{seconds:3.0f} s{left}] {self.text}{self.live}")
+            sys.stderr.write(f"\r\033[K[{seconds:3.0f} s{left}] "
+                             f"{self.where}{self.text}{self.live}")
             sys.stderr.flush()
 
     def clear(self):
@@ -65,5 +71,5 @@ def live_text(before, after, seconds):
     errors = sum(metrics.outcome(after, name) for name in metrics.ERRORS)
     p50_ms, p99_ms = (1000 * metrics.quantile(gone, "seckill_order_seconds", share)
                       for share in (0.5, 0.99))
-    return (f": {rate:,.0f} orders/s, p50 {p50_ms:.1f} p99 {p99_ms:.1f} ms, "
+    return (f" {rate:,.0f} orders/s, p50 {p50_ms:.1f} p99 {p99_ms:.1f} ms, "
             f"{accepted:,.0f} sold, {errors:,.0f} errors")
