@@ -23,8 +23,8 @@ local function split(text, into)
   for part in text:gmatch("[^,]+") do into[#into + 1] = part end
 end
 
-local function body_of(sku, qty)
-  return string.format('{"sku":"%s","user_id":"u%d","qty":%d}', sku, math.random(users), qty)
+local function body_of(sku, qty, user)
+  return string.format('{"sku":"%s","user_id":"u%d","qty":%d}', sku, user or math.random(users), qty)
 end
 
 local function post(body, key)
@@ -34,9 +34,9 @@ end
 
 local function new_order()
   keys_made = keys_made + 1
-  local key = key_prefix .. keys_made
-  local request = post(body_of(skus[math.random(#skus)], math.random(low, high)), key)
-  recent[recent_made % RECENT + 1] = { request, key }
+  local key, user = key_prefix .. keys_made, math.random(users)
+  local request = post(body_of(skus[math.random(#skus)], math.random(low, high), user), key)
+  recent[recent_made % RECENT + 1] = { request, key, user }
   recent_made = recent_made + 1
   return request
 end
@@ -52,7 +52,8 @@ end
 
 local function key_reused()
   if #recent == 0 then return new_order() end
-  return post(body_of(skus[1], high + 1), some_recent()[2])
+  local order = some_recent()
+  return post(body_of(skus[1], high + 1, order[3]), order[2])
 end
 
 local WRONG = {

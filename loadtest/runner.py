@@ -18,7 +18,7 @@ ORDERS_PER_S_MAX = 300_000  # more than any machine sells, so that stock stays a
 PAY_WITHIN_S = 2
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
-AUDIT_SEGMENTS_MAX = 200  # kept in a result
+AUDIT_SEGMENTS_MAX = 20  # kept in a result
 FILL_PER_S = 150_000  # to guess how long it takes
 
 

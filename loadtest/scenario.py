@@ -63,14 +63,18 @@ def product(axes):
 
 def label(varied, settings):
     """What tells a run from the others of its campaign."""
-    return ", ".join(f"{key.rsplit('.', 1)[-1]}={settings[key]}" for key in varied
+    return ", ".join(f"{key.rsplit('.', 1)[-1]}={word(settings[key])}" for key in varied
                      if key != "tune_lanes")
+
+
+def word(value):
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 
 def quicken(settings):
     settings.update(QUICK, tune_lanes=settings["tune_lanes"][:1])
     for key, divisor in QUICK_DIVISORS.items():
-        if isinstance(settings[key], int) and settings[key] >= 1000:
+        if isinstance(settings[key], int) and settings[key] >= 100:
             settings[key] //= divisor
 
 
