@@ -13,6 +13,7 @@ ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
 # Servers of its own that a lock wants: so many, of this kind of deploy/stack.
 LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
 
+HAPROXY = "/usr/sbin/haproxy"
 HAPROXY_CONFIGURATION = """\
 global
     maxconn 4000
@@ -70,7 +71,7 @@ class Proxy(Server):
             text.write(HAPROXY_CONFIGURATION.format(port=self.port))
             for number, daemon in enumerate(daemons):
                 text.write(f"    server d{number} {daemon.host}:{daemon.port}\n")
-        super().__init__(["/usr/sbin/haproxy", "-db", "-f", path], directory)
+        super().__init__([HAPROXY, "-db", "-f", path], directory)
 
     def good_statuses(self):
         return (0, -15, 143)

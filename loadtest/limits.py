@@ -6,7 +6,7 @@ import subprocess
 from urllib.parse import urlsplit
 
 import ledger
-from processes import ROOT, BenchError, clean_environment
+from processes import BenchError, clean_environment
 
 INSERT_S = 1
 TAKES_FIRST, TAKES_S = 20_000, 1
@@ -50,9 +50,9 @@ def redis_benchmark(stack, batch, clients, count, words):
     return float(rows[-1][rows[0].index("rps")])
 
 
-def inserts_per_s(stack, batch, clients):
+def inserts_per_s(stack, program, batch, clients):
     """Of rows like those of orders, `batch` of them in a transaction, on each connection."""
-    argv = [ROOT / "build" / "insert_limit", stack.mysql_url, str(batch), str(INSERT_S)]
+    argv = [program, stack.mysql_url, str(batch), str(INSERT_S)]
     running = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=clean_environment()) for _ in range(clients)]
     rate = 0
@@ -64,7 +64,7 @@ def inserts_per_s(stack, batch, clients):
     return rate
 
 
-def measure(stack, batch, clients):
+def measure(stack, insert_limit, batch, clients):
     return {"batch": batch, "clients": clients,
             "redis_per_s": takes_per_s(stack, batch, clients),
-            "insert_per_s": inserts_per_s(stack, batch, clients)}
+            "insert_per_s": inserts_per_s(stack, insert_limit, batch, clients)}

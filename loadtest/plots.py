@@ -69,7 +69,7 @@ def bars(names, runs, unit="accepted orders / s"):
         at = 0 if inside else run["per_s"] + spread(run)[1]
         axis.annotate(f"{run['per_s']:,.0f}", (at, place), (6, 0), textcoords="offset points",
                       va="center", color="white" if inside else "black", weight="bold")
-    axis.invert_yaxis()
+    axis.set_ylim(len(runs) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
     axis.xaxis.set_major_formatter(THOUSANDS)
     axis.set_xlabel(f"{unit} (line: slowest to fastest round)")

@@ -33,7 +33,8 @@ class Shop:
     def limits_of(self, batch, clients):
         key = (batch, clients)
         if key not in self.limits:
-            self.limits[key] = limits.measure(self.stack, batch, clients)
+            self.limits[key] = limits.measure(self.stack, self.args.build / "insert_limit", batch,
+                                              clients)
         return self.limits[key]
 
 
@@ -45,7 +46,7 @@ def options_of(settings):
 def guess_seconds(settings):
     """How long a run will take, about."""
     tuning = len(settings["tune_lanes"]) * (PROBE_S + 1)
-    return (8 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
+    return (6 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
             + 3 * settings["prefill"] / FILL_PER_S)
 
 
@@ -143,8 +144,9 @@ class Run:
 
     def pace(self):
         argv = generators.pace_argv(
-            self.shop.args.pace, self.fleet.door, self.peak_per_s * self.settings["rate_share"],
-            self.settings["seconds"], self.settings["connections"])
+            self.shop.args.build / "pace", self.fleet.door,
+            self.peak_per_s * self.settings["rate_share"], self.settings["seconds"],
+            self.settings["connections"])
         return self.measure(argv)
 
     def measure(self, argv, until=None):

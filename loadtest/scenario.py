@@ -33,7 +33,6 @@ DEFAULTS = {
     "proxy": False,            # HAProxy before them
     "tune_lanes": [],          # numbers of lanes to try; the measured rounds have the best one
 }
-QUICK = {"seconds": 1, "rounds": 1}
 QUICK_DIVISORS = {"prefill": 100, "sale.total": 20, "sale.sales": 10}  # of large ones
 
 
@@ -72,7 +71,9 @@ def word(value):
 
 
 def quicken(settings):
-    settings.update(QUICK, tune_lanes=settings["tune_lanes"][:1])
+    settings.update(rounds=1, tune_lanes=settings["tune_lanes"][:1])
+    if settings["load"] != "rush":  # which ends by itself
+        settings["seconds"] = 1
     for key, divisor in QUICK_DIVISORS.items():
         if isinstance(settings[key], int) and settings[key] >= 100:
             settings[key] //= divisor
