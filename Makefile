@@ -9,6 +9,7 @@
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 70 s
 #   make campaigns  every load campaign, each run audited, with a report: 20 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
+#   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
@@ -87,7 +88,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns bench-lock asan tsan lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -242,15 +243,14 @@ bench:
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
 
-campaigns:
-	@deploy/packages campaign
-	@$(MAKE) all
-	@loadtest/campaign $(CAMPAIGN_ARGS)
-
-campaign:
+campaign campaigns:
 	@deploy/packages campaign
 	@$(MAKE) all
 	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
+
+sample:
+	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
+	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
 
 # The lock library under faults, and histories of many processes; see lock/README.md for what is open.
 test-lock:

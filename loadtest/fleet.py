@@ -142,6 +142,11 @@ class Fleet:
         status, text = self.ask("GET", f"/stock/{sku}")
         return json.loads(text) if status == 200 else None
 
+    def reconcile(self, sku):
+        status, text = self.ask("POST", "/admin/reconcile", {"sku": sku})
+        if status != 200:
+            raise BenchError(f"POST /admin/reconcile {sku}: {status} {text}")
+
     def offers(self, call):
         """Whether there is such a call on an order."""
         return f"/order/{{order_id}}/{call}" in self.interface()

@@ -54,9 +54,7 @@ def fill(stack, fleet, orders, segments, tick):
         query(stack, FILL.format(sku=PAST_SKU, segments=segments, first=first, last=last))
         tick()
     query(stack, SOLD.format(sku=PAST_SKU))
-    status, text = fleet.ask("POST", "/admin/reconcile", {"sku": PAST_SKU})
-    if status != 200:
-        raise BenchError(f"POST /admin/reconcile: {status} {text}")
+    fleet.reconcile(PAST_SKU)
 
 
 def sale_seconds(stack, sku):

@@ -180,6 +180,7 @@ def page(results):
 
 # --- The README's part ----------------------------------------------------------------------------
 
+README_CAMPAIGNS = ("steady", "soldout", "rush", "mixed", "strategies", "latency")
 BEGIN = "<!-- made by loadtest/report: begin -->\n"
 END = "<!-- made by loadtest/report: end -->\n"
 
@@ -194,10 +195,10 @@ def markdown_lines(results):
     bare = [one["bare_per_s"] for result in results.values() for run in measured(result)
             for one in run["rounds"]]
     yield f"| bare HTTP server | {statistics.median(bare):,.0f} | 1 | | | |"
-    for result in ordered(results):
-        for run in measured(result):
+    for name in README_CAMPAIGNS:
+        for run in measured(results.get(name, {"runs": ()})):
             label = f": {run['label']}" if run["label"] else ""
-            yield (f"| {result['campaign']}{label} | {run['per_s']:,.0f} | {run['of_bare']:.2f} | "
+            yield (f"| {name}{label} | {run['per_s']:,.0f} | {run['of_bare']:.2f} | "
                    f"{run['of_limit']:.2f} | {run['p50_ms']:.1f} ms | {run['p99_ms']:.1f} ms |")
     yield ""
     yield "| ratio of × bare | measured | aim |"

@@ -38,7 +38,9 @@ def svg(figure):
     figure.savefig(text, format="svg", bbox_inches="tight",
                    metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    return re.sub(r"^.*?(?=<svg)", "", text.getvalue(), flags=re.S)
+    drawn = re.sub(r"^.*?(?=<svg)", "", text.getvalue(), flags=re.S)
+    drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)  # a hundredth of a point will do
+    return re.sub(r"[ \t]+$", "", drawn, flags=re.M)
 
 
 def axes(count=1, height=HEIGHT, **options):

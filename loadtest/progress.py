@@ -1,5 +1,6 @@
 """One line on a terminal that says what runs, and what the service's metrics say meanwhile."""
 
+import shutil
 import sys
 import time
 
@@ -34,8 +35,9 @@ class Progress:
         if self.shown:
             seconds = time.monotonic() - self.start
             left = "" if self.end_s is None else f", {left_text(self.end_s - seconds)} left"
-            sys.stderr.write(f"\r\033[K[{seconds:3.0f} s{left}] "
-                             f"{self.where}{self.text}{self.live}")
+            line = f"[{seconds:3.0f} s{left}] {self.where}{self.text}{self.live}"
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\033[K{line[:columns - 1]}")
             sys.stderr.flush()
 
     def clear(self):
