@@ -24,7 +24,8 @@ local function split(text, into)
 end
 
 local function body_of(sku, qty, user)
-  return string.format('{"sku":"%s","user_id":"u%d","qty":%d}', sku, user or math.random(users), qty)
+  user = user or math.random(users)
+  return string.format('{"sku":"%s","user_id":"u%d","qty":%d}', sku, user, qty)
 end
 
 local function post(body, key)
@@ -78,8 +79,8 @@ end
 
 local function call()
   if #ids == 0 or #calls == 0 then return ask() end
-  return wrk.format("POST", "/order/" .. ids[math.random(#ids)] .. "/" .. calls[math.random(#calls)],
-    json_headers, "")
+  local path = "/order/" .. ids[math.random(#ids)] .. "/" .. calls[math.random(#calls)]
+  return wrk.format("POST", path, json_headers, "")
 end
 
 local KINDS = { { 60, new_order }, { 15, repeated }, { 5, key_reused }, { 5, wrong }, { 10, ask },
@@ -133,7 +134,9 @@ local function counted()
   local total, sum, parts = 0, {}, {}
   for _, thread in ipairs(threads) do
     total = total + thread:get("accepted")
-    for answer, count in pairs(thread:get("answers")) do sum[answer] = (sum[answer] or 0) + count end
+    for answer, count in pairs(thread:get("answers")) do
+      sum[answer] = (sum[answer] or 0) + count
+    end
   end
   for answer, count in pairs(sum) do parts[#parts + 1] = string.format('"%s":%d', answer, count) end
   return total, table.concat(parts, ",")

@@ -1,4 +1,4 @@
-/* Sends POST /order at a constant rate, whatever the answers do, and says how long customers waited.
+/* Sends POST /order at a constant rate, whatever the answers do, and says how long they took.
  *
  * usage: pace RATE SECONDS CONNECTIONS HOST:PORT
  *

@@ -66,6 +66,10 @@ def span(run):
     return f"{min(rates):,.0f}–{max(rates):,.0f}"
 
 
+def ratio(value):
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
 def run_row(run):
     name = escape(run["label"] or "all")
     if "per_s" not in run:
@@ -74,8 +78,8 @@ def run_row(run):
         return (f"<tr><td>{name}</td><td class='text{kind}' colspan={len(HEAD) - 1}>{words}: "
                 f"{escape(run['reason'])}</td></tr>")
     good = run["audit"]["consistent"]
-    cells = (name, f"{run['per_s']:,.0f}", span(run), f"{run['of_bare']:.2f}",
-             f"{run['of_limit']:.2f}", f"{run['p50_ms']:.2f}", f"{run['p99_ms']:.2f}",
+    cells = (name, f"{run['per_s']:,.0f}", span(run), ratio(run["of_bare"]),
+             ratio(run["of_limit"]), f"{run['p50_ms']:.2f}", f"{run['p99_ms']:.2f}",
              f"{run['p999_ms']:.2f}", f"{run['cpu_shares']['idle']:.0%}",
              "ok" if good else escape("; ".join(run["audit"]["differences"])))
     return row(cells, kinds=[""] * (len(cells) - 1) + ["" if good else "bad"])
@@ -198,8 +202,8 @@ def markdown_lines(results):
     for name in README_CAMPAIGNS:
         for run in measured(results.get(name, {"runs": ()})):
             label = f": {run['label']}" if run["label"] else ""
-            yield (f"| {name}{label} | {run['per_s']:,.0f} | {run['of_bare']:.2f} | "
-                   f"{run['of_limit']:.2f} | {run['p50_ms']:.1f} ms | {run['p99_ms']:.1f} ms |")
+            yield (f"| {name}{label} | {run['per_s']:,.0f} | {ratio(run['of_bare'])} | "
+                   f"{ratio(run['of_limit'])} | {run['p50_ms']:.1f} ms | {run['p99_ms']:.1f} ms |")
     yield ""
     yield "| ratio of × bare | measured | aim |"
     yield "|---|---|---|"
