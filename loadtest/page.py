@@ -98,8 +98,22 @@ def answers(result):
                                        for answer, count in sorted(counts.items())))
 
 
+def limit_texts(result):
+    """What the runs with each size of batch were compared with."""
+    found = {}
+    for run in measured(result):
+        limits = run["limits"]
+        if "batch" in limits:
+            found[limits["batch"], limits["clients"]] = limits
+    for (batch, lanes), limits in sorted(found.items()):
+        yield (f"limits with batches of {batch} and {lanes} connections: bare HTTP "
+               f"{limits['bare_per_s']:,.0f}, Redis {limits['redis_per_s']:,.0f}, inserts "
+               f"{limits['insert_per_s']:,.0f} per s; together {limits['combined_per_s']:,.0f}")
+
+
 def remarks(result):
-    """Numbers of lanes that were tried, and who disturbed."""
+    """The limits, numbers of lanes that were tried, and who disturbed."""
+    yield from limit_texts(result)
     for run in measured(result):
         if run.get("probes"):
             tried = ", ".join(f"{lanes}: {rate:,.0f}" for lanes, rate in run["probes"].items())

@@ -49,6 +49,11 @@ def axes(count=1, height=HEIGHT, **options):
     return figure, made
 
 
+def legend(axis, columns=2):
+    """Above the plot, where it covers nothing."""
+    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
+
+
 def spread(run):
     """How far the rounds went below and above the rate that counts."""
     kind = f"{run['settings']['counts']}_per_s"
@@ -101,7 +106,7 @@ def strategies(result):
     axis.set_xlim(10 ** math.floor(math.log10(max(lowest, 1)) - 0.3), axis.get_xlim()[1] * 2)
     axis.xaxis.set_major_formatter(THOUSANDS)
     axis.set_xlabel("accepted orders / s (logarithmic)")
-    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    legend(axis)
     return svg(figure)
 
 
@@ -151,7 +156,7 @@ def batch(result):
     ticks(axis, runs, "daemon.max_batch")
     axis.set_xlabel("max_batch: orders that share a lock and a commit at most")
     axis.set_ylabel("orders / s")
-    axis.legend()
+    legend(axis, 3)
     return svg(figure)
 
 
@@ -175,7 +180,7 @@ def latency(result):
     axis.yaxis.set_major_formatter(PLAIN)
     axis.set_xlabel("share of orders answered within that time")
     axis.set_ylabel("ms from due to answered")
-    axis.legend(loc="upper left")
+    legend(axis, 1)
     return svg(figure)
 
 
@@ -197,7 +202,7 @@ def stock(result):
     axis.yaxis.set_major_formatter(THOUSANDS)
     axis.set_xlabel("s since the load generator was started")
     axis.set_ylabel("units left in a segment")
-    axis.legend()
+    legend(axis)
     return svg(figure)
 
 
@@ -217,7 +222,7 @@ def growth(result):
                 and run["settings"]["prefill"] == 0 and run is not base]
         relative(right, [base] + runs, base, "sale.sales", line, label)
     right.set_xlabel("sales")
-    right.legend()
+    legend(right, 1)
     left.set_ylim(bottom=0)
     left.set_ylabel("rate ÷ that with none and one")
     return svg(figure)

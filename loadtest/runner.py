@@ -19,7 +19,7 @@ PAY_WITHIN_S = 2
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 AUDIT_SEGMENTS_MAX = 20  # kept in a result
-FILL_PER_S = 150_000  # to guess how long it takes
+FILL_PER_S = 150_000  # to guess how long it takes, with the audit
 # They take nothing from the counters in Redis, which say what they should after a reconcile.
 WITHOUT_COUNTERS = ("single_lock", "database", "database_for_update")
 
@@ -49,7 +49,7 @@ def guess_seconds(settings):
     """How long a run will take, about."""
     tuning = len(settings["tune_lanes"]) * (PROBE_S + 1)
     return (6 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
-            + 3 * settings["prefill"] / FILL_PER_S)
+            + settings["prefill"] / FILL_PER_S)
 
 
 class StockWatch:
@@ -296,6 +296,7 @@ def one(shop, settings, peak_per_s):
 def run_scenario(shop, scenario, tell):
     """Adds its figures, or why there are none, to each run of a scenario; tell(run) after each."""
     peak_per_s = 0
+    shop.limits.clear()  # they are to be of the same minutes
     for number, run in enumerate(scenario["runs"], 1):
         where = f"{scenario['campaign']} {number}/{len(scenario['runs'])} {run['label']}"
         shop.progress.begin(where.strip())

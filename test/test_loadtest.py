@@ -156,8 +156,7 @@ def test_a_failed_audit_or_daemon_is_a_failed_run(monkeypatch):
         return {"per_s": 1, "audit": wrong if settings["prefill"] == 2 else run["audit"]}
 
     class Shop:
-        build = fleet.Build(PROGRAM)
-        progress = Progress()
+        build, progress, limits = fleet.Build(PROGRAM), Progress(), {}
 
     monkeypatch.setattr(runner, "one", one)
     told = []
