@@ -6,7 +6,10 @@
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
 #   make test-lock  the lock library under faults, and histories of many processes
-#   make bench      load campaigns, each with an audit after it
+#   make bench      accepted and sold-out orders next to a bare HTTP server, 70 s
+#   make campaigns  every load campaign, each run audited, with a report: 20 minutes
+#   make campaign NAME=rush   one of them; loadtest/campaign --list names them
+#   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
@@ -80,26 +83,28 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
+load_tools := $(addprefix $(BUILD)/,bare_httpd pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench bench-lock asan tsan lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-all: $(daemon) $(BUILD)/bare_httpd seclock
+all: $(daemon) $(load_tools) seclock
 	@:
 tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
-$(BUILD)/bare_httpd: $(BUILD)/loadtest/bare_httpd.o
+$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
+$(BUILD)/insert_limit: $(archive)
 $(tests): $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
 $(tests): LIBS := -lcmocka $(LIBS)
 
-$(daemon) $(BUILD)/bare_httpd $(tests):
+$(daemon) $(load_tools) $(tests):
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
@@ -114,7 +119,7 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(sources) loadtest/bare_httpd.c))
+-include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/%.o))
 
 # --- The lock library by itself -----------------------------------------------------------------
 
@@ -237,6 +242,15 @@ bench:
 	@deploy/packages bench
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
+
+campaign campaigns:
+	@deploy/packages campaign
+	@$(MAKE) all
+	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
+
+sample:
+	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
+	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
 
 # The lock library under faults, and histories of many processes; see lock/README.md for what is open.
 test-lock:

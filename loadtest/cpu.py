@@ -33,12 +33,12 @@ class Account:
     with `wrk` (children that ended meanwhile), `idle` and `others`, which disturb the figures."""
 
     def __init__(self, pids):
-        """pids: name to pid."""
+        """pids: name to a list of them."""
         self.pids = pids
         self.shares = {}
 
     def _read(self):
-        names = {name: used_by(pid) for name, pid in self.pids.items()}
+        names = {name: sum(map(used_by, pids)) for name, pids in self.pids.items()}
         names["wrk"] = used_by_children()
         whole, names["idle"] = whole_machine()
         return whole, names

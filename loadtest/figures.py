@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import time
+from pathlib import Path
 
 from processes import ROOT
 
@@ -41,8 +42,13 @@ def merge(measured, count):
 
 
 def add_ratio(result):
-    """Names the campaign's rate, and its mean ratio to the bare server around each round."""
-    rate = "answers_per_s" if result["campaign"] == "sold-out" else "accepted_per_s"
+    add_rate(result, "answers" if result["campaign"] == "sold-out" else "accepted")
+
+
+def add_rate(result, counts):
+    """Names the rate of accepted orders, or of answers, and its mean ratio to the bare server
+    around each round."""
+    rate = f"{counts}_per_s"
     result["per_s"] = result[rate]
     result["of_bare"] = statistics.mean(run[rate] / run["bare_per_s"] for run in result["rounds"])
 
@@ -176,7 +182,7 @@ def describe(args, stack):
                      "redis": first_line("redis-server", "--version"),
                      "mariadb": first_line("mariadbd", "--version"),
                      "wrk": first_line("wrk", "-v")},
-        "configuration": {name: str(value) if name in ("daemon", "bare", "json") else value
+        "configuration": {name: str(value) if isinstance(value, Path) else value
                           for name, value in vars(args).items()}}
 
 

@@ -4,17 +4,23 @@ import http.client
 import json
 import os
 import re
+import resource
 import secrets
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+import metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 15
+DESCRIPTORS = 20_000
 
 
 class BenchError(Exception):
@@ -34,36 +40,53 @@ def clean_environment():
             if not name.startswith("SECKILL_")}
 
 
+def leave(number, _):
+    """Ends by unwinding, which stops what was started, and which no second signal disturbs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def raise_descriptor_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class Stack:
     """Context manager: a private Redis and MariaDB with their data in a directory of their own."""
 
     tool = ROOT / "deploy" / "stack"
+    servers = ("redis", "mariadb")
 
     def __enter__(self):
         self.directory = tempfile.mkdtemp(prefix="seckill-bench-")
         try:
-            urls = dict(line.split("=", 1) for line in self._run("up").splitlines())
-            self.redis_url = urls["SECKILL_REDIS_URL"]
-            self.mysql_url = urls["SECKILL_MYSQL_URL"]
+            lines = [line for name in self.servers for line in self._run("up", name).splitlines()]
+            self.connect(dict(line.split("=", 1) for line in lines))
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        self._run("down", check=False)
+        for name in self.servers:
+            self._run("down", name, check=False)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def pids(self):
-        """The servers' process ids by name."""
-        return {name: int(Path(self.directory, name, "pid").read_text(encoding="ascii"))
-                for name in ("redis", "mariadb")}
+    def connect(self, urls):
+        self.redis_url, self.mysql_url = urls["SECKILL_REDIS_URL"], urls["SECKILL_MYSQL_URL"]
 
-    def _run(self, verb, check=True):
-        done = subprocess.run([self.tool, verb, self.directory], stdin=subprocess.DEVNULL,
+    def pids(self):
+        """The servers' process ids by name, a list each."""
+        return {name: [int(Path(self.directory, name, "pid").read_text(encoding="ascii"))]
+                for name in self.servers}
+
+    def _run(self, verb, name, check=True):
+        done = subprocess.run([self.tool, verb, self.directory, name], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, start_new_session=True)
         if check and done.returncode != 0:
-            raise BenchError(f"deploy/stack {verb}: {done.stderr.strip()}")
+            raise BenchError(f"deploy/stack {verb} {name}: {done.stderr.strip()}")
         return done.stdout
 
 
@@ -81,8 +104,7 @@ class Server:
         with open(self.log_path, "wb") as log:
             self.process = spawn(self.argv, stderr=log, stdout=log, env=self.env)
         try:
-            found = self.wait_until(lambda: LISTENING.search(self.log()), "listening")
-            self.host, self.port = found[1], int(found[2])
+            self.wait_listening()
             self.wait_ready()
         except BaseException:
             self._kill()
@@ -105,6 +127,10 @@ class Server:
 
     def good_statuses(self):
         return (-15,)
+
+    def wait_listening(self):
+        found = self.wait_until(lambda: LISTENING.search(self.log()), "listening")
+        self.host, self.port = found[1], int(found[2])
 
     def wait_ready(self):
         """Returns when it can be measured; a service has more to wait for than a bare server."""
@@ -159,14 +185,12 @@ class Daemon(Server):
         finally:
             connection.close()
 
-    def reset(self, sku, total, segments):
-        body = {"sku": sku, "total": total, "segments": segments}
+    def reset(self, sku, total, segments, **options):
+        body = {"sku": sku, "total": total, "segments": segments, **options}
         status, text = self.ask("POST", "/admin/stock/reset", body)
         if status != 200:
             raise BenchError(f"POST /admin/stock/reset {body}: {status} {text}")
 
     def outcomes(self):
         """How many orders had which outcome so far."""
-        pattern = r'^seckill_orders_total\{outcome="(\w+)"\} (\S+)$'
-        _, text = self.ask("GET", "/metrics")
-        return {name: int(float(value)) for name, value in re.findall(pattern, text, re.M)}
+        return metrics.outcomes(metrics.read(self))

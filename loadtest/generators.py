@@ -1,0 +1,84 @@
+"""One run of a load generator against a server, and who used the processors meanwhile."""
+
+import contextlib
+import json
+import signal
+import subprocess
+
+import cpu
+from processes import ROOT, BenchError, clean_environment, spawn
+
+HERE = ROOT / "loadtest"
+LOOK_S = 0.25  # between calls of tick
+STOP_LOOK_S = 0.02  # between looks whether the load has done what it is for
+
+
+def generate(argv, env, tick, until=None):
+    """The figures that a load generator prints as a line of JSON. Once until() is true it is
+    interrupted, and prints what it has so far."""
+    process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                    env={**clean_environment(), **env})
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                text, _ = process.communicate(timeout=STOP_LOOK_S if until else LOOK_S)
+                break
+            tick()
+            if until and until():
+                process.send_signal(signal.SIGINT)
+                until = None
+    finally:
+        process.kill()
+        process.wait()
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if process.returncode != 0 or not lines:
+        raise BenchError(f"{argv[0]}: exit status {process.returncode}\n{text}")
+    return json.loads(lines[0])
+
+
+def wrk_argv(url, threads, connections, seconds, script="order"):
+    return ["wrk", f"--threads={min(threads, connections)}", f"--connections={connections}",
+            f"--duration={seconds}s", f"--script={HERE / script}.lua", url]
+
+
+def pace_argv(program, server, rate, seconds, connections):
+    return [program, f"{rate:.1f}", seconds, connections, f"{server.host}:{server.port}"]
+
+
+def measure(argv, env, pids, tick, until=None):
+    """The figures of one run; see order.lua for their names. pids: lists of them by name."""
+    with cpu.Account(pids) as account:
+        run = generate(argv, env, tick, until)
+    run["answers_per_s"] = run["requests"] / run["duration_s"]
+    run["accepted_seen"] = run.get("accepted", run["requests"] - run["errors"]["status"])
+    run["accepted_per_s"] = run["accepted_seen"] / run["duration_s"]
+    run["cpu_shares"] = account.shares
+    return run
+
+
+def measure_rounds(load_once, bare_once, rounds, count_calm):
+    """Rounds between measurements of the bare server with as many connections. As long as too few
+    were undisturbed by other work on the machine, more are made, up to twice as many."""
+    measured = []
+    before = bare_once()
+    while len(measured) < rounds or (
+            len(measured) < 2 * rounds and count_calm(measured) < rounds):
+        run = load_once()
+        after = bare_once()
+        run["bare_per_s"] = (before["answers_per_s"] + after["answers_per_s"]) / 2
+        run["disturbed"] = max(part["cpu_shares"]["others"] for part in (before, run, after))
+        measured.append(run)
+        before = after
+    return measured
+
+
+def audit(stack, skus, options=()):
+    """The report of loadtest/audit."""
+    done = subprocess.run(
+        [HERE / "audit", "--json", "--wait=5", "--sku", *skus, *options], capture_output=True,
+        text=True, start_new_session=True, env={
+            **clean_environment(), "SECKILL_REDIS_URL": stack.redis_url,
+            "SECKILL_MYSQL_URL": stack.mysql_url})
+    if done.returncode not in (0, 1):
+        raise BenchError(f"audit of {', '.join(skus[:5])}: {done.stderr.strip()}")
+    return json.loads(done.stdout)

@@ -1,0 +1,65 @@
+"""What the campaigns ask of the private servers directly: to be emptied, filled, and for times."""
+
+import subprocess
+from urllib.parse import urlsplit
+
+from processes import BenchError
+
+PAST_SKU = "past"
+CHUNK = 1_000_000
+FILL = """
+SET unique_checks = 0;
+INSERT INTO orders (order_id, sku, round, user_id, qty, segment, status, created_at)
+    SELECT seq, '{sku}', 1, CONCAT('u', seq), 1, seq % {segments}, 'reserved', '2026-01-01'
+    FROM seq_{first}_to_{last};
+"""
+SOLD = """
+UPDATE stock_segment s JOIN
+    (SELECT segment, COUNT(*) units FROM orders WHERE sku = '{sku}' GROUP BY segment) o
+    USING (segment) SET s.sold = o.units WHERE s.sku = '{sku}';
+"""
+
+
+def query(stack, text):
+    """The rows of the last result, as lists of strings."""
+    done = subprocess.run(
+        ["mariadb", f"--defaults-file={stack.directory}/mariadb/client.cnf", "--batch",
+         "--skip-column-names", "seckill"], input=text, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BenchError(f"mariadb: {done.stderr.strip()}")
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def redis(stack, *words):
+    parts = urlsplit(stack.redis_url)
+    done = subprocess.run(["redis-cli", "-h", parts.hostname, "-p", str(parts.port), *words],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BenchError(f"redis-cli: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def clean(stack):
+    """From nothing, so that no run is slower for those before it."""
+    redis(stack, "FLUSHALL")
+    query(stack, "DROP DATABASE seckill; CREATE DATABASE seckill CHARACTER SET utf8mb4;")
+
+
+def fill(stack, fleet, orders, segments, tick):
+    """A sale that has sold `orders` units to as many customers. The daemon then takes its segments
+    over from the ledger, as it would after a loss of Redis."""
+    fleet.reset(PAST_SKU, orders, segments)
+    for first in range(1, orders + 1, CHUNK):
+        last = min(first + CHUNK - 1, orders)
+        query(stack, FILL.format(sku=PAST_SKU, segments=segments, first=first, last=last))
+        tick()
+    query(stack, SOLD.format(sku=PAST_SKU))
+    fleet.reconcile(PAST_SKU)
+
+
+def sale_seconds(stack, sku):
+    """From the first order of a sale's present round to its last."""
+    rows = query(stack, f"""
+        SELECT TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), MAX(o.created_at)) / 1e6
+        FROM orders o JOIN sale USING (sku, round) WHERE o.sku = '{sku}'""")
+    return max(float(rows[0][0]), 0.001)

@@ -1,0 +1,277 @@
+"""The load campaigns: their arithmetic and their report, and one short campaign from end to end."""
+
+import json
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from daemon import PROGRAM
+from servers import ROOT
+
+LOADTEST = ROOT / "loadtest"
+BUILD = Path(PROGRAM).resolve().parent
+sys.path.append(str(LOADTEST))
+
+import fleet  # noqa: E402  after the line that says where they are
+import limits  # noqa: E402
+import metrics  # noqa: E402
+import page  # noqa: E402
+import processes  # noqa: E402
+import results  # noqa: E402
+import runner  # noqa: E402
+import scenario  # noqa: E402
+import stats  # noqa: E402
+import story  # noqa: E402
+from progress import Progress  # noqa: E402
+
+
+def noisy(middle, count, seed):
+    """Rates within two percent of the middle."""
+    dice = random.Random(seed)
+    return [middle * dice.uniform(0.98, 1.02) for _ in range(count)]
+
+
+def make_round(rate, bare=100_000):
+    return {"accepted_per_s": rate, "answers_per_s": rate, "bare_per_s": bare}
+
+
+def make_run(rates, **varied):
+    """A run as the runner leaves it, with one round for each rate."""
+    settings = {**scenario.DEFAULTS, **varied}
+    middle = sorted(rates)[len(rates) // 2]
+    return {"label": scenario.label(varied, settings),
+            "settings": settings, "status": "ok", "reason": "", "per_s": middle,
+            "of_bare": middle / 100_000, "of_limit": 0.5, "p50_ms": 1, "p99_ms": 2, "p999_ms": 3,
+            "disturbed": 0, "cpu_shares": {"idle": 0.1}, "rounds": [make_round(r) for r in rates],
+            "limits": {"bare_per_s": 100_000, "combined_per_s": 2 * middle},
+            "audit": {"consistent": True, "orders": 10, "differences": []}}
+
+
+def make_result(campaign, *runs):
+    return {"campaign": campaign, "title": "A title", "asks": "A question?", "quick": False,
+            "time": "2026-01-01T00:00:00Z", "revision": "0123456789abcdef", "changed_files": False,
+            "machine": {"processor": "CPU", "cores": 2, "memory_gib": 4, "kernel": "6",
+                        "data_on": "ext4"},
+            "versions": {"wrk": "wrk 4"}, "runs": list(runs)}
+
+
+def missing_run(reason):
+    run = make_run([1], **{"daemon.strategy": "atomic", "daemon.max_batch": 1})
+    return {"label": run["label"], "settings": run["settings"], "status": "not available",
+            "reason": reason}
+
+
+@pytest.fixture
+def strategies():
+    return make_result(
+        "strategies",
+        make_run(noisy(1000, 3, 1), **{"daemon.strategy": "single_lock", "daemon.max_batch": 1}),
+        make_run(noisy(3000, 3, 2), **{"daemon.strategy": "segment_lock", "daemon.max_batch": 1}),
+        make_run(noisy(60_000, 3, 3),
+                 **{"daemon.strategy": "segment_lock", "daemon.max_batch": "default"}),
+        missing_run("no <choice> of that name"))
+
+
+# arithmetic
+
+def test_parts_in_turn_share_the_time():
+    assert limits.combined(100, 100) == pytest.approx(50)
+    assert limits.combined(130_000, 500_000, 200_000) == pytest.approx(68_061, rel=1e-3)
+
+
+def test_noise_is_told_from_change():
+    before, same, faster = noisy(1000, 4, 1), noisy(1000, 4, 2), noisy(1200, 4, 3)
+    pool = stats.deviations([before, same, faster])
+    for after, expected in ((same, "within the noise"), (faster, "faster")):
+        ratio, low, high = stats.interval(before, after, pool)
+        assert low < ratio < high
+        assert stats.verdict(low, high) == expected
+    assert stats.verdict(*stats.interval(faster, before, pool)[1:]) == "SLOWER"
+    assert stats.interval(before, same, pool) == stats.interval(before, same, pool)
+
+
+def test_single_rounds_are_not_judged():
+    ratio, low, high = stats.interval([100], [200], stats.deviations([[100], [200]]))
+    assert (ratio, low, high) == (2, None, None)
+    assert "no judgement" in stats.verdict(low, high)
+
+
+def test_quantiles_of_a_histogram():
+    buckets = {"0.001": 0, "0.002": 50, "0.005": 100, "+Inf": 100}
+    sample = metrics.parse("".join(f'seconds_bucket{{le="{le}"}} {count}\n'
+                                   for le, count in buckets.items()))
+    assert metrics.quantile(sample, "seconds", 0.5) == pytest.approx(0.002)
+    assert metrics.quantile(sample, "seconds", 0.75) == pytest.approx(0.0035)
+    assert metrics.quantile({}, "seconds", 0.5) == 0
+
+
+# scenarios
+
+@pytest.mark.parametrize("quick", (False, True))
+def test_every_scenario_can_be_read(quick):
+    assert set(scenario.NAMES) == {path.stem for path in scenario.DIRECTORY.glob("*.toml")}
+    for name in scenario.NAMES:
+        runs = scenario.read(name, quick)["runs"]
+        assert len({run["label"] for run in runs}) == len(runs), name
+        assert all(run["settings"]["load"] in ("closed", "rush", "paced") for run in runs)
+
+
+def test_what_varies_is_multiplied():
+    table = {"title": "t", "asks": "a", "settings": {"sale": {"segments": 5}}, "vary": [
+        {"daemon.lanes": [1, 2], "daemon.max_batch": [1, "default"]}, {"prefill": [10]}]}
+    runs = scenario.expand("x", table)["runs"]
+    assert [run["label"] for run in runs] == [
+        "lanes=1, max_batch=1", "lanes=1, max_batch=default", "lanes=2, max_batch=1",
+        "lanes=2, max_batch=default", "prefill=10"]
+    assert all(run["settings"]["sale.segments"] == 5 for run in runs)
+    assert runner.options_of(runs[1]["settings"]) == {"lanes": 1}
+
+
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(processes.BenchError, match="conections"):
+        scenario.expand("x", {"title": "t", "asks": "a", "settings": {"conections": 1}})
+
+
+def test_a_build_says_what_it_lacks():
+    build = fleet.Build(PROGRAM)
+    assert build.lacks({"lanes": 2, "strategy": "segment_lock"}) == ""
+    assert "no_such" in build.lacks({"strategy": "no_such"})
+    assert "no option" in build.lacks({"no_such": 1})
+    assert int(build.defaults["max_batch"]) > 1
+
+
+def test_a_failed_audit_or_daemon_is_a_failed_run(monkeypatch):
+    wrong = {"consistent": False, "differences": ["2 units sold, 1 in orders"]}
+
+    def one(_, settings, __):
+        if settings["prefill"] == 1:
+            raise processes.BenchError("it died")
+        run = make_run([1])
+        return {"per_s": 1, "audit": wrong if settings["prefill"] == 2 else run["audit"]}
+
+    class Shop:
+        build, progress, limits = fleet.Build(PROGRAM), Progress(), {}
+
+    monkeypatch.setattr(runner, "one", one)
+    told = []
+    table = {"title": "t", "asks": "a", "vary": [{"prefill": [0, 1, 2]},
+                                                 {"daemon.strategy": ["no_such"]}]}
+    runner.run_scenario(Shop, scenario.expand("x", table), lambda run: told.append(run["status"]))
+    assert told == ["ok", "failed", "audit failed", "not available"]
+
+
+# reports
+
+def test_the_story_compares_ratios_to_bare(strategies):
+    found = {what: value for what, value, *_ in story.checks({"strategies": strategies})}
+    assert found["20 segments ÷ one lock, an order at a time"] == pytest.approx(3, rel=0.05)
+    assert found["20 segments with full batches ÷ one lock"] == pytest.approx(60, rel=0.05)
+    assert not any("atomic" in what for what in found)
+
+
+def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
+    (tmp_path / "strategies.json").write_text(json.dumps(strategies))
+    text = page.page(results.read([tmp_path]))
+    assert text.count("<svg") == 1 and text.endswith("</html>\n")
+    assert "no &lt;choice&gt; of that name" in text
+    assert "every audit consistent" in text
+    assert not any(word in text for word in ("src=", "<link", "<script", "@import"))
+    strategies["runs"][0]["status"] = "audit failed"
+    assert "1 of 3 runs FAILED" in page.page({"strategies": strategies})
+
+
+def test_the_readme_part_is_made_anew(strategies):
+    text = "before\n" + page.BEGIN + "old\n" + page.END + "after\n"
+    made = page.into_readme(text, {"strategies": strategies})
+    assert made.startswith("before\n") and made.endswith("after\n") and "old" not in made
+    assert "| strategies: strategy=single_lock, max_batch=1 |" in made
+    assert page.into_readme(made, {"strategies": strategies}) == made
+    with pytest.raises(ValueError):
+        page.into_readme("no marks", {"strategies": strategies})
+
+
+def test_compare_says_what_changed(strategies, tmp_path):
+    for place, factor in (("before", 1), ("after", 0.5)):
+        (tmp_path / place).mkdir()
+        for run in strategies["runs"][:1]:
+            run["rounds"] = [make_round(rate * factor) for rate in noisy(1000, 3, 7)]
+        (tmp_path / place / "strategies.json").write_text(json.dumps(strategies))
+    argv = [LOADTEST / "compare", "--strict", tmp_path / "before", tmp_path / "after"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    verdicts = {line.split("  ")[0]: line.split("  ")[-1] for line in done.stdout.splitlines()}
+    assert verdicts["strategies: strategy=single_lock, max_batch=1"].strip() == "SLOWER"
+    assert verdicts["strategies: strategy=segment_lock, max_batch=1"].strip() == "within the noise"
+
+
+# programs
+
+class Staller:
+    """Context manager: answers 201 at once, but stalls for some time after the first requests."""
+
+    answer = b"HTTP/1.1 201 Created\r\nContent-Length: 18\r\n\r\n{\"order_id\":\"1234\"}"
+
+    def __init__(self, stall_s, after):
+        self.stall_s, self.after, self.served = stall_s, after, 0
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client:
+            while client.recv(4096):
+                with self.lock:
+                    self.served += 1
+                    if self.served == self.after:
+                        time.sleep(self.stall_s)
+                client.sendall(self.answer)
+
+
+def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
+    """Of 400 requests in 2 s a stall of 1 s concerns half; a closed loop would see 4 slow ones."""
+    record = tmp_path / "acked"
+    with Staller(1, 100) as address:
+        done = subprocess.run([BUILD / "pace", "200", "2", "4", address], capture_output=True,
+                              text=True, env={"ORDER_RECORD": str(record)})
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert (run["requests"], run["errors"]["status"], run["errors"]["read"]) == (400, 0, 0)
+    slow = [share for share, ms in run["percentiles_ms"] if ms > 100]
+    assert slow and slow[0] <= 0.65
+    assert run["max_ms"] >= 900
+    assert record.read_text() == "1234\n" * 400
+
+
+def test_a_short_campaign_with_its_audit_and_report(tmp_path):
+    done = subprocess.run(
+        [LOADTEST / "campaign", "rush", "--quick", "--build", BUILD, "--out", tmp_path],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""  # no progress where there is no terminal
+    run, = json.loads((tmp_path / "rush.json").read_text())["runs"]
+    total = run["settings"]["sale.total"]
+    assert run["audit"]["consistent"] and run["audit"]["sold"] == total
+    assert run["audit"]["acked"] > 0
+    assert sum(run["stock"][-1][1]) == 0
+    assert run["limits"]["redis_per_s"] > 0 and run["limits"]["insert_per_s"] > 0
+    assert "<svg" in (tmp_path / "report.html").read_text()
