@@ -1,4 +1,4 @@
-/* Windows, pauses and limits per user, as two processes see them; and keys in both of them at once. */
+/* Windows, pauses and limits per user, as two processes see them; and keys in both at once. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
