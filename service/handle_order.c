@@ -22,12 +22,16 @@ static int64_t wall_clock_ms(void)
  * before: then the lane looks. */
 static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
 {
+    struct ledger_terms terms;
     struct stock_order *order = &request->order;
     struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
     if (!sale)
         return false;
-    order->created_ms = wall_clock_ms();
-    order->outcome = stock_closed(sale, now_ns, order->created_ms, &order->at_ms);
+    order->outcome = STOCK_OPEN;
+    if (sale_gate(sale, now_ns, &terms)) {
+        order->created_ms = wall_clock_ms();
+        order->outcome = stock_closed(&terms, order->created_ms, &order->at_ms);
+    }
     if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
         metrics_count(METRIC_SOLD_OUT_FAST);
         order->outcome = STOCK_SOLD_OUT;

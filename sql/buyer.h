@@ -1,4 +1,4 @@
-/* Units per user, in sales with a limit: counted with each order, given back with each that ends. */
+/* Units per user in sales with a limit: counted with each order, given back with each that ends. */
 #ifndef SQL_BUYER_H
 #define SQL_BUYER_H
 

@@ -97,8 +97,8 @@ enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
 
 /* Changes the terms of a sale to `terms` if their version is still the one given. No move under
  * older terms is accepted after LEDGER_OK, and `terms` has the new version. `recount`: a limit is
- * set where there was none, so the orders that users have by now must be counted. LEDGER_NO: they are
- * others by now, or there is no such sale. LEDGER_UNKNOWN: read them again. */
+ * set where there was none, so the orders that users have by now must be counted. LEDGER_NO: they
+ * are others by now, or there is no such sale. LEDGER_UNKNOWN: read them again. */
 enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
                                        struct ledger_terms *terms, bool recount);
 

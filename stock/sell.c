@@ -3,9 +3,9 @@
  *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
  *      ─► the strategy takes units and commits ─► keys of those that it refused, once more
  *
- * why_keys_last: an order with a key is refused only when the key was looked up after the reason for
- * the refusal was found. Else its first try, under way in another batch or process, could be
- * accepted between the two, and the repeat be told no. */
+ * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
+ * that was found. Else its first try, under way in another batch or process, could be accepted
+ * between the two, and the repeat be told no. */
 #include <assert.h>
 
 #include "stock/limit.h"

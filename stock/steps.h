@@ -27,8 +27,8 @@ void steps_prepare(struct stock *stock, struct batch *batch);
 enum ledger_result steps_write(struct stock *stock, struct batch *batch);
 
 /* Commits the filled orders by `write`, without those whose keys others have written meanwhile, or
- * whose users have enough by now; what becomes of a commit that was not answered is asked for up to resolve_ms. LEDGER_UNKNOWN: it
- * could not be found out. */
+ * whose users have enough by now; what becomes of a commit that was not answered is asked for up to
+ * resolve_ms. LEDGER_UNKNOWN: it could not be found out. */
 enum ledger_result steps_commit(struct stock *stock, struct batch *batch,
                                 enum ledger_result (*write)(struct stock *stock,
                                                             struct batch *batch));

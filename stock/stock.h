@@ -125,10 +125,9 @@ struct stock_stats stock_stats(const struct stock *stock);
 const char *stock_redis_error(const struct stock *stock);
 uint64_t stock_redis_connects(const struct stock *stock);
 
-/* STOCK_OPEN, or why an order of this moment would be refused, and when the sale opens or ended: as
- * far as that is certain without asking anybody. An order that is not refused may be all the same.
+/* STOCK_OPEN, or why these terms refuse an order of that moment, and when the sale opens or ended.
  * Any thread. */
-enum stock_outcome stock_closed(struct sale *sale, int64_t now_ns, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,
                                 int64_t *at_ms_out);
 
 /* Frees what stock_sell allocated in an order. */

@@ -59,8 +59,8 @@ bool stock_run_calls(struct stock *stock);
 /* True for an outcome that says no to the order, which must not have been accepted before then. */
 bool stock_outcome_refused(enum stock_outcome outcome);
 
-/* The ledger has refused to commit open orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT): decides
- * those for whose sake it did. False when there are none, or the ledger cannot be asked. */
+/* The ledger has refused to commit open orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT):
+ * decides those for whose sake it did. False when there are none, or the ledger cannot be asked. */
 bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
                     enum ledger_result why);
 

@@ -63,18 +63,6 @@ void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_out
                                                   : STOCK_UNAVAILABLE;
 }
 
-static enum stock_outcome refusal(const struct ledger_terms *terms, int64_t now_ms,
-                                  int64_t *at_ms_out)
-{
-    *at_ms_out = terms->ends_ms;
-    if (terms->ends_ms != 0 && now_ms >= terms->ends_ms)
-        return STOCK_ENDED;
-    *at_ms_out = terms->starts_ms;
-    if (now_ms < terms->starts_ms)
-        return STOCK_NOT_STARTED;
-    return terms->paused ? STOCK_PAUSED : STOCK_OPEN;
-}
-
 static void begin_one(struct stock *stock, struct stock_order *order)
 {
     enum ledger_result found = stock_sale(stock, order->sku, &order->sale);
@@ -83,7 +71,8 @@ static void begin_one(struct stock *stock, struct stock_order *order)
         return;
     }
     order->view = &entry_of(stock->terms, order->sale)->view;
-    enum stock_outcome outcome = refusal(&order->view->terms, order->created_ms, &order->at_ms);
+    enum stock_outcome outcome =
+        stock_closed(&order->view->terms, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         terms_refuse(stock, order, outcome);
 }
@@ -95,10 +84,14 @@ void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t 
         begin_one(stock, orders[i]);
 }
 
-enum stock_outcome stock_closed(struct sale *sale, int64_t now_ns, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,
                                 int64_t *at_ms_out)
 {
-    struct ledger_terms terms;
-    *at_ms_out = 0;
-    return sale_gate(sale, now_ns, &terms) ? refusal(&terms, now_ms, at_ms_out) : STOCK_OPEN;
+    *at_ms_out = terms->ends_ms;
+    if (terms->ends_ms != 0 && now_ms >= terms->ends_ms)
+        return STOCK_ENDED;
+    *at_ms_out = terms->starts_ms;
+    if (now_ms < terms->starts_ms)
+        return STOCK_NOT_STARTED;
+    return terms->paused ? STOCK_PAUSED : STOCK_OPEN;
 }

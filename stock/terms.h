@@ -1,8 +1,8 @@
 /* Whether a sale is open to an order, and by which of its views the order is decided.
  *
- * An order may be let in by whatever view this process has: its move names the terms' version, and
- * the ledger refuses it when they have changed. But a refusal meets no such guard, so orders are
- * refused only by terms that the ledger confirmed lately, and that no news has put in doubt since. */
+ * An order may be let in by whatever view this process has: its move names the version of the
+ * terms, and the ledger refuses it when they have changed. A refusal meets no such guard, so orders
+ * are refused only by terms that the ledger confirmed lately, and that no news has put in doubt. */
 #ifndef STOCK_TERMS_H
 #define STOCK_TERMS_H
 

@@ -254,6 +254,64 @@ static void test_time_without_news_ends_every_memory(void **state)
     assert_false(sale_known_short(second, 4, 50 * MS));
 }
 
+static struct sale *gated_sale(uint32_t version, struct ledger_terms terms)
+{
+    struct ledger_sale row = {.sku = "s", .round = 1, .total = 10, .segments = 3, .terms = terms};
+    row.terms.version = version;
+    return catalog_put(catalog, &row);
+}
+
+static void test_terms_refuse_only_for_as_long_as_they_are_confirmed(void **state)
+{
+    (void)state;
+    struct ledger_terms terms;
+    struct sale *sale = gated_sale(1, (struct ledger_terms){.starts_ms = 7});
+    assert_false(sale_gate(sale, 0, &terms));
+    assert_false(sale_confirmed(sale, 0));
+    sale_confirm(sale, sale_view(sale).epoch, 100 * MS, 1000);
+    assert_true(sale_gate(sale, 100 * MS, &terms));
+    assert_int_equal(terms.starts_ms, 7);
+    assert_true(sale_confirmed(sale, 1049 * MS));
+    assert_false(sale_confirmed(sale, 1050 * MS));
+    assert_true(sale_gate(sale, 1049 * MS, &terms));
+    assert_false(sale_gate(sale, 1050 * MS, &terms)); /* this caller is to find out anew */
+    assert_true(sale_gate(sale, 1050 * MS, &terms));
+    assert_true(sale_gate(sale, 1099 * MS, &terms));
+    assert_false(sale_gate(sale, 1100 * MS, &terms));
+    assert_false(sale_gate(sale, 1100 * MS, &terms));
+}
+
+static void test_news_put_terms_in_doubt(void **state)
+{
+    (void)state;
+    struct ledger_terms terms;
+    struct sale *sale = gated_sale(1, (struct ledger_terms){.paused = true});
+    uint32_t epoch = sale_view(sale).epoch;
+    sale_confirm(sale, epoch, 0, 1000);
+    assert_true(sale_gate(sale, 1, &terms));
+    sale_forget_left(sale);
+    assert_false(sale_gate(sale, 1, &terms));
+    sale_confirm(sale, epoch, 0, 1000); /* asked before the news came */
+    assert_false(sale_gate(sale, 1, &terms));
+    assert_false(sale_confirmed(sale, 1));
+    sale_confirm(sale, sale_view(sale).epoch, 0, 1000);
+    assert_true(sale_gate(sale, 1, &terms));
+}
+
+static void test_only_newer_terms_are_taken(void **state)
+{
+    (void)state;
+    struct ledger_terms terms;
+    struct sale *sale = gated_sale(2, (struct ledger_terms){.ends_ms = 9});
+    sale_confirm(sale, sale_view(sale).epoch, 0, 1000);
+    gated_sale(1, (struct ledger_terms){.ends_ms = 8});
+    assert_int_equal(sale_view(sale).terms.ends_ms, 9);
+    assert_true(sale_gate(sale, 1, &terms));
+    gated_sale(3, (struct ledger_terms){.per_user_limit = 2});
+    assert_int_equal(sale_view(sale).terms.per_user_limit, 2);
+    assert_false(sale_gate(sale, 1, &terms)); /* always open */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -275,6 +333,9 @@ int main(void)
         TEST(test_finding_older_than_returned_units_is_not_remembered),
         TEST(test_new_round_ends_the_memory),
         TEST(test_time_without_news_ends_every_memory),
+        TEST(test_terms_refuse_only_for_as_long_as_they_are_confirmed),
+        TEST(test_news_put_terms_in_doubt),
+        TEST(test_only_newer_terms_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,8 @@ end
 
 function request()
   local body = string.format('{"sku":"%s","user_id":"u%d","qty":%d}', skus[math.random(#skus)],
-                             math.random(options.users), math.random(options.qty_min, options.qty_max))
+                             math.random(options.users),
+                             math.random(options.qty_min, options.qty_max))
   return wrk.format(nil, "/order", nil, body)
 end
 

@@ -148,3 +148,40 @@ def test_limit_set_and_changed_in_mid_load(pair, load):
     accepted = [order for one in loads for order in one.stop().accepted]
     pair[0].reconcile()
     audit(pair[1], accepted=accepted)
+
+
+def test_units_of_a_cancelled_order_may_be_bought_again(pair):
+    one, other = pair
+    one.reset("demo", 10, 2, per_user_limit=2)
+    first, second = (daemon.order().json()["order_id"] for daemon in pair)
+    assert other.order().json()["orders"] == [second, first]
+    assert one.request("POST", f"/order/{second}/cancel").status == 200
+    assert other.order(qty=2).json()["orders"] == [first]
+    third = other.order()
+    assert third.status == 201
+    assert one.order().json()["orders"] == [third.json()["order_id"], first]
+    audit(one)
+
+
+def test_expired_units_are_bought_again_up_to_the_limit(pair, load):
+    """While both sell, orders expire all the time, and one daemon dies, perhaps in that."""
+    steady, victim = pair
+    steady.reset("demo", 1000, 20, per_user_limit=2, pay_within_s=1)
+    loads = [load(daemon, connections=16, seconds=60, users=400, qty=(1, 2), stop_after=10**9)
+             for daemon in pair]
+    ledger = steady.stack.ledger
+    for _ in range(2):
+        before = ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
+        wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
+                   > before + 100, "orders that expire")
+        victim.kill()
+        loads[-1].stop()
+        victim.start()
+        loads.append(load(victim, connections=16, seconds=60, users=400, qty=(1, 2),
+                          stop_after=10**9))
+    accepted = [order for one in loads for order in one.stop().accepted]
+    assert all(set(one.answers) <= ANSWERS | {"409 sold_out"} for one in loads)
+    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'") == 0,
+               "the end of all orders")
+    assert ledger.number("SELECT COALESCE(SUM(units), 0) FROM buyer") == 0
+    assert audit(victim, accepted=accepted) == 0
