@@ -23,6 +23,7 @@ void script_begin(struct script_call *call, enum script_id id)
     call->keys = 0;
     call->parameters = 0;
     call->used = 0;
+    call->more = NULL;
 }
 
 static void append_parameter(struct script_call *call, const char *text)
@@ -56,21 +57,27 @@ void script_int(struct script_call *call, int64_t value)
 /* EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script. */
 bool script_append(struct redis *redis, const struct script_call *call, bool with_text)
 {
-    const char *argv[3 + SCRIPT_PARAMETERS_MAX];
-    size_t lengths[3 + SCRIPT_PARAMETERS_MAX];
-    char keys[4];
+    const char *argv[3 + SCRIPT_MORE_MAX];
+    size_t lengths[3 + SCRIPT_MORE_MAX];
+    int count = call->more ? (int)call->more_count : call->parameters;
+    char keys[12];
+    assert(count <= SCRIPT_MORE_MAX && call->keys <= count);
     snprintf(keys, sizeof keys, "%d", call->keys);
     argv[0] = with_text ? "EVAL" : "EVALSHA";
     argv[1] = with_text ? scripts[call->id].text : scripts[call->id].sha1;
     argv[2] = keys;
     for (int i = 0; i < 3; i++)
         lengths[i] = strlen(argv[i]);
-    for (int i = 0; i < call->parameters; i++) {
+    for (int i = 0; i < count && call->more; i++) {
+        argv[3 + i] = call->more[i];
+        lengths[3 + i] = strlen(call->more[i]);
+    }
+    for (int i = 0; i < count && !call->more; i++) {
         size_t end = i + 1 < call->parameters ? call->offset[i + 1] : call->used;
         argv[3 + i] = call->text + call->offset[i];
         lengths[3 + i] = end - call->offset[i] - 1;
     }
-    return redis_append(redis, 3 + call->parameters, argv, lengths);
+    return redis_append(redis, 3 + count, argv, lengths);
 }
 
 void script_forget(struct script_call *call, enum redis_result result)
@@ -83,8 +90,10 @@ void script_forget(struct script_call *call, enum redis_result result)
 static void read_values(struct script_call *call, const redisReply *reply)
 {
     script_forget(call, REDIS_ANSWERED);
-    for (size_t i = 0; i < reply->elements && i < SCRIPT_VALUES_MAX; i++)
-        call->values[call->value_count++] = reply->element[i]->integer;
+    int64_t *values = call->more ? call->more_values : call->values;
+    size_t max = call->more ? call->more_values_max : SCRIPT_VALUES_MAX;
+    for (size_t i = 0; i < reply->elements && i < max; i++)
+        values[call->value_count++] = reply->element[i]->integer;
 }
 
 static void read_numbers(struct script_call *call, const char *text)

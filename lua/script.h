@@ -29,6 +29,7 @@
     X(lock_permits_release)                                                                        \
     X(lock_latch_set)                                                                              \
     X(lock_latch_down)                                                                             \
+    X(rate_limit)                                                                                  \
     X(fence_raise)                                                                                 \
     X(stock_take)                                                                                  \
     X(stock_settle)                                                                                \
@@ -47,10 +48,11 @@ enum {
     SCRIPT_TEXT_MAX = 1100,     /* bytes of all of them, with their NULs */
     SCRIPT_VALUES_MAX = 5,      /* numbers that a script returns */
     SCRIPT_KEY_MAX = 144,       /* bytes of one key, with its NUL */
+    SCRIPT_MORE_MAX = 1040,     /* parameters of a call that the caller keeps */
 };
 
 /* One call: filled by script_begin, script_key, script_text and script_int (keys before arguments),
- * answered by script_run. Self-contained: it may be copied and kept. */
+ * answered by script_run. Self-contained: it may be copied and kept, unless it has `more`. */
 struct script_call {
     enum script_id id;
     int keys;
@@ -59,8 +61,16 @@ struct script_call {
     uint16_t offset[SCRIPT_PARAMETERS_MAX];
     char text[SCRIPT_TEXT_MAX];
 
+    /* NULL, or in place of the above, for a call that is too large for it: the parameters, of which
+     * the first `keys` are keys, and room for as many numbers. They stay the caller's, until the
+     * call was answered. */
+    const char *const *more;
+    size_t more_count;
+    int64_t *more_values;
+    size_t more_values_max;
+
     enum redis_result result;
-    int value_count;                   /* 0 unless REDIS_ANSWERED */
+    int value_count;                   /* 0 unless REDIS_ANSWERED; those of `more`, if it has */
     int64_t values[SCRIPT_VALUES_MAX]; /* what the script returned; 0 beyond value_count */
 };
 

@@ -1,7 +1,7 @@
 /* Files committed orders under their users, behind everybody's back.
  *
- * Every process has a clerk; in the ledger they keep out of each other's way. One that is late costs
- * those who ask for a user's orders some time, and nothing else. */
+ * Every process has a clerk; in the ledger they keep out of each other's way. One that is late
+ * costs those who ask for a user's orders some time, and nothing else. */
 #include "service/clerk.h"
 
 #include <pthread.h>

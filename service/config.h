@@ -25,6 +25,7 @@
  *   UNSIGNED  min..max, detail: the unit
  *   INTEGER   the same, may be negative
  *   CHOICE    one word of detail
+ *   NETWORKS  addresses and networks with commas between, empty for none
  */
 #define CONFIG_OPTIONS(X)                                                                          \
     X(ADDRESS, listen, "127.0.0.1:8080", "", 0, 0,                                                 \
@@ -62,6 +63,19 @@
       "a lane that outlives its lease is refused by the ledger and tries again.")                  \
     X(UNSIGNED, queue_max, "8192", "orders", 1, 1000000,                                           \
       "Orders that may wait for a lane. Beyond that they are answered 503 overloaded at once.")    \
+    X(UNSIGNED, rate_user_per_min, "0", "orders", 0, 60000000,                                     \
+      "Orders that one user may place per minute at a steady rate, over all processes on one "     \
+      "Redis. More are answered 429 rate_limited. 0: no limit.")                                   \
+    X(UNSIGNED, rate_user_burst, "5", "orders", 1, 1000000,                                        \
+      "Orders that one user may place at once before that rate holds.")                            \
+    X(UNSIGNED, rate_address_per_min, "0", "orders", 0, 60000000,                                  \
+      "The same for one client address; an IPv6 address counts as its /64. Many users may share "  \
+      "an address. 0: no limit.")                                                                  \
+    X(UNSIGNED, rate_address_burst, "100", "orders", 1, 1000000,                                   \
+      "Orders that may come from one client address at once before that rate holds.")              \
+    X(NETWORKS, trusted_proxies, "", "", 0, 0,                                                     \
+      "Proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8, fd00::/8: the client is "    \
+      "the right-most address that is none of them. Empty: the header is ignored.")                \
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "An order is answered within this time of its arrival, if need be with 503.")                \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
@@ -86,6 +100,7 @@
 #define CONFIG_FIELD_UNSIGNED unsigned
 #define CONFIG_FIELD_INTEGER int
 #define CONFIG_FIELD_CHOICE char *
+#define CONFIG_FIELD_NETWORKS char *
 #define CONFIG_FIELD(type, name, initial, detail, min, max, doc) CONFIG_FIELD_##type name;
 
 /* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */

@@ -9,7 +9,7 @@
 #define PROGRAM "seckilld"
 #define NAME_MAX_LENGTH 32 /* of an option as a flag or a variable, with the NUL */
 
-enum type { ADDRESS, URL, URLS, SECRET, PATH, UNSIGNED, INTEGER, CHOICE };
+enum type { ADDRESS, URL, URLS, SECRET, PATH, UNSIGNED, INTEGER, CHOICE, NETWORKS };
 
 struct option {
     enum type type;

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "service/log.h"
+#include "service/networks.h"
 
 #define SECRET_MAX 256
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -112,6 +113,10 @@ void config_print_allowed(FILE *stream, const struct option *option)
         break;
     case CHOICE:
         fprintf(stream, "one of: %s", option->detail);
+        break;
+    case NETWORKS:
+        fprintf(stream, "up to %d addresses or networks (address/bits) with commas between",
+                NETWORKS_MAX);
         break;
     }
 }
@@ -261,6 +266,8 @@ static bool check_value(const struct option *option, const char *value, long *nu
         return parse_integer(value, option->min, option->max, number_out);
     case CHOICE:
         return check_choice(value, option->detail);
+    case NETWORKS:
+        return networks_parse(value, &(struct networks){.count = 0});
     }
     return false;
 }

@@ -2,20 +2,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "service/desk.h"
 #include "service/handlers.h"
 #include "service/listing.h"
 #include "service/snowflake.h"
 #include "service/word.h"
-
-enum { SCAN_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */
-
-typedef enum ledger_result list_function(struct ledger *ledger, const struct ledger_filter *filter,
-                                         uint64_t after, size_t max,
-                                         struct ledger_listed *orders_out, size_t *count_out,
-                                         uint64_t *next_out);
 
 static json_t *listed_json(const struct ledger_listed *listed)
 {
@@ -45,32 +37,14 @@ static void answer_page(struct request *request, const struct ledger_listed *ord
     desk_answer(request, 200, page);
 }
 
-static int64_t now_ms(void)
+static void work_list(struct desk *desk, struct request *request, listing_source *source)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Each call of `list` looks at a bounded number of rows, of which the filter may let few through:
- * it is called until the page is full, all were seen, or the time is over. */
-static void work_list(struct desk *desk, struct request *request, list_function *list)
-{
-    struct ledger *ledger = stock_ledger(desk->stock);
     struct ledger_listed *orders = calloc(request->limit, sizeof *orders);
-    enum ledger_result result = LEDGER_OK;
-    uint64_t next = request->after;
-    size_t count = 0, found = 0;
-    int64_t until_ms = now_ms() + SCAN_MS_MAX;
+    size_t count = 0;
     if (!orders)
         abort();
-    do {
-        result = list(ledger, &request->filter, next, request->limit - count, orders + count,
-                      &found, &next);
-        count += found;
-    } while (result == LEDGER_OK && count < request->limit && next != 0 && now_ms() < until_ms);
-    if (result == LEDGER_OK)
-        answer_page(request, orders, count, next);
+    if (listing_fetch(desk, request, source, orders, &count))
+        answer_page(request, orders, count, request->after);
     else
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
     free(orders);

@@ -49,6 +49,7 @@ enum start_result handle_order_post(struct service *service, struct request *req
     const char *detail = NULL;
     order->key[0] = '\0';
     order->attempts = order->passes = 0;
+    order->rated = false;
     if (!order_body_parse(call->body, call->body_length, order, &detail)) {
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
         return START_ANSWERED;

@@ -40,6 +40,7 @@ struct call {
     X(admin_reset)                                                                                 \
     X(admin_add)                                                                                   \
     X(user_orders)                                                                                 \
+    X(admin_csv)                                                                                   \
     X(admin_orders)                                                                                \
     X(admin_sales)                                                                                 \
     X(admin_sale)                                                                                  \

@@ -21,6 +21,7 @@
 #include "service/http_private.h"
 #include "service/log.h"
 #include "service/metrics.h"
+#include "service/stream.h"
 
 enum {
     TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
@@ -97,6 +98,7 @@ void front_request_free(struct front *front, struct request *request)
 {
     front_list_remove(request);
     answer_clear(&request->answer);
+    stream_close(&request->stream);
     if (request->body != request->inline_body)
         free(request->body);
     request->body = request->inline_body;
@@ -280,6 +282,7 @@ static void drain(struct front *front)
         bool waiting = front->away > 0 || front->lists[LIST_RECEIVING].first;
         quiet = events || waiting ? 0 : quiet + 1;
     }
+    front->ending = true;
     for (int i = 0; i < LIST_COUNT; i++) /* out of time: answer the rest as they stand */
         for (struct request *request = front->lists[i].first; request; request = request->next)
             request->until_ns = 0;

@@ -13,6 +13,10 @@
 #include "service/http_private.h"
 #include "service/metrics.h"
 
+enum { FORWARDED_MAX = 8 }; /* headers X-Forwarded-For of one request */
+
+static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
+
 static int socket_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
@@ -139,16 +143,16 @@ static int64_t deadline_ns(const struct front *front, const struct request *requ
     return request->arrived_ns + ms * 1000000;
 }
 
-/* Sends the request on; the queue has a place for it. Orders are handed over once per turn. */
-static void send_on(struct front *front, struct request *request, bool order)
+void exchange_send(struct front *front, struct request *request, enum request_state from)
 {
-    bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
+    bool moved = request_move(request, from, REQUEST_QUEUED);
     assert(moved);
+    request->until_ns = deadline_ns(front, request);
     request->away = true;
     request->queue_next = NULL;
     front->away++;
     front_list_add(front, request->route->list, request);
-    if (!order) {
+    if (request->route->list != LIST_ORDERS) {
         queue_push(front->service->calls, request, request);
         return;
     }
@@ -177,6 +181,43 @@ static enum MHD_Result note_parameter(void *cls, enum MHD_ValueKind kind, const 
     return call->parameter_count++ < PARAMETERS_MAX ? MHD_YES : MHD_NO;
 }
 
+struct forwarded {
+    const char *lists[FORWARDED_MAX];
+    size_t count;
+};
+
+static enum MHD_Result note_forwarded(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    struct forwarded *forwarded = cls;
+    (void)kind;
+    if (value && strcasecmp(name, "X-Forwarded-For") == 0)
+        forwarded->lists[forwarded->count++ % FORWARDED_MAX] = value;
+    return MHD_YES;
+}
+
+/* The address of the client, as far as proxies that are trusted tell it. Every proxy adds at the
+ * end, to the last header or as one more; of very many headers the last ones are looked at. */
+static void write_address(const struct front *front, struct MHD_Connection *connection,
+                          char text_out[NETWORKS_TEXT_SIZE])
+{
+    const struct networks *proxies = &front->service->proxies;
+    struct forwarded forwarded = {.count = 0};
+    struct address address;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    text_out[0] = '\0';
+    if (!info || !address_of(info->client_addr, &address))
+        return;
+    if (networks_hold(proxies, &address))
+        MHD_get_connection_values(connection, MHD_HEADER_KIND, note_forwarded, &forwarded);
+    size_t left = forwarded.count < FORWARDED_MAX ? forwarded.count : FORWARDED_MAX;
+    while (left-- > 0 &&
+           address_forwarded(proxies, forwarded.lists[--forwarded.count % FORWARDED_MAX], &address))
+        ;
+    address_text(&address, text_out);
+}
+
 static void start(struct front *front, struct MHD_Connection *connection, struct request *request,
                   const char *url)
 {
@@ -190,16 +231,18 @@ static void start(struct front *front, struct MHD_Connection *connection, struct
     };
     if (!request->route->body)
         MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, note_parameter, &call);
+    request->order.address[0] = '\0';
+    if (request->route->list == LIST_ORDERS && service->config.rate_address_per_min > 0)
+        write_address(front, connection, request->order.address);
     enum start_result result = request->route->start(service, request, &call);
     bool order = result == START_TO_LANE;
-    request->until_ns = deadline_ns(front, request);
     request->flow = order ? queue_flow(request->order.sku) : request->route->list;
     if (result == START_ANSWERED)
         request->ready = true;
     else if (!queue_reserve(order ? service->orders : service->calls, request->flow))
         refuse_overloaded(request, order);
     else
-        send_on(front, request, order);
+        exchange_send(front, request, REQUEST_RECEIVING);
 }
 
 /* The request is complete: handles it, and parks the connection when the answer takes time. */

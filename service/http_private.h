@@ -49,6 +49,7 @@ struct front {
     unsigned runs_due; /* of libmicrohttpd, before the front may wait again */
     int64_t now_ns;    /* of this turn */
     bool draining;
+    bool ending; /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
 };
 
@@ -86,6 +87,13 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connecti
 void exchange_end(void *cls, struct MHD_Connection *connection, void **con_cls,
                   enum MHD_RequestTerminationCode reason);
 size_t exchange_unescape(void *cls, struct MHD_Connection *connection, char *text);
+
+/* Sends a request, whose state is `from`, on to a desk, or to the lanes with all others of this
+ * turn; the queue has a place for it. */
+void exchange_send(struct front *front, struct request *request, enum request_state from);
+
+/* http_stream.c: what reads the request's stream, for as long as the request is there. */
+struct MHD_Response *stream_response(struct request *request);
 
 /* http_reply.c */
 void reply_prepare(struct front *front);

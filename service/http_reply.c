@@ -13,13 +13,17 @@ static void add_header(struct MHD_Response *response, const char *name, const ch
     assert(added == MHD_YES);
 }
 
-static void add_retry_after(struct MHD_Response *response, unsigned seconds)
+static void add_number(struct MHD_Response *response, const char *name, unsigned number)
 {
     char text[16];
-    if (seconds == 0)
-        return;
-    snprintf(text, sizeof text, "%u", seconds);
-    add_header(response, MHD_HTTP_HEADER_RETRY_AFTER, text);
+    snprintf(text, sizeof text, "%u", number);
+    add_header(response, name, text);
+}
+
+static void add_retry_after(struct MHD_Response *response, unsigned seconds)
+{
+    if (seconds > 0)
+        add_number(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 }
 
 static struct MHD_Response *response_new(const char *text, size_t length, bool copy,
@@ -87,7 +91,24 @@ static enum MHD_Result reply_text(struct front *front, struct MHD_Connection *co
     struct MHD_Response *response =
         response_new(answer->text, answer->length, copy, answer->content_type, front->draining);
     add_retry_after(response, answer->retry_after_s);
+    if (answer->limit > 0) {
+        add_number(response, "RateLimit-Limit", answer->limit);
+        add_number(response, "RateLimit-Remaining", 0); /* else it would not be an answer of this */
+        add_number(response, "RateLimit-Reset", answer->reset_s);
+    }
     enum MHD_Result result = queue_response(front, connection, answer->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result reply_stream(struct front *front, struct MHD_Connection *connection,
+                                    struct request *request)
+{
+    struct MHD_Response *response = stream_response(request);
+    add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
+    if (front->draining)
+        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    enum MHD_Result result = queue_response(front, connection, request->answer.status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -98,6 +119,8 @@ enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connect
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
         return reply_problem(front, connection, answer->problem, NULL);
+    if (answer->stream)
+        return reply_stream(front, connection, request);
     return reply_text(front, connection, answer, false);
 }
 

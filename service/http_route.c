@@ -13,6 +13,7 @@ static const struct route routes[] = {
     {"POST", "/admin/stock/add", false, true, true, LIST_ADMIN, handle_admin_add},
     {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},
     {"GET", "/admin/orders", false, true, false, LIST_ADMIN, handle_admin_orders},
+    {"GET", "/admin/orders.csv", false, true, false, LIST_ADMIN, handle_admin_csv},
     {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},
     {"PATCH", "/admin/sale/", true, true, true, LIST_ADMIN, handle_admin_sale},
     {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, handle_admin_reconcile},

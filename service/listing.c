@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "service/snowflake.h"
 #include "service/word.h"
+
+enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */
 
 static bool read_sku(struct request *request, const char *value)
 {
@@ -79,4 +82,30 @@ bool listing_read(struct request *request, const struct call *call, enum listing
     if (detail)
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
     return !detail;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Each call of the source looks at a bounded number of rows, of which the filter may let few
+ * through: it is called until the page is full, all were seen, or the time is over. */
+bool listing_fetch(struct desk *desk, struct request *request, listing_source *source,
+                   struct ledger_listed *orders_out, size_t *count_out)
+{
+    enum ledger_result result = LEDGER_OK;
+    int64_t until_ms = now_ms() + FETCH_MS_MAX;
+    size_t found = 0;
+    *count_out = 0;
+    do {
+        result =
+            source(stock_ledger(desk->stock), &request->filter, request->after,
+                   request->limit - *count_out, orders_out + *count_out, &found, &request->after);
+        *count_out += found;
+    } while (result == LEDGER_OK && *count_out < request->limit && request->after != 0 &&
+             now_ms() < until_ms);
+    return result == LEDGER_OK;
 }

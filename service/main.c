@@ -56,7 +56,11 @@ static void service_open(struct service *service)
         .mysql_timeout_ms = (int)config->mysql_timeout_ms,
         .resolve_ms = (int)config->deadline_ms,
         .remember_left_ms = 1000,
+        .rates = {config->rate_user_per_min, config->rate_user_burst, config->rate_address_per_min,
+                  config->rate_address_burst},
     };
+    bool networks = networks_parse(config->trusted_proxies, &service->proxies);
+    assert(networks); /* the configuration was checked */
     service->catalog = catalog_open();
     service->orders = queue_open(config->queue_max);
     service->calls = queue_open(DESK_QUEUE_MAX);

@@ -16,6 +16,7 @@
     X(ORDERS_LIMIT, "seckill_orders_total", "outcome=\"limit_reached\"", "")                       \
     X(ORDERS_UNKNOWN_SKU, "seckill_orders_total", "outcome=\"unknown_sku\"", "")                   \
     X(ORDERS_KEY_REUSED, "seckill_orders_total", "outcome=\"key_reused\"", "")                     \
+    X(ORDERS_RATE_LIMITED, "seckill_orders_total", "outcome=\"rate_limited\"", "")                 \
     X(ORDERS_OVERLOADED, "seckill_orders_total", "outcome=\"overloaded\"", "")                     \
     X(ORDERS_UNAVAILABLE, "seckill_orders_total", "outcome=\"unavailable\"", "")                   \
     X(ORDERS_OUTCOME_UNKNOWN, "seckill_orders_total", "outcome=\"outcome_unknown\"", "")           \

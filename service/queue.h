@@ -43,7 +43,8 @@ size_t queue_depth(const struct queue *queue);
 void queue_push(struct queue *queue, struct request *first, struct request *last);
 
 /* Takes up to `max` requests, all that are waiting at most, into `requests_out`, a share of each
- * flow in turn; waits up to `wait_ms` for the first. 0 when none came or the queue was stopped and is empty. */
+ * flow in turn; waits up to `wait_ms` for the first. 0 when none came or the queue was stopped and
+ * is empty. */
 size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms);
 
 /* True when something is waiting; a hint. */

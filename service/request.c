@@ -25,6 +25,7 @@ bool request_move(struct request *request, enum request_state from, enum request
         [REQUEST_RECEIVING] = {[REQUEST_QUEUED] = true},
         [REQUEST_QUEUED] = {[REQUEST_TAKEN] = true, [REQUEST_GIVEN_UP] = true},
         [REQUEST_TAKEN] = {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true},
+        [REQUEST_DONE] = {[REQUEST_QUEUED] = true},
     };
     assert(allowed[from][to]);
     int expected = (int)from;
@@ -112,6 +113,14 @@ void answer_text(struct answer *answer, unsigned status, const char *content_typ
     answer->length = length;
 }
 
+void answer_stream(struct answer *answer, unsigned status, const char *content_type)
+{
+    answer_clear(answer);
+    answer->status = status;
+    answer->content_type = content_type;
+    answer->stream = true;
+}
+
 void answer_clear(struct answer *answer)
 {
     if (answer->text && answer->text != answer->inline_text)
@@ -119,6 +128,8 @@ void answer_clear(struct answer *answer)
     answer->text = NULL;
     answer->length = 0;
     answer->retry_after_s = 0;
+    answer->limit = 0;
+    answer->stream = false;
     answer->problem = PROBLEM_NONE;
 }
 
@@ -227,6 +238,25 @@ static void answer_limit(struct answer *answer, const struct stock_had *had)
     answer_problem_text(answer, PROBLEM_LIMIT, NULL, extra);
 }
 
+static unsigned whole_seconds(int64_t ms)
+{
+    return ms > 0 ? (unsigned)((ms + 999) / 1000) : 1;
+}
+
+/* Those who are told to come back are told different times, up to half as long again, so that they
+ * do not come together. */
+static void answer_limited(struct request *request)
+{
+    const struct stock_over *over = &request->order.over;
+    struct answer *answer = &request->answer;
+    unsigned retry_s = whole_seconds(over->retry_ms);
+    uint64_t spread = request->order.order_id * UINT64_C(0x9e3779b97f4a7c15) >> 33;
+    answer_detail(answer, PROBLEM_RATE_LIMITED, NULL);
+    answer->retry_after_s = retry_s + (unsigned)(spread % (retry_s / 2 + 2));
+    answer->limit = over->burst;
+    answer->reset_s = whole_seconds(over->reset_ms);
+}
+
 void answer_order(struct request *request)
 {
     struct answer *answer = &request->answer;
@@ -266,6 +296,10 @@ void answer_order(struct request *request)
     case STOCK_UNKNOWN_SKU:
         metrics_count(METRIC_ORDERS_UNKNOWN_SKU);
         answer_problem(answer, PROBLEM_UNKNOWN_SKU);
+        break;
+    case STOCK_RATE_LIMITED:
+        metrics_count(METRIC_ORDERS_RATE_LIMITED);
+        answer_limited(request);
         break;
     case STOCK_IN_DOUBT:
         metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);

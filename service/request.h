@@ -3,6 +3,7 @@
  *              lane or desk takes it      lane puts it back
  *   RECEIVING ─► QUEUED ─► TAKEN ─► DONE      TAKEN ─► QUEUED
  *                  └────► GIVEN_UP            (deadline came first; whoever takes it returns it)
+ *                         DONE ─► QUEUED        (a stream, for its next page)
  *
  * The front that made a request is the only one to free it, after it came back. */
 #ifndef SECKILL_SERVICE_REQUEST_H
@@ -60,6 +61,8 @@ enum request_state {
       "The body must be application/json.", 0)                                                     \
     X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
       "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
+    X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \
+      "This user or this address has ordered too often; try again later.", 1)                      \
     X(INTERNAL_ERROR, 500, "internal_error", "Internal error", "The service failed.", 0)           \
     X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
       "Too many orders are waiting; this one was not accepted.", 1)                                \
@@ -77,9 +80,12 @@ struct answer {
     enum problem problem; /* PROBLEM_NONE: the text below */
     unsigned status;
     const char *content_type;
-    char *text; /* inline_text, or malloc'ed */
+    bool stream; /* in place of the text: the request's stream */
+    char *text;  /* inline_text, or malloc'ed */
     size_t length;
     unsigned retry_after_s; /* 0: no such header */
+    unsigned limit;         /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
+    unsigned reset_s;
     char inline_text[ANSWER_INLINE_MAX];
 };
 
@@ -87,6 +93,7 @@ struct desk;
 struct front;
 struct request_list;
 struct route;
+struct stream;
 struct MHD_Connection;
 
 struct request {
@@ -131,6 +138,7 @@ struct request {
     uint64_t after;
     uint32_t limit;
     struct stock_change change;
+    struct stream *stream; /* NULL, or the pages of an answer of any length */
 
     struct answer answer;
 };
@@ -147,6 +155,9 @@ void answer_detail(struct answer *answer, enum problem problem, const char *deta
 /* `text` must be malloc'ed; the answer owns it from now on. */
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length);
+
+/* The answer is the request's stream. */
+void answer_stream(struct answer *answer, unsigned status, const char *content_type);
 
 /* The answer to a decided order. */
 void answer_order(struct request *request);

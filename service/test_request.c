@@ -93,7 +93,7 @@ static void test_moves_that_the_table_does_not_have_are_fatal(void **state)
     static const enum request_state moves[][2] = {
         {REQUEST_RECEIVING, REQUEST_TAKEN}, {REQUEST_RECEIVING, REQUEST_DONE},
         {REQUEST_QUEUED, REQUEST_DONE},     {REQUEST_TAKEN, REQUEST_GIVEN_UP},
-        {REQUEST_DONE, REQUEST_QUEUED},     {REQUEST_GIVEN_UP, REQUEST_QUEUED}};
+        {REQUEST_DONE, REQUEST_TAKEN},      {REQUEST_GIVEN_UP, REQUEST_QUEUED}};
     for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
         assert_true(dies_of(moves[i][0], moves[i][1]));
     assert_false(dies_of(REQUEST_QUEUED, REQUEST_TAKEN));
@@ -171,7 +171,7 @@ static void test_every_problem_is_a_problem_document(void **state)
         assert_int_equal(json_object_size(object), 5);
         assert_in_range(problem_status(problem), 400, 599);
         bool later = problem_status(problem) == 503 || problem == PROBLEM_NOT_STARTED ||
-                     problem == PROBLEM_PAUSED;
+                     problem == PROBLEM_PAUSED || problem == PROBLEM_RATE_LIMITED;
         assert_int_equal(problem_retry_after(problem) > 0, later);
         json_decref(object);
     }

@@ -125,10 +125,8 @@ static void test_scan_looks_at_a_bounded_number_of_rows(void **state)
     uint64_t next = 0;
     struct ledger_filter wanted = filter("t", "", "");
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
-                  "SELECT a.segment*1000+b.segment+1,'s',1,'u',1,0,NOW(3) FROM "
-                  "(SELECT ROW_NUMBER() OVER () AS segment FROM information_schema.columns LIMIT "
-                  "200) a,(SELECT ROW_NUMBER() OVER () AS segment FROM "
-                  "information_schema.columns LIMIT 900) b");
+                  "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<350)"
+                  "SELECT a.i*1000+b.i,'s',1,'u',1,0,NOW(3) FROM n a,n b");
     commit("t", 3, 3);
     assert_int_equal(ledger_orders_scan(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
     assert_int_equal(count, 0);

@@ -47,5 +47,6 @@ const struct stock_strategy stock_atomic = {
     .name = "atomic",
     .guard = LEDGER_EPOCH,
     .batch_max = STOCK_BATCH_MAX,
+    .limits_ride = true,
     .sell = sell,
 };

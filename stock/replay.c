@@ -113,6 +113,7 @@ static void finish_twin(struct stock_order *order)
         order->outcome = same ? first->outcome : STOCK_AGAIN;
         order->at_ms = first->at_ms;
         copy_had(order, first->had);
+        order->over = first->over;
         return;
     }
     order->outcome = same ? STOCK_REPLAYED : STOCK_KEY_REUSED;

@@ -149,5 +149,6 @@ const struct stock_strategy stock_segment_lock = {
     .name = "segment_lock",
     .guard = LEDGER_CHAIN,
     .batch_max = STOCK_BATCH_MAX,
+    .limits_ride = true,
     .sell = sell,
 };

@@ -1,7 +1,7 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
  *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
- *      ─► the strategy takes units and commits ─► keys of those that it refused, once more
+ *      ─► rate limits, and with them the strategy takes units and commits ─► keys of those that it refused, once more
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * that was found. Else its first try, under way in another batch or process, could be accepted
@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "stock/limit.h"
+#include "stock/rate.h"
 #include "stock/replay.h"
 #include "stock/terms.h"
 
@@ -20,6 +21,7 @@ bool stock_outcome_refused(enum stock_outcome outcome)
     case STOCK_ENDED:
     case STOCK_PAUSED:
     case STOCK_LIMIT:
+    case STOCK_RATE_LIMITED:
     case STOCK_UNKNOWN_SKU:
         return true;
     default:
@@ -89,6 +91,22 @@ static void fail(struct stock_order *const *orders, size_t count)
     }
 }
 
+/* The question for the rate limits travels with what the strategy asks Redis first, or else before
+ * it. Orders that a strategy decides without asking have been counted by the end, too. */
+static void sell_limited(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    rate_post(stock, orders, count);
+    if (rate_posted(stock) && !stock->strategy->limits_ride && !stock_run_calls(stock)) {
+        for (size_t i = 0; i < count; i++)
+            if (orders[i]->outcome == STOCK_OPEN)
+                orders[i]->outcome = STOCK_UNAVAILABLE;
+        return;
+    }
+    stock->strategy->sell(stock, orders, count);
+    if (rate_posted(stock))
+        stock_run_calls(stock);
+}
+
 static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct stock_order *late[STOCK_BATCH_MAX];
@@ -100,7 +118,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
         return;
     }
     size_t found = list_open(orders, count, late);
-    stock->strategy->sell(stock, late, found);
+    sell_limited(stock, late, found);
     found = list_refused(late, found, late);
     if (!replay_find(stock, late, found))
         fail(late, found);

@@ -9,6 +9,7 @@
 
 #include "stock/batch.h"
 #include "stock/outer.h"
+#include "stock/rate.h"
 #include "stock/stock_private.h"
 #include "stock/terms.h"
 
@@ -66,6 +67,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_catalo
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);
     stock->terms = terms_book_open();
+    stock->rate = rate_open(&options->rates);
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else
@@ -89,6 +91,7 @@ void stock_close(struct stock **stock)
         ledger_close(&old->ledger);
         redis_close(&old->redis);
         terms_book_close(&old->terms);
+        rate_close(&old->rate);
         free(old->batch);
         free(old->holds);
         free(old->calls);
@@ -126,6 +129,8 @@ bool stock_run_calls(struct stock *stock)
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
     stock->call_count = 0;
+    if (rate_posted(stock))
+        rate_read(stock);
     return redis_connected(stock->redis);
 }
 

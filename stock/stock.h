@@ -10,27 +10,36 @@
 #include "stock/sale.h"
 
 enum {
-    STOCK_BATCH_MAX = 512, /* orders that one call may carry */
-    STOCK_QTY_MAX = 1000,  /* units of one order */
+    STOCK_BATCH_MAX = 512,   /* orders that one call may carry */
+    STOCK_QTY_MAX = 1000,    /* units of one order */
+    STOCK_ADDRESS_SIZE = 46, /* a client's address as text, with its NUL */
 };
 
 #define STOCK_CHANNEL "seckill:changed" /* a sku is published here when its units came back */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */
 
 enum stock_outcome {
-    STOCK_OPEN,        /* not decided yet */
-    STOCK_ACCEPTED,    /* in the ledger */
-    STOCK_REPLAYED,    /* its key had been accepted before: the fields are those of that order */
-    STOCK_KEY_REUSED,  /* its key belongs to an order with another sku or qty */
-    STOCK_SOLD_OUT,    /* the ledger has fewer units left than it wants */
-    STOCK_NOT_STARTED, /* the sale opens at at_ms */
-    STOCK_ENDED,       /* the sale was open until at_ms */
-    STOCK_PAUSED,      /* the sale takes no orders for now */
-    STOCK_LIMIT,       /* its user would have more units than the limit; see `had` */
-    STOCK_UNKNOWN_SKU, /* there is no such sale */
-    STOCK_AGAIN,       /* nothing was done: segments were busy or had to be recovered; try again */
-    STOCK_UNAVAILABLE, /* nothing was done: Redis or the ledger cannot be reached */
-    STOCK_IN_DOUBT,    /* its commit was not answered and the ledger cannot be asked */
+    STOCK_OPEN,         /* not decided yet */
+    STOCK_ACCEPTED,     /* in the ledger */
+    STOCK_REPLAYED,     /* its key had been accepted before: the fields are those of that order */
+    STOCK_KEY_REUSED,   /* its key belongs to an order with another sku or qty */
+    STOCK_SOLD_OUT,     /* the ledger has fewer units left than it wants */
+    STOCK_NOT_STARTED,  /* the sale opens at at_ms */
+    STOCK_ENDED,        /* the sale was open until at_ms */
+    STOCK_PAUSED,       /* the sale takes no orders for now */
+    STOCK_LIMIT,        /* its user would have more units than the limit; see `had` */
+    STOCK_RATE_LIMITED, /* its user or its address has ordered too often; see `over` */
+    STOCK_UNKNOWN_SKU,  /* there is no such sale */
+    STOCK_AGAIN,        /* nothing was done: segments were busy or had to be recovered; try again */
+    STOCK_UNAVAILABLE,  /* nothing was done: Redis or the ledger cannot be reached */
+    STOCK_IN_DOUBT,     /* its commit was not answered and the ledger cannot be asked */
+};
+
+/* The rate limit that an order is over. */
+struct stock_over {
+    unsigned burst;
+    int64_t retry_ms; /* until one more order would be let through */
+    int64_t reset_ms; /* until the whole burst is there again */
 };
 
 /* What the user of an order that was refused for the limit has already. */
@@ -45,12 +54,14 @@ struct stock_had {
 struct stock_order {
     char sku[LEDGER_WORD_SIZE];
     char user_id[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE]; /* idempotency key, "" for none */
-    uint32_t qty;               /* 1..STOCK_QTY_MAX */
+    char key[LEDGER_WORD_SIZE];       /* idempotency key, "" for none */
+    char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
+    uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
     int64_t created_ms; /* UTC, since 1970: the moment that a sale's window is held against */
     int attempts;       /* failures of Redis or the ledger met so far; 0 to begin with */
     int passes;         /* passes over the segments that found nothing; 0 to begin with */
+    bool rated;         /* the rate limits have let it through; false to begin with */
 
     enum stock_outcome outcome;
     uint32_t segment;                      /* the first one that filled it */
@@ -60,11 +71,19 @@ struct stock_order {
     int64_t at_ms;
     struct stock_had *had;             /* NULL, or with STOCK_LIMIT */
     char expires_at[LEDGER_TIME_SIZE]; /* unless it is paid; "": never */
+    struct stock_over over;            /* of STOCK_RATE_LIMITED */
 
     /* Private to stock/. */
     struct sale *sale;
     const struct sale_view *view; /* by which it is decided; its move must name these terms */
     struct stock_order *twin;     /* an earlier one in the batch with the same key */
+};
+
+/* Orders per minute at a steady rate, and how many may come at once; 0 per minute: no limit. Shared
+ * by all processes on one Redis. */
+struct stock_rates {
+    unsigned user_per_min, user_burst;
+    unsigned address_per_min, address_burst;
 };
 
 struct stock_options {
@@ -78,6 +97,7 @@ struct stock_options {
     int mysql_timeout_ms;
     int resolve_ms;       /* how long an unknown commit is asked after before it is in doubt */
     int remember_left_ms; /* how long a shortage or terms found in the ledger are used to refuse */
+    struct stock_rates rates;
 };
 
 /* Counted since stock_open; read by the owning thread. */

@@ -11,6 +11,7 @@ struct stock_strategy {
     const char *name;
     enum ledger_guard guard; /* of its moves in the ledger */
     size_t batch_max;        /* orders that one call should carry */
+    bool limits_ride;        /* nothing is accepted before a stock_run_calls of its own */
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 
@@ -35,6 +36,8 @@ struct stock {
 
     struct segment_hold *holds; /* of the present batch */
     size_t hold_count;
+
+    struct rate *rate; /* NULL: no limits */
 
     struct batch *batch; /* working space of segment_lock */
 };

@@ -1,0 +1,208 @@
+/* Limits of orders per user and per client address, asked for a whole batch in one call. */
+#include "stock/rate.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SUBJECTS_MAX = 2 * STOCK_BATCH_MAX,
+    FIXED = 6,   /* arguments behind the keys */
+    SLOTS = 2048 /* of the table that finds a subject again: a power of two, half of it used */
+};
+
+static const int64_t MINUTE_US = 60000000;
+
+static_assert(SUBJECTS_MAX + FIXED <= SCRIPT_MORE_MAX, "a call has room for a batch");
+static_assert(SUBJECTS_MAX < 4096, "two digits of base 64 number a subject");
+
+struct subjects {
+    size_t head; /* length of what all keys begin with */
+    size_t count;
+    uint16_t slots[SLOTS]; /* number of the subject from 1, 0: none */
+    char keys[STOCK_BATCH_MAX][SCRIPT_KEY_MAX];
+};
+
+struct rate {
+    struct stock_rates rates;
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    size_t count;
+    size_t call; /* where the question stands in the pipeline */
+    bool posted;
+    struct subjects users, addresses;
+    uint16_t user_of[STOCK_BATCH_MAX], address_of[STOCK_BATCH_MAX]; /* from 1; 0: not limited */
+    char numbers[5][24];
+    char places[4 * STOCK_BATCH_MAX + 1];
+    const char *parameters[SUBJECTS_MAX + FIXED];
+    int64_t refused[4 * STOCK_BATCH_MAX];
+};
+
+/* Every key of the kind begins alike. */
+static void subjects_name(struct subjects *subjects, const char *head)
+{
+    subjects->head = strlen(head);
+    assert(subjects->head + LEDGER_WORD_SIZE <= SCRIPT_KEY_MAX);
+    for (size_t i = 0; i < STOCK_BATCH_MAX; i++)
+        memcpy(subjects->keys[i], head, subjects->head);
+}
+
+struct rate *rate_open(const struct stock_rates *rates)
+{
+    if (rates->user_per_min == 0 && rates->address_per_min == 0)
+        return NULL;
+    struct rate *rate = calloc(1, sizeof *rate);
+    if (!rate)
+        abort();
+    rate->rates = *rates;
+    subjects_name(&rate->users, STOCK_PREFIX "{rate}:user:");
+    subjects_name(&rate->addresses, STOCK_PREFIX "{rate}:address:");
+    return rate;
+}
+
+void rate_close(struct rate **rate)
+{
+    free(*rate);
+    *rate = NULL;
+}
+
+/* The subject's number of its kind, from 1; a new one gets the next. They are told apart by FNV-1a
+ * (Fowler, Noll, Vo), and then by their names. */
+static uint16_t number_of(struct subjects *subjects, const char *name)
+{
+    uint32_t hash = 2166136261u;
+    size_t length = 0;
+    for (; name[length]; length++)
+        hash = (hash ^ (unsigned char)name[length]) * 16777619u;
+    size_t slot = (hash ^ hash >> 16) % SLOTS;
+    for (; subjects->slots[slot] != 0; slot = (slot + 1) % SLOTS)
+        if (strcmp(subjects->keys[subjects->slots[slot] - 1] + subjects->head, name) == 0)
+            return subjects->slots[slot];
+    memcpy(subjects->keys[subjects->count] + subjects->head, name, length + 1);
+    subjects->slots[slot] = (uint16_t)++subjects->count;
+    return subjects->slots[slot];
+}
+
+static void add_order(struct rate *rate, struct stock_order *order)
+{
+    size_t at = rate->count++;
+    bool address = rate->rates.address_per_min > 0 && order->address[0] != '\0';
+    bool user = rate->rates.user_per_min > 0;
+    rate->orders[at] = order;
+    rate->user_of[at] = user ? number_of(&rate->users, order->user_id) : 0;
+    rate->address_of[at] = address ? number_of(&rate->addresses, order->address) : 0;
+}
+
+static void clear(struct subjects *subjects)
+{
+    memset(subjects->slots, 0, sizeof subjects->slots);
+    subjects->count = 0;
+}
+
+static char *put_digits(char *at, size_t number)
+{
+    *at++ = (char)('0' + number / 64);
+    *at++ = (char)('0' + number % 64);
+    return at;
+}
+
+static void write_places(struct rate *rate)
+{
+    char *at = rate->places;
+    for (size_t i = 0; i < rate->count; i++) {
+        size_t address = rate->address_of[i];
+        at = put_digits(at, rate->user_of[i]);
+        at = put_digits(at, address > 0 ? rate->users.count + address : 0);
+    }
+    *at = '\0';
+}
+
+static void write_number(struct rate *rate, size_t which, int64_t number)
+{
+    snprintf(rate->numbers[which], sizeof rate->numbers[which], "%lld", (long long)number);
+}
+
+static int64_t interval_us(unsigned per_min)
+{
+    return per_min > 0 ? MINUTE_US / per_min : 0;
+}
+
+static void write_call(struct rate *rate, struct script_call *call)
+{
+    const struct stock_rates *rates = &rate->rates;
+    size_t count = 0;
+    for (size_t i = 0; i < rate->users.count; i++)
+        rate->parameters[count++] = rate->users.keys[i];
+    for (size_t i = 0; i < rate->addresses.count; i++)
+        rate->parameters[count++] = rate->addresses.keys[i];
+    script_begin(call, SCRIPT_rate_limit);
+    call->keys = (int)count;
+    write_number(rate, 0, (int64_t)rate->users.count);
+    write_number(rate, 1, interval_us(rates->user_per_min));
+    write_number(rate, 2, rates->user_burst);
+    write_number(rate, 3, interval_us(rates->address_per_min));
+    write_number(rate, 4, rates->address_burst);
+    for (size_t i = 0; i < 5; i++)
+        rate->parameters[count++] = rate->numbers[i];
+    write_places(rate);
+    rate->parameters[count++] = rate->places;
+    call->more = rate->parameters;
+    call->more_count = count;
+    call->more_values = rate->refused;
+    call->more_values_max = 4 * rate->count;
+}
+
+void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    struct rate *rate = stock->rate;
+    if (!rate)
+        return;
+    assert(!rate->posted && count <= STOCK_BATCH_MAX);
+    rate->count = 0;
+    clear(&rate->users);
+    clear(&rate->addresses);
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && !orders[i]->rated)
+            add_order(rate, orders[i]);
+    if (rate->users.count + rate->addresses.count == 0)
+        return;
+    rate->posted = true;
+    rate->call = stock->call_count;
+    write_call(rate, stock_call(stock));
+}
+
+bool rate_posted(const struct stock *stock)
+{
+    return stock->rate && stock->rate->posted;
+}
+
+static void refuse(struct rate *rate, const int64_t *numbers)
+{
+    assert(numbers[0] >= 1 && (size_t)numbers[0] <= rate->count);
+    struct stock_order *order = rate->orders[numbers[0] - 1];
+    order->rated = false;
+    if (order->outcome != STOCK_OPEN)
+        return;
+    order->outcome = STOCK_RATE_LIMITED;
+    order->over = (struct stock_over){
+        .burst = numbers[1] == 1 ? rate->rates.user_burst : rate->rates.address_burst,
+        .retry_ms = numbers[2],
+        .reset_ms = numbers[3],
+    };
+}
+
+void rate_read(struct stock *stock)
+{
+    struct rate *rate = stock->rate;
+    const struct script_call *call = &stock->calls[rate->call];
+    rate->posted = false;
+    for (size_t i = 0; i < rate->count; i++) {
+        struct stock_order *order = rate->orders[i];
+        order->rated = call->result == REDIS_ANSWERED;
+        if (call->result == REDIS_FAILED && redis_connected(stock->redis) &&
+            order->outcome == STOCK_OPEN)
+            order->outcome = STOCK_UNAVAILABLE;
+    }
+    for (int i = 0; i + 4 <= call->value_count; i += 4)
+        refuse(rate, &rate->refused[i]);
+}
