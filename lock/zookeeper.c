@@ -407,15 +407,28 @@ static struct zk_session *session_present(struct zk *zk)
     return session;
 }
 
+static enum zk_result session_await(struct zk_session *session, int64_t until_ns)
+{
+    if (session->pid != getpid())
+        return ZK_OVER;
+    pthread_mutex_lock(&session->mutex);
+    bool in_time = true;
+    while (!session->connected && !session->over && in_time)
+        in_time = session_wait(session, until_ns);
+    enum zk_result result = session->over ? ZK_OVER : session->connected ? ZK_OK : ZK_FAILED;
+    pthread_mutex_unlock(&session->mutex);
+    return result;
+}
+
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
 {
     int64_t until_ns = now_ns() + (int64_t)wait_ms * 1000000;
     struct zk_session *session = session_present(zk);
-    enum zk_result result = session ? zk_session_await(session, until_ns) : ZK_FAILED;
+    enum zk_result result = session ? session_await(session, until_ns) : ZK_FAILED;
     while (result == ZK_OVER) { /* it had expired while nobody looked */
         zk_session_drop(&session);
         session = session_present(zk);
-        result = session ? zk_session_await(session, until_ns) : ZK_FAILED;
+        result = session ? session_await(session, until_ns) : ZK_FAILED;
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
@@ -453,17 +466,9 @@ bool zk_session_over(struct zk_session *session)
     return over;
 }
 
-enum zk_result zk_session_await(struct zk_session *session, int64_t until_ns)
+enum zk_result zk_session_await(struct zk_session *session, int wait_ms)
 {
-    if (session->pid != getpid())
-        return ZK_OVER;
-    pthread_mutex_lock(&session->mutex);
-    bool in_time = true;
-    while (!session->connected && !session->over && in_time)
-        in_time = session_wait(session, until_ns);
-    enum zk_result result = session->over ? ZK_OVER : session->connected ? ZK_OK : ZK_FAILED;
-    pthread_mutex_unlock(&session->mutex);
-    return result;
+    return session_await(session, now_ns() + (int64_t)wait_ms * 1000000);
 }
 
 int zk_session_ms(struct zk_session *session)
