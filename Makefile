@@ -73,7 +73,8 @@ folders  := lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
-programs := service/main.c lock/seclock.c lock/example.c $(wildcard lock/bench*.c)
+tool     := $(wildcard lock/seclock*.c)
+programs := service/main.c $(tool) lock/example.c $(wildcard lock/bench*.c)
 parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
@@ -147,8 +148,8 @@ $(BUILD)/$(soname): $(lock_object)
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
-$(BUILD)/lock/seclock.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
-$(BUILD)/seclock: $(BUILD)/lock/seclock.o $(BUILD)/libseclock.a
+$(BUILD)/lock/seclock_options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
 $(BUILD)/seclock $(BUILD)/lock_example:
 	$(call say,LINK,$@)
