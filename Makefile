@@ -10,6 +10,7 @@
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
+#   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
@@ -85,7 +86,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench bench-lock asan tsan lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench bench-lock asan tsan valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -257,6 +258,11 @@ asan:
 # Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
+
+valgrind:
+	@deploy/packages valgrind
+	@$(MAKE) tests
+	@test/run valgrind
 
 lint:
 	@deploy/packages lint
