@@ -16,8 +16,8 @@ struct inbox {
 /* Remembers which descriptors are the caller's and so the command's. Before any other is opened. */
 void run_note_inherited(void);
 
-/* Blocks the signals and opens their descriptors. Before there is any thread: one that did not block
- * them would take one and forget it. */
+/* Blocks the signals and opens their descriptors. Before there is any thread: one that did not
+ * block them would take one and forget it. */
 void inbox_open(struct inbox *inbox_out);
 
 /* Ends as the signal that came while waiting would have; returns an exit code if it does not. */

@@ -1,5 +1,5 @@
-/* Private to lock/: a place in a ZooKeeper queue, the node that whoever waits for a lock, or has it,
- * has made. A seat belongs to one thread at a time. */
+/* Private to lock/: a place in a ZooKeeper queue, the node that whoever waits for a lock or has it
+ * made. A seat belongs to one thread at a time. */
 #ifndef LOCK_ZOOKEEPER_SEAT_H
 #define LOCK_ZOOKEEPER_SEAT_H
 
