@@ -13,6 +13,7 @@
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
+#   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
@@ -76,7 +77,8 @@ folders  := lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
-programs := service/main.c lock/seclock.c lock/example.c $(wildcard lock/bench*.c)
+tool     := $(wildcard lock/seclock*.c)
+programs := service/main.c $(tool) lock/example.c $(wildcard lock/bench*.c)
 parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
@@ -88,7 +90,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -152,8 +154,8 @@ $(BUILD)/$(soname): $(lock_object)
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
-$(BUILD)/lock/seclock.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
-$(BUILD)/seclock: $(BUILD)/lock/seclock.o $(BUILD)/libseclock.a
+$(BUILD)/lock/seclock_options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
 $(BUILD)/seclock $(BUILD)/lock_example:
 	$(call say,LINK,$@)
@@ -270,6 +272,11 @@ asan:
 # Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
+
+valgrind:
+	@deploy/packages valgrind
+	@$(MAKE) tests
+	@test/run valgrind
 
 lint:
 	@deploy/packages lint

@@ -126,7 +126,7 @@ extern const struct lock_driver lock_latch_driver;     /* redis_latch.c */
 extern const struct lock_driver lock_red_driver;       /* redlock.c */
 extern const struct lock_driver lock_table_driver;     /* mysql_table.c */
 extern const struct lock_driver lock_get_lock_driver;  /* mysql_get_lock.c */
-extern const struct lock_driver lock_queue_driver;     /* zookeeper.c */
+extern const struct lock_driver lock_queue_driver;     /* zookeeper_queue.c */
 
 /* Keeps the reason of a failure for lock_error, for the calling thread. */
 void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -111,8 +111,8 @@ static void select_row(const struct table *table, const char *name, const char *
     mysql_key(sql, table->prefix, name);
 }
 
-/* Sends the statements followed by the row's SELECT with regard to a request (or ""). `affected_out`
- * counts the first's rows. */
+/* Sends the statements followed by the row's SELECT with regard to a request (or ""). What is
+ * counted in `affected_out` are the first one's rows. */
 static enum lock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
                                      const char *request, struct row *row_out,
                                      uint64_t *affected_out)
@@ -183,8 +183,8 @@ static void acquire_text(const struct table *table, const struct lock_handle *ha
     mysql_raw(sql, "));");
 }
 
-/* A row that was never there begins as one that is free. So if this is not answered nobody holds it:
- * whether there is a row is in no doubt that matters. */
+/* A row that was never there begins as one that is free. If this is not answered nobody holds it
+ * then, either: whether there is a row does not matter. */
 static enum lock_result make_row(struct table *table, const char *name)
 {
     struct sql_text sql = {0};

@@ -51,7 +51,7 @@ void zk_session_drop(struct zk_session **session);
 bool zk_session_over(struct zk_session *session);
 
 /* Waits until the session is connected: ZK_OK, ZK_OVER, or ZK_FAILED when not in time. */
-enum zk_result zk_session_await(struct zk_session *session, int64_t until_ns);
+enum zk_result zk_session_await(struct zk_session *session, int wait_ms);
 
 /* For how long, as the server has agreed, the session outlives the last sign of life from here. */
 int zk_session_ms(struct zk_session *session);

@@ -3,16 +3,14 @@
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
-#include <assert.h>
-#include <ctype.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
-#include "lock/zookeeper.h"
+#include "lock/zookeeper_line.h"
+#include "lock/zookeeper_seat.h"
 
 /* the_queue: a lock is a container node, whoever wants it makes a child REQUEST-lock-SEQUENCE that
  * ends with the maker's session. The child with the lowest sequence is the holder's; every other
@@ -23,25 +21,6 @@
  * session's time-out, which it counts from later than we do. Two thirds of it, counted from when an
  * answered request was sent, is the lease of every hold. */
 
-#define ROOT "/seclock"
-#define MARK "-lock-"
-
-struct seat {
-    struct zk_session *session;
-    char directory[ZK_PATH_MAX];
-    char path[ZK_PATH_MAX]; /* of the child; empty: not known to be there */
-    int64_t czxid;
-    bool in_doubt;  /* the child was asked for, and no answer came */
-    bool leaving;   /* takes no more holds */
-    bool releasing; /* its deletion was sent, and no answer came */
-    bool watching;
-    struct zk_watch watch;
-    int holds; /* of its owner; 0 while it waits */
-    char owner[LOCK_TOKEN_MAX];
-    char request[LOCK_TOKEN_MAX]; /* the one that made it */
-    struct seat *next;
-};
-
 /* A handle with a seat, so that events of the session find it. */
 struct sitting {
     struct lock_handle *handle;
@@ -50,270 +29,12 @@ struct sitting {
 };
 
 struct queue {
-    const struct lock_core *core;
     struct zk *zk;
     char prefix[LOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the lists and the seats' holds */
     struct sitting *sittings;
 };
-
-/* ---- Names ---- */
-
-/* Appends a name as one part of a path: what a path cannot have is percent-encoded. */
-static void append_encoded(char *path, const char *name)
-{
-    size_t used = strlen(path);
-    for (; *name != '\0'; name++) {
-        unsigned char c = (unsigned char)*name;
-        bool plain = isalnum(c) || strchr("_-:,@+=~", c);
-        assert(used + 4 < ZK_PATH_MAX);
-        used += (size_t)snprintf(path + used, 4, plain ? "%c" : "%%%02X", c);
-    }
-}
-
-static void directory_of(const struct queue *queue, const char *name, char *path_out)
-{
-    strcpy(path_out, ROOT "/");
-    append_encoded(path_out, queue->prefix);
-    append_encoded(path_out, name);
-}
-
-/* The number that the server gave a child; false when it is no child of a lock. */
-static bool sequence_of(const char *name, int32_t *sequence_out)
-{
-    const char *mark = strstr(name, MARK);
-    *sequence_out = mark ? (int32_t)strtol(mark + strlen(MARK), NULL, 10) : 0;
-    return mark != NULL;
-}
-
-/* The server counts in 32 bits and goes on below zero after the greatest: what matters is which of
- * two numbers is ahead of the other on the circle. */
-static bool comes_before(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
-}
-
-/* The last child before `before` (or, without one, the first of all); NULL when there is none. */
-static const char *child_find(const struct zk_names *names, const int32_t *before)
-{
-    const char *found = NULL;
-    int32_t found_at = 0, at;
-    for (size_t i = 0; i < names->count; i++) {
-        if (!sequence_of(names->name[i], &at) || (before && !comes_before(at, *before)))
-            continue;
-        bool better = !found || (before ? comes_before(found_at, at) : comes_before(at, found_at));
-        if (better) {
-            found = names->name[i];
-            found_at = at;
-        }
-    }
-    return found;
-}
-
-static const char *child_of_request(const struct zk_names *names, const char *request)
-{
-    size_t length = strlen(request);
-    for (size_t i = 0; i < names->count; i++)
-        if (strncmp(names->name[i], request, length) == 0 &&
-            strncmp(names->name[i] + length, MARK, strlen(MARK)) == 0)
-            return names->name[i];
-    return NULL;
-}
-
-static enum lock_result failure(const struct seat *seat, enum zk_result result)
-{
-    lock_set_error("zookeeper: %s",
-                   seat->session ? zk_session_error(seat->session) : "no session in time");
-    return result == ZK_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
-}
-
-/* After a request that failed with its connection: waits for the next one. */
-static bool connected_again(const struct queue *queue, const struct seat *seat,
-                            enum zk_result result)
-{
-    int64_t until_ns = lock_core_now_ns(queue->core) + (int64_t)queue->timeout_ms * 1000000;
-    return (result == ZK_UNKNOWN || result == ZK_FAILED) && seat->session &&
-           zk_session_await(seat->session, until_ns) == ZK_OK;
-}
-
-/* ---- Taking and leaving a seat ---- */
-
-static void watch_stop(struct seat *seat)
-{
-    if (seat->watching)
-        zk_watch_end(seat->session, &seat->watch);
-    seat->watching = false;
-}
-
-static void seat_forget(struct seat *seat)
-{
-    watch_stop(seat);
-    zk_session_drop(&seat->session);
-    seat->path[0] = '\0';
-    seat->in_doubt = false;
-}
-
-/* Deletes the child when there is a connection again. */
-static void seat_clean_later(const struct seat *seat)
-{
-    char start[LOCK_TOKEN_MAX + sizeof MARK];
-    snprintf(start, sizeof start, "%s" MARK, seat->request);
-    zk_delete_later(seat->session, seat->directory, start);
-}
-
-/* Gives the place up whatever the connection does: now, or when there is one again. */
-static void seat_leave(struct seat *seat, int timeout_ms)
-{
-    watch_stop(seat);
-    if (!seat->session || (seat->path[0] == '\0' && !seat->in_doubt))
-        return;
-    enum zk_result result =
-        seat->path[0] != '\0' ? zk_delete(seat->session, seat->path, timeout_ms) : ZK_UNKNOWN;
-    if (result == ZK_UNKNOWN || result == ZK_FAILED)
-        seat_clean_later(seat);
-}
-
-static void seat_free(struct seat *seat)
-{
-    seat_forget(seat);
-    free(seat);
-}
-
-static struct seat *seat_new(const struct queue *queue, const struct lock_handle *handle)
-{
-    struct seat *seat = calloc(1, sizeof *seat);
-    if (!seat)
-        return NULL;
-    directory_of(queue, handle->name, seat->directory);
-    strcpy(seat->owner, handle->owner);
-    strcpy(seat->request, handle->request);
-    return seat;
-}
-
-/* The child that an unanswered make may have left: adopted, or found not to be there (ZK_NONE). One
- * of an earlier session is not ours: it is about to go. */
-static enum zk_result seat_find(struct seat *seat, int timeout_ms)
-{
-    struct zk_names names;
-    struct zk_node node = {0};
-    zk_sync(seat->session, seat->directory);
-    enum zk_result result = zk_list(seat->session, seat->directory, timeout_ms, &names);
-    const char *child = child_of_request(&names, seat->request);
-    if (result == ZK_OK && child) {
-        snprintf(seat->path, sizeof seat->path, "%.*s/%s", 380, seat->directory, child);
-        result = zk_read(seat->session, seat->path, false, timeout_ms, &node);
-        if (result == ZK_OK && !node.mine) {
-            zk_delete(seat->session, seat->path, timeout_ms);
-            result = ZK_NONE;
-        }
-    } else if (result == ZK_OK)
-        result = ZK_NONE;
-    zk_names_free(&names);
-    if (result == ZK_OK || result == ZK_NONE)
-        seat->in_doubt = false;
-    if (result == ZK_OK)
-        seat->czxid = node.czxid;
-    else
-        seat->path[0] = '\0';
-    return result;
-}
-
-static enum zk_result make_directory(struct seat *seat, int timeout_ms)
-{
-    enum zk_result result = zk_make_container(seat->session, seat->directory, timeout_ms);
-    if (result != ZK_NONE)
-        return result;
-    result = zk_make_container(seat->session, ROOT, timeout_ms);
-    return result == ZK_OK ? zk_make_container(seat->session, seat->directory, timeout_ms) : result;
-}
-
-static enum zk_result seat_make(struct seat *seat, int timeout_ms)
-{
-    char prefix[ZK_PATH_MAX];
-    snprintf(prefix, sizeof prefix, "%.*s/%s" MARK, 380, seat->directory, seat->request);
-    enum zk_result result = ZK_NONE;
-    for (int tries = 0; tries < 3 && result == ZK_NONE; tries++) {
-        result = zk_make_ephemeral(seat->session, prefix, seat->owner, timeout_ms, seat->path,
-                                   &seat->czxid);
-        if (result == ZK_NONE) { /* no directory yet, or the server has just cleaned it away */
-            enum zk_result made = make_directory(seat, timeout_ms);
-            result = made == ZK_OK ? ZK_NONE : made;
-        }
-    }
-    return result == ZK_NONE ? ZK_FAILED : result;
-}
-
-/* Makes sure that there is a child of a session that goes on. */
-static enum zk_result seat_take(struct queue *queue, struct seat *seat)
-{
-    if (seat->session && zk_session_over(seat->session))
-        seat_forget(seat);
-    if (!seat->session)
-        seat->session = zk_session_take(queue->zk, queue->timeout_ms);
-    if (!seat->session)
-        return ZK_FAILED;
-    if (seat->path[0] != '\0')
-        return ZK_OK;
-    enum zk_result result =
-        seat->in_doubt ? seat_find(seat, queue->timeout_ms) : seat_make(seat, queue->timeout_ms);
-    if (result == ZK_NONE)
-        result = seat_make(seat, queue->timeout_ms);
-    if (result == ZK_UNKNOWN) {
-        seat->in_doubt = true;
-        if (connected_again(queue, seat, result))
-            result = seat_find(seat, queue->timeout_ms);
-        if (result == ZK_NONE)
-            result = seat_make(seat, queue->timeout_ms);
-    }
-    if (result == ZK_OVER) { /* it took its nodes with it */
-        seat_forget(seat);
-        result = ZK_FAILED;
-    }
-    return result;
-}
-
-/* ---- Looking where the seat is ---- */
-
-/* Watches the child ahead. ZK_NONE: it has just gone. */
-static enum zk_result watch_start(struct seat *seat, const char *ahead, int timeout_ms)
-{
-    char path[ZK_PATH_MAX];
-    struct zk_node node;
-    snprintf(path, sizeof path, "%.*s/%.100s", 380, seat->directory, ahead);
-    watch_stop(seat);
-    seat->watching = zk_watch_begin(seat->session, &seat->watch, path);
-    if (!seat->watching)
-        return ZK_FAILED;
-    return zk_read(seat->session, path, true, timeout_ms, &node);
-}
-
-/* ZK_OK with `first_out` when this seat's child is the first, else with a watch on the one ahead
- * when `watched`; ZK_NONE when the seat's own child has gone. */
-static enum zk_result seat_look(struct seat *seat, bool watched, int timeout_ms, bool *first_out)
-{
-    struct zk_names names;
-    const char *own = strrchr(seat->path, '/') + 1;
-    *first_out = false;
-    enum zk_result result = zk_list(seat->session, seat->directory, timeout_ms, &names);
-    if (result == ZK_OK && !child_of_request(&names, seat->request))
-        result = ZK_NONE;
-    if (result == ZK_OK) {
-        int32_t at;
-        sequence_of(own, &at);
-        const char *ahead = child_find(&names, &at);
-        *first_out = !ahead;
-        if (ahead && watched) {
-            result = watch_start(seat, ahead, timeout_ms);
-            if (result == ZK_NONE) { /* look again at once: the wait ends before it begins */
-                eventfd_write(seat->watch.fd, 1);
-                result = ZK_OK;
-            }
-        }
-    }
-    zk_names_free(&names);
-    return result;
-}
 
 /* ---- Who sits where ---- */
 
@@ -359,7 +80,7 @@ static bool sit_again(struct queue *queue, struct lock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
     struct seat *seat = NULL;
-    directory_of(queue, handle->name, directory);
+    line_directory(queue->prefix, handle->name, directory);
     pthread_mutex_lock(&queue->mutex);
     for (struct sitting *i = queue->sittings; i && !seat; i = i->next)
         if (strcmp(i->seat->owner, handle->owner) == 0 &&
@@ -406,7 +127,6 @@ static enum lock_result queue_open(const struct lock_context *context, void **se
         free(queue);
         return LOCK_FAILED;
     }
-    queue->core = context->core;
     queue->timeout_ms = context->timeout_ms;
     strcpy(queue->prefix, context->prefix);
     pthread_mutex_init(&queue->mutex, NULL);
@@ -423,22 +143,21 @@ static void queue_close(void *self)
 }
 
 /* What a try has come to, while the seat is kept in handle->waiting. */
-static enum lock_result queue_try(struct queue *queue, struct lock_handle *handle,
-                                  struct seat *seat)
+static enum lock_result queue_try(struct lock_handle *handle, struct seat *seat)
 {
     bool first = false;
-    enum zk_result result = seat_take(queue, seat);
+    enum zk_result result = seat_take(seat);
     if (result == ZK_OK) {
-        result = seat_look(seat, handle->waits, queue->timeout_ms, &first);
-        if (connected_again(queue, seat, result))
-            result = seat_look(seat, handle->waits, queue->timeout_ms, &first);
+        result = seat_look(seat, handle->waits, &first);
+        if (seat_connected_again(seat, result))
+            result = seat_look(seat, handle->waits, &first);
     }
     if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: line up again */
         seat_forget(seat);
         result = ZK_FAILED;
     }
     if (result != ZK_OK) /* nobody counts as holder who does not know of it, so this is no doubt */
-        return failure(seat, seat->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
+        return seat_failure(seat, seat->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
     return first ? LOCK_OK : LOCK_BUSY;
 }
 
@@ -450,20 +169,20 @@ static enum lock_result queue_acquire(void *self, struct lock_handle *handle)
     if (!seat && sit_again(queue, handle))
         return LOCK_OK;
     if (!seat)
-        seat = seat_new(queue, handle);
+        seat = seat_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
     if (!seat)
         return LOCK_FAILED;
     handle->waiting = seat;
-    enum lock_result result = queue_try(queue, handle, seat);
+    enum lock_result result = queue_try(handle, seat);
     if (result == LOCK_OK) {
-        watch_stop(seat);
+        seat_watch_stop(seat);
         result = sit_down(queue, handle, seat);
         if (result == LOCK_OK)
             handle->waiting = NULL;
     }
     if (result != LOCK_OK && result != LOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
-        seat_leave(seat, queue->timeout_ms);
+        seat_leave(seat);
         seat_free(seat);
     }
     return result;
@@ -482,12 +201,12 @@ static void queue_wait(void *self, struct lock_handle *handle, int wait_ms)
 
 static void queue_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
 {
-    struct queue *queue = self;
+    (void)self;
     struct seat *seat = handle->waiting;
     if (!seat || acquired)
         return;
     handle->waiting = NULL;
-    seat_leave(seat, queue->timeout_ms);
+    seat_leave(seat);
     seat_free(seat);
 }
 
@@ -500,16 +219,16 @@ static enum lock_result queue_settle(struct queue *queue, struct lock_handle *ha
         return LOCK_LOST;
     if (zk_session_over(seat->session))
         return LOCK_LOST;
-    enum zk_result result = seat_find(seat, queue->timeout_ms);
+    enum zk_result result = seat_find(seat);
     if (result == ZK_OK)
-        result = seat_look(seat, false, queue->timeout_ms, &first);
+        result = seat_look(seat, false, &first);
     if (result == ZK_OK && first) {
         handle->waiting = NULL;
         return sit_down(queue, handle, seat);
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
         return LOCK_UNKNOWN;
-    seat_leave(seat, queue->timeout_ms);
+    seat_leave(seat);
     return LOCK_LOST;
 }
 
@@ -521,7 +240,7 @@ static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle 
         return queue_settle(queue, handle);
     struct seat *seat = sitting->seat;
     enum zk_result result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
-    if (connected_again(queue, seat, result)) {
+    if (seat_connected_again(seat, result)) {
         zk_sync(seat->session, seat->directory);
         result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
     }
@@ -529,7 +248,7 @@ static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle 
         return node.mine && node.czxid == seat->czxid ? LOCK_OK : LOCK_LOST;
     if (result == ZK_NONE || result == ZK_OVER)
         return LOCK_LOST;
-    return failure(seat, result);
+    return seat_failure(seat, result);
 }
 
 /* Any answered request renews the session; a read after a sync also tells whether the child is
@@ -559,13 +278,13 @@ static enum lock_result queue_unmake(struct queue *queue, struct seat *seat)
 {
     enum zk_result result = zk_delete(seat->session, seat->path, queue->timeout_ms);
     seat->releasing = seat->releasing || result == ZK_UNKNOWN;
-    if (connected_again(queue, seat, result))
+    if (seat_connected_again(seat, result))
         result = zk_delete(seat->session, seat->path, queue->timeout_ms);
     if (result == ZK_OK || (result == ZK_NONE && seat->releasing))
         return LOCK_OK;
     if (result == ZK_NONE || result == ZK_OVER)
         return LOCK_LOST;
-    failure(seat, result);
+    seat_failure(seat, result);
     seat->releasing = true;
     seat_clean_later(seat);
     return LOCK_UNKNOWN;
@@ -611,33 +330,51 @@ static void queue_drop(void *self, struct lock_handle *handle)
     seat_free(seat);
 }
 
+/* The seat of whoever holds the lock, in a session of our own: ZK_NONE when nobody does. */
+static enum zk_result find_holder(struct queue *queue, const char *name, struct seat *seat_out,
+                                  size_t *count_out)
+{
+    struct zk_names names;
+    const char *first = NULL;
+    *seat_out = (struct seat){.session = zk_session_take(queue->zk, queue->timeout_ms)};
+    *count_out = 0;
+    if (!seat_out->session)
+        return ZK_FAILED;
+    line_directory(queue->prefix, name, seat_out->directory);
+    zk_sync(seat_out->session, seat_out->directory);
+    enum zk_result result =
+        zk_list(seat_out->session, seat_out->directory, queue->timeout_ms, &names);
+    if (result == ZK_OK)
+        result =
+            line_first(seat_out->session, seat_out->directory, &names, queue->timeout_ms, &first);
+    if (result == ZK_OK && !first)
+        result = ZK_NONE;
+    if (result == ZK_OK)
+        line_child(seat_out->directory, first, seat_out->path);
+    *count_out = names.count;
+    zk_names_free(&names);
+    return result;
+}
+
 static enum lock_result queue_status(void *self, const char *name, struct lock_status *status_out)
 {
     struct queue *queue = self;
-    struct seat seat = {.session = zk_session_take(queue->zk, queue->timeout_ms)};
-    struct zk_names names = {0};
+    struct seat seat;
     struct zk_node node;
+    size_t count;
     *status_out = (struct lock_status){.remaining_ms = -1};
-    if (!seat.session)
-        return failure(&seat, ZK_FAILED);
-    directory_of(queue, name, seat.directory);
-    zk_sync(seat.session, seat.directory);
-    enum zk_result result = zk_list(seat.session, seat.directory, queue->timeout_ms, &names);
-    const char *first = child_find(&names, NULL);
-    if (result == ZK_OK && first) {
-        snprintf(seat.path, sizeof seat.path, "%.*s/%.100s", 380, seat.directory, first);
+    enum zk_result result = find_holder(queue, name, &seat, &count);
+    if (result == ZK_OK)
         result = zk_read(seat.session, seat.path, false, queue->timeout_ms, &node);
-        if (result == ZK_OK) {
-            status_out->held = true;
-            status_out->count = 1;
-            status_out->waiting = (int64_t)names.count - 1;
-            status_out->fence = (uint64_t)node.czxid;
-            snprintf(status_out->holder, LOCK_TOKEN_MAX, "%.*s", LOCK_TOKEN_MAX - 1, node.data);
-        }
+    if (result == ZK_OK) {
+        status_out->held = true;
+        status_out->count = 1;
+        status_out->waiting = (int64_t)count - 1;
+        status_out->fence = (uint64_t)node.czxid;
+        snprintf(status_out->holder, LOCK_TOKEN_MAX, "%.*s", LOCK_TOKEN_MAX - 1, node.data);
     }
-    zk_names_free(&names);
     enum lock_result answer =
-        result == ZK_OK || result == ZK_NONE ? LOCK_OK : failure(&seat, result);
+        result == ZK_OK || result == ZK_NONE ? LOCK_OK : seat_failure(&seat, result);
     zk_session_drop(&seat.session);
     return answer;
 }
@@ -645,23 +382,14 @@ static enum lock_result queue_status(void *self, const char *name, struct lock_s
 static enum lock_result queue_break(void *self, const char *name)
 {
     struct queue *queue = self;
-    struct seat seat = {.session = zk_session_take(queue->zk, queue->timeout_ms)};
-    struct zk_names names = {0};
-    if (!seat.session)
-        return failure(&seat, ZK_FAILED);
-    directory_of(queue, name, seat.directory);
-    zk_sync(seat.session, seat.directory);
-    enum zk_result result = zk_list(seat.session, seat.directory, queue->timeout_ms, &names);
-    const char *first = child_find(&names, NULL);
-    if (result == ZK_OK && first) {
-        snprintf(seat.path, sizeof seat.path, "%.*s/%.100s", 380, seat.directory, first);
+    struct seat seat;
+    size_t count;
+    enum zk_result result = find_holder(queue, name, &seat, &count);
+    if (result == ZK_OK)
         result = zk_delete(seat.session, seat.path, queue->timeout_ms);
-    } else if (result == ZK_OK)
-        result = ZK_NONE;
-    zk_names_free(&names);
     enum lock_result answer = result == ZK_OK     ? LOCK_OK
                               : result == ZK_NONE ? LOCK_NOT_OWNER
-                                                  : failure(&seat, result);
+                                                  : seat_failure(&seat, result);
     zk_session_drop(&seat.session);
     return answer;
 }

@@ -9,6 +9,7 @@ pytest.register_assert_rewrite("audit", "client", "daemon", "load", "servers")
 
 from daemon import Daemon  # noqa: E402  after the line that gives their asserts details
 from load import Load  # noqa: E402
+from locks import ZooKeeper  # noqa: E402
 from proxy import FaultProxy  # noqa: E402
 from servers import PrivateStack, STACK_TOOL, ToolStack  # noqa: E402
 
@@ -49,6 +50,15 @@ def private_stack():
     """Servers that the test may kill: stack.redis_server, stack.maria_server."""
     with PrivateStack() as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def zookeeper():
+    """For all tests that leave it alone; what they make in it is their own to tell apart."""
+    if not ZooKeeper.PROGRAM.exists():
+        pytest.skip("no ZooKeeper is installed")
+    with ZooKeeper() as server:
+        yield server
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ class ZooKeeper(Server):
         (self.directory / "zoo.cfg").write_text(
             f"tickTime=500\ndataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-            "4lw.commands.whitelist=ruok\n", encoding="ascii")
+            "4lw.commands.whitelist=srvr\ndigest.enabled=false\n", encoding="ascii")
 
     def argv(self):
         return ["env", f"ZOO_LOG_DIR={self.directory}", self.PROGRAM, "start-foreground",
@@ -116,8 +116,8 @@ class ZooKeeper(Server):
     def answers(self):
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as sock:
-                sock.sendall(b"ruok")
-                return sock.recv(4) == b"imok"
+                sock.sendall(b"srvr")
+                return sock.recv(9) == b"Zookeeper"  # else it says that it does not serve yet
         except OSError:
             return False
 

@@ -1,0 +1,163 @@
+"""The queue lock when its session, its server or the server's numbers come to an end."""
+
+import socket
+import struct
+import zlib
+from contextlib import ExitStack
+
+import pytest
+
+from locks import Driver, ZooKeeper, settled
+from proxy import FaultProxy, Link
+from servers import wait_until
+
+if not ZooKeeper.PROGRAM.exists():
+    pytest.skip("no ZooKeeper is installed", allow_module_level=True)
+
+CREATION = rb"-lock-"  # in the name of the node that a waiter makes
+
+
+@pytest.fixture
+def server():
+    with ZooKeeper() as running:
+        yield running
+
+
+@pytest.fixture
+def near(server):
+    with Driver(server.url, lease=9000, timeout=3000) as driver:
+        yield driver
+
+
+class Listener(FaultProxy):
+    """Keeps the first answer to each connection: the session's id and password."""
+
+    def __init__(self, port):
+        super().__init__(port)
+        self.sessions = []
+
+    def _pieces(self, sock):
+        first = sock.getpeername()[1] == self.target_port
+        for data in super()._pieces(sock):
+            if first:
+                self.sessions.append(data)
+            first = False
+            yield data
+
+
+def end_session(port, answer):
+    """Ends a session as its owner would, over connections of our own. The owner keeps coming back
+    and takes it from us: so until the server knows no such session."""
+    session, size = struct.unpack(">qi", answer[12:24])
+    hello = struct.pack(">iqiqi", 0, 0, 9000, session, size) + answer[24:24 + size]
+    goodbye = struct.pack(">ii", 1, -11)
+
+    def is_over():
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+            with sock.makefile("rb") as answers:
+                for frame in (hello, goodbye):
+                    sock.sendall(struct.pack(">i", len(frame)) + frame)
+                try:
+                    return answers.read(20)[12:] == bytes(8)
+                except ConnectionError:
+                    return False
+    wait_until(is_over, "end of the session")
+
+
+def test_session_is_ended_from_elsewhere(server, near):
+    """The node is gone at once; the holder hears of it, once, from its next connection."""
+    with Listener(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,
+                                                timeout=3000) as holder:
+        old = holder.acquire("queue", "n")
+        assert old["result"] == "ok"
+        near.send("acquire", 1, "queue", "n", wait=60000)
+        end_session(server.port, proxy.sessions[-1])
+        new = near.read()
+        assert new["result"] == "ok" and new["fence"] > old["fence"]
+        wait_until(lambda: holder("state", 1)["state"] == "lost", "loss")
+        wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
+        assert holder("release", 1)["result"] == "lost"
+        assert holder.acquire("queue", "n")["result"] == "busy"  # in a session of its own
+        assert near("release", 1)["result"] == "ok"
+        again = holder.acquire("queue", "n", wait=9000)
+        assert again["result"] == "ok" and again["fence"] > new["fence"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_server_starts_again_during_the_creation(server, near, when):
+    """Whether the node was made before the server died or not: in the end there is one."""
+    assert near.acquire("queue", "n")["result"] == "ok"  # from now on there is the directory
+    assert near("release", 1)["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,
+                                                  timeout=1000, outage=60000) as far:
+        assert far("status", "queue", "n")["held"] == 0  # connects
+        trap = proxy.once(CREATION, **{when: lambda _: server.kill()})
+        far.send("acquire", 1, "queue", "n", wait=60000)
+        trap.wait()
+        server.process.wait()
+        server.start()
+        answer = far.read()
+        assert answer["result"] == "ok"
+        status = near("status", "queue", "n")
+        assert (status["held"], status["waiting"]) == (1, 0)
+        assert status["fence"] == answer["fence"]
+        assert settled(far, "release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n")["result"] == "ok"
+
+
+def test_answer_to_the_creation_is_lost(server, near):
+    assert near.acquire("queue", "n")["result"] == "ok"
+    assert near("release", 1)["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=9000,
+                                                  timeout=1000, outage=60000) as far:
+        assert far("status", "queue", "n")["held"] == 0
+        trap = proxy.once(CREATION, after=Link.cut)
+        answer = far.acquire("queue", "n", wait=20000)
+        trap.wait()
+        assert answer["result"] == "ok"
+        assert near("status", "queue", "n")["waiting"] == 0
+        assert far("release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n")["result"] == "ok"
+
+
+def set_children_made(server, path, count):
+    """Lets a node of a server that is down have had so many children: changes its last snapshot."""
+    snapshot = max((server.directory / "data" / "version-2").glob("snapshot.*"),
+                   key=lambda file: int(file.suffix[1:], 16))
+    data = bytearray(snapshot.read_bytes())
+    name = path.encode()
+    at = data.index(struct.pack(">i", len(name)) + name) + 4 + len(name)
+    at += 4 + max(struct.unpack_from(">i", data, at)[0], 0)  # its data
+    at += 8 + 4 * 8 + 4  # access list, czxid, mzxid, ctime, mtime, version
+    struct.pack_into(">i", data, at, count)
+    seal = len(data) - 13  # the checksum of all before, and "/"
+    struct.pack_into(">q", data, seal, zlib.adler32(data[:seal]))
+    snapshot.write_bytes(data)
+
+
+def test_sequence_numbers_run_out(server, near):
+    """After the greatest number of 32 bits: still one holder, and first come, first served."""
+    with Driver(server.url, lease=9000, timeout=3000) as holder:
+        assert holder.acquire("queue", "n")["result"] == "ok"
+        assert holder("release", 1)["result"] == "ok"
+    server.kill()
+    server.start()  # writes a snapshot
+    server.kill()
+    set_children_made(server, "/seclock/n", 2**31 - 3)
+    server.start()
+    with ExitStack() as running:
+        first, *waiters = (running.enter_context(Driver(server.url, lease=9000, timeout=3000))
+                           for _ in range(9))
+        last = settled(first, "acquire", 1, "queue", "n")["fence"]
+        for number, waiter in enumerate(waiters, 1):
+            waiter.send("acquire", 1, "queue", "n", wait=60000)
+            wait_until(lambda: near("status", "queue", "n")["waiting"] == number, "queueing up")
+        for one, next_one in zip([first, *waiters], waiters):
+            assert near("status", "queue", "n")["fence"] == last
+            assert near.acquire("queue", "n")["result"] == "busy"
+            assert one("release", 1)["result"] == "ok"
+            answer = next_one.read()
+            assert answer["result"] == "ok" and answer["fence"] > last
+            last = answer["fence"]
+        assert waiters[-1]("release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n")["result"] == "ok"
