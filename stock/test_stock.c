@@ -77,8 +77,8 @@ static int stop(void **state)
     return 0;
 }
 
-/* With a thousand segments a slow machine may lose the first lease before it has the last lock: then
- * nothing is done. */
+/* With a thousand segments a slow machine may lose the first lease before it has the last lock:
+ * then nothing is done. */
 static struct ledger_sale reset(const char *sku, uint32_t total, uint32_t segments)
 {
     struct ledger_sale sale = {.total = total, .segments = segments};
