@@ -5,7 +5,7 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
-#   make test-lock  the lock library under faults, and histories of many processes
+#   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 70 s
 #   make campaigns  every load campaign, each run audited, with a report: 20 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
@@ -254,7 +254,6 @@ sample:
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
 	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
 
-# The lock library under faults, and histories of many processes; see lock/README.md for what is open.
 test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
