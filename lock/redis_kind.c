@@ -210,6 +210,36 @@ enum lock_result redis_kind_hash_status(struct redis_server *server, const char 
     return result;
 }
 
+static void set_status_fill(const struct command *commands, char mark, struct lock_status *status)
+{
+    size_t length = 0;
+    const char *last = command_text(&commands[0], 0, &length);
+    int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
+    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
+    if (!last || left_ms <= 0)
+        return;
+    status->held = true;
+    status->remaining_ms = left_ms;
+    status->count = command_int(&commands[1], -1);
+    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != mark; i++)
+        status->holder[i] = last[i];
+}
+
+enum lock_result redis_kind_set_status(struct redis_server *server, const char *name,
+                                       const char *field, char mark, struct lock_status *status_out)
+{
+    char holds[SCRIPT_KEY_MAX];
+    struct command commands[] = {{.argc = 5, .argv = {"ZRANGE", holds, "-1", "-1", "WITHSCORES"}},
+                                 {.argc = 2, .argv = {"ZCARD", holds}},
+                                 {.argc = 1, .argv = {"TIME"}}};
+    redis_server_key(server, name, field, holds);
+    enum lock_result result = redis_kind_commands(server, commands, 3);
+    if (result == LOCK_OK)
+        set_status_fill(commands, mark, status_out);
+    command_clear(commands, 3);
+    return result;
+}
+
 enum lock_result redis_kind_check(void *self, char *warning_out, size_t size)
 {
     struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};

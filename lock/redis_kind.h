@@ -52,6 +52,13 @@ enum lock_result redis_kind_string_status(struct redis_server *server, const cha
 enum lock_result redis_kind_hash_status(struct redis_server *server, const char *name,
                                         const char *field, struct lock_status *status_out);
 
+/* The same for a set of holds by the server's time in ms when they end, each HOLDER, `mark` and
+ * more: the last one to end is shown, and how many there are. Holds that have ended do not count;
+ * the fence is not asked for. */
+enum lock_result redis_kind_set_status(struct redis_server *server, const char *name,
+                                       const char *field, char mark,
+                                       struct lock_status *status_out);
+
 /* As check of the driver table: whether the server may evict locks. */
 enum lock_result redis_kind_check(void *self, char *warning_out, size_t size);
 

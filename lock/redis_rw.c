@@ -88,40 +88,14 @@ static enum lock_result rw_release(void *self, struct lock_handle *handle)
     return redis_kind_run(self, &call, LOCK_LOST);
 }
 
-/* The last one to end is shown; holds that have ended but were not looked at since do not count. */
-static void readers_status(const struct command *last, const struct command *count,
-                           const struct command *time, struct lock_status *status)
-{
-    size_t length = 0;
-    const char *reader = command_text(last, 0, &length);
-    int64_t now_ms = command_int(time, 0) * 1000 + command_int(time, 1) / 1000;
-    int64_t left_ms = command_int(last, 1) - now_ms;
-    if (!reader || left_ms <= 0)
-        return;
-    status->held = true;
-    status->mode = LOCK_MODE_READ;
-    status->remaining_ms = left_ms;
-    status->count = command_int(count, -1);
-    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && reader[i] != '/'; i++)
-        status->holder[i] = reader[i];
-}
-
 static enum lock_result rw_status(void *self, const char *name, struct lock_status *status_out)
 {
-    char readers[SCRIPT_KEY_MAX];
-    struct command commands[] = {
-        {.argc = 5, .argv = {"ZRANGE", readers, "-1", "-1", "WITHSCORES"}},
-        {.argc = 2, .argv = {"ZCARD", readers}},
-        {.argc = 1, .argv = {"TIME"}},
-    };
-    redis_server_key(self, name, READERS, readers);
     enum lock_result result = redis_kind_hash_status(self, name, WRITER, status_out);
     if (result != LOCK_OK || status_out->held)
         return result;
-    result = redis_kind_commands(self, commands, 3);
-    if (result == LOCK_OK)
-        readers_status(&commands[0], &commands[1], &commands[2], status_out);
-    command_clear(commands, 3);
+    result = redis_kind_set_status(self, name, READERS, '/', status_out);
+    if (status_out->held)
+        status_out->mode = LOCK_MODE_READ;
     return result;
 }
 

@@ -90,42 +90,23 @@ static enum lock_result release(void *self, struct lock_handle *handle)
     return give_back(self, handle->name, field_of(handle), handle->request);
 }
 
-static void status_fill(const struct command *commands, struct lock_status *status)
-{
-    size_t length = 0;
-    const char *last = command_text(&commands[0], 0, &length);
-    int64_t now_ms = command_int(&commands[4], 0) * 1000 + command_int(&commands[4], 1) / 1000;
-    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
-    status->limit = command_int(&commands[1], -1);
-    status->fence = (uint64_t)command_int(&commands[3], -1);
-    if (!last || left_ms <= 0)
-        return;
-    status->held = true;
-    status->remaining_ms = left_ms;
-    status->count = command_int(&commands[2], -1);
-    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != '#'; i++)
-        status->holder[i] = last[i];
-}
-
 static enum lock_result status_of(struct redis_server *server, const char *name, const char *field,
                                   struct lock_status *status_out)
 {
-    char permits[SCRIPT_KEY_MAX], limit[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], suffix[32];
-    struct command commands[] = {
-        {.argc = 5, .argv = {"ZRANGE", permits, "-1", "-1", "WITHSCORES"}},
-        {.argc = 2, .argv = {"GET", limit}},
-        {.argc = 2, .argv = {"ZCARD", permits}},
-        {.argc = 2, .argv = {"GET", fence}},
-        {.argc = 1, .argv = {"TIME"}},
-    };
+    char limit[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], suffix[32];
+    struct command commands[] = {{.argc = 2, .argv = {"GET", limit}},
+                                 {.argc = 2, .argv = {"GET", fence}}};
     snprintf(suffix, sizeof suffix, "%s:limit", field);
-    redis_server_key(server, name, field, permits);
     redis_server_key(server, name, suffix, limit);
     redis_server_key(server, name, "fence", fence);
-    enum lock_result result = redis_kind_commands(server, commands, 5);
+    enum lock_result result = redis_kind_commands(server, commands, 2);
+    if (result == LOCK_OK) {
+        status_out->limit = command_int(&commands[0], -1);
+        status_out->fence = (uint64_t)command_int(&commands[1], -1);
+    }
+    command_clear(commands, 2);
     if (result == LOCK_OK)
-        status_fill(commands, status_out);
-    command_clear(commands, 5);
+        result = redis_kind_set_status(server, name, field, '#', status_out);
     return result;
 }
 

@@ -16,8 +16,8 @@ enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
 /* What the first round trip says. */
 struct seen {
-    bool mine, released; /* by this request's token */
-    int64_t expires_ms;  /* 0: there is no lock */
+    int64_t left_ms;     /* of whoever holds it; 0 or less: nobody */
+    bool mine, released; /* held, or given back, by this request's token */
     int64_t now_us;      /* by the server's clock */
     int64_t fence;       /* the last one given */
 };
@@ -67,11 +67,11 @@ static enum lock_result look(struct attempt *attempt, const char *token, bool wa
     const char *value = command_text(&commands[2], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[4], -1, NULL);
-    seen_out->mine = colon && strcmp(colon + 1, token) == 0;
-    seen_out->released = released && strcmp(released, token) == 0;
-    seen_out->expires_ms = command_int(&commands[2], -1);
-    seen_out->fence = command_int(&commands[3], -1);
     seen_out->now_us = command_int(&commands[5], 0) * 1000000 + command_int(&commands[5], 1);
+    seen_out->left_ms = command_int(&commands[2], -1) - seen_out->now_us / 1000;
+    seen_out->mine = seen_out->left_ms > 0 && colon && strcmp(colon + 1, token) == 0;
+    seen_out->released = released && strcmp(released, token) == 0;
+    seen_out->fence = command_int(&commands[3], -1);
     command_clear(commands, 6);
     return result;
 }
@@ -115,29 +115,35 @@ static enum lock_result acquire_once(struct attempt *attempt, struct lock_handle
     enum lock_result result = look(attempt, handle->request, true, &seen);
     if (result != LOCK_OK)
         return result;
-    bool held = seen.expires_ms > seen.now_us / 1000;
-    if (held && !seen.mine) {
-        handle->busy_ms = seen.expires_ms - seen.now_us / 1000;
+    if (seen.left_ms > 0 && !seen.mine) {
+        handle->busy_ms = seen.left_ms;
         return LOCK_BUSY;
     }
+    bool fenced = seen.mine && seen.fence > 0;
     int64_t fence = seen.fence;
-    if (!held || fence == 0)
+    if (!fenced)
         fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
-    result = write_lock(attempt, handle, &seen, held && seen.fence > 0 ? 0 : fence);
+    result = write_lock(attempt, handle, &seen, fenced ? 0 : fence);
     if (result == LOCK_OK)
         handle->fence = (uint64_t)fence;
     handle->busy_ms = 0;
     return result;
 }
 
+/* The same by who should hold it: LOCK_LOST when it does not. */
+static enum lock_result look_for_mine(struct attempt *attempt, const struct lock_handle *handle,
+                                      struct seen *seen_out)
+{
+    enum lock_result result = look(attempt, handle->request, false, seen_out);
+    return result == LOCK_OK && !seen_out->mine ? LOCK_LOST : result;
+}
+
 static enum lock_result renew_once(struct attempt *attempt, struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(attempt, handle->request, false, &seen);
+    enum lock_result result = look_for_mine(attempt, handle, &seen);
     if (result != LOCK_OK)
         return result;
-    if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
-        return LOCK_LOST;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
     return write_lock(attempt, handle, &seen, 0);
@@ -146,11 +152,11 @@ static enum lock_result renew_once(struct attempt *attempt, struct lock_handle *
 static enum lock_result release_once(struct attempt *attempt, struct lock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(attempt, handle->request, false, &seen);
+    enum lock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == LOCK_LOST && seen.released)
+        return LOCK_OK;
     if (result != LOCK_OK)
         return result;
-    if (!seen.mine || seen.expires_ms <= seen.now_us / 1000)
-        return seen.released ? LOCK_OK : LOCK_LOST;
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
         {.argc = 2, .argv = {"DEL", attempt->lock}},
