@@ -353,4 +353,4 @@ def test_waiter_bears_an_outage(near, far, proxy):
     near("release", 1)
     start = time.monotonic()
     assert far.read()["result"] == "ok"
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 5  # it asks once a second, and need not wait for the lease

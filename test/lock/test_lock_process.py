@@ -151,7 +151,7 @@ def test_waiter_is_killed(pair, servers, kind):
         start = time.monotonic()
         holder("release", 1)
         assert later.read()["result"] == "ok"
-        assert seconds_since(start) < 5
+        assert seconds_since(start) < 5 + SLACK
         assert later("release", 1)["result"] == "ok"
 
 
@@ -315,5 +315,5 @@ def test_fifty_waiters_come_in_order(stack):
                 assert answer["fence"] > last, f"waiter {number} came too early"
                 last = answer["fence"]
                 assert waiter("release", 1)["result"] == "ok"
-        assert seconds_since(start) < 20
+        assert seconds_since(start) < 60
         assert holder("status", "fair", "n")["waiting"] == 0
