@@ -105,7 +105,8 @@ class ZooKeeper(Server):
         self.url = f"zookeeper://127.0.0.1:{self.port}"
         self.client = self
         (self.directory / "zoo.cfg").write_text(
-            f"tickTime=500\nmaxSessionTimeout=60000\ndataDir={self.directory}/data\nclientPort={self.port}\n"
+            "tickTime=500\nmaxSessionTimeout=60000\n"
+            f"dataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=ruok\n", encoding="ascii")
 
