@@ -76,7 +76,7 @@ def settled(driver, *words):
     def settles():
         answers.append(driver(*words))
         return answers[-1]["result"] not in ("failed", "unknown")
-    wait_until(settles, f"answer to {words}", timeout=10)
+    wait_until(settles, f"answer to {words}")
     return answers[-1]
 
 
@@ -105,7 +105,8 @@ class ZooKeeper(Server):
         self.url = f"zookeeper://127.0.0.1:{self.port}"
         self.client = self
         (self.directory / "zoo.cfg").write_text(
-            f"tickTime=500\ndataDir={self.directory}/data\nclientPort={self.port}\n"
+            "tickTime=500\nmaxSessionTimeout=60000\n"
+            f"dataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=srvr\ndigest.enabled=false\n", encoding="ascii")
 

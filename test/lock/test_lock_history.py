@@ -21,14 +21,6 @@ SECONDS_MAX = 120  # for what a slow machine takes a while to do
 LEASE_MS = 250  # of lock_history.c
 
 
-@pytest.fixture(scope="module")
-def zookeeper():
-    if not ZooKeeper.PROGRAM.exists():
-        pytest.skip("no ZooKeeper is installed")
-    with ZooKeeper() as server:
-        yield server
-
-
 class Run:
     """Eight processes on one lock, and what is done to them."""
 
@@ -83,7 +75,8 @@ class Run:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            assert process.wait(60) == 0
+            # a replacement may have been told before it had begun
+            assert process.wait(60) in (0, -signal.SIGTERM)
         return self.holds()
 
 
