@@ -152,7 +152,8 @@ class Fleet:
         return f"/order/{{order_id}}/{call}" in self.interface()
 
     def sales_expire(self):
-        return "pay_within_s" in self.interface()
+        """Whether a sale can say within how many seconds an order is to be paid."""
+        return '"expires_at"' in self.interface()
 
     def interface(self):
         return self.ask("GET", "/openapi.json")[1]

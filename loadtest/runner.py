@@ -241,7 +241,7 @@ class Run:
         if self.settings["record"]:
             parts = [path for prefix in self.recorded
                      for path in prefix.parent.glob(f"{prefix.name}*")]
-            options = ["--acked", *map(str, parts), "--wait=20"]
+            options = ["--acked", *map(str, parts), "--wait=60"]
         else:
             options = [f"--acked-min={self.seen}"]
         skus = self.skus + ([ledger.PAST_SKU] if self.settings["prefill"] else [])
