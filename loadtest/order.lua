@@ -12,7 +12,7 @@
 -- they are recorded, so that what is measured is the server and not this script.
 
 local PREPARED = 16384
-local NUMBER = "0000000000" -- of a key or user made for one order
+local NUMBER = "00000000" -- of a key or user made for one order
 
 local threads_made = 0
 local prepared = {}
@@ -55,7 +55,7 @@ end
 local function request_of_its_own()
   made = made + 1
   next_index = next_index % PREPARED + 1
-  return (table.concat(prepared[next_index], prefix .. string.format("%010d", made)))
+  return (table.concat(prepared[next_index], prefix .. string.format("%08d", made)))
 end
 
 local function cut_at_gaps(request)
@@ -88,7 +88,7 @@ end
 function init()
   math.randomseed(seed)
   local headers = { ["Content-Type"] = "application/json" }
-  prefix = string.format("o%d.%09d.", seed, math.random(100000000, 999999999))
+  prefix = string.format("%x.", seed)
   if environment("ORDER_KEYS") then
     headers["Idempotency-Key"] = ("-"):rep(#prefix + #NUMBER)
   end

@@ -115,7 +115,8 @@ static void text_find(struct sql_text *sql, const struct ledger_buyer *buyers, s
         if (i > 0 && strcmp(buyers[i].sku, buyers[i - 1].sku) == 0) {
             sql_append(sql, ",", 1);
         } else {
-            sql_printf(sql, i == 0 ? "" : ")UNION ALL ");
+            if (i > 0)
+                sql_printf(sql, ")UNION ALL ");
             sql_printf(sql, "SELECT sku,user_id,units,order_ids FROM buyer FORCE INDEX(PRIMARY)"
                             "WHERE sku=");
             sql_word(sql, buyers[i].sku);

@@ -106,7 +106,7 @@ static void test_one_order_above_the_limit_stops_its_whole_batch(void **state)
 {
     (void)state;
     struct ledger_order rows[40];
-    char users[40][8];
+    char users[40][24];
     for (size_t i = 0; i < 40; i++) {
         snprintf(users[i], sizeof users[i], "u%zu", i == 39 ? 3 : i);
         rows[i] = order(i + 1, users[i], 1, 1);

@@ -330,7 +330,7 @@ static void test_orders_of_one_user_in_one_batch_are_counted_together(void **sta
 {
     (void)state;
     struct stock_order orders[60];
-    char users[4][8];
+    char users[4][16];
     reset(100, 4, (struct ledger_terms){.per_user_limit = 5});
     for (int i = 0; i < 60; i++) {
         snprintf(users[i % 4], sizeof users[0], "u%d", i % 4);
@@ -350,7 +350,7 @@ static void test_users_refused_late_leave_the_others_their_units(void **state)
 {
     (void)state;
     struct stock_order orders[40];
-    char user[8];
+    char user[16];
     reset(100, 4, (struct ledger_terms){.per_user_limit = 1});
     for (int i = 0; i < 40; i += 4) {
         snprintf(user, sizeof user, "u%d", i);
@@ -427,7 +427,7 @@ struct racer {
 static void *race(void *context)
 {
     struct racer *racer = context;
-    char user[8], key[8];
+    char user[16], key[16];
     for (int i = 0; i < RACERS; i++) {
         int place = racer->by == 0 ? i : RACERS - 1 - i;
         snprintf(user, sizeof user, "u%d", place % 20);
