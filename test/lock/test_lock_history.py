@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import history_check
-from locks import HISTORY, ZooKeeper
+from locks import HISTORY
 from servers import Redis
 
 PROCESSES = 8
