@@ -15,8 +15,9 @@
 
 /* why_not_to_resolve: unless told otherwise the library looks its hosts up again before whatever it
  * does, in a thread of its own. A fork at that moment leaves the child with a lock of the resolver
- * that nobody will ever open. After the loss of a connection it does so in any case. */
-enum { RESOLVE_WHEN_LOST = -1 };
+ * that nobody will ever open. So it does that only while it has no connection: then it must, for it
+ * does not come back to a server soon without. */
+enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
 struct zk {
     char *hosts;
@@ -81,10 +82,11 @@ void zk_watch_end(struct zk_session *session, struct zk_watch *watch)
 static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     struct zk_session *session = context;
-    (void)handle;
     (void)path;
     if (type != ZOO_SESSION_EVENT)
         return;
+    zoo_set_servers_resolution_delay(handle,
+                                     state == ZOO_CONNECTED_STATE ? RESOLVE_NEVER : RESOLVE_ALWAYS);
     pthread_mutex_lock(&session->mutex);
     session->connected = state == ZOO_CONNECTED_STATE;
     if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
@@ -143,7 +145,6 @@ static struct zk_session *session_open(const struct zk *zk)
         session_free(session);
         return NULL;
     }
-    zoo_set_servers_resolution_delay(session->handle, RESOLVE_WHEN_LOST);
     return session;
 }
 

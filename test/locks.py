@@ -69,14 +69,14 @@ class Driver:
                 pass  # what was still in the buffer
 
 
-def settled(driver, *words):
+def settled(driver, *words, timeout=10):
     """The answer once the server is in reach again: until then it is not known, or not done."""
     answers = []
 
     def settles():
         answers.append(driver(*words))
         return answers[-1]["result"] not in ("failed", "unknown")
-    wait_until(settles, f"answer to {words}")
+    wait_until(settles, f"answer to {words}", timeout=timeout)
     return answers[-1]
 
 
@@ -108,7 +108,8 @@ class ZooKeeper(Server):
             "tickTime=500\nmaxSessionTimeout=60000\n"
             f"dataDir={self.directory}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-            "4lw.commands.whitelist=srvr\ndigest.enabled=false\n", encoding="ascii")
+            "4lw.commands.whitelist=srvr\ndigest.enabled=false\n"
+            "maxSessionTimeout=60000\n", encoding="ascii")
 
     def argv(self):
         return ["env", f"ZOO_LOG_DIR={self.directory}", self.PROGRAM, "start-foreground",
