@@ -1,6 +1,8 @@
 /* What the admin calls share: reading their bodies, and telling why nothing was done. */
 #include "service/admin.h"
 
+#include "service/word.h"
+
 json_t *admin_read_object(struct request *request, const struct call *call)
 {
     json_error_t error;
@@ -15,6 +17,19 @@ json_t *admin_read_object(struct request *request, const struct call *call)
     if (!detail)
         return object;
     answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+    json_decref(object);
+    return NULL;
+}
+
+json_t *admin_read_sale(struct request *request, const struct call *call)
+{
+    json_t *object = admin_read_object(request, call);
+    const json_t *sku = json_object_get(object, "sku");
+    if (!object || (json_is_string(sku) &&
+                    word_copy(json_string_value(sku), json_string_length(sku), request->order.sku)))
+        return object;
+    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
+                  "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
     json_decref(object);
     return NULL;
 }

@@ -10,6 +10,9 @@
  * request is answered. */
 json_t *admin_read_object(struct request *request, const struct call *call);
 
+/* The same for an object with the member sku, which goes to request->order.sku. */
+json_t *admin_read_sale(struct request *request, const struct call *call);
+
 /* Reads a whole number from 1 to `max`. False when there is no such member, or it is not one. */
 bool admin_read_number(const json_t *object, const char *name, json_int_t max, uint32_t *out);
 

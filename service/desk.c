@@ -61,6 +61,12 @@ void desk_join(struct desk_thread **thread)
     *thread = NULL;
 }
 
+int desk_lock_wait_ms(const struct desk *desk)
+{
+    enum { EXTRA_MS = 2000 };
+    return (int)desk->service->config.lease_ms + EXTRA_MS;
+}
+
 void desk_answer(struct request *request, unsigned status, struct json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT);

@@ -19,6 +19,9 @@ struct desk_thread *desk_start(struct service *service, char *error_out, size_t 
 /* Waits for the thread to end, and frees it. */
 void desk_join(struct desk_thread **thread);
 
+/* How long a call may wait for locks of segments: until a holder that died has lost its lease. */
+int desk_lock_wait_ms(const struct desk *desk);
+
 /* Answers with a jansson value as text, and lets go of it. */
 struct json_t;
 void desk_answer(struct request *request, unsigned status, struct json_t *value);

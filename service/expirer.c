@@ -1,8 +1,8 @@
-/* Lets orders expire that were not paid in time: a thread of its own, at work in one daemon of many.
+/* Lets orders expire that were not paid in time: a thread, at work in one daemon of many.
  *
  * why_no_fence: a lock elects the daemon, and one that outlives its lease may go on beside the next
- * one. That is a waste and no more: each transaction moves only orders that are still reserved, under
- * the locks and fences of their segments. */
+ * one. That is a waste and no more: each transaction moves only orders that are still reserved,
+ * under the locks and fences of their segments. */
 #include "service/expirer.h"
 
 #include <pthread.h>
@@ -60,8 +60,8 @@ static bool run_for_it(struct expirer *expirer)
     return true;
 }
 
-/* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a nap:
- * few large transactions instead of many small ones. */
+/* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a
+ * nap: few large transactions instead of many small ones. */
 static void expire(struct expirer *expirer)
 {
     struct stock_expiry expiry = {.more = false};

@@ -1,4 +1,4 @@
-/* Lets orders expire that were not paid in time: a thread of its own, at work in one daemon of many. */
+/* Lets orders expire that were not paid in time: a thread, at work in one daemon of many. */
 #ifndef SECKILL_SERVICE_EXPIRER_H
 #define SECKILL_SERVICE_EXPIRER_H
 

@@ -1,5 +1,4 @@
-/* /admin/stock/reset, /admin/stock/add, /admin/sales and /admin/reconcile. */
-#include <jansson.h>
+/* /admin/stock/reset, /admin/sales and /admin/reconcile. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,34 +6,7 @@
 #include "service/desk.h"
 #include "service/log.h"
 #include "service/sale_terms.h"
-#include "service/word.h"
 #include "stock/restock.h"
-
-enum {
-    TOTAL_MAX = STOCK_TOTAL_MAX, /* units of one sale */
-    LOCK_WAIT_EXTRA_MS = 2000,   /* for the locks, beyond the lease of a holder that died */
-};
-
-static const char sku_detail[] =
-    "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-
-/* Reads the body as an object with the member sku. */
-static json_t *read_object(struct request *request, const struct call *call)
-{
-    json_t *object = admin_read_object(request, call);
-    const json_t *sku = json_object_get(object, "sku");
-    if (!object || (json_is_string(sku) &&
-                    word_copy(json_string_value(sku), json_string_length(sku), request->order.sku)))
-        return object;
-    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, sku_detail);
-    json_decref(object);
-    return NULL;
-}
-
-static int lock_wait_ms(const struct desk *desk)
-{
-    return (int)desk->service->config.lease_ms + LOCK_WAIT_EXTRA_MS;
-}
 
 static void work_reset(struct desk *desk, struct request *request)
 {
@@ -45,7 +17,7 @@ static void work_reset(struct desk *desk, struct request *request)
     };
     const char *sku = request->order.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);
-    enum stock_admin_result result = stock_reset(desk->stock, &sale, lock_wait_ms(desk));
+    enum stock_admin_result result = stock_reset(desk->stock, &sale, desk_lock_wait_ms(desk));
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
               "sku=%s total=%u segments=%u result=%d round=%u", sku, request->total,
               request->segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
@@ -59,7 +31,7 @@ enum start_result handle_admin_reset(struct service *service, struct request *re
                                      const struct call *call)
 {
     (void)service;
-    json_t *object = read_object(request, call);
+    json_t *object = admin_read_sale(request, call);
     if (!object)
         return START_ANSWERED;
     const char *detail = sale_terms_read(object, &request->change);
@@ -68,7 +40,7 @@ enum start_result handle_admin_reset(struct service *service, struct request *re
         detail = detail ? detail
                         : "There is a field other than sku, total, segments, starts_at, ends_at, "
                           "per_user_limit and pay_within_s.";
-    else if (!admin_read_number(object, "total", TOTAL_MAX, &request->total))
+    else if (!admin_read_number(object, "total", STOCK_TOTAL_MAX, &request->total))
         detail = "total must be a whole number from 1 to 10000000.";
     else if (!admin_read_number(object, "segments", LEDGER_SEGMENTS_MAX, &request->segments))
         detail = "segments must be a whole number from 1 to 1024.";
@@ -80,58 +52,6 @@ enum start_result handle_admin_reset(struct service *service, struct request *re
         return START_ANSWERED;
     }
     request->work = work_reset;
-    request->changes = true;
-    return START_TO_DESK;
-}
-
-static void work_add(struct desk *desk, struct request *request)
-{
-    struct ledger_sale sale;
-    const char *sku = request->order.sku;
-    enum stock_admin_result why = STOCK_ADMIN_OK;
-    enum stock_restock_result result = stock_restock(
-        desk->stock, sku, request->total, request->order.key, lock_wait_ms(desk), &sale, &why);
-    log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
-              "sku=%s units=%u result=%d why=%d", sku, request->total, (int)result, (int)why);
-    switch (result) {
-    case STOCK_RESTOCK_DONE:
-        desk_answer(request, 200, sale_json(&sale));
-        break;
-    case STOCK_RESTOCK_TOO_MANY:
-        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
-                      "The sale would have more than 10000000 units.");
-        break;
-    case STOCK_RESTOCK_KEY_REUSED:
-        answer_detail(&request->answer, PROBLEM_KEY_REUSED,
-                      "Other units were added to this sale with this Idempotency-Key.");
-        break;
-    default:
-        admin_answer_failure(request, why);
-        break;
-    }
-}
-
-enum start_result handle_admin_add(struct service *service, struct request *request,
-                                   const struct call *call)
-{
-    (void)service;
-    json_t *object = read_object(request, call);
-    const char *detail = NULL;
-    if (!object)
-        return START_ANSWERED;
-    request->order.key[0] = '\0';
-    if (json_object_size(object) > 2)
-        detail = "There is a field other than sku and units.";
-    else if (!admin_read_number(object, "units", TOTAL_MAX, &request->total))
-        detail = "units must be a whole number from 1 to 10000000.";
-    else if (call->key && !word_copy(call->key, strlen(call->key), request->order.key))
-        detail = "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-    json_decref(object);
-    if (detail) {
-        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
-        return START_ANSWERED;
-    }
-    request->work = work_add;
     request->changes = true;
     return START_TO_DESK;
 }
@@ -204,7 +124,7 @@ static void work_reconcile(struct desk *desk, struct request *request)
     if (!report)
         abort();
     enum stock_admin_result result =
-        stock_reconcile(desk->stock, request->order.sku, lock_wait_ms(desk), report);
+        stock_reconcile(desk->stock, request->order.sku, desk_lock_wait_ms(desk), report);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reconcile",
               "sku=%s result=%d differences=%zu", request->order.sku, (int)result,
               report->difference_count);
@@ -219,7 +139,7 @@ enum start_result handle_admin_reconcile(struct service *service, struct request
                                          const struct call *call)
 {
     (void)service;
-    json_t *object = read_object(request, call);
+    json_t *object = admin_read_sale(request, call);
     if (!object)
         return START_ANSWERED;
     size_t members = json_object_size(object);

@@ -10,8 +10,6 @@
 #include "service/snowflake.h"
 #include "stock/returns.h"
 
-enum { LOCK_WAIT_EXTRA_MS = 2000 }; /* for the locks, beyond the lease of a holder that died */
-
 static const char late_detail[] = "The time to pay this order is over.";
 
 static void answer_state(struct request *request, enum stock_state_result result,
@@ -63,9 +61,8 @@ static void work_cancel(struct desk *desk, struct request *request)
 {
     struct ledger_record record = {.status = ""};
     bool moved = false;
-    int wait_ms = (int)desk->service->config.lease_ms + LOCK_WAIT_EXTRA_MS;
     enum stock_state_result result =
-        stock_cancel(desk->stock, request->order_id, wait_ms, &record, &moved);
+        stock_cancel(desk->stock, request->order_id, desk_lock_wait_ms(desk), &record, &moved);
     metrics_add(METRIC_ORDERS_CANCELLED, moved);
     log_doubt(desk, "cancel_failed", result);
     answer_state(request, result, &record, NULL);

@@ -13,9 +13,9 @@ const char *ledger_status_name(enum ledger_status status);
  * on the time. */
 bool ledger_status_may(const char *from, enum ledger_status to);
 
-/* Pays an order. LEDGER_NO: there is no such order, or it is not reserved (any more), or its time to
- * pay is over by the ledger's clock, whether it has been expired yet or not. LEDGER_UNKNOWN: repeat
- * it; a repeat waits for the first to end. */
+/* Pays an order. LEDGER_NO: there is no such order, or it is not reserved (any more), or its time
+ * to pay is over by the ledger's clock, whether it has been expired yet or not. LEDGER_UNKNOWN:
+ * repeat it; a repeat waits for the first to end. */
 enum ledger_result ledger_pay(struct ledger *ledger, uint64_t order_id);
 
 enum {
@@ -30,9 +30,9 @@ struct ledger_return {
     enum ledger_status to; /* LEDGER_CANCELLED or LEDGER_EXPIRED */
     const uint64_t *order_ids;
     size_t order_count; /* 1..LEDGER_RETURNS_MAX */
-    /* Every segment that the orders have units of. In: segment, and the fence of the lock the caller
-     * holds. Out: the row as it is now; its fence is the caller's where units came back. None for an
-     * older round, whose units are nobody's any more: only the statuses move. */
+    /* Every segment that the orders have units of. In: segment, and the fence of the lock that the
+     * caller holds. Out: the row as it is now; its fence is the caller's where units came back.
+     * None for an older round, whose units are nobody's any more: only the statuses move. */
     struct ledger_segment *segments;
     size_t segment_count;
     size_t moved; /* out: orders that were in a state to move; the others are left as they are */

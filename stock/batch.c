@@ -27,7 +27,7 @@ static void batch_add(struct stock *stock, struct batch *batch, struct stock_ord
 {
     struct group *group = group_of(stock, batch, order->sale, order->view);
     struct item *item = &batch->items[batch->item_count++];
-    *item = (struct item){.order = order, .group = group};
+    *item = (struct item){.order = order};
     if (group->last)
         group->last->next = item;
     else
@@ -225,10 +225,10 @@ static void sort_allocations(struct ledger_allocation *allocations, size_t count
 }
 
 /* When an order expires unless it is paid; 0: never. */
-static int64_t expires_ms(const struct item *item)
+static int64_t expires_ms(const struct stock_order *order)
 {
-    int64_t pay_within_s = item->group->view.terms.pay_within_s;
-    return pay_within_s == 0 ? 0 : item->order->created_ms + pay_within_s * 1000;
+    int64_t pay_within_s = order->view->terms.pay_within_s;
+    return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
 static void write_row(struct batch *batch, const struct item *item)
@@ -252,7 +252,7 @@ static void write_row(struct batch *batch, const struct item *item)
         .allocation_count = several ? item->piece_count : 0,
         .created_ms = order->created_ms,
         .limit = order->view->terms.per_user_limit,
-        .expires_ms = expires_ms(item),
+        .expires_ms = expires_ms(order),
     };
 }
 
@@ -282,8 +282,8 @@ static void accept_order(struct batch *batch, const struct item *item)
     order->segment = batch->allocations[item->piece].segment;
     ledger_time(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';
-    if (expires_ms(item) != 0)
-        ledger_time(expires_ms(item), order->expires_at);
+    if (expires_ms(order) != 0)
+        ledger_time(expires_ms(order), order->expires_at);
     if (item->piece_count == 1)
         return;
     size_t size = item->piece_count * sizeof *order->allocations;

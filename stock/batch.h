@@ -13,7 +13,6 @@ struct piece {
 /* One open order. Filled when it has pieces. */
 struct item {
     struct stock_order *order;
-    const struct group *group;
     struct item *next; /* of the same group */
     size_t piece;      /* first of its pieces */
     size_t piece_count;

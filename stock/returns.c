@@ -130,7 +130,7 @@ static void announce(struct stock *stock, const struct lot *lot)
     redis_publish(stock->redis, STOCK_CHANNEL, lot->returned.sku);
 }
 
-/* Returns the lot's units and releases its segments. LEDGER_NO: not so; look at the orders again. */
+/* Returns the lot's units and releases its segments. LEDGER_NO: not so; look at the orders. */
 static enum ledger_result lot_return(struct stock *stock, struct lot *lot)
 {
     struct ledger_return *returned = &lot->returned;

@@ -29,9 +29,9 @@ struct stock_expiry {
 };
 
 /* Expires reserved orders whose time is over: the next few thousand behind those of the last call,
- * or the first, but for those whose segments somebody else holds now; they come when it begins anew.
- * `count_out`: how many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so at once,
- * to no purpose. */
+ * or the first, but for those whose segments somebody else holds now; they come when it begins
+ * anew. `count_out`: how many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so
+ * at once, to no purpose. */
 enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry,
                                 size_t *count_out);
 

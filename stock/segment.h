@@ -37,8 +37,8 @@ void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX
 void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
                    uint32_t segment);
 
-/* Posts the lock alone, to change the segment in the ledger. After stock_run_calls read_lock sets the
- * state: dirty when it is mine, for it is then to be loaded, else busy or in doubt. */
+/* Posts the lock alone, to change the segment in the ledger. After stock_run_calls read_lock sets
+ * the state: dirty when it is mine, for it is then to be loaded, else busy or in doubt. */
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_view *view, uint32_t segment);
 void segment_read_lock(struct stock *stock, struct segment_hold *hold);

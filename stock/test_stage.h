@@ -1,4 +1,4 @@
-/* For unit tests of what happens to a sale "s" after its orders were accepted: buying, and an audit. */
+/* For unit tests of what happens to a sale after its orders were accepted: buying, and an audit. */
 #ifndef STOCK_TEST_STAGE_H
 #define STOCK_TEST_STAGE_H
 

@@ -232,7 +232,7 @@ def test_move_of_no_order_is_404(daemon, order_id, move):
     assert_problem(daemon.request("POST", f"/order/{order_id}/{move}"), 404, "unknown_order")
 
 
-@pytest.mark.parametrize("body", [b"x", b"[]", b"1", b'{"amount":1}', b"{}{}", b"{", b"null", b'""'])
+@pytest.mark.parametrize("body", [b"x", b"[]", b"1", b'{"amount":1}', b"{}{}", b"{", b"null"])
 @pytest.mark.parametrize("move", MOVES)
 def test_move_takes_no_body(daemon, body, move):
     assert_problem(daemon.request("POST", f"/order/1/{move}", body), 400, "invalid_request")

@@ -15,11 +15,8 @@ ELECTED = "event=expirer_elected"
 
 
 def sale(daemon, total, segments, pay_within_s):
-    """A sale whose orders are to be paid within so many seconds; 0: whenever."""
-    daemon.reset("demo", total, segments)
-    daemon.stack.ledger.run(
-        f"START TRANSACTION; UPDATE sale SET terms = terms + 1, pay_within_s = {pay_within_s};"
-        " UPDATE stock_segment SET terms = terms + 1; COMMIT")
+    """A sale whose orders are to be paid within so many seconds; None: whenever."""
+    daemon.reset("demo", total, segments, pay_within_s=pay_within_s)
 
 
 def status(daemon, order_id):
@@ -68,7 +65,7 @@ def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
 
 
 def test_sale_without_a_time_to_pay_has_none(daemon):
-    sale(daemon, 40, 2, 0)
+    sale(daemon, 40, 2, None)
     assert "expires_at" not in daemon.order().json()
     with ThreadPoolExecutor(32) as pool:
         list(pool.map(lambda _: daemon.order(), range(32)))
@@ -172,16 +169,27 @@ def test_units_go_round_under_load(stack, spawn, load, fault):
     assert sum(orders for orders, _ in holding.values()) > total / 3
     assert audit(second, accepted=accepted) == holding["paid"][1]
     assert stack.ledger.number("SELECT COUNT(*) FROM orders") >= len(accepted)
-    stack.ledger.run("UPDATE sale SET terms = terms + 1, pay_within_s = NULL;"
-                     " UPDATE stock_segment SET terms = terms + 1")
+    second.change(pay_within_s=None)
     assert len(sell_out(second)) == total - holding["paid"][1]
     assert audit(second) == total
+
+
+def test_user_may_buy_again_what_was_not_paid(pair):
+    one, other = pair
+    one.reset("demo", 20, 4, pay_within_s=1, per_user_limit=3)
+    order = one.order(user_id="alice", qty=2).json()
+    assert other.order(user_id="alice", qty=2).answer == "409 limit_reached"
+    assert other.order(user_id="alice", qty=1).status == 201
+    wait_until(lambda: other.order(user_id="alice", qty=3).status == 201, "room for three more")
+    assert status(one, order["order_id"]) == "expired"
+    settle(one)
+    assert audit(other) == 0
 
 
 def test_stops_at_once_while_it_expires(stack, spawn):
     daemon = spawn(stack)
     sale(daemon, 20_000, 20, 600)
-    elected_of([daemon])
+    wait_until(lambda: ELECTED in daemon.log(), "its election")
     stack.ledger.run(
         "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)"
         " SELECT seq, 'demo', 1, 'u', 1, seq % 20, '2020-01-01', '2020-01-01' FROM seq_1_to_20000;"

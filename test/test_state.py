@@ -91,6 +91,31 @@ def test_payment_races_cancel(pair):
     assert audit(one) == paid
 
 
+def test_user_may_buy_again_what_was_cancelled(pair):
+    """Eight users with a limit of two buy and cancel through two daemons at once."""
+    pair[0].reset("demo", 1000, 4, per_user_limit=2)
+
+    def shop(n):
+        answers, daemon, user = Counter(), pair[n % 2], f"u{n % 8}"
+        for qty in (1, 2, 1, 1, 2, 1):
+            response = daemon.order(user_id=user, qty=qty)
+            answers[response.answer] += 1
+            if response.status == 201 and (qty + n) % 3:
+                answers[pair[n % 3 % 2].cancel(response.json()["order_id"]).answer] += 1
+        return answers
+    with ThreadPoolExecutor(16) as pool:
+        answers = sum(pool.map(shop, range(32)), Counter())
+    assert set(answers) <= {"201", "200", "409 limit_reached"}
+    audit(pair[0])
+    held = dict(pair[0].stack.ledger.run("SELECT user_id, units FROM buyer"))
+    for n in range(8):
+        left = 2 - int(held.get(f"u{n}", 0))
+        if left:
+            assert pair[1].order(user_id=f"u{n}", qty=left).status == 201
+        assert pair[0].order(user_id=f"u{n}").answer == "409 limit_reached"
+    assert audit(pair[1]) == 16
+
+
 def cancel_many(daemon, orders, seconds):
     """Cancels what the load was given, until there is nothing more for `seconds`; the answers."""
     answers, done = Counter(), 0
