@@ -1,7 +1,8 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
  *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
- *      ─► rate limits, and with them the strategy takes units and commits ─► keys of those that it refused, once more
+ *      ─► rate limits, and with them the strategy takes units and commits
+ *      ─► keys of those that it refused, once more
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * that was found. Else its first try, under way in another batch or process, could be accepted
