@@ -144,6 +144,18 @@ static enum problem untaken(struct front *front, const struct request *request)
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
 
+/* True when nobody has it yet, and nobody will. Else whoever has it keeps it: a lane that puts it
+ * back at this moment is met again. */
+static bool take_back(struct request *request)
+{
+    do
+        if (request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP))
+            return true;
+    while (!request_move(request, REQUEST_TAKEN, REQUEST_TOLD) &&
+           atomic_load(&request->state) == REQUEST_QUEUED);
+    return false;
+}
+
 /* The request may be written to by a lane or desk at this moment: only what never changes, and what
  * is atomic, is read from it. */
 enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
@@ -151,7 +163,7 @@ enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connec
 {
     if (request->expire)
         return reply_own(front, connection, request);
-    bool taken = !request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
+    bool taken = !take_back(request);
     bool order = request->route->list == LIST_ORDERS;
     if (!taken || (!order && !request->changes))
         return reply_problem(front, connection,

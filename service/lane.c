@@ -85,12 +85,15 @@ static size_t lane_take(struct lane *lane, size_t count)
     return taken;
 }
 
-/* Puts an order that met busy segments back into the queue. */
-static void put_back(struct lane *lane, struct request *request)
+/* Puts an order that met busy segments back into the queue. False when its client was told
+ * meanwhile that it may be accepted, and by which id: it would get another. */
+static bool put_back(struct lane *lane, struct request *request)
 {
+    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
+        return false;
     stock_order_clear(&request->order);
-    request_move(request, REQUEST_TAKEN, REQUEST_QUEUED);
     queue_push(lane->service->orders, request, request);
+    return true;
 }
 
 /* Answers what was decided. Returns how many. */
@@ -99,10 +102,9 @@ static size_t lane_answer(struct lane *lane, size_t count)
     size_t decided = 0;
     for (size_t i = 0; i < count; i++) {
         struct request *request = lane->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(lane->service->orders)) {
-            put_back(lane, request);
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(lane->service->orders) &&
+            put_back(lane, request))
             continue;
-        }
         answer_order(request);
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
         queue_leave(lane->service->orders, request->flow);

@@ -24,7 +24,7 @@ bool request_move(struct request *request, enum request_state from, enum request
     static const bool allowed[REQUEST_STATES][REQUEST_STATES] = {
         [REQUEST_RECEIVING] = {[REQUEST_QUEUED] = true},
         [REQUEST_QUEUED] = {[REQUEST_TAKEN] = true, [REQUEST_GIVEN_UP] = true},
-        [REQUEST_TAKEN] = {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true},
+        [REQUEST_TAKEN] = {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true, [REQUEST_TOLD] = true},
         [REQUEST_DONE] = {[REQUEST_QUEUED] = true},
     };
     assert(allowed[from][to]);

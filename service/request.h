@@ -4,6 +4,7 @@
  *   RECEIVING ─► QUEUED ─► TAKEN ─► DONE      TAKEN ─► QUEUED
  *                  └────► GIVEN_UP            (deadline came first; whoever takes it returns it)
  *                         DONE ─► QUEUED        (a stream, for its next page)
+ *                         TAKEN ─► TOLD         (deadline: its id was told, so it gets no other)
  *
  * The front that made a request is the only one to free it, after it came back. */
 #ifndef SECKILL_SERVICE_REQUEST_H
@@ -30,6 +31,7 @@ enum request_state {
     REQUEST_TAKEN,
     REQUEST_DONE,
     REQUEST_GIVEN_UP,
+    REQUEST_TOLD,
     REQUEST_STATES
 };
 
