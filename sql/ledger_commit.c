@@ -1,0 +1,268 @@
+/* One transaction of orders and the moves of their segments: the hot path of the ledger. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/buyer.h"
+#include "sql/ledger_private.h"
+#include "sql/order_posting.h"
+#include "sql/segment_move.h"
+
+struct commit {
+    struct ledger *ledger;
+    struct ledger_move *moves;
+    size_t move_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+    size_t
+        as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
+    bool joint;  /* all moves in one statement */
+    const struct ledger_order *sorted[LEDGER_ORDERS_MAX]; /* by user, when that matters */
+};
+
+static bool has_key(const struct ledger_order *order)
+{
+    return order->key && order->key[0] != '\0';
+}
+
+static void text_time(struct sql_text *sql, int64_t ms)
+{
+    char time[LEDGER_TIME_SIZE];
+    ledger_time(ms, time);
+    sql_append(sql, "'", 1);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "'", 1);
+}
+
+static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
+{
+    sql_append(sql, "(", 1);
+    sql_number(sql, order->order_id);
+    sql_append(sql, ",", 1);
+    sql_word(sql, order->sku);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->round);
+    sql_append(sql, ",", 1);
+    sql_word(sql, order->user_id);
+    sql_append(sql, ",", 1);
+    sql_number(sql, order->qty);
+    sql_append(sql, ",", 1);
+    if (order->segment == LEDGER_SEGMENT_SEVERAL)
+        sql_append(sql, "NULL", 4);
+    else
+        sql_number(sql, (uint64_t)order->segment);
+    sql_append(sql, ",", 1);
+    if (has_key(order))
+        sql_word(sql, order->key);
+    else
+        sql_append(sql, "NULL", 4);
+    sql_append(sql, ",'", 2);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "',", 2);
+    if (order->expires_ms != 0)
+        text_time(sql, order->expires_ms);
+    else
+        sql_append(sql, "NULL", 4);
+    sql_append(sql, ")", 1);
+}
+
+static void text_orders(struct sql_text *sql, const struct commit *commit)
+{
+    static const char insert[] = "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,"
+                                 "idempotency_key,created_at,expires_at)VALUES";
+    char time[LEDGER_TIME_SIZE];
+    int64_t time_ms = -1;
+    if (commit->as_text == 0)
+        return;
+    sql_append(sql, insert, sizeof insert - 1);
+    for (size_t i = 0; i < commit->as_text; i++) {
+        if (commit->orders[i].created_ms != time_ms) {
+            time_ms = commit->orders[i].created_ms;
+            ledger_time(time_ms, time);
+        }
+        if (i > 0)
+            sql_append(sql, ",", 1);
+        text_order(sql, &commit->orders[i], time);
+    }
+    sql_append(sql, ";", 1);
+}
+
+static int compare_orders(const void *left, const void *right)
+{
+    const struct ledger_order *a = *(const struct ledger_order *const *)left;
+    const struct ledger_order *b = *(const struct ledger_order *const *)right;
+    int order = strcmp(a->user_id, b->user_id);
+    if (order == 0)
+        order = strcmp(a->sku, b->sku);
+    if (order == 0 && has_key(a) && has_key(b))
+        order = strcmp(a->key, b->key);
+    return order;
+}
+
+/* Batches that carry the same users at the same time meet in the rows of keys and of buyers: in one
+ * order for all of them, so that they wait for each other there and do not deadlock. */
+static void sort_orders(struct commit *commit)
+{
+    bool matters = false;
+    for (size_t i = 0; i < commit->order_count; i++) {
+        commit->sorted[i] = &commit->orders[i];
+        matters |= has_key(&commit->orders[i]) || commit->orders[i].limit > 0;
+    }
+    if (matters)
+        qsort(commit->sorted, commit->order_count, sizeof *commit->sorted, compare_orders);
+}
+
+static void text_keys(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        const struct ledger_order *order = commit->sorted[i];
+        if (!has_key(order))
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        sql_word(sql, order->user_id);
+        sql_append(sql, ",", 1);
+        sql_word(sql, order->key);
+        sql_append(sql, ",", 1);
+        sql_number(sql, order->order_id);
+        sql_append(sql, ")", 1);
+        lead = ",(";
+    }
+    if (lead[0] == ',')
+        sql_append(sql, ";", 1);
+}
+
+static void text_expiries(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = "INSERT INTO order_expiry(expires_at,order_id)VALUES(";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        if (commit->orders[i].expires_ms == 0)
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        text_time(sql, commit->orders[i].expires_ms);
+        sql_append(sql, ",", 1);
+        sql_number(sql, commit->orders[i].order_id);
+        sql_append(sql, ")", 1);
+        lead = ",(";
+    }
+    if (lead[0] == ',')
+        sql_append(sql, ";", 1);
+}
+
+static void text_allocations(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = "INSERT INTO order_allocation(order_id,segment,qty)VALUES";
+    for (size_t i = 0; i < commit->order_count; i++) {
+        const struct ledger_order *order = &commit->orders[i];
+        for (size_t a = 0; a < order->allocation_count; a++) {
+            sql_printf(sql, "%s(%llu,%u,%u)", lead, (unsigned long long)order->order_id,
+                       order->allocations[a].segment, order->allocations[a].qty);
+            lead = ",";
+        }
+    }
+}
+
+static enum db_result commit_body(struct db *db, void *context)
+{
+    struct commit *commit = context;
+    enum db_result result = ledger_query(commit->ledger);
+    if (result != DB_OK)
+        return result;
+    result = segment_move_check(db, commit->joint, commit->moves, commit->move_count);
+    size_t rest = commit->order_count - commit->as_text;
+    if (result == DB_OK && rest > 0)
+        result =
+            order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
+    return result;
+}
+
+static struct commit commit_of(struct ledger *ledger, const struct ledger_plan *plan)
+{
+    assert(plan->move_count > 0 && plan->move_count <= LEDGER_SEGMENTS_MAX);
+    assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
+    return (struct commit){
+        .ledger = ledger,
+        .moves = plan->moves,
+        .move_count = plan->move_count,
+        .orders = plan->orders,
+        .order_count = plan->order_count,
+        .as_text = plan->order_count - order_insert_share(plan->order_count),
+    };
+}
+
+static void commit_text(struct commit *commit, bool joint)
+{
+    struct sql_text *sql = &commit->ledger->sql;
+    commit->joint = joint;
+    sort_orders(commit);
+    sql_clear(sql);
+    segment_move_text(sql, joint, commit->moves, commit->move_count);
+    order_posting_text(sql, commit->orders, commit->order_count);
+    text_orders(sql, commit);
+    text_keys(sql, commit);
+    buyer_text_count(sql, commit->sorted, commit->order_count);
+    text_expiries(sql, commit);
+    text_allocations(sql, commit);
+}
+
+static enum db_result commit_run(struct commit *commit, bool joint)
+{
+    commit_text(commit, joint);
+    return db_run(commit->ledger->db, commit_body, commit);
+}
+
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+                                 size_t move_count, const struct ledger_order *orders,
+                                 size_t order_count)
+{
+    struct commit commit =
+        commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
+    bool joint = segment_move_joint(moves, move_count);
+    enum db_result result = commit_run(&commit, joint);
+    if (joint && result == DB_NO) /* one by one they tell which of them was refused */
+        result = commit_run(&commit, false);
+    return ledger_from_db(result);
+}
+
+struct locked {
+    struct ledger *ledger;
+    const char *sku;
+    void (*plan)(void *context, const struct ledger_segment *rows, size_t count,
+                 struct ledger_plan *plan_out);
+    void *context;
+};
+
+static enum db_result locked_body(struct db *db, void *context)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct locked *locked = context;
+    struct sql_text *sql = &locked->ledger->sql;
+    struct ledger_plan plan = {0};
+    size_t count = 0;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
+    sql_word(sql, locked->sku);
+    sql_printf(sql, " ORDER BY segment FOR UPDATE");
+    enum db_result result = ledger_query(locked->ledger);
+    if (result != DB_OK)
+        return result;
+    for (char **row = db_row(db); row && count < LEDGER_SEGMENTS_MAX; row = db_row(db))
+        ledger_segment_read(&rows[count++], row);
+    if (count > 0)
+        locked->plan(locked->context, rows, count, &plan);
+    if (plan.order_count == 0)
+        return DB_NO;
+    struct commit commit = commit_of(locked->ledger, &plan);
+    commit_text(&commit, false);
+    return commit_body(db, &commit);
+}
+
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context)
+{
+    struct locked locked = {ledger, sku, plan, context};
+    return ledger_from_db(db_run(ledger->db, locked_body, &locked));
+}
