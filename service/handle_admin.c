@@ -56,26 +56,17 @@ enum start_result handle_admin_reset(struct service *service, struct request *re
     return START_TO_DESK;
 }
 
-enum { SALES_PAGE = 500 };
+static void add_sale(const struct ledger_sale *sale, void *list)
+{
+    json_array_append_new(list, sale_json(sale));
+}
 
 static void work_sales(struct desk *desk, struct request *request)
 {
-    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
     json_t *list = json_array();
-    char after[LEDGER_WORD_SIZE] = "";
-    enum ledger_result result = LEDGER_OK;
-    size_t count = SALES_PAGE;
-    if (!sales || !list)
+    if (!list)
         abort();
-    while (result == LEDGER_OK && count == SALES_PAGE) {
-        result = ledger_sale_list(stock_ledger(desk->stock), after, SALES_PAGE, sales, &count);
-        for (size_t i = 0; i < count; i++)
-            json_array_append_new(list, sale_json(&sales[i]));
-        if (count > 0)
-            memcpy(after, sales[count - 1].sku, sizeof after);
-    }
-    free(sales);
-    if (result == LEDGER_OK) {
+    if (ledger_sales_each(stock_ledger(desk->stock), add_sale, list) == LEDGER_OK) {
         desk_answer(request, 200, json_pack("{s:o}", "sales", list));
     } else {
         json_decref(list);

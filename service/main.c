@@ -18,7 +18,7 @@
 #include "service/news.h"
 #include "service/service.h"
 
-enum { PARTS_MAX = 64, ERROR_MAX = 256, SALES_PAGE = 500, PREPARE_RETRY_MS = 200 };
+enum { PARTS_MAX = 64, ERROR_MAX = 256, PREPARE_RETRY_MS = 200 };
 
 extern char **environ;
 
@@ -73,24 +73,9 @@ static void service_close(struct service *service)
     catalog_close(&service->catalog);
 }
 
-/* Reads all sales, so that the first orders find them known. */
-static enum ledger_result load_sales(struct service *service, struct ledger *ledger)
+static void learn_sale(const struct ledger_sale *sale, void *catalog)
 {
-    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
-    char after[LEDGER_WORD_SIZE] = "";
-    enum ledger_result result = LEDGER_OK;
-    size_t count = SALES_PAGE;
-    if (!sales)
-        abort();
-    while (result == LEDGER_OK && count == SALES_PAGE) {
-        result = ledger_sale_list(ledger, after, SALES_PAGE, sales, &count);
-        for (size_t i = 0; i < count; i++)
-            catalog_put(service->catalog, &sales[i]);
-        if (count > 0)
-            memcpy(after, sales[count - 1].sku, sizeof after);
-    }
-    free(sales);
-    return result;
+    catalog_put(catalog, sale);
 }
 
 /* Creates the tables, numbers this process, learns the sales. False when the ledger is not there
@@ -103,7 +88,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
         result = ledger_node(ledger, &node);
     if (result == LEDGER_OK) {
         snowflake_init(&service->ids, node, NULL, NULL);
-        result = load_sales(service, ledger);
+        result = ledger_sales_each(ledger, learn_sale, service->catalog);
     }
     if (result != LEDGER_OK) {
         log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));

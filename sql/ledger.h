@@ -83,6 +83,12 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out);
 
+/* Calls `visit` with every sale in order of their sku, read page by page. On anything but LEDGER_OK
+ * some may be missing. */
+enum ledger_result ledger_sales_each(struct ledger *ledger,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context);
+
 /* The segments of a sale as one consistent picture, in order; room for LEDGER_SEGMENTS_MAX.
  * LEDGER_NO: no such sale. */
 enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,

@@ -1,10 +1,13 @@
 /* Sales in the ledger: finding, listing, and beginning a new round. */
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sql/buyer.h"
 #include "sql/ledger_private.h"
+
+enum { SALES_PAGE = 500 };
 
 /* A DATETIME as ms since 1970, whatever the connection's time zone. */
 #define MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
@@ -69,6 +72,27 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
         sale_read(&sales_out[(*count_out)++], row);
     return LEDGER_OK;
+}
+
+enum ledger_result ledger_sales_each(struct ledger *ledger,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context)
+{
+    struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
+    char after[LEDGER_WORD_SIZE] = "";
+    enum ledger_result result = LEDGER_OK;
+    size_t count = SALES_PAGE;
+    if (!sales)
+        abort();
+    while (result == LEDGER_OK && count == SALES_PAGE) {
+        result = ledger_sale_list(ledger, after, SALES_PAGE, sales, &count);
+        for (size_t i = 0; i < count; i++)
+            visit(&sales[i], context);
+        if (count > 0)
+            memcpy(after, sales[count - 1].sku, sizeof after);
+    }
+    free(sales);
+    return result;
 }
 
 static size_t segments_read(struct db *db, struct ledger_segment *segments_out, size_t max)
