@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS buyer (
 
 CREATE TABLE IF NOT EXISTS order_expiry (
   expires_at DATETIME(3)     NOT NULL COMMENT 'UTC',
-  order_id   BIGINT UNSIGNED NOT NULL,
-  PRIMARY KEY (expires_at, order_id)
-) ENGINE=InnoDB COMMENT='Orders that expire unless they are paid in time; the row goes when that is decided';
+  first_id   BIGINT UNSIGNED NOT NULL COMMENT 'of the orders of one commit with that time, the smallest id',
+  last_id    BIGINT UNSIGNED NOT NULL COMMENT 'the greatest',
+  PRIMARY KEY (expires_at, first_id)
+) ENGINE=InnoDB COMMENT='Where to look for orders that were not paid in time; the row goes when all of them are decided by then';

@@ -132,16 +132,27 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
+/* One row for all orders that expire at the same moment: they were taken together. */
 static void text_expiries(struct sql_text *sql, const struct commit *commit)
 {
-    const char *lead = "INSERT INTO order_expiry(expires_at,order_id)VALUES(";
-    for (size_t i = 0; i < commit->order_count; i++) {
-        if (commit->orders[i].expires_ms == 0)
+    const char *lead = "INSERT INTO order_expiry(expires_at,first_id,last_id)VALUES(";
+    const struct ledger_order *orders = commit->orders;
+    for (size_t i = 0, next; i < commit->order_count; i = next) {
+        uint64_t first_id = orders[i].order_id, last_id = first_id;
+        for (next = i + 1;
+             next < commit->order_count && orders[next].expires_ms == orders[i].expires_ms;
+             next++) {
+            first_id = orders[next].order_id < first_id ? orders[next].order_id : first_id;
+            last_id = orders[next].order_id > last_id ? orders[next].order_id : last_id;
+        }
+        if (orders[i].expires_ms == 0)
             continue;
         sql_append(sql, lead, strlen(lead));
-        text_time(sql, commit->orders[i].expires_ms);
+        text_time(sql, orders[i].expires_ms);
         sql_append(sql, ",", 1);
-        sql_number(sql, commit->orders[i].order_id);
+        sql_number(sql, first_id);
+        sql_append(sql, ",", 1);
+        sql_number(sql, last_id);
         sql_append(sql, ")", 1);
         lead = ",(";
     }

@@ -67,14 +67,6 @@ static void text_ids(struct sql_text *sql, const uint64_t *ids, size_t count)
     sql_append(sql, ")", 1);
 }
 
-/* An order's row there has the order's time in its key, so it is found by way of the order. */
-static void text_forget_expiry(struct sql_text *sql, const uint64_t *ids, size_t count)
-{
-    sql_printf(sql, "DELETE e FROM orders o STRAIGHT_JOIN order_expiry e ON "
-                    "e.expires_at=o.expires_at AND e.order_id=o.order_id WHERE o.order_id IN");
-    text_ids(sql, ids, count);
-}
-
 /* ---- paying ---- */
 
 struct payment {
@@ -89,9 +81,7 @@ static enum db_result pay_body(struct db *db, void *context)
     sql_clear(sql);
     sql_printf(sql, "UPDATE orders o SET o.status='%s' WHERE ", names[LEDGER_PAID]);
     text_may(sql, LEDGER_PAID);
-    sql_printf(sql, " AND o.order_id=%llu;", (unsigned long long)payment->order_id);
-    text_forget_expiry(sql, &payment->order_id, 1);
-    sql_printf(sql, " AND o.status='%s'", names[LEDGER_PAID]);
+    sql_printf(sql, " AND o.order_id=%llu", (unsigned long long)payment->order_id);
     enum db_result result = ledger_query(payment->ledger);
     return result == DB_OK && db_affected(db, 0) != 1 ? DB_NO : result;
 }
@@ -240,8 +230,6 @@ static enum db_result return_body(struct db *db, void *context)
     size_t guarded = text_segments_back(sql, giving);
     sql_printf(sql, "UPDATE orders SET status='%s' WHERE order_id IN", names[returned->to]);
     text_ids(sql, giving->ids, returned->moved);
-    sql_append(sql, ";", 1);
-    text_forget_expiry(sql, giving->ids, returned->moved);
     if (returned->segment_count > 0)
         text_rows(sql, returned);
     result = ledger_query(giving->ledger);
@@ -266,19 +254,28 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 
 /* ---- what is due ---- */
 
+/* The orders of a row `e` of order_expiry that are not decided yet. */
+#define ITS_ORDERS                                                                                 \
+    "o.order_id BETWEEN e.first_id AND e.last_id AND o.expires_at=e.expires_at AND "               \
+    "o.status='reserved'"
+
 enum ledger_result ledger_due_list(struct ledger *ledger, const struct ledger_due *after,
                                    size_t max, struct ledger_due *due_out, size_t *count_out)
 {
     struct sql_text *sql = &ledger->sql;
     *count_out = 0;
     sql_clear(sql);
-    sql_printf(sql, "SELECT e.order_id,o.sku,o.round,o.segment,e.expires_at FROM order_expiry e "
-                    "STRAIGHT_JOIN orders o ON o.order_id=e.order_id WHERE "
-                    "e.expires_at<=UTC_TIMESTAMP(3)");
+    sql_printf(sql,
+               "SELECT o.order_id,o.sku,o.round,o.segment,e.expires_at FROM order_expiry e "
+               "STRAIGHT_JOIN orders o ON " ITS_ORDERS " WHERE e.expires_at<=UTC_TIMESTAMP(3)");
     if (after)
-        sql_printf(sql, " AND e.expires_at>='%s' AND(e.expires_at>'%s' OR e.order_id>%llu)",
-                   after->expires_at, after->expires_at, (unsigned long long)after->order_id);
-    sql_printf(sql, " ORDER BY e.expires_at,e.order_id LIMIT %zu", max);
+        sql_printf(sql,
+                   " AND e.expires_at>='%s' AND(e.expires_at>'%s' OR e.last_id>%llu AND "
+                   "o.order_id>%llu)",
+                   after->expires_at, after->expires_at, (unsigned long long)after->order_id,
+                   (unsigned long long)after->order_id);
+    /* Within a row the orders come by their key. To ask for that would sort all that is due. */
+    sql_printf(sql, " ORDER BY e.expires_at,e.first_id LIMIT %zu", max);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db)) {
@@ -290,4 +287,13 @@ enum ledger_result ledger_due_list(struct ledger *ledger, const struct ledger_du
         snprintf(due->expires_at, sizeof due->expires_at, "%s", row[4]);
     }
     return LEDGER_OK;
+}
+
+enum ledger_result ledger_due_forget(struct ledger *ledger)
+{
+    struct sql_text *sql = &ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "DELETE e FROM order_expiry e LEFT JOIN orders o ON " ITS_ORDERS
+                    " WHERE e.expires_at<=UTC_TIMESTAMP(3) AND o.order_id IS NULL");
+    return ledger_read(ledger) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }

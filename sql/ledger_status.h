@@ -39,7 +39,7 @@ struct ledger_return {
 };
 
 /* One transaction: moves the statuses, takes the orders' units off what is sold of their segments
- * and of what their users have, and forgets when they expire. A segment is changed only within its
+ * and of what their users have. A segment is changed only within its
  * round and from a smaller fence; if one refuses, nothing is done (LEDGER_NO). May be repeated,
  * after LEDGER_UNKNOWN as well: what was returned is not returned twice. */
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned);
@@ -57,5 +57,8 @@ struct ledger_due {
  * behind `after` (NULL: from the first), at most `max`. */
 enum ledger_result ledger_due_list(struct ledger *ledger, const struct ledger_due *after,
                                    size_t max, struct ledger_due *due_out, size_t *count_out);
+
+/* Forgets where to look for orders that were due and are all decided by now. */
+enum ledger_result ledger_due_forget(struct ledger *ledger);
 
 #endif

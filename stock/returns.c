@@ -382,6 +382,8 @@ enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry
         qsort(due, count, sizeof *due, compare_due);
         result = expire_all(stock, due, count, count_out);
     }
+    if (result == LEDGER_OK && !expiry->more)
+        result = ledger_due_forget(stock->ledger);
     free(due);
     return result;
 }

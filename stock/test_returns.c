@@ -190,8 +190,9 @@ static void test_orders_get_their_time_from_the_terms(void **state)
     assert_string_equal(record.expires_at, "2026-09-21T14:14:50.123Z");
     ledger_order_find(stock_ledger(stock), lasting, &record);
     assert_string_equal(record.expires_at, "");
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry JOIN orders"
-                                   " USING(order_id,expires_at)"),
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry e JOIN orders o ON "
+                                   "e.expires_at=o.expires_at AND order_id BETWEEN first_id AND "
+                                   "last_id"),
                      41);
     audit(42);
 }
@@ -207,9 +208,9 @@ static void test_unpaid_orders_expire_and_are_sold_again(void **state)
     assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
     sql_server_do("UPDATE orders SET expires_at=NULL WHERE order_id=%llu",
                   (unsigned long long)last_id);
-    sql_server_do("DELETE FROM order_expiry WHERE order_id=%llu", (unsigned long long)last_id);
     age_all();
-    size_t reserved = (size_t)sql_server_do("SELECT COUNT(*) FROM order_expiry");
+    size_t reserved = (size_t)sql_server_do("SELECT COUNT(*) FROM orders WHERE status='reserved'"
+                                            " AND expires_at IS NOT NULL");
     size_t expired = 0;
     for (int i = 0; i < 10 && expired < reserved; i++)
         expired += expire();
@@ -263,8 +264,8 @@ static void test_more_orders_than_one_pass_looks_at(void **state)
     reset(8000, 8);
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
                   "expires_at)SELECT 1000000+seq,'s',1,'u',1,seq%%8,'2020-01-01','2020-01-01' "
-                  "FROM seq_1_to_8000;INSERT INTO order_expiry SELECT expires_at,order_id FROM"
-                  " orders;UPDATE stock_segment SET sold=1000");
+                  "FROM seq_1_to_8000;INSERT INTO order_expiry VALUES('2020-01-01',1000001,"
+                  "1008000);UPDATE stock_segment SET sold=1000");
     size_t expired = 0;
     for (int i = 0; i < 10 && expired < 8000; i++)
         expired += expire();
