@@ -10,8 +10,6 @@
 
 #include "sql/ledger_private.h"
 
-#define ON_DUPLICATE "ON DUPLICATE KEY UPDATE "
-
 static void text_buyer(struct sql_text *sql, const struct ledger_order *order)
 {
     sql_word(sql, order->sku);
@@ -30,20 +28,14 @@ static void text_buyer(struct sql_text *sql, const struct ledger_order *order)
 
 void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *orders, size_t count)
 {
-    const char *lead = "INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)VALUES(";
+    const char *lead = BUYER_INSERT "(";
     for (size_t i = 0; i < count; i++) {
-        if (orders[i]->limit == 0)
-            continue;
         sql_append(sql, lead, strlen(lead));
         text_buyer(sql, orders[i]);
         lead = ",(";
     }
     if (lead[0] == ',')
-        sql_printf(sql,
-                   ON_DUPLICATE "units=units+VALUES(units),allowed=VALUES(allowed),order_ids="
-                                "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),"
-                                "order_ids),',',%d);",
-                   LEDGER_BUYER_ORDERS_MAX);
+        sql_printf(sql, BUYER_ADD ";", LEDGER_BUYER_ORDERS_MAX);
 }
 
 void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, const char *user_id,

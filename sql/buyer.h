@@ -8,9 +8,15 @@
 /* Each appends one statement, with its semicolon, to be run in the transaction that changes the
  * orders. */
 
-/* Counts new orders, those that have a limit; nothing when none has. A user who would be above his
- * limit fails the statement (DB_CHECK). `orders` in the order of their users, so that transactions
- * that meet in several rows wait for each other and do not deadlock. */
+/* The statement that counts orders, before and behind its rows; %d: LEDGER_BUYER_ORDERS_MAX. */
+#define BUYER_INSERT "INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)VALUES"
+#define BUYER_ADD                                                                                  \
+    "ON DUPLICATE KEY UPDATE units=units+VALUES(units),allowed=VALUES(allowed),order_ids="         \
+    "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d)"
+
+/* Counts new orders, which all have a limit; nothing when there are none. A user who would be above
+ * his limit fails the statement (DB_CHECK). `orders` in the order of their users, so that
+ * transactions that meet in several rows wait for each other and do not deadlock. */
 void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *orders, size_t count);
 
 /* Gives the units of an order back that is cancelled or has expired. Without effect in a sale whose

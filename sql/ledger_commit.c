@@ -17,7 +17,10 @@ struct commit {
     size_t
         as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
     bool joint;  /* all moves in one statement */
-    const struct ledger_order *sorted[LEDGER_ORDERS_MAX]; /* by user, when that matters */
+    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, when that matters */
+    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* of these, the ones with a limit */
+    size_t limited_count;
+    size_t limited_as_text; /* the first of them, as above */
 };
 
 static bool has_key(const struct ledger_order *order)
@@ -110,6 +113,11 @@ static void sort_orders(struct commit *commit)
     }
     if (matters)
         qsort(commit->sorted, commit->order_count, sizeof *commit->sorted, compare_orders);
+    commit->limited_count = 0;
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->sorted[i]->limit > 0)
+            commit->limited[commit->limited_count++] = commit->sorted[i];
+    commit->limited_as_text = commit->limited_count - order_insert_share(commit->limited_count);
 }
 
 static void text_keys(struct sql_text *sql, const struct commit *commit)
@@ -184,6 +192,10 @@ static enum db_result commit_body(struct db *db, void *context)
     if (result == DB_OK && rest > 0)
         result =
             order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
+    rest = commit->limited_count - commit->limited_as_text;
+    if (result == DB_OK && rest > 0)
+        result = order_insert_buyers(commit->ledger->insert, db,
+                                     commit->limited + commit->limited_as_text, rest);
     return result;
 }
 
@@ -211,7 +223,7 @@ static void commit_text(struct commit *commit, bool joint)
     order_posting_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
-    buyer_text_count(sql, commit->sorted, commit->order_count);
+    buyer_text_count(sql, commit->limited, commit->limited_as_text);
     text_expiries(sql, commit);
     text_allocations(sql, commit);
 }
