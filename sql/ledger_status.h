@@ -49,16 +49,20 @@ struct ledger_due {
     uint64_t order_id;
     char sku[LEDGER_WORD_SIZE];
     uint32_t round;
-    int32_t segment;                   /* or LEDGER_SEGMENT_SEVERAL */
-    char expires_at[LEDGER_TIME_SIZE]; /* as MySQL writes it */
+    int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
 };
 
-/* Reserved orders whose time is over by the ledger's clock, in order of that time and their id,
- * behind `after` (NULL: from the first), at most `max`. */
-enum ledger_result ledger_due_list(struct ledger *ledger, const struct ledger_due *after,
-                                   size_t max, struct ledger_due *due_out, size_t *count_out);
+/* How far ledger_due_list has come; all zero: nowhere. */
+struct ledger_due_place {
+    bool more; /* there are others behind it */
+    char expires_at[LEDGER_TIME_SIZE];
+    uint64_t first_id;
+};
 
-/* Forgets where to look for orders that were due and are all decided by now. */
-enum ledger_result ledger_due_forget(struct ledger *ledger);
+/* Reserved orders whose time is over by the ledger's clock, behind `place`, which moves on: at most
+ * `max`, perhaps none though there are more behind them. Those that expire first come in the first
+ * calls, in each of these by their id. */
+enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_place *place,
+                                   size_t max, struct ledger_due *due_out, size_t *count_out);
 
 #endif

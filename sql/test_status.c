@@ -52,6 +52,17 @@ static void insert(uint64_t id, uint32_t qty, int segment, const char *status, c
         sql_server_do("INSERT INTO order_allocation VALUES(%llu,%d,1)", (unsigned long long)id, i);
 }
 
+/* How many orders are due, all of which must fit; what need not be looked for again goes. */
+static size_t look_for_due(void)
+{
+    static struct ledger_due due[LEDGER_RETURNS_MAX];
+    struct ledger_due_place place = {.more = false};
+    size_t count = 0;
+    assert_int_equal(ledger_due_list(ledger, &place, LEDGER_RETURNS_MAX, due, &count), LEDGER_OK);
+    assert_false(place.more);
+    return count;
+}
+
 static bool has_status(uint64_t id, const char *status)
 {
     return sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id=%llu AND status='%s'",
@@ -121,7 +132,7 @@ static void test_time_to_pay_is_over_at_its_moment(void **state)
     assert_int_equal(ledger_pay(ledger, 2), LEDGER_OK);
     assert_int_equal(ledger_pay(ledger, 3), LEDGER_OK);
     assert_int_equal(ledger_pay(ledger, 4), LEDGER_NO);
-    assert_int_equal(ledger_due_forget(ledger), LEDGER_OK);
+    look_for_due();
     assert_int_equal(sql_server_do("SELECT MIN(first_id) FROM order_expiry"), 1);
     insert(5, 1, 0, "reserved", future);
     insert(6, 1, 0, "reserved", NULL);
@@ -195,7 +206,7 @@ static void test_each_guard_of_a_segment_refuses_all(void **state)
         assert_int_equal(give_back(LEDGER_EXPIRED, ids, 2, 2000, &returned), LEDGER_NO);
         assert_int_equal(sold(0), 5);
         assert_true(has_status(1, "reserved") && has_status(2, "reserved"));
-        assert_int_equal(ledger_due_forget(ledger), LEDGER_OK);
+        look_for_due();
         assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
     }
 }
@@ -231,7 +242,7 @@ static void test_older_rounds_move_their_status_only(void **state)
     assert_true(has_status(1, "expired") && has_status(2, "expired"));
     assert_int_equal(sold(0), 5);
     assert_int_equal(fence_of(0), FENCE);
-    assert_int_equal(ledger_due_forget(ledger), LEDGER_OK);
+    look_for_due();
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
 }
 
@@ -255,35 +266,56 @@ static void test_users_may_buy_again_what_they_gave_back(void **state)
 static void test_what_is_due_comes_in_order_and_in_pages(void **state)
 {
     (void)state;
-    struct ledger_due due[4];
+    struct ledger_due due[2];
+    struct ledger_due_place place = {.more = false};
     size_t count = 0;
     insert(9, 1, 0, "reserved", "2020-01-01 00:00:00.000");
     insert(3, 1, -1, "reserved", "2020-01-01 00:00:00.007");
     insert(5, 1, 2, "reserved", "2020-01-01 00:00:00.007");
     insert(7, 1, 0, "reserved", future);
     insert(1, 1, 0, "reserved", "2020-01-02 00:00:00.000");
-    assert_int_equal(ledger_due_list(ledger, NULL, 2, due, &count), LEDGER_OK);
+    assert_int_equal(ledger_due_list(ledger, &place, 2, due, &count), LEDGER_OK);
     assert_int_equal(count, 2);
-    assert_int_equal(due[0].order_id, 9);
-    assert_int_equal(due[1].order_id, 3);
-    assert_int_equal(due[1].segment, LEDGER_SEGMENT_SEVERAL);
-    assert_int_equal(ledger_due_list(ledger, &due[1], 4, due, &count), LEDGER_OK);
+    assert_int_equal(due[0].order_id, 3);
+    assert_int_equal(due[0].segment, LEDGER_SEGMENT_SEVERAL);
+    assert_int_equal(due[1].order_id, 9);
+    assert_true(place.more);
+    assert_int_equal(ledger_due_list(ledger, &place, 2, due, &count), LEDGER_OK);
     assert_int_equal(count, 2);
-    assert_int_equal(due[0].order_id, 5);
-    assert_int_equal(due[0].segment, 2);
-    assert_int_equal(due[0].round, 1);
-    assert_string_equal(due[0].sku, "s");
-    assert_int_equal(due[1].order_id, 1);
-    assert_int_equal(ledger_due_list(ledger, &due[1], 4, due, &count), LEDGER_OK);
-    assert_int_equal(count, 0);
+    assert_int_equal(due[0].order_id, 1);
+    assert_int_equal(due[1].order_id, 5);
+    assert_int_equal(due[1].segment, 2);
+    assert_int_equal(due[1].round, 1);
+    assert_string_equal(due[1].sku, "s");
+    assert_false(place.more);
+}
+
+static void test_due_orders_taken_together_are_found_by_one_row(void **state)
+{
+    (void)state;
+    struct ledger_due due[3];
+    struct ledger_due_place place = {.more = false};
+    size_t count = 0;
+    for (uint64_t id = 11; id <= 15; id++)
+        insert(id, 1, 0, id == 13 ? "paid" : "reserved", past);
+    insert(16, 1, 0, "reserved", future);
+    sql_server_do("DELETE FROM order_expiry;INSERT INTO order_expiry VALUES('%s',11,16)", past);
+    assert_int_equal(ledger_due_list(ledger, &place, 3, due, &count), LEDGER_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(due[2].order_id, 14);
+    assert_false(place.more);
+    sql_server_do("UPDATE orders SET status='expired' WHERE order_id<15");
+    assert_int_equal(look_for_due(), 1);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 1);
+    sql_server_do("UPDATE orders SET status='cancelled' WHERE order_id=15");
+    assert_int_equal(look_for_due(), 0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
 }
 
 static void test_fullest_return_is_one_transaction(void **state)
 {
     (void)state;
     static uint64_t ids[LEDGER_RETURNS_MAX];
-    static struct ledger_due due[200];
-    size_t count = 0;
     struct ledger_return returned;
     sql_server_do("UPDATE stock_segment SET capacity=2000, sold=2000");
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
@@ -295,10 +327,8 @@ static void test_fullest_return_is_one_transaction(void **state)
     assert_int_equal(give_back(LEDGER_EXPIRED, ids, LEDGER_RETURNS_MAX, 2000, &returned),
                      LEDGER_OK);
     assert_int_equal(returned.moved, LEDGER_RETURNS_MAX);
-    assert_int_equal(ledger_due_forget(ledger), LEDGER_OK);
+    assert_int_equal(look_for_due(), 1000 - LEDGER_RETURNS_MAX);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 1);
-    assert_int_equal(ledger_due_list(ledger, NULL, 200, due, &count), LEDGER_OK);
-    assert_int_equal(count, 1000 - LEDGER_RETURNS_MAX);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(sold(i), 2000 - 600);
 }
@@ -342,6 +372,7 @@ int main(void)
         TEST(test_older_rounds_move_their_status_only),
         TEST(test_users_may_buy_again_what_they_gave_back),
         TEST(test_what_is_due_comes_in_order_and_in_pages),
+        TEST(test_due_orders_taken_together_are_found_by_one_row),
         TEST(test_fullest_return_is_one_transaction),
         TEST(test_commit_that_was_not_answered_is_repeated),
     };

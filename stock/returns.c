@@ -374,16 +374,11 @@ enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry
         abort();
     *count_out = 0;
     enum ledger_result result =
-        ledger_due_list(stock->ledger, expiry->more ? &expiry->last : NULL, DUE_MAX, due, &count);
-    expiry->more = count == DUE_MAX;
-    if (expiry->more)
-        expiry->last = due[DUE_MAX - 1];
+        ledger_due_list(stock->ledger, &expiry->place, DUE_MAX, due, &count);
     if (count > 0) {
         qsort(due, count, sizeof *due, compare_due);
         result = expire_all(stock, due, count, count_out);
     }
-    if (result == LEDGER_OK && !expiry->more)
-        result = ledger_due_forget(stock->ledger);
     free(due);
     return result;
 }

@@ -24,8 +24,7 @@ enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int
 
 /* How far stock_expire has come; all zero: nowhere. */
 struct stock_expiry {
-    bool more; /* there are others behind `last`: call it again at once */
-    struct ledger_due last;
+    struct ledger_due_place place; /* `more` in it: call it again at once */
 };
 
 /* Expires reserved orders whose time is over: the next few thousand behind those of the last call,
