@@ -98,6 +98,28 @@ void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE])
     out[LEDGER_TIME_SIZE - 1] = '\0';
 }
 
+void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column)
+{
+    out[0] = '\0';
+    if (!column)
+        return;
+    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
+    out[10] = 'T';
+}
+
+void ledger_text_time(struct sql_text *sql, int64_t ms)
+{
+    char time[LEDGER_TIME_SIZE];
+    if (ms == 0) {
+        sql_append(sql, "NULL", 4);
+        return;
+    }
+    ledger_time(ms, time);
+    sql_append(sql, "'", 1);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "'", 1);
+}
+
 /* ---- recovery ---- */
 
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
@@ -168,8 +190,7 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
     sql_clear(sql);
     for (size_t i = 0; i < count; i++)
         text_raise(sql, sku, segments[i].segment, segments[i].fence);
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
-    sql_word(sql, sku);
+    ledger_text_segments(sql, sku);
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);
         segments[i].round = 0;
@@ -211,15 +232,6 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
     return LEDGER_OK;
 }
 
-static void read_time(char out[LEDGER_TIME_SIZE], const char *column)
-{
-    out[0] = '\0';
-    if (!column)
-        return;
-    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
-    out[10] = 'T';
-}
-
 static void read_record(struct ledger_record *record, char **row)
 {
     record->order_id = ledger_u64(row[0]);
@@ -230,8 +242,8 @@ static void read_record(struct ledger_record *record, char **row)
     record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
     ledger_word(record->key, row[6]);
     snprintf(record->status, sizeof record->status, "%s", row[7]);
-    read_time(record->created_at, row[8]);
-    read_time(record->expires_at, row[9]);
+    ledger_time_read(record->created_at, row[8]);
+    ledger_time_read(record->expires_at, row[9]);
     record->allocation_count = 0;
 }
 

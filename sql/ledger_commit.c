@@ -28,15 +28,6 @@ static bool has_key(const struct ledger_order *order)
     return order->key && order->key[0] != '\0';
 }
 
-static void text_time(struct sql_text *sql, int64_t ms)
-{
-    char time[LEDGER_TIME_SIZE];
-    ledger_time(ms, time);
-    sql_append(sql, "'", 1);
-    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
-    sql_append(sql, "'", 1);
-}
-
 static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
 {
     sql_append(sql, "(", 1);
@@ -62,10 +53,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order, c
     sql_append(sql, ",'", 2);
     sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
     sql_append(sql, "',", 2);
-    if (order->expires_ms != 0)
-        text_time(sql, order->expires_ms);
-    else
-        sql_append(sql, "NULL", 4);
+    ledger_text_time(sql, order->expires_ms);
     sql_append(sql, ")", 1);
 }
 
@@ -156,7 +144,7 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         if (orders[i].expires_ms == 0)
             continue;
         sql_append(sql, lead, strlen(lead));
-        text_time(sql, orders[i].expires_ms);
+        ledger_text_time(sql, orders[i].expires_ms);
         sql_append(sql, ",", 1);
         sql_number(sql, first_id);
         sql_append(sql, ",", 1);
@@ -261,16 +249,13 @@ static enum db_result locked_body(struct db *db, void *context)
     struct locked *locked = context;
     struct sql_text *sql = &locked->ledger->sql;
     struct ledger_plan plan = {0};
-    size_t count = 0;
     sql_clear(sql);
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
-    sql_word(sql, locked->sku);
+    ledger_text_segments(sql, locked->sku);
     sql_printf(sql, " ORDER BY segment FOR UPDATE");
     enum db_result result = ledger_query(locked->ledger);
     if (result != DB_OK)
         return result;
-    for (char **row = db_row(db); row && count < LEDGER_SEGMENTS_MAX; row = db_row(db))
-        ledger_segment_read(&rows[count++], row);
+    size_t count = ledger_segments_read(db, rows, LEDGER_SEGMENTS_MAX);
     if (count > 0)
         locked->plan(locked->context, rows, count, &plan);
     if (plan.order_count == 0)

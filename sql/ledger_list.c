@@ -12,15 +12,6 @@ static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
     "WHERE a.order_id=orders.order_id)),status,created_at,expires_at FROM orders WHERE ";
 
-static void read_time(char out[LEDGER_TIME_SIZE], const char *column)
-{
-    out[0] = '\0';
-    if (!column)
-        return;
-    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
-    out[10] = 'T';
-}
-
 static void read_listed(struct ledger_listed *listed, char **row)
 {
     listed->order_id = ledger_u64(row[0]);
@@ -29,8 +20,8 @@ static void read_listed(struct ledger_listed *listed, char **row)
     listed->qty = ledger_u32(row[3]);
     listed->segment = ledger_u32(row[4]);
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
-    read_time(listed->created_at, row[6]);
-    read_time(listed->expires_at, row[7]);
+    ledger_time_read(listed->created_at, row[6]);
+    ledger_time_read(listed->expires_at, row[7]);
 }
 
 static bool filters(const struct ledger_filter *filter)

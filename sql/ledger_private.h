@@ -26,7 +26,19 @@ uint32_t ledger_u32(const char *column);
 uint64_t ledger_u64(const char *column);
 void ledger_word(char out[LEDGER_WORD_SIZE], const char *column);
 
-/* Reads the columns segment, round, capacity, sold, fence. */
+/* A DATETIME as ledger_time writes it; SQL NULL is "". */
+void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column);
+
+/* Appends ms since 1970 as a DATETIME; 0 is NULL. */
+void ledger_text_time(struct sql_text *sql, int64_t ms);
+
+/* Appends the SELECT of a sale's segments, without an end. */
+void ledger_text_segments(struct sql_text *sql, const char *sku);
+
+/* Reads a row of it: segment, round, capacity, sold, fence. */
 void ledger_segment_read(struct ledger_segment *segment, char **row);
+
+/* Reads all of its rows, at most `max`; returns how many. */
+size_t ledger_segments_read(struct db *db, struct ledger_segment *segments_out, size_t max);
 
 #endif

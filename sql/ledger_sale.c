@@ -95,7 +95,7 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
     return result;
 }
 
-static size_t segments_read(struct db *db, struct ledger_segment *segments_out, size_t max)
+size_t ledger_segments_read(struct db *db, struct ledger_segment *segments_out, size_t max)
 {
     size_t count = 0;
     for (char **row = db_row(db); row && count < max; row = db_row(db))
@@ -103,11 +103,10 @@ static size_t segments_read(struct db *db, struct ledger_segment *segments_out, 
     return count;
 }
 
-static void text_segments(struct sql_text *sql, const char *sku)
+void ledger_text_segments(struct sql_text *sql, const char *sku)
 {
     sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
     sql_word(sql, sku);
-    sql_printf(sql, " ORDER BY segment");
 }
 
 enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
@@ -115,32 +114,24 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
 {
     *count_out = 0;
     sql_clear(&ledger->sql);
-    text_segments(&ledger->sql, sku);
+    ledger_text_segments(&ledger->sql, sku);
+    sql_printf(&ledger->sql, " ORDER BY segment");
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    *count_out = segments_read(ledger->db, segments_out, LEDGER_SEGMENTS_MAX);
+    *count_out = ledger_segments_read(ledger->db, segments_out, LEDGER_SEGMENTS_MAX);
     return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
 }
 
 /* ---- terms ---- */
 
-static void text_time(struct sql_text *sql, const char *column, int64_t ms)
-{
-    char time[LEDGER_TIME_SIZE];
-    ledger_time(ms, time);
-    time[LEDGER_TIME_SIZE - 2] = '\0'; /* without the Z, which MySQL does not take */
-    if (ms == 0)
-        sql_printf(sql, "%s=NULL,", column);
-    else
-        sql_printf(sql, "%s='%s',", column, time);
-}
-
 /* As assignments, the version's apart. */
 static void text_terms(struct sql_text *sql, const struct ledger_terms *terms)
 {
-    text_time(sql, "starts_at", terms->starts_ms);
-    text_time(sql, "ends_at", terms->ends_ms);
-    sql_printf(sql, "per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
+    sql_printf(sql, "starts_at=");
+    ledger_text_time(sql, terms->starts_ms);
+    sql_printf(sql, ",ends_at=");
+    ledger_text_time(sql, terms->ends_ms);
+    sql_printf(sql, ",per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
                terms->per_user_limit, terms->pay_within_s, terms->paused);
 }
 
@@ -230,7 +221,8 @@ static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, cons
     sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
     sql_word(sql, sale->sku);
     sql_printf(sql, " AND segment>=%u;", sale->segments);
-    text_segments(sql, sale->sku);
+    ledger_text_segments(sql, sale->sku);
+    sql_printf(sql, " ORDER BY segment");
 }
 
 static enum db_result reset_body(struct db *db, void *context)
@@ -250,7 +242,7 @@ static enum db_result reset_body(struct db *db, void *context)
     text_rows(sql, reset->sale, reset->fences);
     result = ledger_query(reset->ledger);
     if (result == DB_OK)
-        segments_read(db, reset->segments_out, reset->sale->segments);
+        ledger_segments_read(db, reset->segments_out, reset->sale->segments);
     return result;
 }
 
