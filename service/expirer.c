@@ -64,14 +64,14 @@ static bool run_for_it(struct expirer *expirer)
  * nap: few large transactions instead of many small ones. */
 static void expire(struct expirer *expirer)
 {
-    struct stock_expiry expiry = {.place = {.more = false}};
+    struct ledger_due_place place = {.more = false};
     enum ledger_result result = LEDGER_OK;
     size_t count = 0, all = 0;
     do {
-        result = stock_expire(expirer->stock, &expiry, &count);
+        result = stock_expire(expirer->stock, &place, &count);
         metrics_add(METRIC_ORDERS_EXPIRED, count);
         all += count;
-    } while (result == LEDGER_OK && expiry.place.more && is_elected(expirer) &&
+    } while (result == LEDGER_OK && place.more && is_elected(expirer) &&
              !atomic_load(&expirer->stop));
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);

@@ -366,15 +366,15 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
     return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry, size_t *count_out)
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
+                                size_t *count_out)
 {
     struct ledger_due *due = malloc(DUE_MAX * sizeof *due);
     size_t count = 0;
     if (!due)
         abort();
     *count_out = 0;
-    enum ledger_result result =
-        ledger_due_list(stock->ledger, &expiry->place, DUE_MAX, due, &count);
+    enum ledger_result result = ledger_due_list(stock->ledger, place, DUE_MAX, due, &count);
     if (count > 0) {
         qsort(due, count, sizeof *due, compare_due);
         result = expire_all(stock, due, count, count_out);

@@ -22,16 +22,12 @@ enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
 enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
                                      struct ledger_record *record_out, bool *moved_out);
 
-/* How far stock_expire has come; all zero: nowhere. */
-struct stock_expiry {
-    struct ledger_due_place place; /* `more` in it: call it again at once */
-};
-
-/* Expires reserved orders whose time is over: the next few thousand behind those of the last call,
- * or the first, but for those whose segments somebody else holds now; they come when it begins
- * anew. `count_out`: how many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so
- * at once, to no purpose. */
-enum ledger_result stock_expire(struct stock *stock, struct stock_expiry *expiry,
+/* Expires reserved orders whose time is over: the next few thousand behind `place`, which moves on
+ * and says whether there are more, to be called for at once. Those whose segments somebody else
+ * holds now are left out; they come when it begins anew, at a place of all zero. `count_out`: how
+ * many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so at once, to no purpose.
+ */
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
                                 size_t *count_out);
 
 #endif

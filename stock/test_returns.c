@@ -148,12 +148,12 @@ static void set_terms(uint32_t pay_within_s)
 /* Expires until a pass finds nothing more behind it. */
 static size_t expire(void)
 {
-    struct stock_expiry expiry = {.place = {.more = false}};
+    struct ledger_due_place place = {.more = false};
     size_t all = 0, count = 0;
     do {
-        assert_int_equal(stock_expire(stock, &expiry, &count), LEDGER_OK);
+        assert_int_equal(stock_expire(stock, &place, &count), LEDGER_OK);
         all += count;
-    } while (expiry.place.more);
+    } while (place.more);
     return all;
 }
 
