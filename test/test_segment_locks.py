@@ -24,14 +24,6 @@ def red_servers():
         yield [running.enter_context(RedisAlone()) for _ in range(3)]
 
 
-@pytest.fixture(scope="module")
-def zookeeper():
-    if not ZooKeeper.PROGRAM.exists():
-        pytest.skip("no ZooKeeper is installed")
-    with ZooKeeper() as server:
-        yield server
-
-
 @pytest.fixture
 def lock_options(request, lock):
     """The daemon's options for the lock. The lease is long enough for slow machines."""
