@@ -580,22 +580,28 @@ static int64_t refused[REFUSED * ORDERS_MAX];
 
 /* One call for orders of user and address by their numbers, "0" for none: "1213" are two orders of
  * user 1, from addresses 2 and 3. Orders per user 1 a minute, 3 at once, per address 60 and 4. */
-static int rate(const char *const *keys, int users, int addresses, const char *orders)
+static int rate(const char *const *subjects, int users, int addresses, const char *orders)
 {
     char count[8], places[4 * ORDERS_MAX + 1] = "";
-    const char *more[SCRIPT_PARAMETERS_MAX];
-    struct script_call call;
-    size_t used = 0;
-    for (int i = 0; i < users + addresses; i++)
-        more[used++] = keys[i];
     snprintf(count, sizeof count, "%d", users);
     for (size_t i = 0; orders[i]; i++)
         snprintf(places + 2 * i, 3, "0%c", orders[i]);
-    const char *const fixed[] = {count, "60000000", "3", "1000000", "4", places};
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        more[used++] = fixed[i];
+    const char *more[16] = {"{r}:users",
+                            "{r}:users:older",
+                            "{r}:addresses",
+                            "{r}:addresses:older",
+                            count,
+                            "60000000",
+                            "3",
+                            "1000000",
+                            "4",
+                            places};
+    size_t used = 10;
+    for (int i = 0; i < users + addresses; i++)
+        more[used++] = subjects[i];
+    struct script_call call;
     script_begin(&call, SCRIPT_rate_limit);
-    call.keys = users + addresses;
+    call.keys = 4;
     call.more = more;
     call.more_count = used;
     call.more_values = refused;
@@ -606,39 +612,80 @@ static int rate(const char *const *keys, int users, int addresses, const char *o
     return call.value_count / REFUSED;
 }
 
+static void rate_begin(void)
+{
+    redis_server_do("DEL {r}:users {r}:users:older {r}:addresses {r}:addresses:older");
+}
+
 static void test_orders_above_the_burst_are_refused_and_told_when(void **state)
 {
-    static const char *const keys[] = {"{r}:u1", "{r}:u2", "{r}:a1"};
+    static const char *const subjects[] = {"u1", "u2", "a1"};
     (void)state;
-    redis_server_do("DEL {r}:u1 {r}:u2 {r}:a1");
-    assert_int_equal(rate(keys, 2, 1, "10101020"), 0);
-    assert_int_equal(rate(keys, 2, 1, "1020"), 1);
+    rate_begin();
+    assert_int_equal(rate(subjects, 2, 1, "10101020"), 0);
+    assert_int_equal(rate(subjects, 2, 1, "1020"), 1);
     assert_int_equal(refused[0], 1);
     assert_int_equal(refused[1], 1); /* the user */
     assert_in_range(refused[2], 30000, 60000);
     assert_in_range(refused[3], 150000, 180000);
-    assert_int_equal(rate(keys, 2, 1, "20"), 0);
-    assert_int_equal(rate(keys, 2, 1, "2003030303"),
+    assert_int_equal(rate(subjects, 2, 1, "20"), 0);
+    assert_int_equal(rate(subjects, 2, 1, "2003030303"),
                      1); /* user 2 is at its burst, the address not */
     assert_int_equal(refused[0], 1);
-    assert_int_equal(rate(keys, 2, 1, "0313"), 2);
+    assert_int_equal(rate(subjects, 2, 1, "0313"), 2);
     assert_int_equal(refused[1], 2); /* the address */
     assert_in_range(refused[2], 1, 1000);
     assert_int_equal(refused[REFUSED], 2);
     assert_int_equal(refused[REFUSED + 1], 1);
 }
 
-static void test_value_ends_by_itself_and_is_cut_when_it_is_ahead(void **state)
+static void test_value_is_cut_when_it_is_ahead_and_passed_over_when_it_is_none(void **state)
 {
-    static const char *const keys[] = {"{r}:u1"};
+    static const char *const subjects[] = {"u1"};
     (void)state;
-    redis_server_do("SET {r}:u1 9000000000000000");
-    assert_int_equal(rate(keys, 1, 0, "10"), 1);
-    assert_in_range(refused[2], 1, 60000);
-    redis_server_do("SET {r}:u1 nonsense");
-    assert_int_equal(rate(keys, 1, 0, "10"), 0);
-    int64_t left = redis_server_do("PTTL {r}:u1");
-    assert_in_range(left, 1, 180000);
+    rate_begin();
+    assert_int_equal(rate(subjects, 1, 0, "10"), 0);
+    redis_server_do("HSET {r}:users u1 9000000000000000");
+    assert_int_equal(rate(subjects, 1, 0, "10"), 1);
+    assert_in_range(refused[2], 1, 120000);
+    redis_server_do("HSET {r}:users u1 nonsense");
+    assert_int_equal(rate(subjects, 1, 0, "10"), 0);
+    assert_in_range(redis_server_do("PTTL {r}:users"), 1, 360000);
+}
+
+/* As if the newer hash had been written to for the time of a whole burst. */
+static void rate_turn(void)
+{
+    redis_server_do("HSET {r}:users '' 1");
+}
+
+static void test_values_are_kept_for_the_time_of_a_burst_and_then_dropped(void **state)
+{
+    static const char *const subjects[] = {"u1", "u2"};
+    (void)state;
+    rate_begin();
+    assert_int_equal(rate(subjects, 2, 0, "10101020"), 0);
+    rate_turn();
+    assert_int_equal(rate(subjects, 2, 0, "1020"), 1);
+    assert_int_equal(redis_server_do("HEXISTS {r}:users:older u1"), 1);
+    assert_int_equal(redis_server_do("HEXISTS {r}:users u1"), 0); /* it was refused */
+    assert_int_equal(redis_server_do("HEXISTS {r}:users u2"), 1);
+    assert_int_equal(rate(subjects, 2, 0, "2020"), 1); /* the newer value counts */
+    rate_turn();
+    assert_int_equal(rate(subjects, 2, 0, "10"), 0);
+    assert_int_equal(redis_server_do("HEXISTS {r}:users:older u1"), 0);
+    assert_in_range(redis_server_do("PTTL {r}:users:older"), 1, 360000);
+}
+
+static void test_hash_begun_by_a_clock_that_was_ahead_is_turned(void **state)
+{
+    static const char *const subjects[] = {"u1"};
+    (void)state;
+    rate_begin();
+    redis_server_do("HSET {r}:users '' 9000000000000000");
+    assert_int_equal(rate(subjects, 1, 0, "101010"), 0);
+    assert_int_equal(redis_server_do("EXISTS {r}:users:older"), 1);
+    assert_int_equal(rate(subjects, 1, 0, "10"), 1);
 }
 
 static void test_calls_not_answered_before_the_connection_dies_are_unknown(void **state)
@@ -734,7 +781,9 @@ int main(void)
         TEST(test_script_error_is_failed_and_the_rest_goes_on),
         TEST(test_calls_that_cannot_be_sent_are_failed),
         TEST(test_orders_above_the_burst_are_refused_and_told_when),
-        TEST(test_value_ends_by_itself_and_is_cut_when_it_is_ahead),
+        TEST(test_value_is_cut_when_it_is_ahead_and_passed_over_when_it_is_none),
+        TEST(test_values_are_kept_for_the_time_of_a_burst_and_then_dropped),
+        TEST(test_hash_begun_by_a_clock_that_was_ahead_is_turned),
         TEST(test_calls_not_answered_before_the_connection_dies_are_unknown),
         TEST(test_calls_not_answered_in_time_are_unknown),
         TEST(test_refused_call_is_failed_though_the_connection_dies_later),

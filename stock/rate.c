@@ -8,20 +8,27 @@
 
 enum {
     SUBJECTS_MAX = 2 * STOCK_BATCH_MAX,
-    FIXED = 6,   /* arguments behind the keys */
+    KEYS = 4,
+    FIXED = 6,   /* arguments between the keys and the subjects */
     SLOTS = 2048 /* of the table that finds a subject again: a power of two, half of it used */
 };
 
 static const int64_t MINUTE_US = 60000000;
 
-static_assert(SUBJECTS_MAX + FIXED <= SCRIPT_MORE_MAX, "a call has room for a batch");
+static const char *const keys[KEYS] = {
+    STOCK_PREFIX "{rate}:users",
+    STOCK_PREFIX "{rate}:users:older",
+    STOCK_PREFIX "{rate}:addresses",
+    STOCK_PREFIX "{rate}:addresses:older",
+};
+
+static_assert(KEYS + FIXED + SUBJECTS_MAX <= SCRIPT_MORE_MAX, "a call has room for a batch");
 static_assert(SUBJECTS_MAX < 4096, "two digits of base 64 number a subject");
 
 struct subjects {
-    size_t head; /* length of what all keys begin with */
     size_t count;
     uint16_t slots[SLOTS]; /* number of the subject from 1, 0: none */
-    char keys[STOCK_BATCH_MAX][SCRIPT_KEY_MAX];
+    const char *names[STOCK_BATCH_MAX];
 };
 
 struct rate {
@@ -34,18 +41,9 @@ struct rate {
     uint16_t user_of[STOCK_BATCH_MAX], address_of[STOCK_BATCH_MAX]; /* from 1; 0: not limited */
     char numbers[5][24];
     char places[4 * STOCK_BATCH_MAX + 1];
-    const char *parameters[SUBJECTS_MAX + FIXED];
+    const char *parameters[KEYS + FIXED + SUBJECTS_MAX];
     int64_t refused[4 * STOCK_BATCH_MAX];
 };
-
-/* Every key of the kind begins alike. */
-static void subjects_name(struct subjects *subjects, const char *head)
-{
-    subjects->head = strlen(head);
-    assert(subjects->head + LEDGER_WORD_SIZE <= SCRIPT_KEY_MAX);
-    for (size_t i = 0; i < STOCK_BATCH_MAX; i++)
-        memcpy(subjects->keys[i], head, subjects->head);
-}
 
 struct rate *rate_open(const struct stock_rates *rates)
 {
@@ -55,8 +53,6 @@ struct rate *rate_open(const struct stock_rates *rates)
     if (!rate)
         abort();
     rate->rates = *rates;
-    subjects_name(&rate->users, STOCK_PREFIX "{rate}:user:");
-    subjects_name(&rate->addresses, STOCK_PREFIX "{rate}:address:");
     return rate;
 }
 
@@ -71,14 +67,13 @@ void rate_close(struct rate **rate)
 static uint16_t number_of(struct subjects *subjects, const char *name)
 {
     uint32_t hash = 2166136261u;
-    size_t length = 0;
-    for (; name[length]; length++)
-        hash = (hash ^ (unsigned char)name[length]) * 16777619u;
+    for (const char *at = name; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
     size_t slot = (hash ^ hash >> 16) % SLOTS;
     for (; subjects->slots[slot] != 0; slot = (slot + 1) % SLOTS)
-        if (strcmp(subjects->keys[subjects->slots[slot] - 1] + subjects->head, name) == 0)
+        if (strcmp(subjects->names[subjects->slots[slot] - 1], name) == 0)
             return subjects->slots[slot];
-    memcpy(subjects->keys[subjects->count] + subjects->head, name, length + 1);
+    subjects->names[subjects->count] = name;
     subjects->slots[slot] = (uint16_t)++subjects->count;
     return subjects->slots[slot];
 }
@@ -127,27 +122,31 @@ static int64_t interval_us(unsigned per_min)
     return per_min > 0 ? MINUTE_US / per_min : 0;
 }
 
+static size_t append(struct rate *rate, size_t at, const char *const *texts, size_t count)
+{
+    memcpy(&rate->parameters[at], texts, count * sizeof *texts);
+    return at + count;
+}
+
 static void write_call(struct rate *rate, struct script_call *call)
 {
     const struct stock_rates *rates = &rate->rates;
-    size_t count = 0;
-    for (size_t i = 0; i < rate->users.count; i++)
-        rate->parameters[count++] = rate->users.keys[i];
-    for (size_t i = 0; i < rate->addresses.count; i++)
-        rate->parameters[count++] = rate->addresses.keys[i];
-    script_begin(call, SCRIPT_rate_limit);
-    call->keys = (int)count;
+    size_t used = append(rate, 0, keys, KEYS);
     write_number(rate, 0, (int64_t)rate->users.count);
     write_number(rate, 1, interval_us(rates->user_per_min));
     write_number(rate, 2, rates->user_burst);
     write_number(rate, 3, interval_us(rates->address_per_min));
     write_number(rate, 4, rates->address_burst);
     for (size_t i = 0; i < 5; i++)
-        rate->parameters[count++] = rate->numbers[i];
+        rate->parameters[used++] = rate->numbers[i];
     write_places(rate);
-    rate->parameters[count++] = rate->places;
+    rate->parameters[used++] = rate->places;
+    used = append(rate, used, rate->users.names, rate->users.count);
+    used = append(rate, used, rate->addresses.names, rate->addresses.count);
+    script_begin(call, SCRIPT_rate_limit);
+    call->keys = KEYS;
     call->more = rate->parameters;
-    call->more_count = count;
+    call->more_count = used;
     call->more_values = rate->refused;
     call->more_values_max = 4 * rate->count;
 }
