@@ -88,7 +88,7 @@ static enum lock_result ask(const struct get_lock *self, struct db *db, const ch
     *answer_out = -1;
     set_name(self, name, &sql);
     mysql_raw(&sql, statements);
-    enum lock_result result = mysql_query(db, &sql);
+    enum lock_result result = mysql_pool_query(db, &sql);
     sql_free(&sql);
     char **row = result == LOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
@@ -341,7 +341,7 @@ static enum lock_result get_lock_break(void *self, const char *name)
     enum lock_result result = find_holder(get_lock, db, name, &id);
     if (result == LOCK_OK && id > 0) {
         sql_printf(&sql, "KILL %lld", id);
-        result = mysql_query(db, &sql);
+        result = mysql_pool_query(db, &sql);
         sql_free(&sql);
     } else if (result == LOCK_OK)
         result = LOCK_NOT_OWNER;

@@ -104,7 +104,7 @@ static bool make_tables(struct db *db)
     return made;
 }
 
-enum lock_result mysql_query(struct db *db, const struct sql_text *sql)
+enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     bool repeated = false, made = false, doubt = false;
     enum db_result result = DB_SOFT;

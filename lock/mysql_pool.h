@@ -24,7 +24,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
  * connection when the first died on the way, and after making the tables of lock/ when they are not
  * there, or are an older version's. LOCK_OK with the rows in `db`, LOCK_FAILED or LOCK_UNKNOWN with
  * the reason in lock_error. */
-enum lock_result mysql_query(struct db *db, const struct sql_text *sql);
+enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 
 /* How long a renewal of these holds may wait for its answer: as long as all of them are valid, but
  * at least a moment and at most `timeout_ms`. */

@@ -123,7 +123,7 @@ static enum lock_result run_and_look(struct table *table, struct sql_text *sql, 
     if (!db)
         return LOCK_FAILED;
     select_row(table, name, request, sql);
-    enum lock_result result = mysql_query(db, sql);
+    enum lock_result result = mysql_pool_query(db, sql);
     if (result == LOCK_OK) {
         *affected_out = db_affected(db, 0);
         row_read(db, row_out);

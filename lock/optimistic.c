@@ -149,7 +149,7 @@ static enum lock_result mysql_read(const struct store *store, const char *name,
         return LOCK_FAILED;
     mysql_raw(&sql, "SELECT version,HEX(value) FROM lock_value WHERE name=");
     mysql_key(&sql, store->prefix, name);
-    enum lock_result result = mysql_query(db, &sql);
+    enum lock_result result = mysql_pool_query(db, &sql);
     char **row = result == LOCK_OK ? db_row(db) : NULL;
     if (row) {
         value_out->version = strtoull(row[0], NULL, 10);
@@ -201,7 +201,7 @@ static enum lock_result mysql_swap(const struct store *store, const char *name,
         update_text(store, name, value, change, &sql);
     mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
     mysql_key(&sql, store->prefix, name);
-    enum lock_result result = mysql_query(db, &sql);
+    enum lock_result result = mysql_pool_query(db, &sql);
     char **row = result == LOCK_OK ? db_row(db) : NULL;
     if (row && db_affected(db, 0) > 0) /* another may have changed it since, even so it was done */
         value->version =
