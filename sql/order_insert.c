@@ -206,23 +206,32 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     set_text(row->key, &row->key_length, key);
 }
 
+/* The last moment written as a time: mostly it is the next one, too. */
+struct moment {
+    int64_t ms;
+    MYSQL_TIME time;
+};
+
+static MYSQL_TIME time_at(struct moment *last, int64_t ms)
+{
+    if (last->ms != ms)
+        *last = (struct moment){ms, utc_time(ms)};
+    return last->time;
+}
+
 static enum kind fill_rows(struct order_insert *insert, const struct ledger_order *orders,
                            size_t count)
 {
-    int64_t time_ms = -1;
-    MYSQL_TIME time = {0};
+    struct moment created = {.ms = -1}, expires = {.ms = -1};
     enum kind kind = LASTING;
     for (size_t i = 0; i < count; i++) {
-        if (orders[i].created_ms != time_ms) {
-            time_ms = orders[i].created_ms;
-            time = utc_time(time_ms);
-        }
-        fill_row(&insert->rows[i], &orders[i]);
-        insert->rows[i].created_at = time;
-        insert->rows[i].no_expiry = orders[i].expires_ms == 0;
-        if (orders[i].expires_ms == 0)
+        struct row *row = &insert->rows[i];
+        fill_row(row, &orders[i]);
+        row->created_at = time_at(&created, orders[i].created_ms);
+        row->no_expiry = orders[i].expires_ms == 0;
+        if (row->no_expiry)
             continue;
-        insert->rows[i].expires_at = utc_time(orders[i].expires_ms);
+        row->expires_at = time_at(&expires, orders[i].expires_ms);
         kind = EXPIRING;
     }
     return kind;

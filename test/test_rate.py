@@ -8,6 +8,7 @@ import pytest
 
 from audit import audit
 from client import assert_problem
+from proxy import Link
 from servers import wait_until
 
 SLOW = 1  # order per minute: within a test nothing comes back
@@ -129,6 +130,38 @@ def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn):
                           "an answer")[0]
     assert answered.status == 201
     assert audit(daemon) <= 5  # limits may begin anew, but hold
+
+
+@pytest.mark.parametrize("lost, left", [("request", 1), ("answer", 0)])
+def test_question_lost_while_the_ledger_writes(stack, proxies, spawn, lost, left):
+    """The order is not accepted by that; it is asked for once more, and perhaps counted twice."""
+    proxy = proxies(stack.redis.address[1])
+    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url), rate_user_per_min=SLOW,
+                   rate_user_burst=2)
+    daemon.reset("demo", 20, 4)
+    trap = proxy.once(rb"\{rate\}:users", **{"before" if lost == "request" else "after": Link.cut})
+    assert daemon.order().status == 201
+    trap.wait()
+    assert [daemon.order().status for _ in range(2)] == [201] * left + [429] * (2 - left)
+    assert audit(daemon) == 1 + left
+
+
+def test_refused_orders_leave_the_batch_and_the_others_are_accepted(stack, proxies, spawn):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), rate_user_per_min=SLOW,
+                   rate_user_burst=3, deadline_ms=10_000)
+    daemon.reset("demo", 100, 4)
+    users = ["greedy"] * 10 + [f"u{n}" for n in range(10)]
+    proxy.hold()  # the first order waits in its transaction, the others for the next batch
+    with ThreadPoolExecutor(21) as clients:
+        first = clients.submit(daemon.order, user_id="first")
+        answers = [clients.submit(daemon.order, user_id=user) for user in users]
+        wait_until(lambda: daemon.metric("seckill_queue_depth") == 21, "all to wait")
+        proxy.resume()
+    statuses = Counter((user[0], answer.result().status) for user, answer in zip(users, answers))
+    assert first.result().status == 201
+    assert statuses == {("g", 201): 3, ("g", 429): 7, ("u", 201): 10}
+    assert audit(daemon) == 14
 
 
 def test_order_that_is_tried_again_is_counted_once(stack, spawn):
