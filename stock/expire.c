@@ -1,0 +1,121 @@
+/* Reserved orders whose time is over: found in the ledger, sorted, and ended many at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "stock/lot.h"
+#include "stock/segment.h"
+
+enum {
+    DUE_MAX = 3600, /* orders that one stock_expire looks at */
+    HOLDS_PART = 4, /* of a sale's segments, one in so many is held; orders go on in the others */
+};
+
+static int compare_due(const void *a, const void *b)
+{
+    const struct ledger_due *one = a, *other = b;
+    int by_sku = strcmp(one->sku, other->sku);
+    if (by_sku != 0)
+        return by_sku;
+    if (one->round != other->round)
+        return one->round < other->round ? -1 : 1;
+    if (one->segment != other->segment)
+        return one->segment < other->segment ? -1 : 1;
+    return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
+}
+
+/* How many of the next orders are of one sale and round and filled by one segment each. */
+static size_t alike(const struct ledger_due *due, size_t count)
+{
+    size_t same = 0;
+    while (same < count && same < LEDGER_RETURNS_MAX && due[same].round == due[0].round &&
+           due[same].segment != LEDGER_SEGMENT_SEVERAL && strcmp(due[same].sku, due[0].sku) == 0)
+        same++;
+    return same;
+}
+
+/* Posts the locks of the first segments the orders are of; returns how many orders these have. */
+static size_t post_locks(struct stock *stock, const struct lot *lot, const struct ledger_due *due,
+                         size_t count)
+{
+    size_t max = (lot->view.segments + HOLDS_PART - 1) / HOLDS_PART;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && due[i].segment == due[i - 1].segment)
+            continue;
+        if (stock->hold_count == max)
+            return i;
+        lot_post_lock(stock, lot, (uint32_t)due[i].segment);
+    }
+    return count;
+}
+
+static bool is_held(const struct stock *stock, const struct ledger_due *due)
+{
+    for (size_t i = 0; i < stock->hold_count; i++)
+        if (stock->holds[i].segment == (uint32_t)due->segment)
+            return true;
+    return false;
+}
+
+/* Expires the first of `count` orders that are alike, as one transaction; `done_out` are those that
+ * it was about, whether they could be locked or not. */
+static enum ledger_result expire_alike(struct stock *stock, struct lot *lot,
+                                       const struct ledger_due *due, size_t count, size_t *done_out)
+{
+    *done_out = count;
+    if (!lot_begin(stock, lot, due->sku, due->round, LEDGER_EXPIRED))
+        return LEDGER_FAILED;
+    bool old = lot_is_old(lot);
+    if (!old) {
+        *done_out = post_locks(stock, lot, due, count);
+        if (!lot_lock(stock))
+            return LEDGER_FAILED;
+    }
+    for (size_t i = 0; i < *done_out; i++)
+        if (old || is_held(stock, &due[i]))
+            lot->ids[lot->returned.order_count++] = due[i].order_id;
+    return lot->returned.order_count > 0 ? lot_return(stock, lot) : LEDGER_NO;
+}
+
+/* An order that several segments filled needs all of them. */
+static enum ledger_result expire_several(struct stock *stock, struct lot *lot, uint64_t order_id)
+{
+    struct ledger_record record;
+    bool failed = order_try(stock, lot, order_id, LEDGER_EXPIRED, &record) == STOCK_STATE_FAILED;
+    return failed ? LEDGER_FAILED : LEDGER_OK;
+}
+
+static enum ledger_result expire_all(struct stock *stock, const struct ledger_due *due,
+                                     size_t count, size_t *count_out)
+{
+    struct lot *lot = malloc(sizeof *lot);
+    enum ledger_result result = LEDGER_OK;
+    if (!lot)
+        abort();
+    for (size_t i = 0, done = 1; i < count && result != LEDGER_FAILED; i += done) {
+        size_t same = alike(due + i, count - i);
+        lot->returned.moved = 0;
+        done = 1;
+        result = same > 0 ? expire_alike(stock, lot, due + i, same, &done)
+                          : expire_several(stock, lot, due[i].order_id);
+        *count_out += lot->returned.moved;
+    }
+    free(lot);
+    return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
+}
+
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
+                                size_t *count_out)
+{
+    struct ledger_due *due = malloc(DUE_MAX * sizeof *due);
+    size_t count = 0;
+    if (!due)
+        abort();
+    *count_out = 0;
+    enum ledger_result result = ledger_due_list(stock->ledger, place, DUE_MAX, due, &count);
+    if (count > 0) {
+        qsort(due, count, sizeof *due, compare_due);
+        result = expire_all(stock, due, count, count_out);
+    }
+    free(due);
+    return result;
+}
