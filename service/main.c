@@ -80,6 +80,14 @@ static void learn_sale(const struct ledger_sale *sale, void *catalog)
 
 /* Creates the tables, numbers this process, learns the sales. False when the ledger is not there
  * (yet). */
+/* It serves all the same: who set it so may know why. */
+static void warn_unless_durable(struct ledger *ledger)
+{
+    char why[64];
+    if (ledger_durable(ledger, why, sizeof why) == LEDGER_NO)
+        log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
+}
+
 static bool prepare(struct service *service, struct ledger *ledger)
 {
     unsigned node = (unsigned)service->config.node_id;
@@ -94,6 +102,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
         log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));
         return false;
     }
+    warn_unless_durable(ledger);
     atomic_store(&service->prepared, true);
     log_event(LOG_INFO, "prepared", "node=%u", node);
     return true;

@@ -44,6 +44,11 @@ enum ledger_result ledger_migrate(struct ledger *ledger);
  * started has. */
 enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out);
 
+/* Whether the server is set to have a commit on disk, and in the log that its replicas read, before
+ * it says so. LEDGER_NO: it is not, and `why_out` names the setting; what was committed may be lost
+ * with its machine. LEDGER_FAILED: it cannot be asked. */
+enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size);
+
 /* ---- sales ---- */
 
 /* What a sale may be changed in while it runs. Each change counts the version on, in the sale and

@@ -1,4 +1,5 @@
-/* Creates and upgrades the ledger's tables by the numbered files, and numbers the daemons. */
+/* What a daemon does to the ledger when it starts: creates and upgrades the tables by the numbered
+ * files, gets its number, and looks whether the server keeps what it commits. */
 #include <stdio.h>
 #include <string.h>
 
@@ -78,4 +79,23 @@ enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out)
         return LEDGER_FAILED;
     *node_out = (unsigned)(db_insert_id(ledger->db) % NODES);
     return LEDGER_OK;
+}
+
+enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size)
+{
+    static const char question[] =
+        "SELECT @@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog";
+    sql_clear(&ledger->sql);
+    sql_append(&ledger->sql, question, sizeof question - 1);
+    char **row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
+    if (!row)
+        return LEDGER_FAILED;
+    uint32_t flush = ledger_u32(row[0]);
+    if (flush == 0 || flush == 2)
+        snprintf(why_out, size, "innodb_flush_log_at_trx_commit=%u", flush);
+    else if (ledger_u32(row[1]) != 0 && ledger_u32(row[2]) != 1)
+        snprintf(why_out, size, "log_bin=1 sync_binlog=%u", ledger_u32(row[2]));
+    else
+        return LEDGER_OK;
+    return LEDGER_NO;
 }

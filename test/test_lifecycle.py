@@ -305,6 +305,14 @@ def test_ledger_by_its_socket(private_stack, spawn):
     assert daemon.order().status == 201
 
 
+@pytest.mark.parametrize("setting", [0, 2])
+def test_ledger_that_may_lose_a_commit_is_told_of(private_stack, spawn, setting):
+    assert "ledger_not_durable" not in spawn(private_stack).log()
+    private_stack.ledger.run(f"SET GLOBAL innodb_flush_log_at_trx_commit = {setting}")
+    said = f'event=ledger_not_durable setting="innodb_flush_log_at_trx_commit={setting}"'
+    assert said in spawn(private_stack).log()
+
+
 def test_nothing_listens_at_the_ledgers_address(spawn):
     nowhere = Stack(f"redis://127.0.0.1:{free_port()}/0",
                     f"mysql://root@127.0.0.1:{free_port()}/seckill")
