@@ -78,8 +78,6 @@ static void learn_sale(const struct ledger_sale *sale, void *catalog)
     catalog_put(catalog, sale);
 }
 
-/* Creates the tables, numbers this process, learns the sales. False when the ledger is not there
- * (yet). */
 /* It serves all the same: who set it so may know why. */
 static void warn_unless_durable(struct ledger *ledger)
 {
@@ -88,6 +86,8 @@ static void warn_unless_durable(struct ledger *ledger)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
 }
 
+/* Creates the tables, numbers this process, learns the sales. False when the ledger is not there
+ * (yet). */
 static bool prepare(struct service *service, struct ledger *ledger)
 {
     unsigned node = (unsigned)service->config.node_id;
