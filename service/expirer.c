@@ -16,7 +16,7 @@
 
 enum {
     PERIOD_MS = 200, /* between looks for what is due, and for the lock */
-    REST_PART = 5,   /* of the time that expiring took: then orders have the ledger to themselves */
+    REST_PART = 5,   /* of the time that expiring took, see expire */
 };
 
 struct expirer {
@@ -71,18 +71,20 @@ static bool run_for_it(struct expirer *expirer)
 }
 
 /* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a
- * nap: few large transactions instead of many small ones. */
+ * nap: few large transactions instead of many small ones. When they are very many, orders have the
+ * ledger to themselves now and then, unless it is these units that they wait for. */
 static void expire(struct expirer *expirer)
 {
     struct ledger_due_place place = {.more = false};
     enum ledger_result result = LEDGER_OK;
-    size_t count = 0, all = 0;
+    struct stock_expired expired;
+    size_t all = 0;
     do {
         int64_t start_ns = now_ns();
-        result = stock_expire(expirer->stock, &place, &count);
-        metrics_add(METRIC_ORDERS_EXPIRED, count);
-        all += count;
-        if (place.more)
+        result = stock_expire(expirer->stock, &place, &expired);
+        metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
+        all += expired.count;
+        if (place.more && 2 * expired.awaited < expired.count)
             nap((now_ns() - start_ns) / REST_PART);
     } while (result == LEDGER_OK && place.more && is_elected(expirer) &&
              !atomic_load(&expirer->stop));

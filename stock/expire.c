@@ -84,8 +84,17 @@ static enum ledger_result expire_several(struct stock *stock, struct lot *lot, u
     return failed ? LEDGER_FAILED : LEDGER_OK;
 }
 
+/* A lot whose units are most of what its segments now have left. */
+static bool is_awaited(const struct lot *lot)
+{
+    uint64_t left = 0;
+    for (size_t i = 0; i < lot->returned.segment_count; i++)
+        left += lot->segments[i].capacity - lot->segments[i].sold;
+    return lot->returned.segment_count > 0 && left < 2 * lot->returned.moved;
+}
+
 static enum ledger_result expire_all(struct stock *stock, const struct ledger_due *due,
-                                     size_t count, size_t *count_out)
+                                     size_t count, struct stock_expired *expired)
 {
     struct lot *lot = malloc(sizeof *lot);
     enum ledger_result result = LEDGER_OK;
@@ -97,24 +106,26 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
         done = 1;
         result = same > 0 ? expire_alike(stock, lot, due + i, same, &done)
                           : expire_several(stock, lot, due[i].order_id);
-        *count_out += lot->returned.moved;
+        expired->count += lot->returned.moved;
+        if (lot->returned.moved > 0 && is_awaited(lot))
+            expired->awaited += lot->returned.moved;
     }
     free(lot);
     return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
 enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
-                                size_t *count_out)
+                                struct stock_expired *expired_out)
 {
     struct ledger_due *due = malloc(DUE_MAX * sizeof *due);
     size_t count = 0;
     if (!due)
         abort();
-    *count_out = 0;
+    *expired_out = (struct stock_expired){0};
     enum ledger_result result = ledger_due_list(stock->ledger, place, DUE_MAX, due, &count);
     if (count > 0) {
         qsort(due, count, sizeof *due, compare_due);
-        result = expire_all(stock, due, count, count_out);
+        result = expire_all(stock, due, count, expired_out);
     }
     free(due);
     return result;

@@ -22,12 +22,16 @@ enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
 enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
                                      struct ledger_record *record_out, bool *moved_out);
 
+struct stock_expired {
+    size_t count;   /* of orders */
+    size_t awaited; /* of these, whose units came back to segments that had next to none */
+};
+
 /* Expires reserved orders whose time is over: the next few thousand behind `place`, which moves on
  * and says whether there are more, to be called for at once. Those whose segments somebody else
- * holds now are left out; they come when it begins anew, at a place of all zero. `count_out`: how
- * many it expired. LEDGER_OK or LEDGER_FAILED. Several processes may do so at once, to no purpose.
- */
+ * holds now are left out; they come when it begins anew, at a place of all zero. LEDGER_OK or
+ * LEDGER_FAILED. Several processes may do so at once, to no purpose. */
 enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
-                                size_t *count_out);
+                                struct stock_expired *expired_out);
 
 #endif

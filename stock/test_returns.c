@@ -146,15 +146,21 @@ static void set_terms(uint32_t pay_within_s)
 }
 
 /* Expires until a pass finds nothing more behind it. */
-static size_t expire(void)
+static struct stock_expired expire_telling(void)
 {
     struct ledger_due_place place = {.more = false};
-    size_t all = 0, count = 0;
+    struct stock_expired all = {0}, some;
     do {
-        assert_int_equal(stock_expire(stock, &place, &count), LEDGER_OK);
-        all += count;
+        assert_int_equal(stock_expire(stock, &place, &some), LEDGER_OK);
+        all.count += some.count;
+        all.awaited += some.awaited;
     } while (place.more);
     return all;
+}
+
+static size_t expire(void)
+{
+    return expire_telling().count;
 }
 
 static void age_all(void)
@@ -223,6 +229,26 @@ static void test_unpaid_orders_expire_and_are_sold_again(void **state)
                                   " IN('reserved','paid')"));
     sell_out();
     audit(20);
+}
+
+static void test_expired_units_are_awaited_where_there_are_none_left(void **state)
+{
+    (void)state;
+    reset(20, 4);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    struct stock_expired all = expire_telling();
+    assert_int_equal(all.count, 20);
+    assert_int_equal(all.awaited, 20);
+    reset(2000, 4);
+    set_terms(YEARS_S);
+    for (int i = 0; i < 20; i++)
+        buy(1);
+    age_all();
+    all = expire_telling();
+    assert_int_equal(all.count, 20);
+    assert_int_equal(all.awaited, 0);
 }
 
 static void test_orders_of_older_rounds_expire_as_well(void **state)
@@ -474,6 +500,7 @@ int main(void)
         TEST(test_cancel_of_what_is_too_late_to_pay),
         TEST(test_orders_get_their_time_from_the_terms),
         TEST(test_unpaid_orders_expire_and_are_sold_again),
+        TEST(test_expired_units_are_awaited_where_there_are_none_left),
         TEST(test_orders_of_older_rounds_expire_as_well),
         TEST(test_held_segment_keeps_only_its_own_orders_from_expiring),
         TEST(test_more_orders_than_one_pass_looks_at),
