@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "lock/lock.h"
+#include "service/clock.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "stock/returns.h"
@@ -32,13 +33,6 @@ static void nap(int64_t ns)
 {
     struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     nanosleep(&span, NULL);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static void resign(struct expirer *expirer)
@@ -80,12 +74,12 @@ static void expire(struct expirer *expirer)
     struct stock_expired expired;
     size_t all = 0;
     do {
-        int64_t start_ns = now_ns();
+        int64_t start_ns = clock_now_ns();
         result = stock_expire(expirer->stock, &place, &expired);
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
         if (place.more && 2 * expired.awaited < expired.count)
-            nap((now_ns() - start_ns) / REST_PART);
+            nap((clock_now_ns() - start_ns) / REST_PART);
     } while (result == LEDGER_OK && place.more && is_elected(expirer) &&
              !atomic_load(&expirer->stop));
     if (all > 0)

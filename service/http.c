@@ -15,9 +15,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "service/clock.h"
 #include "service/http_private.h"
 #include "service/log.h"
 #include "service/metrics.h"
@@ -31,13 +31,6 @@ enum {
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining front is done */
     DRAIN_TURN_MS = 10,
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- requests ---- */
 
@@ -252,7 +245,7 @@ static void run(struct front *front)
 static bool turn(struct front *front)
 {
     bool events = wait_for_events(front);
-    front->now_ns = now_ns();
+    front->now_ns = clock_now_ns();
     take_returned(front);
     expire_due(front);
     run(front);
@@ -275,7 +268,7 @@ static void begin_draining(struct front *front)
  * their connections closed; when nothing comes any more, the front is done. */
 static void drain(struct front *front)
 {
-    int64_t until_ns = now_ns() + (int64_t)front->service->config.drain_ms * 1000000;
+    int64_t until_ns = clock_now_ns() + (int64_t)front->service->config.drain_ms * 1000000;
     begin_draining(front);
     for (int quiet = 0; quiet < DRAIN_QUIET_TURNS && front->now_ns < until_ns;) {
         bool events = turn(front);
@@ -293,7 +286,7 @@ static void drain(struct front *front)
 static void *front_main(void *context)
 {
     struct front *front = context;
-    front->now_ns = now_ns();
+    front->now_ns = clock_now_ns();
     while (!atomic_load(&front->service->draining))
         turn(front);
     drain(front);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "service/clock.h"
 #include "service/http.h"
 #include "service/log.h"
 #include "service/metrics.h"
@@ -177,13 +178,6 @@ static bool lane_log(struct lane *lane, size_t count)
     return false;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void lane_carry(struct lane *lane, size_t taken)
 {
     size_t count = lane_take(lane, taken);
@@ -196,7 +190,7 @@ static void lane_carry(struct lane *lane, size_t taken)
     bool failed = lane_log(lane, count);
     size_t decided = lane_answer(lane, count);
     if (decided > 0 && !failed)
-        atomic_store(&lane->service->sold_ns, now_ns());
+        atomic_store(&lane->service->sold_ns, clock_now_ns());
     if (decided == 0 || !queue_waiting(lane->service->orders))
         stock_flush(lane->stock);
     lane_measure(lane);

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "service/clock.h"
 #include "service/snowflake.h"
 #include "service/word.h"
 
@@ -84,20 +84,13 @@ bool listing_read(struct request *request, const struct call *call, enum listing
     return !detail;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Each call of the source looks at a bounded number of rows, of which the filter may let few
  * through: it is called until the page is full, all were seen, or the time is over. */
 bool listing_fetch(struct desk *desk, struct request *request, listing_source *source,
                    struct ledger_listed *orders_out, size_t *count_out)
 {
     enum ledger_result result = LEDGER_OK;
-    int64_t until_ms = now_ms() + FETCH_MS_MAX;
+    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * 1000000;
     size_t found = 0;
     *count_out = 0;
     do {
@@ -106,6 +99,6 @@ bool listing_fetch(struct desk *desk, struct request *request, listing_source *s
                    request->limit - *count_out, orders_out + *count_out, &found, &request->after);
         *count_out += found;
     } while (result == LEDGER_OK && *count_out < request->limit && request->after != 0 &&
-             now_ms() < until_ms);
+             clock_now_ns() < until_ns);
     return result == LEDGER_OK;
 }
