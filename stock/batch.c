@@ -275,24 +275,15 @@ bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
     return false;
 }
 
-static void write_times(struct stock_order *order)
-{
-    ledger_time(order->created_ms, order->created_at);
-    order->expires_at[0] = '\0';
-    if (expires_ms(order) != 0)
-        ledger_time(expires_ms(order), order->expires_at);
-}
-
-static bool same_times(const struct stock_order *a, const struct stock_order *b)
-{
-    return a->created_ms == b->created_ms && expires_ms(a) == expires_ms(b);
-}
-
 static void accept_order(struct batch *batch, const struct item *item)
 {
     struct stock_order *order = item->order;
     order->outcome = STOCK_ACCEPTED;
     order->segment = batch->allocations[item->piece].segment;
+    ledger_time(order->created_ms, order->created_at);
+    order->expires_at[0] = '\0';
+    if (expires_ms(order) != 0)
+        ledger_time(expires_ms(order), order->expires_at);
     if (item->piece_count == 1)
         return;
     size_t size = item->piece_count * sizeof *order->allocations;
@@ -305,20 +296,9 @@ static void accept_order(struct batch *batch, const struct item *item)
 
 void batch_accept(struct batch *batch)
 {
-    struct stock_order *last = NULL; /* the next one is mostly of the same millisecond */
-    for (size_t i = 0; i < batch->item_count; i++) {
-        struct stock_order *order = batch->items[i].order;
-        if (batch->items[i].piece_count == 0)
-            continue;
-        accept_order(batch, &batch->items[i]);
-        if (last && same_times(order, last)) {
-            memcpy(order->created_at, last->created_at, sizeof order->created_at);
-            memcpy(order->expires_at, last->expires_at, sizeof order->expires_at);
-        } else {
-            write_times(order);
-        }
-        last = order;
-    }
+    for (size_t i = 0; i < batch->item_count; i++)
+        if (batch->items[i].piece_count > 0)
+            accept_order(batch, &batch->items[i]);
 }
 
 void batch_decide(struct batch *batch, enum stock_outcome outcome)
