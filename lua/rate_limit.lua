@@ -32,7 +32,7 @@ redis.set_repl(redis.REPL_NONE)
 local function turn(kind, newer, older)
   local began = tonumber(call('HGET', newer, ''))
   if began and now >= began and now < began + span[kind] then return end
-  if call('EXISTS', newer) == 1 then
+  if began then
     call('UNLINK', older)
     call('RENAME', newer, older)
   end

@@ -83,11 +83,9 @@ enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out)
 
 enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size)
 {
-    static const char question[] =
-        "SELECT @@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog";
-    sql_clear(&ledger->sql);
-    sql_append(&ledger->sql, question, sizeof question - 1);
-    char **row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
+    enum db_result asked =
+        run_text(ledger, "SELECT @@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog");
+    char **row = asked == DB_OK ? db_row(ledger->db) : NULL;
     if (!row)
         return LEDGER_FAILED;
     uint32_t flush = ledger_u32(row[0]);
