@@ -60,7 +60,7 @@ def test_scripts_that_redis_forgot_run_in_their_order_all_the_same(daemon):
     redis = daemon.stack.redis
     daemon.reset("demo", 100, 20)
     for _ in range(10):
-        wait_until(lambda: not redis("KEYS", "seckill:*:lock"), "the end of the last batch")
+        wait_until(lambda: not redis("KEYS", "seckill:{demo:*:lock"), "the end of the last batch")
         redis("SCRIPT", "FLUSH")
         assert daemon.order().status == 201
     assert daemon.reconcile()["differences"] == []
