@@ -7,7 +7,10 @@
 #include "sql/buyer.h"
 #include "sql/ledger_private.h"
 
-enum { SALES_PAGE = 500 };
+enum {
+    SALES_PAGE = 500,
+    RECOUNT_MS_MAX = 120000, /* for reading all orders: some seconds for each million of them */
+};
 
 /* A DATETIME as ms since 1970, whatever the connection's time zone. */
 #define MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
@@ -142,13 +145,21 @@ struct change {
     bool recount;
 };
 
-static enum db_result recount(const struct change *change)
+/* The long statements come first in their queries: that is what the time is given to. */
+static enum db_result recount(struct db *db, const struct change *change)
 {
     struct sql_text *sql = &change->ledger->sql;
+    int timeout_ms = db_set_timeout(db, RECOUNT_MS_MAX);
     sql_clear(sql);
-    sql_printf(sql, "SET SESSION group_concat_max_len=1048576;");
+    buyer_text_forget(sql, change->sku);
+    sql_printf(sql, "SET SESSION group_concat_max_len=16777215");
+    enum db_result result = ledger_query(change->ledger);
+    sql_clear(sql);
     buyer_text_recount(sql, change->sku, change->terms->per_user_limit);
-    return ledger_query(change->ledger);
+    if (result == DB_OK)
+        result = ledger_query(change->ledger);
+    db_set_timeout(db, timeout_ms);
+    return result;
 }
 
 /* The sale's row first: two changes of one sale then wait for each other there. */
@@ -167,7 +178,7 @@ static enum db_result change_body(struct db *db, void *context)
     enum db_result result = ledger_query(change->ledger);
     if (result == DB_OK && db_affected(db, 0) != 1)
         result = DB_NO;
-    return result == DB_OK && change->recount ? recount(change) : result;
+    return result == DB_OK && change->recount ? recount(db, change) : result;
 }
 
 enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
