@@ -62,6 +62,28 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
     return LEDGER_OK;
 }
 
+enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context)
+{
+    struct ledger_sale sale;
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX);
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku IN");
+    for (size_t i = 0; i < count; i++) {
+        sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
+        sql_word(&ledger->sql, skus[i]);
+    }
+    sql_append(&ledger->sql, ")", 1);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        sale_read(&sale, row);
+        visit(&sale, context);
+    }
+    return LEDGER_OK;
+}
+
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out)
 {
