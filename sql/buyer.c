@@ -51,17 +51,24 @@ void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, co
     sql_append(sql, ";", 1);
 }
 
-void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
+void buyer_text_forget(struct sql_text *sql, const char *sku)
 {
     sql_printf(sql, "DELETE FROM buyer WHERE sku=");
     sql_word(sql, sku);
+    sql_append(sql, ";", 1);
+}
+
+/* One user's ids may be more than GROUP_CONCAT takes, which fails the statement. MariaDB is told
+ * how many are wanted; MySQL, which cannot be, takes as many as the session is set to. */
+void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
+{
     sql_printf(sql,
-               ";INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)"
+               "INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)"
                "SELECT o.sku,o.round,user_id,SUM(qty),GREATEST(%u,SUM(qty)),SUBSTRING_INDEX("
-               "GROUP_CONCAT(order_id ORDER BY order_id DESC),',',%d)"
+               "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
                "FROM orders o JOIN sale USING(sku,round)"
                "WHERE status IN('reserved','paid')AND o.sku=",
-               limit, LEDGER_BUYER_ORDERS_MAX);
+               limit, LEDGER_BUYER_ORDERS_MAX, LEDGER_BUYER_ORDERS_MAX);
     sql_word(sql, sku);
     sql_printf(sql, " GROUP BY o.sku,o.round,user_id;");
 }

@@ -24,8 +24,11 @@ void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *or
 void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, const char *user_id,
                        uint64_t order_id, uint32_t qty);
 
-/* Counts a sale's present round anew from its orders: they were not counted while it had no limit.
- * It reads all orders. Who has more than `limit` keeps it. */
+/* Forgets what was counted in a sale, in all of its rounds. */
+void buyer_text_forget(struct sql_text *sql, const char *sku);
+
+/* Counts a sale's present round from its orders: they were not counted while it had no limit. It
+ * reads all orders. Who has more than `limit` keeps it. */
 void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit);
 
 #endif

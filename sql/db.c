@@ -90,10 +90,12 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
     return db;
 }
 
-void db_set_timeout(struct db *db, int timeout_ms)
+int db_set_timeout(struct db *db, int timeout_ms)
 {
     assert(timeout_ms > 0);
+    int was_ms = db->timeout_ms;
     db->timeout_ms = timeout_ms;
+    return was_ms;
 }
 
 static void drop_rows(struct db *db)

@@ -30,8 +30,9 @@ struct db_stats {
  * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
-/* From now on bounds each wait for an answer to a query by `timeout_ms` instead. */
-void db_set_timeout(struct db *db, int timeout_ms);
+/* From now on bounds each wait for an answer to a query by `timeout_ms` instead; returns by what it
+ * was bounded. Of several statements in one query only the first is waited for that long. */
+int db_set_timeout(struct db *db, int timeout_ms);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);

@@ -84,6 +84,12 @@ struct ledger_segment {
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out);
 
+/* Finds many sales, `count` <= LEDGER_ORDERS_MAX, in one query: calls `visit`, which must not use
+ * the ledger, with each that there is. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context);
+
 /* Sales after `after` ("" for the first) in order of their sku, at most `max`. */
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out);

@@ -22,8 +22,26 @@ static enum db_result query_with_sku(struct adding *adding, const char *before, 
     return ledger_query(adding->ledger);
 }
 
+/* Before the total is looked at: a repeat that waited for the first to end is a duplicate, even
+ * where the units of the first leave no room for a second. */
+static enum db_result write_key(struct adding *adding, uint32_t round)
+{
+    const struct ledger_restock *restock = adding->restock;
+    struct sql_text *sql = &adding->ledger->sql;
+    if (restock->key[0] == '\0')
+        return DB_OK;
+    sql_clear(sql);
+    sql_printf(sql, "INSERT INTO restock(units,round,sku,idempotency_key)VALUES(%u,%u,",
+               restock->units, round);
+    sql_word(sql, restock->sku);
+    sql_append(sql, ",", 1);
+    sql_word(sql, restock->key);
+    sql_append(sql, ")", 1);
+    return ledger_query(adding->ledger);
+}
+
 /* Locks the sale and sees whether it can take them. */
-static enum db_result check_sale(struct adding *adding, struct db *db, uint32_t *round_out)
+static enum db_result check_sale(struct adding *adding, struct db *db)
 {
     struct ledger_restock *restock = adding->restock;
     enum db_result result =
@@ -33,9 +51,10 @@ static enum db_result check_sale(struct adding *adding, struct db *db, uint32_t 
     char **row = db_row(db);
     if (!row || ledger_u32(row[0]) != restock->fence_count)
         return DB_NO;
-    restock->too_many = ledger_u64(row[1]) + restock->units > restock->total_max;
-    *round_out = ledger_u32(row[2]);
-    return restock->too_many ? DB_NO : DB_OK;
+    uint64_t total = ledger_u64(row[1]);
+    result = write_key(adding, ledger_u32(row[2]));
+    restock->too_many = result == DB_OK && total + restock->units > restock->total_max;
+    return restock->too_many ? DB_NO : result;
 }
 
 static enum db_result read_segments(struct adding *adding, struct db *db)
@@ -66,19 +85,11 @@ static void level(struct ledger_segment *segments, size_t count, uint32_t units)
             segments[i].sold + left / (uint32_t)count + (i < left % (uint32_t)count);
 }
 
-static void text_changes(struct adding *adding, uint32_t round)
+static void text_changes(struct adding *adding)
 {
     const struct ledger_restock *restock = adding->restock;
     struct sql_text *sql = &adding->ledger->sql;
     sql_clear(sql);
-    if (restock->key[0] != '\0') {
-        sql_printf(sql, "INSERT INTO restock(units,round,sku,idempotency_key)VALUES(%u,%u,",
-                   restock->units, round);
-        sql_word(sql, restock->sku);
-        sql_append(sql, ",", 1);
-        sql_word(sql, restock->key);
-        sql_append(sql, ");", 2);
-    }
     sql_printf(sql, "UPDATE sale SET total=total+%u,terms=terms+1 WHERE sku=", restock->units);
     sql_word(sql, restock->sku);
     for (size_t i = 0; i < restock->fence_count; i++) {
@@ -94,14 +105,13 @@ static void text_changes(struct adding *adding, uint32_t round)
 static enum db_result restock_body(struct db *db, void *context)
 {
     struct adding *adding = context;
-    uint32_t round = 0;
-    enum db_result result = check_sale(adding, db, &round);
+    enum db_result result = check_sale(adding, db);
     if (result == DB_OK)
         result = read_segments(adding, db);
     if (result != DB_OK)
         return result;
     level(adding->segments_out, adding->restock->fence_count, adding->restock->units);
-    text_changes(adding, round);
+    text_changes(adding);
     result = ledger_query(adding->ledger);
     if (result == DB_OK)
         result = read_segments(adding, db);

@@ -7,7 +7,10 @@
 #include "sql/buyer.h"
 #include "sql/ledger_private.h"
 
-enum { SALES_PAGE = 500 };
+enum {
+    SALES_PAGE = 500,
+    RECOUNT_MS_MAX = 120000, /* for reading all orders: some seconds for each million of them */
+};
 
 /* A DATETIME as ms since 1970, whatever the connection's time zone. */
 #define MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
@@ -56,6 +59,28 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
     if (!row)
         return LEDGER_NO;
     sale_read(sale_out, row);
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context)
+{
+    struct ledger_sale sale;
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX);
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku IN");
+    for (size_t i = 0; i < count; i++) {
+        sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
+        sql_word(&ledger->sql, skus[i]);
+    }
+    sql_append(&ledger->sql, ")", 1);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        sale_read(&sale, row);
+        visit(&sale, context);
+    }
     return LEDGER_OK;
 }
 
@@ -142,13 +167,21 @@ struct change {
     bool recount;
 };
 
-static enum db_result recount(const struct change *change)
+/* The long statements come first in their queries: that is what the time is given to. */
+static enum db_result recount(struct db *db, const struct change *change)
 {
     struct sql_text *sql = &change->ledger->sql;
+    int timeout_ms = db_set_timeout(db, RECOUNT_MS_MAX);
     sql_clear(sql);
-    sql_printf(sql, "SET SESSION group_concat_max_len=1048576;");
+    buyer_text_forget(sql, change->sku);
+    sql_printf(sql, "SET SESSION group_concat_max_len=16777215");
+    enum db_result result = ledger_query(change->ledger);
+    sql_clear(sql);
     buyer_text_recount(sql, change->sku, change->terms->per_user_limit);
-    return ledger_query(change->ledger);
+    if (result == DB_OK)
+        result = ledger_query(change->ledger);
+    db_set_timeout(db, timeout_ms);
+    return result;
 }
 
 /* The sale's row first: two changes of one sale then wait for each other there. */
@@ -167,7 +200,7 @@ static enum db_result change_body(struct db *db, void *context)
     enum db_result result = ledger_query(change->ledger);
     if (result == DB_OK && db_affected(db, 0) != 1)
         result = DB_NO;
-    return result == DB_OK && change->recount ? recount(change) : result;
+    return result == DB_OK && change->recount ? recount(db, change) : result;
 }
 
 enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,

@@ -202,6 +202,37 @@ static void test_limit_set_in_mid_sale_counts_what_was_bought(void **state)
     assert_int_equal(commit_one(8, "w", 2, 2), LEDGER_OK);
 }
 
+static void test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has(void **state)
+{
+    (void)state;
+    enum { ORDERS = 60000 }; /* whose ids are more than a megabyte of text */
+    struct ledger_terms terms = {.version = 1, .per_user_limit = 2};
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                  "SELECT 7000000000000000000+seq,'s',1,'u',1,0,NOW() FROM seq_1_to_%d",
+                  ORDERS);
+    assert_int_equal(ledger_terms_change(ledger, "s", &terms, true), LEDGER_OK);
+    struct ledger_buyer buyer = find("u");
+    assert_int_equal(buyer.units, ORDERS);
+    assert_int_equal(buyer.order_count, LEDGER_BUYER_ORDERS_MAX);
+    assert_true(buyer.order_ids[0] == 7000000000000000000 + ORDERS);
+}
+
+/* As when there are millions of orders: the server needs longer than any other query may take. */
+static void test_limit_set_in_mid_sale_may_take_long_to_count(void **state)
+{
+    (void)state;
+    char error[128];
+    struct ledger_terms terms = {.version = 1, .per_user_limit = 2};
+    assert_int_equal(commit_one(1, "u", 1, 0), LEDGER_OK);
+    sql_server_do("CREATE TRIGGER slow BEFORE INSERT ON buyer FOR EACH ROW SET @slept=SLEEP(3)");
+    struct ledger *hasty = ledger_open(sql_server_url(), 1000, error, sizeof error);
+    enum ledger_result result = ledger_terms_change(hasty, "s", &terms, true);
+    ledger_close(&hasty);
+    sql_server_do("DROP TRIGGER slow");
+    assert_int_equal(result, LEDGER_OK);
+    assert_int_equal(find("u").units, 1);
+}
+
 static void test_buyers_of_several_sales_are_found_at_once(void **state)
 {
     (void)state;
@@ -233,6 +264,8 @@ int main(void)
         TEST(test_returned_units_can_be_bought_again),
         TEST(test_lower_limit_takes_nothing_away),
         TEST(test_limit_set_in_mid_sale_counts_what_was_bought),
+        TEST(test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has),
+        TEST(test_limit_set_in_mid_sale_may_take_long_to_count),
         TEST(test_buyers_of_several_sales_are_found_at_once),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

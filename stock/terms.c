@@ -63,11 +63,38 @@ void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_out
                                                   : STOCK_UNAVAILABLE;
 }
 
-static void begin_one(struct stock *stock, struct stock_order *order)
+struct finding {
+    struct sale_catalog *catalog;
+    bool full;
+};
+
+static void put_found(const struct ledger_sale *row, void *context)
 {
-    enum ledger_result found = stock_sale(stock, order->sku, &order->sale);
-    if (found != LEDGER_OK) {
-        order->outcome = found == LEDGER_NO ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
+    struct finding *finding = context;
+    finding->full |= catalog_put(finding->catalog, row) == NULL;
+}
+
+/* In one query, however many skus the clients have thought of. */
+static bool find_unknown(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    const char *skus[STOCK_BATCH_MAX];
+    struct finding finding = {.catalog = stock->catalog};
+    size_t unknown = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!catalog_find(stock->catalog, orders[i]->sku))
+            skus[unknown++] = orders[i]->sku;
+    if (unknown == 0)
+        return true;
+    return ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK &&
+           !finding.full;
+}
+
+/* `found`: a sale that the catalog does not have is not in the ledger either. */
+static void begin_one(struct stock *stock, struct stock_order *order, bool found)
+{
+    order->sale = catalog_find(stock->catalog, order->sku);
+    if (!order->sale) {
+        order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
     }
     order->view = &entry_of(stock->terms, order->sale)->view;
@@ -79,9 +106,10 @@ static void begin_one(struct stock *stock, struct stock_order *order)
 
 void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    bool found = find_unknown(stock, orders, count);
     stock->terms->count = 0;
     for (size_t i = 0; i < count; i++)
-        begin_one(stock, orders[i]);
+        begin_one(stock, orders[i], found);
 }
 
 enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,

@@ -16,7 +16,7 @@ void terms_book_close(struct terms_book **book);
 
 /* Begins a batch: finds each order's sale and sets its `sale` and `view`, and decides those that
  * their sale is not open to at their created_ms, or that have none. Asks the ledger only for sales
- * that are not known yet, or to confirm terms before it refuses by them. */
+ * that are not known yet, all at once, or to confirm terms before it refuses by them. */
 void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Decides an order: with `outcome`, a refusal, if the ledger confirms the terms it is refused by;

@@ -1,5 +1,6 @@
 /* Units added to a running sale: each once, in equal parts, and to be sold at once. */
 #include "stock/restock.h"
+#include "sql/ledger_restock.h"
 #include "stock/test_stage.h"
 
 static struct ledger_sale sale;
@@ -99,6 +100,29 @@ static void test_total_is_bounded(void **state)
     assert_int_equal(total(), STOCK_TOTAL_MAX);
 }
 
+/* A repeat that looked for its key before the first was committed, and then waited for it. */
+static void test_late_repeat_is_a_duplicate_and_not_too_many(void **state)
+{
+    (void)state;
+    struct ledger_segment row;
+    const uint64_t fence = 1;
+    struct ledger_restock repeat = {.sku = "s",
+                                    .key = "k",
+                                    .units = 5,
+                                    .total_max = STOCK_TOTAL_MAX,
+                                    .fences = &fence,
+                                    .fence_count = 1};
+    reset(STOCK_TOTAL_MAX - 5, 1);
+    assert_int_equal(add(5, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(ledger_restock(stock_ledger(stock), &repeat, &sale, &row), LEDGER_DUPLICATE);
+    assert_false(repeat.too_many);
+    repeat.key = "other";
+    assert_int_equal(ledger_restock(stock_ledger(stock), &repeat, &sale, &row), LEDGER_NO);
+    assert_true(repeat.too_many);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM restock"), 1);
+    assert_int_equal(total(), STOCK_TOTAL_MAX);
+}
+
 static void test_no_sale_and_held_segments(void **state)
 {
     (void)state;
@@ -171,6 +195,7 @@ int main(void)
         TEST(test_other_process_hears_of_it_from_the_ledger),
         TEST(test_key_adds_once),
         TEST(test_total_is_bounded),
+        TEST(test_late_repeat_is_a_duplicate_and_not_too_many),
         TEST(test_no_sale_and_held_segments),
         TEST(test_without_redis_contents),
         TEST(test_key_settles_a_commit_that_was_not_answered),

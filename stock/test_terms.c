@@ -245,6 +245,28 @@ static void test_change_touches_only_its_fields_and_keeps_the_window_in_order(vo
     assert_int_equal(stock_change(stocks[0], "none", &ends, &sale), STOCK_ADMIN_NO_SALE);
 }
 
+/* Another process began the sale, and clients think of skus that there are not. */
+static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
+{
+    (void)state;
+    static const char selects[] = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS "
+                                  "WHERE VARIABLE_NAME='COM_SELECT'";
+    enum { COUNT = 100, NEW = 50 };
+    struct stock_order orders[COUNT];
+    reset(10, 2, (struct ledger_terms){.starts_ms = 0});
+    for (int i = 0; i < COUNT; i++) {
+        orders[i] = order("u", 1, "");
+        if (i != NEW)
+            snprintf(orders[i].sku, sizeof orders[i].sku, "none-%d", i);
+    }
+    int64_t before = sql_server_do(selects);
+    sell_all(1, orders, COUNT);
+    assert_in_range(sql_server_do(selects) - before, 1, COUNT / 2);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(orders[i].outcome, i == NEW ? STOCK_ACCEPTED : STOCK_UNKNOWN_SKU);
+    audit(1);
+}
+
 static int64_t now_ns(void)
 {
     struct timespec now;
@@ -522,6 +544,7 @@ static int run(const char *name)
         TEST(test_window_that_opens_within_a_batch_lets_the_later_orders_in),
         TEST(test_after_a_change_nobody_is_let_in_by_the_old_terms),
         TEST(test_change_touches_only_its_fields_and_keeps_the_window_in_order),
+        TEST(test_sales_not_known_yet_are_asked_for_all_at_once),
         TEST(test_fronts_refuse_only_what_the_ledger_confirmed),
         TEST(test_accepted_key_is_answered_whatever_the_terms_say),
         TEST(test_limit_counts_units_in_both_processes),

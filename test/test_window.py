@@ -121,16 +121,23 @@ def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxie
 def test_sale_that_opens_and_closes_in_mid_load(pair, load):
     """With a daemon that dies while it is open: every order lies in the window."""
     steady, victim = pair
-    starts, ends = from_now(1.5), from_now(5)
-    steady.reset("demo", 1_000_000, 20, starts_at=starts, ends_at=ends)
+    steady.reset("demo", 1_000_000, 20, starts_at=from_now(600))
     loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
-    wait_until(lambda: victim.metric('seckill_orders_total{outcome="accepted"}') > 0, "its opening")
+
+    def wait_for(outcome, daemon):
+        wait_until(lambda: daemon.metric(f'seckill_orders_total{{outcome="{outcome}"}}') > 0,
+                   outcome)
+    for daemon in pair:
+        wait_for("not_started", daemon)
+    starts, ends = from_now(1), from_now(5)
+    steady.change(starts_at=starts, ends_at=ends)
+    wait_for("accepted", victim)
     victim.kill()
     loads[1].stop()
     victim.start()
     loads.append(load(victim, connections=32, seconds=60))
     for daemon in pair:
-        wait_until(lambda: daemon.metric('seckill_orders_total{outcome="ended"}') > 0, "its end")
+        wait_for("ended", daemon)
     answers = [one.stop().answers for one in loads]
     assert all(set(one) <= ANSWERS for one in answers)
     assert answers[0]["409 sale_not_started"] and answers[0]["201"] and answers[0]["409 sale_ended"]
