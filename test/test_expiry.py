@@ -31,6 +31,12 @@ def moment(text):
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def make_overdue(stack):
+    """Lets the time to pay of all orders be over, however long it takes to sell them."""
+    stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
+                     " UPDATE order_expiry SET expires_at = '2020-01-01'")
+
+
 def elected_of(pair):
     """(the daemon that expires orders, the other one)"""
     def find():
@@ -80,8 +86,7 @@ def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
     sale(daemon, 10, 2, 1)
     order_id = daemon.order().json()["order_id"]
     stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
-    stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
-                     " UPDATE order_expiry SET expires_at = '2020-01-01'")
+    make_overdue(stack)
     response = daemon.pay(order_id)
     assert_problem(response, 409, "invalid_state")
     assert response.json()["order_status"] in ("reserved", "expired")
@@ -94,15 +99,17 @@ def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
 def test_another_daemon_takes_over(stack, spawn, how):
     pair = spawn(stack), spawn(stack)
     first, second = elected_of(pair)
-    sale(second, 30, 3, 1)
+    sale(second, 30, 3, 600)
     getattr(first, how)()
     assert len(sell_out(second)) == 30
+    make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
-    assert expired_by(second) == 30
+    wait_until(lambda: expired_by(second) == 30, "its count of them")
     if how == "pause":
         first.cont()
         wait_until(lambda: "event=expirer_lost_its_lock" in first.log(), "the end of its office")
     assert len(sell_out(second)) == 30
+    make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry once more")
     assert statuses(stack.ledger) == {"expired": (60, 60)}
     assert audit(second) == 0
