@@ -115,6 +115,23 @@ def test_another_daemon_takes_over(stack, spawn, how):
     assert audit(second) == 0
 
 
+@pytest.mark.parametrize("how", ["refuse", "hold"])
+def test_daemon_cut_off_from_the_ledger_leaves_its_office(stack, proxies, spawn, how):
+    """It still has Redis, and would keep the lock for ever."""
+    proxy = proxies(stack.ledger.port)
+    first = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=1000)
+    wait_until(lambda: ELECTED in first.log(), "its election")
+    second = spawn(stack)
+    sale(second, 30, 3, 600)
+    assert len(sell_out(second)) == 30
+    proxy.fail(how)
+    make_overdue(stack)
+    wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
+    assert ELECTED in second.log()
+    proxy.heal()
+    assert audit(second) == 0
+
+
 def test_payments_race_expiry(pair):
     one, other = pair
     sale(one, 200, 4, 1)
