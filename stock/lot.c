@@ -107,11 +107,13 @@ enum ledger_result lot_return(struct stock *stock, struct lot *lot)
         lot->segments[i].fence = stock->holds[i].lock.fence;
     }
     enum ledger_result result = ledger_return(stock->ledger, returned);
-    if (result == LEDGER_OK && returned->moved > 0)
+    if (result != LEDGER_OK) /* it says how many could have moved */
+        returned->moved = 0;
+    if (returned->moved > 0)
         load_all(stock, lot);
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
         recover_all(stock, lot);
-    bool back = result == LEDGER_OK && returned->moved > 0 && stock->hold_count > 0;
+    bool back = returned->moved > 0 && stock->hold_count > 0;
     lot_release(stock);
     if (back)
         announce(stock, lot);

@@ -30,8 +30,8 @@ bool lot_lock(struct stock *stock);
 /* Releases what is held. */
 void lot_release(struct stock *stock);
 
-/* Ends the orders that the lot lists, returns their units and releases its segments. LEDGER_NO: not
- * so; look at the orders. */
+/* Ends the orders that the lot lists, returns their units and releases its segments; `moved` of it
+ * says how many, as far as that is certain. LEDGER_NO: not so; look at the orders. */
 enum ledger_result lot_return(struct stock *stock, struct lot *lot);
 
 /* The order's state, when it is `to` or cannot become it; BUSY when it can. */

@@ -348,6 +348,34 @@ static void test_cancel_when_redis_is_behind_in_fences(void **state)
     audit(6);
 }
 
+/* The first return of each segment is refused and begins anew. */
+static void test_orders_are_counted_when_they_expire_and_not_before(void **state)
+{
+    (void)state;
+    reset(8, 2);
+    set_terms(YEARS_S);
+    sell_out();
+    age_all();
+    sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
+    size_t expired = 0;
+    for (int i = 0; i < 10 && sql_server_do("SELECT SUM(sold) FROM stock_segment") > 0; i++)
+        expired += expire();
+    assert_int_equal(expired, 8);
+    audit(0);
+}
+
+static void test_refused_cancel_is_not_in_doubt(void **state)
+{
+    (void)state;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
+    assert_int_equal(stock_cancel(stock, several, 0, &record, &moved), STOCK_STATE_BUSY);
+    assert_int_equal(cancel(several), STOCK_STATE_OK);
+    assert_true(moved);
+    audit(0);
+}
+
 /* ---- breaking off ---- */
 
 /* What a daemon that died between commit and load leaves: Redis knows nothing of the return. */
@@ -508,6 +536,8 @@ int main(void)
         TEST(test_cancel_gives_up_on_a_segment_that_stays_held),
         TEST(test_cancel_with_an_empty_redis),
         TEST(test_cancel_when_redis_is_behind_in_fences),
+        TEST(test_orders_are_counted_when_they_expire_and_not_before),
+        TEST(test_refused_cancel_is_not_in_doubt),
         TEST(test_return_that_redis_never_heard_of_is_found),
         TEST(test_commit_of_a_cancel_is_lost),
         TEST(test_answer_to_the_commit_of_a_cancel_is_lost),
