@@ -9,9 +9,21 @@
 #include "stock/lot.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "stock/recovery.h"
 #include "stock/segment.h"
+
+enum {
+    PAUSE_US_MIN = 500, /* before a segment that was busy is tried again */
+    PAUSE_US_MAX = 3000,
+};
+
+void lot_pause(struct stock *stock)
+{
+    long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
+    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
 
 bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t round,
                enum ledger_status to)

@@ -27,6 +27,9 @@ void lot_post_lock(struct stock *stock, const struct lot *lot, uint32_t segment)
 /* Sends the locks and keeps the holds of those that were free. False when Redis is lost. */
 bool lot_lock(struct stock *stock);
 
+/* Waits a moment before segments that were busy are tried again. */
+void lot_pause(struct stock *stock);
+
 /* Releases what is held. */
 void lot_release(struct stock *stock);
 

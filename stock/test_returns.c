@@ -284,6 +284,22 @@ static void test_held_segment_keeps_only_its_own_orders_from_expiring(void **sta
     audit(0);
 }
 
+/* As it is when the sale's only segment is sold from: hardly ever free. */
+static void test_segment_that_is_busy_is_tried_again(void **state)
+{
+    (void)state;
+    static const uint32_t segments[] = {1, 2};
+    for (size_t i = 0; i < 2; i++) {
+        reset(3, segments[i]);
+        set_terms(YEARS_S);
+        assert_true(buy(3) != 0); /* of the one, or of both */
+        age_all();
+        lock_and_die(20, false);
+        assert_int_equal(expire(), 1);
+        audit(0);
+    }
+}
+
 static void test_more_orders_than_one_pass_looks_at(void **state)
 {
     (void)state;
@@ -531,6 +547,7 @@ int main(void)
         TEST(test_expired_units_are_awaited_where_there_are_none_left),
         TEST(test_orders_of_older_rounds_expire_as_well),
         TEST(test_held_segment_keeps_only_its_own_orders_from_expiring),
+        TEST(test_segment_that_is_busy_is_tried_again),
         TEST(test_more_orders_than_one_pass_looks_at),
         TEST(test_cancel_waits_for_a_segment_that_is_held),
         TEST(test_cancel_gives_up_on_a_segment_that_stays_held),
