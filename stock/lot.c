@@ -125,7 +125,7 @@ enum ledger_result lot_return(struct stock *stock, struct lot *lot)
         load_all(stock, lot);
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
         recover_all(stock, lot);
-    bool back = returned->moved > 0 && stock->hold_count > 0;
+    bool back = (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
     lot_release(stock);
     if (back)
         announce(stock, lot);
