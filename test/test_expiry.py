@@ -95,6 +95,32 @@ def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
     assert audit(daemon) == 0
 
 
+def test_clock_that_is_set_back_loses_no_order(stack, proxies, spawn):
+    """Between the look for what is due and that for its orders; of this one connection only."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    sale(daemon, 10, 2, 600)
+    order_id = daemon.order().json()["order_id"]
+    wait_until(lambda: ELECTED in daemon.log(), "its election")
+    stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
+    wait_until(lambda: "event=expirer_lost_its_lock" in daemon.log(), "the end of its office")
+    look = rb"last_id FROM order_expiry"
+
+    def set_back(link):
+        query = b"\3SET timestamp=1000000000"
+        link.server.sendall(len(query).to_bytes(3, "little") + b"\0" + query)
+        link.server.recv(1 << 16)
+    make_overdue(stack)
+    trap = proxy.once(look, after=set_back)
+    stack.redis("DEL", "seckill:{expirer}:lock")
+    trap.wait()
+    proxy.once(look).wait()
+    assert status(daemon, order_id) == "reserved"
+    proxy.cut()
+    wait_until(lambda: status(daemon, order_id) == "expired", "expiry once the clock is right")
+    assert audit(daemon) == 0
+
+
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_another_daemon_takes_over(stack, spawn, how):
     pair = spawn(stack), spawn(stack)
