@@ -2,7 +2,8 @@
  *
  * why_no_fence: a lock elects the daemon, and one that outlives its lease may go on beside the next
  * one. That is a waste and no more: each transaction moves only orders that are still reserved,
- * under the locks and fences of their segments. */
+ * under the locks and fences of their segments. One that fails gives its office up: it may be cut
+ * off from the ledger alone, and another one not. */
 #include "service/expirer.h"
 
 #include <pthread.h>
@@ -17,6 +18,7 @@
 
 enum {
     PERIOD_MS = 200, /* between looks for what is due, and for the lock */
+    FAILED_MS = 400, /* more than that after a failure: time for others to be elected */
     REST_PART = 5,   /* of the time that expiring took, see expire */
 };
 
@@ -66,8 +68,9 @@ static bool run_for_it(struct expirer *expirer)
 
 /* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a
  * nap: few large transactions instead of many small ones. When they are very many, orders have the
- * ledger to themselves now and then, unless it is these units that they wait for. */
-static void expire(struct expirer *expirer)
+ * ledger to themselves now and then, unless it is these units that they wait for. False when Redis
+ * or the ledger failed. */
+static bool expire(struct expirer *expirer)
 {
     struct ledger_due_place place = {.more = false};
     enum ledger_result result = LEDGER_OK;
@@ -88,14 +91,17 @@ static void expire(struct expirer *expirer)
         log_event(LOG_WARN, "expirer_failed", "redis=%s ledger=%s",
                   LOG_QUOTE(stock_redis_error(expirer->stock)),
                   LOG_QUOTE(ledger_error(stock_ledger(expirer->stock))));
+    return result == LEDGER_OK;
 }
 
 static void *expirer_main(void *context)
 {
     struct expirer *expirer = context;
     while (!atomic_load(&expirer->stop)) {
-        if (atomic_load(&expirer->service->prepared) && run_for_it(expirer))
-            expire(expirer);
+        if (atomic_load(&expirer->service->prepared) && run_for_it(expirer) && !expire(expirer)) {
+            resign(expirer);
+            nap(FAILED_MS * 1000000L);
+        }
         nap(PERIOD_MS * 1000000L);
     }
     resign(expirer);

@@ -71,7 +71,7 @@ enum request_state {
     X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
       "Redis or the ledger cannot be reached now; nothing was done.", 1)                           \
     X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
-      "It may have been done or not. Ask for it, or repeat it with the same Idempotency-Key.", 1)
+      "It may be done or not. Repeat it with its Idempotency-Key or, without one, ask for it.", 1)
 
 #define PROBLEM_ID(name, status, code, title, detail, retry) PROBLEM_##name,
 enum problem { PROBLEMS(PROBLEM_ID) PROBLEM_COUNT, PROBLEM_NONE = PROBLEM_COUNT };

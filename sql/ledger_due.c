@@ -53,14 +53,16 @@ static size_t notes_within(const struct note *notes, size_t count, size_t max)
     return within;
 }
 
+/* By the moment of the notes, not by the clock once more: should that have been set back meanwhile,
+ * orders would be missed and their notes go. */
 static bool read_orders(struct ledger *ledger, const struct note *notes, size_t count, size_t max)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     sql_printf(sql,
                "SELECT order_id,sku,round,segment,expires_at FROM orders WHERE "
-               "status='%s' AND expires_at<=UTC_TIMESTAMP(3)",
-               ledger_status_name(LEDGER_RESERVED));
+               "status='%s' AND expires_at<='%s'",
+               ledger_status_name(LEDGER_RESERVED), notes[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%sorder_id BETWEEN %llu AND %llu", i == 0 ? " AND(" : " OR ",
                    (unsigned long long)notes[i].first_id, (unsigned long long)notes[i].last_id);

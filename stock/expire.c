@@ -6,8 +6,9 @@
 #include "stock/segment.h"
 
 enum {
-    DUE_MAX = 3600, /* orders that one stock_expire looks at */
-    HOLDS_PART = 4, /* of a sale's segments, one in so many is held; orders go on in the others */
+    DUE_MAX = 3600,  /* orders that one stock_expire looks at */
+    HOLDS_PART = 4,  /* of a sale's segments, one in so many is held; orders go on in the others */
+    PAUSES_MAX = 64, /* of one stock_expire before busy segments: about a tenth of a second */
 };
 
 static int compare_due(const void *a, const void *b)
@@ -56,20 +57,40 @@ static bool is_held(const struct stock *stock, const struct ledger_due *due)
     return false;
 }
 
+static bool may_pause(struct stock *stock, int *pauses)
+{
+    if (*pauses == 0)
+        return false;
+    --*pauses;
+    lot_pause(stock);
+    return true;
+}
+
+/* Locks what is free of the segments of the first orders, `done_out` of them. While that is none it
+ * tries again: a segment from which much is sold is hardly ever free. False when Redis is lost. */
+static bool lock_some(struct stock *stock, const struct lot *lot, const struct ledger_due *due,
+                      size_t count, int *pauses, size_t *done_out)
+{
+    do {
+        *done_out = post_locks(stock, lot, due, count);
+        if (!lot_lock(stock))
+            return false;
+    } while (stock->hold_count == 0 && may_pause(stock, pauses));
+    return true;
+}
+
 /* Expires the first of `count` orders that are alike, as one transaction; `done_out` are those that
  * it was about, whether they could be locked or not. */
 static enum ledger_result expire_alike(struct stock *stock, struct lot *lot,
-                                       const struct ledger_due *due, size_t count, size_t *done_out)
+                                       const struct ledger_due *due, size_t count, int *pauses,
+                                       size_t *done_out)
 {
     *done_out = count;
     if (!lot_begin(stock, lot, due->sku, due->round, LEDGER_EXPIRED))
         return LEDGER_FAILED;
     bool old = lot_is_old(lot);
-    if (!old) {
-        *done_out = post_locks(stock, lot, due, count);
-        if (!lot_lock(stock))
-            return LEDGER_FAILED;
-    }
+    if (!old && !lock_some(stock, lot, due, count, pauses, done_out))
+        return LEDGER_FAILED;
     for (size_t i = 0; i < *done_out; i++)
         if (old || is_held(stock, &due[i]))
             lot->ids[lot->returned.order_count++] = due[i].order_id;
@@ -77,11 +98,15 @@ static enum ledger_result expire_alike(struct stock *stock, struct lot *lot,
 }
 
 /* An order that several segments filled needs all of them. */
-static enum ledger_result expire_several(struct stock *stock, struct lot *lot, uint64_t order_id)
+static enum ledger_result expire_several(struct stock *stock, struct lot *lot, uint64_t order_id,
+                                         int *pauses)
 {
     struct ledger_record record;
-    bool failed = order_try(stock, lot, order_id, LEDGER_EXPIRED, &record) == STOCK_STATE_FAILED;
-    return failed ? LEDGER_FAILED : LEDGER_OK;
+    enum stock_state_result result = STOCK_STATE_BUSY;
+    do
+        result = order_try(stock, lot, order_id, LEDGER_EXPIRED, &record);
+    while (result == STOCK_STATE_BUSY && lot->returned.moved == 0 && may_pause(stock, pauses));
+    return result == STOCK_STATE_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
 /* A lot whose units are most of what its segments now have left. */
@@ -98,14 +123,15 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
 {
     struct lot *lot = malloc(sizeof *lot);
     enum ledger_result result = LEDGER_OK;
+    int pauses = PAUSES_MAX;
     if (!lot)
         abort();
     for (size_t i = 0, done = 1; i < count && result != LEDGER_FAILED; i += done) {
         size_t same = alike(due + i, count - i);
         lot->returned.moved = 0;
         done = 1;
-        result = same > 0 ? expire_alike(stock, lot, due + i, same, &done)
-                          : expire_several(stock, lot, due[i].order_id);
+        result = same > 0 ? expire_alike(stock, lot, due + i, same, &pauses, &done)
+                          : expire_several(stock, lot, due[i].order_id, &pauses);
         expired->count += lot->returned.moved;
         if (lot->returned.moved > 0 && is_awaited(lot))
             expired->awaited += lot->returned.moved;

@@ -9,9 +9,21 @@
 #include "stock/lot.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "stock/recovery.h"
 #include "stock/segment.h"
+
+enum {
+    PAUSE_US_MIN = 500, /* before a segment that was busy is tried again */
+    PAUSE_US_MAX = 3000,
+};
+
+void lot_pause(struct stock *stock)
+{
+    long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
+    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
 
 bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t round,
                enum ledger_status to)
@@ -107,11 +119,13 @@ enum ledger_result lot_return(struct stock *stock, struct lot *lot)
         lot->segments[i].fence = stock->holds[i].lock.fence;
     }
     enum ledger_result result = ledger_return(stock->ledger, returned);
-    if (result == LEDGER_OK && returned->moved > 0)
+    if (result != LEDGER_OK) /* it says how many could have moved */
+        returned->moved = 0;
+    if (returned->moved > 0)
         load_all(stock, lot);
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
         recover_all(stock, lot);
-    bool back = result == LEDGER_OK && returned->moved > 0 && stock->hold_count > 0;
+    bool back = (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
     lot_release(stock);
     if (back)
         announce(stock, lot);

@@ -27,11 +27,14 @@ void lot_post_lock(struct stock *stock, const struct lot *lot, uint32_t segment)
 /* Sends the locks and keeps the holds of those that were free. False when Redis is lost. */
 bool lot_lock(struct stock *stock);
 
+/* Waits a moment before segments that were busy are tried again. */
+void lot_pause(struct stock *stock);
+
 /* Releases what is held. */
 void lot_release(struct stock *stock);
 
-/* Ends the orders that the lot lists, returns their units and releases its segments. LEDGER_NO: not
- * so; look at the orders. */
+/* Ends the orders that the lot lists, returns their units and releases its segments; `moved` of it
+ * says how many, as far as that is certain. LEDGER_NO: not so; look at the orders. */
 enum ledger_result lot_return(struct stock *stock, struct lot *lot);
 
 /* The order's state, when it is `to` or cannot become it; BUSY when it can. */

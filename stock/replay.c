@@ -111,6 +111,8 @@ static void finish_twin(struct stock_order *order)
     order->twin = NULL;
     if (!accepted) { /* its own body may fare otherwise; let it come again by itself */
         order->outcome = same ? first->outcome : STOCK_AGAIN;
+        if (same) /* in doubt it is that order that may be there, never this one */
+            order->order_id = first->order_id;
         order->at_ms = first->at_ms;
         copy_had(order, first->had);
         order->over = first->over;

@@ -2,21 +2,10 @@
 #include "stock/returns.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "stock/lot.h"
 
-enum {
-    PAUSE_US_MIN = 500, /* before a segment that was busy is tried again */
-    PAUSE_US_MAX = 3000,
-    FAILURES_MAX = 3, /* of Redis or the ledger that one call rides out */
-};
-
-static void pause_randomly(struct stock *stock)
-{
-    long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
-    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
-}
+enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 
 /* Tries until the order's state is known, or the time is over, or nothing can be reached. */
 struct trial {
@@ -37,7 +26,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_s
         *result = trial->doubt ? STOCK_STATE_IN_DOUBT : *result;
         return false;
     }
-    pause_randomly(stock);
+    lot_pause(stock);
     return true;
 }
 

@@ -732,6 +732,29 @@ static void test_commit_that_cannot_be_asked_after_is_in_doubt(void **state)
     }
 }
 
+static void test_twin_of_an_order_in_doubt_names_that_order(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset("s", 10, 2);
+    sql_wire_open(&wire);
+    struct stock *over = open_stock(catalog, redis_server_url(), wire.url);
+    struct stock_order one = order("s", 3, "k"), twin = order("s", 3, "k");
+    struct stock_order *both[] = {&one, &twin};
+    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    wire.fault = WIRE_LOSES_ANSWER;
+    wire.server_port = 0;
+    stock_sell(over, both, 2);
+    assert_int_equal(one.outcome, STOCK_IN_DOUBT);
+    assert_int_equal(twin.outcome, STOCK_IN_DOUBT);
+    assert_int_equal(twin.order_id, one.order_id);
+    stock_close(&over);
+    sql_wire_close(&wire);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id=%llu",
+                                   (unsigned long long)twin.order_id),
+                     1);
+}
+
 /* ---- reset ---- */
 
 static void test_reset_to_more_and_to_fewer_segments(void **state)
@@ -1076,6 +1099,7 @@ static int run_common(const char *name)
         TEST(test_commit_whose_answer_is_lost_is_asked_after_and_accepted),
         TEST(test_commit_that_is_lost_is_tried_again),
         TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
+        TEST(test_twin_of_an_order_in_doubt_names_that_order),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_terms_changed_elsewhere_are_noticed),
         TEST(test_racing_sellers_sell_exactly_the_total),

@@ -31,6 +31,12 @@ def moment(text):
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def make_overdue(stack):
+    """Lets the time to pay of all orders be over, however long it takes to sell them."""
+    stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
+                     " UPDATE order_expiry SET expires_at = '2020-01-01'")
+
+
 def elected_of(pair):
     """(the daemon that expires orders, the other one)"""
     def find():
@@ -42,13 +48,14 @@ def elected_of(pair):
 
 def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
     one, other = pair
-    sale(one, 10, 5, 1)
+    sale(one, 10, 5, 600)
     orders = [one.order(qty=qty, key=f"k{qty}").json() for qty in (1, 2, 5)]
     for order in orders:
-        assert moment(order["expires_at"]) - moment(order["created_at"]) == timedelta(seconds=1)
+        assert moment(order["expires_at"]) - moment(order["created_at"]) == timedelta(seconds=600)
         assert other.get(f"/order/{order['order_id']}").json()["expires_at"] == order["expires_at"]
     assert one.pay(orders[0]["order_id"]).status == 200
     assert len(sell_out(other)) == 2
+    make_overdue(one.stack)
     for order in orders[1:]:
         wait_until(lambda: status(one, order["order_id"]) == "expired", "expiry of an order")
         response = one.pay(order["order_id"])
@@ -58,10 +65,12 @@ def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
     wait_until(lambda: other.stock()["sold"] == 1, "expiry of the others")
     assert status(other, orders[0]["order_id"]) == "paid"
     wait_until(lambda: other.order().status == 201, "a sale of what came back")
+    repeat = one.order(qty=5, key="k5")
+    told = {**repeat.json(), "expires_at": orders[2]["expires_at"]}  # which make_overdue changed
+    assert (repeat.status, told) == (200, orders[2])
+    make_overdue(one.stack)
     wait_until(lambda: expired_by(*pair) == 5, "expiry of the last")
     assert audit(one) == 1
-    repeat = one.order(qty=5, key="k5")
-    assert (repeat.status, repeat.json()) == (200, orders[2])
 
 
 def test_sale_without_a_time_to_pay_has_none(daemon):
@@ -80,8 +89,7 @@ def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
     sale(daemon, 10, 2, 1)
     order_id = daemon.order().json()["order_id"]
     stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
-    stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
-                     " UPDATE order_expiry SET expires_at = '2020-01-01'")
+    make_overdue(stack)
     response = daemon.pay(order_id)
     assert_problem(response, 409, "invalid_state")
     assert response.json()["order_status"] in ("reserved", "expired")
@@ -90,21 +98,66 @@ def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
     assert audit(daemon) == 0
 
 
+def test_clock_that_is_set_back_loses_no_order(stack, proxies, spawn):
+    """Between the look for what is due and that for its orders; of this one connection only."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    sale(daemon, 10, 2, 600)
+    order_id = daemon.order().json()["order_id"]
+    wait_until(lambda: ELECTED in daemon.log(), "its election")
+    stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
+    wait_until(lambda: "event=expirer_lost_its_lock" in daemon.log(), "the end of its office")
+    look = rb"last_id FROM order_expiry"
+
+    def set_back(link):
+        query = b"\3SET timestamp=1000000000"
+        link.server.sendall(len(query).to_bytes(3, "little") + b"\0" + query)
+        link.server.recv(1 << 16)
+    make_overdue(stack)
+    trap = proxy.once(look, after=set_back)
+    stack.redis("DEL", "seckill:{expirer}:lock")
+    trap.wait()
+    proxy.once(look).wait()
+    assert status(daemon, order_id) == "reserved"
+    proxy.cut()
+    wait_until(lambda: status(daemon, order_id) == "expired", "expiry once the clock is right")
+    assert audit(daemon) == 0
+
+
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_another_daemon_takes_over(stack, spawn, how):
     pair = spawn(stack), spawn(stack)
     first, second = elected_of(pair)
-    sale(second, 30, 3, 1)
+    sale(second, 30, 3, 600)
     getattr(first, how)()
     assert len(sell_out(second)) == 30
+    make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
-    assert expired_by(second) == 30
+    wait_until(lambda: expired_by(second) == 30, "its count of them")
     if how == "pause":
         first.cont()
         wait_until(lambda: "event=expirer_lost_its_lock" in first.log(), "the end of its office")
     assert len(sell_out(second)) == 30
+    make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry once more")
     assert statuses(stack.ledger) == {"expired": (60, 60)}
+    assert audit(second) == 0
+
+
+@pytest.mark.parametrize("how", ["refuse", "hold"])
+def test_daemon_cut_off_from_the_ledger_leaves_its_office(stack, proxies, spawn, how):
+    """It still has Redis, and would keep the lock for ever."""
+    proxy = proxies(stack.ledger.port)
+    first = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=1000)
+    wait_until(lambda: ELECTED in first.log(), "its election")
+    second = spawn(stack)
+    sale(second, 30, 3, 600)
+    assert len(sell_out(second)) == 30
+    proxy.fail(how)
+    make_overdue(stack)
+    wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
+    assert ELECTED in second.log()
+    proxy.heal()
     assert audit(second) == 0
 
 
@@ -176,12 +229,14 @@ def test_units_go_round_under_load(stack, spawn, load, fault):
 
 def test_user_may_buy_again_what_was_not_paid(pair):
     one, other = pair
-    one.reset("demo", 20, 4, pay_within_s=1, per_user_limit=3)
+    one.reset("demo", 20, 4, pay_within_s=600, per_user_limit=3)
     order = one.order(user_id="alice", qty=2).json()
     assert other.order(user_id="alice", qty=2).answer == "409 limit_reached"
     assert other.order(user_id="alice", qty=1).status == 201
+    make_overdue(one.stack)
     wait_until(lambda: other.order(user_id="alice", qty=3).status == 201, "room for three more")
     assert status(one, order["order_id"]) == "expired"
+    make_overdue(one.stack)
     settle(one)
     assert audit(other) == 0
 

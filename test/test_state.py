@@ -247,7 +247,8 @@ def test_cancels_during_resets(pair, load):
         cancels = pool.submit(cancel_many, pair[1], lambda: running.accepted, 3)
         for segments in (8, 3, 12, 8):
             time.sleep(0.4)
-            pair[0].reset("demo", 2000, segments)
+            body = {"sku": "demo", "total": 2000, "segments": segments}
+        answered(lambda: pair[0].admin("POST", "/admin/stock/reset", body))
     accepted = running.stop().accepted
     assert set(cancels.result()) <= {"200", "503 unavailable", "503 outcome_unknown"}
     assert cancels.result()["200"] > 10
