@@ -14,10 +14,23 @@ struct desk_thread {
     struct desk desk;
 };
 
+/* True when the request went to the end of the queue, for other calls to have their turn. */
+static bool put_back(struct desk *desk, struct request *request)
+{
+    bool again = request->again;
+    request->again = false;
+    if (!again || !request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
+        return false;
+    queue_push(desk->service->calls, request, request);
+    return true;
+}
+
 static void work(struct desk *desk, struct request *request)
 {
     if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
         request->work(desk, request);
+        if (put_back(desk, request))
+            return;
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
     }
     queue_leave(desk->service->calls, request->flow);

@@ -131,6 +131,7 @@ struct request {
     void (*work)(struct desk *desk, struct request *request);
     /* NULL, or what the deadline answers while a desk is still at work. */
     void (*expire)(const struct request *request, struct answer *answer);
+    bool again;           /* it could not be done yet: back to the end of the queue */
     _Atomic int progress; /* for expire: how far the desk has come */
     bool changes;         /* it writes: past the deadline its outcome is unknown, not unavailable */
     uint64_t order_id;

@@ -10,9 +10,19 @@ enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 /* Tries until the order's state is known, or the time is over, or nothing can be reached. */
 struct trial {
     int64_t until_ns;
+    int64_t resolve_until_ns; /* the same, once it is in doubt */
     int failures;
     bool doubt; /* something was done, or may have been */
 };
+
+static struct trial trial_of(const struct stock *stock, int wait_ms)
+{
+    int64_t now_ns = stock_now_ns();
+    return (struct trial){
+        .until_ns = now_ns + (int64_t)wait_ms * 1000000,
+        .resolve_until_ns = now_ns + (int64_t)stock->options.resolve_ms * 1000000,
+    };
+}
 
 static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_state_result *result)
 {
@@ -22,7 +32,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_s
     trial->doubt |= *result == STOCK_STATE_IN_DOUBT;
     trial->failures += *result == STOCK_STATE_FAILED;
     bool hopeless = trial->failures == FAILURES_MAX && !trial->doubt;
-    if (hopeless || stock_now_ns() > trial->until_ns) {
+    if (hopeless || stock_now_ns() > (trial->doubt ? trial->resolve_until_ns : trial->until_ns)) {
         *result = trial->doubt ? STOCK_STATE_IN_DOUBT : *result;
         return false;
     }
@@ -33,7 +43,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_s
 enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
                                      struct ledger_record *record_out, bool *moved_out)
 {
-    struct trial trial = {.until_ns = stock_now_ns() + (int64_t)wait_ms * 1000000};
+    struct trial trial = trial_of(stock, wait_ms);
     enum stock_state_result result = STOCK_STATE_BUSY;
     struct lot *lot = malloc(sizeof *lot);
     if (!lot)
@@ -63,8 +73,7 @@ static enum stock_state_result pay(struct stock *stock, uint64_t order_id,
 enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
                                   struct ledger_record *record_out, bool *moved_out)
 {
-    int64_t wait_ns = (int64_t)stock->options.resolve_ms * 1000000;
-    struct trial trial = {.until_ns = stock_now_ns() + wait_ns};
+    struct trial trial = trial_of(stock, stock->options.resolve_ms);
     enum stock_state_result result = STOCK_STATE_BUSY;
     do
         result = pay(stock, order_id, record_out, &trial);

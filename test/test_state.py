@@ -1,5 +1,6 @@
 """Orders that are paid or cancelled: each moves once, and its units can be sold again at once."""
 
+import re
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,26 @@ def test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere(pair):
         wait_until(lambda: other.order().status == 201, "a sale of the unit at the other daemon")
         assert one.order().answer == "409 sold_out"
     assert audit(other) == 20
+
+
+def scripts_run(stack):
+    return int(re.search(rb"cmdstat_evalsha:calls=(\d+)", stack.redis("INFO", "commandstats"))[1])
+
+
+def test_cancels_that_wait_for_a_segment_let_other_calls_go_first(stack, spawn):
+    daemon = spawn(stack, lease_ms=20_000, deadline_ms=60_000)
+    daemon.reset("demo", 10, 1)
+    ids = [daemon.order().json()["order_id"] for _ in range(5)]
+    wait_until(lambda: stack.redis("SET", "seckill:{demo:0}:lock", "elsewhere", "NX"), "the lock")
+    before = scripts_run(stack)
+    with ThreadPoolExecutor(4) as clients:
+        cancels = [clients.submit(daemon.cancel, order_id) for order_id in ids[:4]]
+        wait_until(lambda: scripts_run(stack) > before + 50, "cancels that try again")
+        assert daemon.pay(ids[4]).status == 200
+        assert not any(cancel.done() for cancel in cancels)
+        stack.redis("DEL", "seckill:{demo:0}:lock")
+        assert [cancel.result().status for cancel in cancels] == [200] * 4
+    assert audit(daemon) == 1
 
 
 def test_older_rounds_orders_give_nothing_back(pair):
