@@ -41,7 +41,6 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connecti
     struct front *front = cls;
     struct request *request = front_request_new(front);
     request->connection = connection;
-    request->arrived_ns = front->now_ns;
     request->until_ns = front->now_ns + (int64_t)RECEIVE_MS_MAX * 1000000;
     front_list_add(front, LIST_RECEIVING, request);
     return request;
@@ -250,6 +249,7 @@ static enum MHD_Result request_read(struct front *front, struct MHD_Connection *
                                     struct request *request, const char *url)
 {
     front_list_remove(request);
+    request->arrived_ns = front->now_ns;
     if (request->refusal != PROBLEM_NONE) {
         request->ready = true;
         return reply_problem(front, connection, request->refusal, request->allow);

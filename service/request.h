@@ -112,7 +112,7 @@ struct request {
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
     struct request_list *list; /* the one of the front's lists it is in, or NULL */
     struct request *prev, *next;
-    int64_t arrived_ns;
+    int64_t arrived_ns; /* when it was complete: a slow sender loses none of its deadline */
     int64_t until_ns; /* when the front stops waiting */
     bool begun;       /* its headers were read */
     bool away;        /* in a queue, a lane or a desk */

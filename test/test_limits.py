@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, read_response, read_to_end
+from client import assert_problem, order_bytes, read_response, read_to_end
 from proxy import WRITE
 from servers import wait_until
 
@@ -61,6 +61,17 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
     assert daemon.order(user_id="after").status == 201
     unclear = counts["503 outcome_unknown"]
     assert len(accepted) + 2 <= audit(daemon, accepted=accepted) <= len(accepted) + 2 + unclear
+
+
+def test_deadline_of_an_order_begins_when_all_of_it_is_there(stack, spawn):
+    daemon = spawn(stack, deadline_ms=5000)
+    daemon.reset()
+    request = order_bytes()
+    with socket.create_connection(daemon.address, timeout=30) as sock:
+        sock.sendall(request[:-1])
+        time.sleep(6)
+        sock.sendall(request[-1:])
+        assert read_response(sock).status == 201
 
 
 def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn):
