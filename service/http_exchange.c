@@ -13,7 +13,11 @@
 #include "service/http_private.h"
 #include "service/metrics.h"
 
-enum { FORWARDED_MAX = 8 }; /* headers X-Forwarded-For of one request */
+enum {
+    FORWARDED_MAX = 8,      /* headers X-Forwarded-For of one request */
+    RECORD_BYTES = 64,      /* of libmicrohttpd, for each header, cookie and parameter */
+    REPLY_HEAD_BYTES = 1024 /* kept for the head of an answer */
+};
 
 static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
 
@@ -244,12 +248,39 @@ static void start(struct front *front, struct MHD_Connection *connection, struct
         exchange_send(front, request, REQUEST_RECEIVING);
 }
 
+static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    size_t *bytes = cls;
+    *bytes += RECORD_BYTES;
+    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* cookies are copied */
+        *bytes += strlen(name) + (value ? strlen(value) : 0);
+    return MHD_YES;
+}
+
+/* True when what the request's head and trailers take of the connection's memory leaves too little
+ * for the head of an answer: libmicrohttpd would close the connection without one, though the order
+ * were accepted. */
+static bool leaves_no_room(struct MHD_Connection *connection)
+{
+    enum MHD_ValueKind kinds =
+        MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND | MHD_FOOTER_KIND;
+    size_t bytes = REPLY_HEAD_BYTES;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    bytes += info ? info->header_size : 0;
+    MHD_get_connection_values(connection, kinds, note_memory, &bytes);
+    return bytes > CONNECTION_MEMORY;
+}
+
 /* The request is complete: handles it, and parks the connection when the answer takes time. */
 static enum MHD_Result request_read(struct front *front, struct MHD_Connection *connection,
                                     struct request *request, const char *url)
 {
     front_list_remove(request);
     request->arrived_ns = front->now_ns;
+    if (leaves_no_room(connection))
+        request->refusal = PROBLEM_HEADERS_TOO_LARGE;
     if (request->refusal != PROBLEM_NONE) {
         request->ready = true;
         return reply_problem(front, connection, request->refusal, request->allow);

@@ -65,6 +65,8 @@ enum request_state {
       "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
     X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \
       "This user or this address has ordered too often; try again later.", 1)                      \
+    X(HEADERS_TOO_LARGE, 431, "headers_too_large", "Headers too large",                             \
+      "The headers and cookies take more memory than a connection has.", 0)                        \
     X(INTERNAL_ERROR, 500, "internal_error", "Internal error", "The service failed.", 0)           \
     X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
       "Too many orders are waiting; this one was not accepted.", 1)                                \

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, order_bytes, read_response, read_to_end
+from client import assert_problem, order_bytes, read_response, read_to_end, send_raw
 from proxy import WRITE
 from servers import wait_until
 
@@ -90,6 +90,39 @@ def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn)
     wait_until(lambda: daemon.order().answer in ("201", "409 sold_out"), "an order")
     sell_out(daemon)
     assert audit(daemon) == 50
+
+
+HEADS = {
+    "a cookie": [b"Cookie: a=" + b"c" * size + b"\r\n" for size in range(2000, 4000, 16)],
+    "cookies": [b"Cookie: " + b"a=b;" * count + b"\r\n" for count in range(40, 120)],
+    "a header": [b"X-Large: " + b"x" * size + b"\r\n" for size in range(6000, 8000, 16)],
+    "headers": [b"X-Y: z\r\n" * count for count in range(60, 130)],
+}
+
+
+@pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS.keys())
+def test_order_is_accepted_only_when_its_answer_has_room(daemon, heads):
+    """Memory that headers take is missing for the answer: none of either is given up in silence."""
+    daemon.reset()
+    request = order_bytes()
+    answers = Counter()
+    for head in heads:
+        answer = send_raw(daemon.address, request.replace(
+            b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n" + head))
+        answers[answer[9:12]] += 1
+    assert answers[b"201"] > 0 and answers[b"431"] > 0
+    assert daemon.stock()["sold"] == answers[b"201"]
+
+
+def test_trailers_leave_room_for_the_answer(daemon):
+    daemon.reset()
+    request = (b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+               b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+               b'25\r\n{"sku":"demo","user_id":"u1","qty":1}\r\n0\r\nX-Trailer: ')
+    answers = [send_raw(daemon.address, request + b"x" * size + b"\r\n\r\n")[9:12]
+               for size in range(6000, 8000, 16)]
+    assert answers[0] == b"201"
+    assert daemon.stock()["sold"] == answers.count(b"201")
 
 
 @pytest.fixture
