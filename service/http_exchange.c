@@ -94,10 +94,39 @@ static bool is_json(struct MHD_Connection *connection)
     return next == '\0' || next == ';' || next == ' ' || next == '\t';
 }
 
-static bool announces_too_much(struct MHD_Connection *connection)
+/* What the headers say of where the body ends. */
+struct framing {
+    const char *length; /* Content-Length, or NULL */
+    unsigned count;     /* of headers that say it */
+    bool bad;           /* one of them is not of a kind that everybody understands alike */
+};
+
+static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
 {
-    const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return length && strtoull(length, NULL, 10) > BODY_MAX;
+    struct framing *framing = cls;
+    (void)kind;
+    framing->bad |= name[strcspn(name, " \t")] != '\0';
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+        framing->length = value;
+        framing->count++;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        framing->bad |= !value || strcasecmp(value, "chunked") != 0;
+        framing->count++;
+    }
+    return MHD_YES;
+}
+
+/* What a proxy takes for one request must not be two for us: with its end in doubt nothing is done,
+ * and the connection is closed (RFC 9112, 5.1 and 6.3). */
+static enum problem framing_problem(struct MHD_Connection *connection)
+{
+    struct framing framing = {.length = NULL};
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, note_framing, &framing);
+    if (framing.bad || framing.count > 1)
+        return PROBLEM_AMBIGUOUS_END;
+    bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
+    return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
 }
 
 /* The headers are there. What is wrong with them is kept until the body has been read, so that the
@@ -109,8 +138,9 @@ static enum MHD_Result headers_read(struct front *front, struct MHD_Connection *
     request->begun = true;
     request->route = route_find(method, url, &request->refusal, &allow);
     request->allow = allow;
-    if (announces_too_much(connection))
-        return reply_problem(front, connection, PROBLEM_PAYLOAD_TOO_LARGE, NULL);
+    enum problem framing = framing_problem(connection);
+    if (framing != PROBLEM_NONE)
+        return reply_problem(front, connection, framing, NULL);
     if (!request->route)
         return MHD_YES;
     if (request->route->admin && !authorized(front, connection))

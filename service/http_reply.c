@@ -54,7 +54,8 @@ void reply_prepare(struct front *front)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
         for (int close = 0; close < 2; close++)
-            front->problems[close][problem] = problem_response((enum problem)problem, close == 1);
+            front->problems[close][problem] = problem_response(
+                (enum problem)problem, close == 1 || problem == PROBLEM_AMBIGUOUS_END);
 }
 
 void reply_discard(struct front *front)

@@ -39,6 +39,8 @@ enum request_state {
  * get, in one list. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
+    X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
+      "The headers leave open where the request ends.", 0)                                         \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call wants Authorization: Bearer and the admin token.", 0)                             \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
