@@ -15,6 +15,7 @@ import pytest
 
 from audit import audit, sell_out
 from client import assert_problem, order_bytes, read_response, read_to_end, send_raw
+from daemon import Daemon
 from proxy import WRITE
 from servers import wait_until
 
@@ -161,6 +162,24 @@ def test_more_connections_than_allowed_do_not_stop_the_others(stack, spawn):
         for _ in range(30):
             idle.enter_context(socket.create_connection(daemon.address))
     wait_until(lambda: daemon.order().status == 201, "an order after the crowd has left")
+
+
+class FewFiles(Daemon):
+    """May have 200 open files."""
+
+    def argv(self):
+        return ["prlimit", "--nofile=200:200", *super().argv()]
+
+
+def test_crowd_leaves_the_daemon_files_for_redis_and_the_ledger(stack, tmp_path):
+    with FewFiles(stack, tmp_path) as daemon, ExitStack() as crowd:
+        daemon.reset()
+        socks = [crowd.enter_context(socket.create_connection(daemon.address, timeout=30))
+                 for _ in range(300)]
+        time.sleep(0.5)
+        socks[0].sendall(order_bytes())  # the first order: its lane is not connected yet
+        assert read_response(socks[0]).status == 201
+        assert "event=few_files" in daemon.log()
 
 
 REQUESTS = {
