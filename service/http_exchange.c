@@ -136,6 +136,7 @@ static enum MHD_Result headers_read(struct front *front, struct MHD_Connection *
 {
     const char *allow = NULL;
     request->begun = true;
+    request->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     request->route = route_find(method, url, &request->refusal, &allow);
     request->allow = allow;
     enum problem framing = framing_problem(connection);

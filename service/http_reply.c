@@ -109,6 +109,8 @@ static enum MHD_Result reply_stream(struct front *front, struct MHD_Connection *
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
     if (front->draining)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (request->head) /* else the last chunk would be sent, before the next answer */
+        MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     enum MHD_Result result = queue_response(front, connection, request->answer.status, response);
     MHD_destroy_response(response);
     return result;

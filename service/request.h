@@ -119,6 +119,7 @@ struct request {
     int64_t arrived_ns; /* when it was complete: a slow sender loses none of its deadline */
     int64_t until_ns;   /* when the front stops waiting */
     bool begun;         /* its headers were read */
+    bool head;          /* HEAD: the answer goes without its body */
     bool away;          /* in a queue, a lane or a desk */
     bool ready;         /* its answer is there */
     bool expired;       /* the deadline came before the answer */
