@@ -82,7 +82,8 @@
       "This process' number within its order ids. No two running processes of one ledger may "     \
       "share it. -1 lets the ledger assign it.")                                                   \
     X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
-      "Clients connected at a time, over all fronts. Each takes a file descriptor (ulimit -n).")   \
+      "Clients connected at a time, over all fronts. Each takes a file descriptor: fewer when "    \
+      "the process may not have so many (ulimit -n).")                                             \
     X(UNSIGNED, redis_timeout_ms, "500", "ms", 10, 60000,                                          \
       "How long Redis may take to connect or to answer before its connection is given up.")        \
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \

@@ -13,7 +13,11 @@
 #include "service/http_private.h"
 #include "service/metrics.h"
 
-enum { FORWARDED_MAX = 8 }; /* headers X-Forwarded-For of one request */
+enum {
+    FORWARDED_MAX = 8,      /* headers X-Forwarded-For of one request */
+    RECORD_BYTES = 64,      /* of libmicrohttpd, for each header, cookie and parameter */
+    REPLY_HEAD_BYTES = 1024 /* kept for the head of an answer */
+};
 
 static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
 
@@ -41,7 +45,6 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connecti
     struct front *front = cls;
     struct request *request = front_request_new(front);
     request->connection = connection;
-    request->arrived_ns = front->now_ns;
     request->until_ns = front->now_ns + (int64_t)RECEIVE_MS_MAX * 1000000;
     front_list_add(front, LIST_RECEIVING, request);
     return request;
@@ -91,10 +94,39 @@ static bool is_json(struct MHD_Connection *connection)
     return next == '\0' || next == ';' || next == ' ' || next == '\t';
 }
 
-static bool announces_too_much(struct MHD_Connection *connection)
+/* What the headers say of where the body ends. */
+struct framing {
+    const char *length; /* Content-Length, or NULL */
+    unsigned count;     /* of headers that say it */
+    bool bad;           /* one of them is not of a kind that everybody understands alike */
+};
+
+static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
 {
-    const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return length && strtoull(length, NULL, 10) > BODY_MAX;
+    struct framing *framing = cls;
+    (void)kind;
+    framing->bad |= name[strcspn(name, " \t")] != '\0';
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+        framing->length = value;
+        framing->count++;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        framing->bad |= !value || strcasecmp(value, "chunked") != 0;
+        framing->count++;
+    }
+    return MHD_YES;
+}
+
+/* What a proxy takes for one request must not be two for us: with its end in doubt nothing is done,
+ * and the connection is closed (RFC 9112, 5.1 and 6.3). */
+static enum problem framing_problem(struct MHD_Connection *connection)
+{
+    struct framing framing = {.length = NULL};
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, note_framing, &framing);
+    if (framing.bad || framing.count > 1)
+        return PROBLEM_AMBIGUOUS_END;
+    bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
+    return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
 }
 
 /* The headers are there. What is wrong with them is kept until the body has been read, so that the
@@ -104,10 +136,12 @@ static enum MHD_Result headers_read(struct front *front, struct MHD_Connection *
 {
     const char *allow = NULL;
     request->begun = true;
+    request->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     request->route = route_find(method, url, &request->refusal, &allow);
     request->allow = allow;
-    if (announces_too_much(connection))
-        return reply_problem(front, connection, PROBLEM_PAYLOAD_TOO_LARGE, NULL);
+    enum problem framing = framing_problem(connection);
+    if (framing != PROBLEM_NONE)
+        return reply_problem(front, connection, framing, NULL);
     if (!request->route)
         return MHD_YES;
     if (request->route->admin && !authorized(front, connection))
@@ -245,11 +279,39 @@ static void start(struct front *front, struct MHD_Connection *connection, struct
         exchange_send(front, request, REQUEST_RECEIVING);
 }
 
+static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    size_t *bytes = cls;
+    *bytes += RECORD_BYTES;
+    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* cookies are copied */
+        *bytes += strlen(name) + (value ? strlen(value) : 0);
+    return MHD_YES;
+}
+
+/* True when what the request's head and trailers take of the connection's memory leaves too little
+ * for the head of an answer: libmicrohttpd would close the connection without one, though the order
+ * were accepted. */
+static bool leaves_no_room(struct MHD_Connection *connection)
+{
+    enum MHD_ValueKind kinds =
+        MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND | MHD_FOOTER_KIND;
+    size_t bytes = REPLY_HEAD_BYTES;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    bytes += info ? info->header_size : 0;
+    MHD_get_connection_values(connection, kinds, note_memory, &bytes);
+    return bytes > CONNECTION_MEMORY;
+}
+
 /* The request is complete: handles it, and parks the connection when the answer takes time. */
 static enum MHD_Result request_read(struct front *front, struct MHD_Connection *connection,
                                     struct request *request, const char *url)
 {
     front_list_remove(request);
+    request->arrived_ns = front->now_ns;
+    if (leaves_no_room(connection))
+        request->refusal = PROBLEM_HEADERS_TOO_LARGE;
     if (request->refusal != PROBLEM_NONE) {
         request->ready = true;
         return reply_problem(front, connection, request->refusal, request->allow);

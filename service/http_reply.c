@@ -54,7 +54,8 @@ void reply_prepare(struct front *front)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
         for (int close = 0; close < 2; close++)
-            front->problems[close][problem] = problem_response((enum problem)problem, close == 1);
+            front->problems[close][problem] = problem_response(
+                (enum problem)problem, close == 1 || problem == PROBLEM_AMBIGUOUS_END);
 }
 
 void reply_discard(struct front *front)
@@ -108,6 +109,8 @@ static enum MHD_Result reply_stream(struct front *front, struct MHD_Connection *
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
     if (front->draining)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (request->head) /* else the last chunk would be sent, before the next answer */
+        MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     enum MHD_Result result = queue_response(front, connection, request->answer.status, response);
     MHD_destroy_response(response);
     return result;

@@ -18,7 +18,13 @@
 #include "service/news.h"
 #include "service/service.h"
 
-enum { PARTS_MAX = 64, ERROR_MAX = 256, PREPARE_RETRY_MS = 200 };
+enum {
+    PARTS_MAX = 64,
+    ERROR_MAX = 256,
+    PREPARE_RETRY_MS = 200,
+    FILES_OWN = 64, /* descriptors kept for what is there once */
+    FILES_PER_THREAD = 16,
+};
 
 extern char **environ;
 
@@ -33,13 +39,21 @@ struct parts {
     char error[ERROR_MAX];
 };
 
-static void raise_file_limit(void)
+/* Clients must not take the descriptors that the process needs for Redis and the ledger: where few
+ * are allowed, fewer clients are let in. */
+static void raise_file_limit(struct config *config)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    rlim_t own = FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->lanes + config->fronts);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur >= own + config->connections_max)
+        return;
+    config->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
+    log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
+              (unsigned long long)limit.rlim_cur, config->connections_max);
 }
 
 static void service_open(struct service *service)
@@ -226,7 +240,7 @@ int main(int argc, char **argv)
     log_setup(level, STDERR_FILENO);
     config_print(&parts.service.config, options, sizeof options);
     log_event(LOG_INFO, "starting", "%s", options);
-    raise_file_limit();
+    raise_file_limit(&parts.service.config);
     int status = serve(&parts);
     log_event(LOG_INFO, "stopped", "status=%d", status);
     log_flush();

@@ -39,6 +39,8 @@ enum request_state {
  * get, in one list. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
+    X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
+      "The headers leave open where the request ends.", 0)                                         \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call wants Authorization: Bearer and the admin token.", 0)                             \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
@@ -65,6 +67,8 @@ enum request_state {
       "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
     X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \
       "This user or this address has ordered too often; try again later.", 1)                      \
+    X(HEADERS_TOO_LARGE, 431, "headers_too_large", "Headers too large",                            \
+      "The headers and cookies take more memory than a connection has.", 0)                        \
     X(INTERNAL_ERROR, 500, "internal_error", "Internal error", "The service failed.", 0)           \
     X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
       "Too many orders are waiting; this one was not accepted.", 1)                                \
@@ -112,15 +116,16 @@ struct request {
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
     struct request_list *list; /* the one of the front's lists it is in, or NULL */
     struct request *prev, *next;
-    int64_t arrived_ns;
-    int64_t until_ns; /* when the front stops waiting */
-    bool begun;       /* its headers were read */
-    bool away;        /* in a queue, a lane or a desk */
-    bool ready;       /* its answer is there */
-    bool expired;     /* the deadline came before the answer */
-    bool parked;      /* asked after in every turn of the loop */
-    bool suspended;   /* taken out of libmicrohttpd's loop */
-    char *body;       /* inline_body, or malloc'ed */
+    int64_t arrived_ns; /* when it was complete: a slow sender loses none of its deadline */
+    int64_t until_ns;   /* when the front stops waiting */
+    bool begun;         /* its headers were read */
+    bool head;          /* HEAD: the answer goes without its body */
+    bool away;          /* in a queue, a lane or a desk */
+    bool ready;         /* its answer is there */
+    bool expired;       /* the deadline came before the answer */
+    bool parked;        /* asked after in every turn of the loop */
+    bool suspended;     /* taken out of libmicrohttpd's loop */
+    char *body;         /* inline_body, or malloc'ed */
     size_t body_length;
     char inline_body[BODY_INLINE_MAX];
 

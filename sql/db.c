@@ -234,9 +234,12 @@ uint64_t db_generation(const struct db *db)
     return db->stats.connects;
 }
 
-static void keep_result(struct db *db)
+/* False when the rows broke off: then there is a result, of which nothing can be said. */
+static bool keep_result(struct db *db)
 {
     MYSQL_RES *rows = mysql_store_result(db->mysql);
+    if (!rows && mysql_errno(db->mysql) != 0)
+        return false;
     if (rows) {
         drop_rows(db);
         db->rows = rows;
@@ -246,6 +249,7 @@ static void keep_result(struct db *db)
     uint64_t id = mysql_insert_id(db->mysql);
     if (id != 0)
         db->insert_id = id;
+    return true;
 }
 
 /* The client library counts its time-outs in seconds; the wait for the first answer is counted
@@ -294,7 +298,8 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     if (more != 0)
         return query_error(db);
     do {
-        keep_result(db);
+        if (!keep_result(db))
+            return query_error(db);
         more = mysql_next_result(db->mysql);
         if (more > 0)
             return query_error(db);

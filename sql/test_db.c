@@ -257,6 +257,17 @@ static void test_statements_stop_at_the_first_that_fails(void **state)
     assert_int_equal(db_stats(db).connects, 1);
 }
 
+/* The second row cannot be made: the server has answered with the columns by then. */
+static void test_rows_that_break_off_are_no_empty_result(void **state)
+{
+    (void)state;
+    static const char text[] = "SELECT (SELECT b.id FROM t b WHERE b.id<=a.id) FROM t a";
+    assert_int_equal(query(db, "INSERT INTO t(n)VALUES(1),(2)"), DB_OK);
+    assert_int_equal(query(db, text), DB_FAILED);
+    assert_null(db_row(db));
+    assert_int_equal(strncmp(db_error(db), "1242", 4), 0);
+}
+
 static void test_insert_id_is_that_of_the_last_insert(void **state)
 {
     (void)state;
@@ -490,6 +501,7 @@ int main(void)
         TEST(test_first_query_of_a_connection_counts_its_own_rows_alone),
         TEST(test_rows_are_those_of_the_last_statement_that_has_any),
         TEST(test_statements_stop_at_the_first_that_fails),
+        TEST(test_rows_that_break_off_are_no_empty_result),
         TEST(test_insert_id_is_that_of_the_last_insert),
         TEST(test_duplicate_alone_changes_nothing),
         TEST(test_run_commits_what_its_body_did),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from client import assert_problem, read_response
+from client import assert_problem, read_response, send_raw
 from daemon import TOKEN
 from servers import wait_until
 
@@ -185,6 +185,15 @@ def test_bad_parameter_is_400_and_takes_no_stream(daemon, query):
 def test_stream_wants_the_token_and_get(daemon):
     assert_problem(daemon.get(PATH), 401, "unauthorized")
     assert_problem(daemon.admin("POST", PATH, {}), 405, "method_not_allowed")
+
+
+def test_head_of_a_stream_is_a_head_alone(daemon):
+    for count in (0, 1000):
+        fill(daemon, count)
+        for _ in range(STREAMS_MAX + 1):  # none of them is left open
+            answer = send_raw(daemon.address, REQUEST.replace(b"GET", b"HEAD"))
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.index(b"\r\n\r\n") == len(answer) - 4
 
 
 def test_connection_goes_on_after_a_stream(daemon):

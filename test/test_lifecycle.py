@@ -13,7 +13,7 @@ import pytest
 
 from audit import audit, sell_out
 from client import assert_problem
-from daemon import PROGRAM, Daemon
+from daemon import PROGRAM, TOKEN, Daemon
 from proxy import WRITE
 from servers import Stack, free_port, wait_until
 
@@ -381,7 +381,32 @@ def test_openapi_names_every_call(daemon):
     assert document["openapi"].startswith("3.")
     assert {"/order", "/order/{order_id}", "/stock/{sku}", "/admin/stock/reset", "/admin/sales",
             "/admin/reconcile", "/healthz", "/readyz", "/metrics"} <= set(document["paths"])
-    json.dumps(document)
+
+
+def only_once(pairs):
+    assert len(dict(pairs)) == len(pairs), pairs
+    return dict(pairs)
+
+
+def test_openapi_tells_of_what_every_call_of_a_kind_answers(daemon):
+    text = daemon.get("/openapi.json").body
+    document = json.loads(text, object_pairs_hook=only_once)
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            told, bodies = call["responses"], []
+            if path.startswith("/admin/"):
+                assert daemon.request(method.upper(), path).headers["WWW-Authenticate"]
+                assert "WWW-Authenticate" in told["401"]["headers"]
+            if "requestBody" in call:
+                assert "408" in told
+                bodies = [(b"x", "text/plain"), (b"x", "application/json"),
+                          (b"x" * 4097, "application/json")]
+            for body, kind in bodies:
+                answer = daemon.request(method.upper(), path, body, {
+                    "Content-Type": kind, "Authorization": f"Bearer {TOKEN}"})
+                assert str(answer.status) in told, (path, answer)
+            if "503" in told:
+                assert "Retry-After" in told["503"]["headers"], path
 
 
 def test_log_is_one_event_a_line(daemon):

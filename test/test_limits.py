@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, read_response, read_to_end
+from client import assert_problem, order_bytes, read_response, read_to_end, send_raw
+from daemon import Daemon
 from proxy import WRITE
 from servers import wait_until
 
@@ -63,6 +64,17 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
     assert len(accepted) + 2 <= audit(daemon, accepted=accepted) <= len(accepted) + 2 + unclear
 
 
+def test_deadline_of_an_order_begins_when_all_of_it_is_there(stack, spawn):
+    daemon = spawn(stack, deadline_ms=5000)
+    daemon.reset()
+    request = order_bytes()
+    with socket.create_connection(daemon.address, timeout=30) as sock:
+        sock.sendall(request[:-1])
+        time.sleep(6)
+        sock.sendall(request[-1:])
+        assert read_response(sock).status == 201
+
+
 def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=500)
@@ -79,6 +91,39 @@ def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn)
     wait_until(lambda: daemon.order().answer in ("201", "409 sold_out"), "an order")
     sell_out(daemon)
     assert audit(daemon) == 50
+
+
+HEADS = {
+    "a cookie": [b"Cookie: a=" + b"c" * size + b"\r\n" for size in range(2000, 4000, 16)],
+    "cookies": [b"Cookie: " + b"a=b;" * count + b"\r\n" for count in range(40, 120)],
+    "a header": [b"X-Large: " + b"x" * size + b"\r\n" for size in range(6000, 8000, 16)],
+    "headers": [b"X-Y: z\r\n" * count for count in range(60, 130)],
+}
+
+
+@pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS.keys())
+def test_order_is_accepted_only_when_its_answer_has_room(daemon, heads):
+    """Memory that headers take is missing for the answer: none of either is given up in silence."""
+    daemon.reset()
+    request = order_bytes()
+    answers = Counter()
+    for head in heads:
+        answer = send_raw(daemon.address, request.replace(
+            b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n" + head))
+        answers[answer[9:12]] += 1
+    assert answers[b"201"] > 0 and answers[b"431"] > 0
+    assert daemon.stock()["sold"] == answers[b"201"]
+
+
+def test_trailers_leave_room_for_the_answer(daemon):
+    daemon.reset()
+    request = (b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+               b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+               b'25\r\n{"sku":"demo","user_id":"u1","qty":1}\r\n0\r\nX-Trailer: ')
+    answers = [send_raw(daemon.address, request + b"x" * size + b"\r\n\r\n")[9:12]
+               for size in range(6000, 8000, 16)]
+    assert answers[0] == b"201"
+    assert daemon.stock()["sold"] == answers.count(b"201")
 
 
 @pytest.fixture
@@ -117,6 +162,24 @@ def test_more_connections_than_allowed_do_not_stop_the_others(stack, spawn):
         for _ in range(30):
             idle.enter_context(socket.create_connection(daemon.address))
     wait_until(lambda: daemon.order().status == 201, "an order after the crowd has left")
+
+
+class FewFiles(Daemon):
+    """May have 200 open files."""
+
+    def argv(self):
+        return ["prlimit", "--nofile=200:200", *super().argv()]
+
+
+def test_crowd_leaves_the_daemon_files_for_redis_and_the_ledger(stack, tmp_path):
+    with FewFiles(stack, tmp_path) as daemon, ExitStack() as crowd:
+        daemon.reset()
+        socks = [crowd.enter_context(socket.create_connection(daemon.address, timeout=30))
+                 for _ in range(300)]
+        time.sleep(0.5)
+        socks[0].sendall(order_bytes())  # the first order: its lane is not connected yet
+        assert read_response(socks[0]).status == 201
+        assert "event=few_files" in daemon.log()
 
 
 REQUESTS = {

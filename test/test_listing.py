@@ -77,8 +77,9 @@ def test_status_and_segment_of_an_order_that_several_filled(shop):
     assert order["qty"] == 3
 
 
-def test_orders_are_found_at_once_and_after_they_were_filed(pair):
+def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     """More commits than are filed at a time, by two daemons, while others ask."""
+    pair = [spawn(stack, redis_timeout_ms=10_000) for _ in range(2)]  # so many orders, and no 503
     pair[0].reset("demo", 100_000, 8)
 
     def order(n):

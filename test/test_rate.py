@@ -63,7 +63,7 @@ def test_quota_comes_back_at_its_rate(stack, spawn):
 
 
 def test_no_key_without_an_end(stack, spawn):
-    daemon = spawn(stack, rate_user_per_min=600, rate_user_burst=2, rate_address_per_min=6000)
+    daemon = spawn(stack, rate_user_per_min=SLOW, rate_user_burst=2, rate_address_per_min=SLOW)
     daemon.reset("demo", 100, 4)
     for n in range(5):
         daemon.order(user_id=f"u{n}")
