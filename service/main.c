@@ -39,17 +39,22 @@ struct parts {
     char error[ERROR_MAX];
 };
 
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 /* Clients must not take the descriptors that the process needs for Redis and the ledger: where few
  * are allowed, fewer clients are let in. */
-static void raise_file_limit(struct config *config)
+static void bound_clients(struct config *config)
 {
     struct rlimit limit;
     rlim_t own = FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->lanes + config->fronts);
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur >= own + config->connections_max)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= own + config->connections_max)
         return;
     config->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
     log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
@@ -124,8 +129,9 @@ static bool prepare(struct service *service, struct ledger *ledger)
 
 static bool start_fronts(struct parts *parts)
 {
-    const struct config *config = &parts->service.config;
+    struct config *config = &parts->service.config;
     char address[300];
+    bound_clients(config);
     snprintf(address, sizeof address, "%s", config->listen);
     for (unsigned i = 0; i < config->fronts; i++) {
         int fd = http_listen(address, config->fronts > 1, address, sizeof address, parts->error,
@@ -240,7 +246,7 @@ int main(int argc, char **argv)
     log_setup(level, STDERR_FILENO);
     config_print(&parts.service.config, options, sizeof options);
     log_event(LOG_INFO, "starting", "%s", options);
-    raise_file_limit(&parts.service.config);
+    raise_file_limit();
     int status = serve(&parts);
     log_event(LOG_INFO, "stopped", "status=%d", status);
     log_flush();
