@@ -153,9 +153,6 @@ enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms
 /* Frees what stock_sell allocated in an order. */
 void stock_order_clear(struct stock_order *order);
 
-/* Finds a sale, in the catalog or else in the ledger. LEDGER_NO: there is none. */
-enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
-
 enum stock_admin_result {
     STOCK_ADMIN_OK,
     STOCK_ADMIN_NO_SALE,

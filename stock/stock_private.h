@@ -70,4 +70,7 @@ bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size
 /* Reads the sale again from the ledger into the catalog. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
 
+/* Finds a sale, in the catalog or else in the ledger. LEDGER_NO: there is none. */
+enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
+
 #endif

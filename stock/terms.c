@@ -74,25 +74,30 @@ static void put_found(const struct ledger_sale *row, void *context)
     finding->full |= catalog_put(finding->catalog, row) == NULL;
 }
 
-/* In one query, however many skus the clients have thought of. */
-static bool find_unknown(struct stock *stock, struct stock_order *const *orders, size_t count)
+/* Those that are not known yet in one query, however many skus the clients have thought of. False
+ * when it cannot be said whether there are sales for them. */
+static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
     struct finding finding = {.catalog = stock->catalog};
     size_t unknown = 0;
-    for (size_t i = 0; i < count; i++)
-        if (!catalog_find(stock->catalog, orders[i]->sku))
+    for (size_t i = 0; i < count; i++) {
+        orders[i]->sale = catalog_find(stock->catalog, orders[i]->sku);
+        if (!orders[i]->sale)
             skus[unknown++] = orders[i]->sku;
+    }
     if (unknown == 0)
         return true;
-    return ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK &&
-           !finding.full;
+    bool asked = ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK;
+    for (size_t i = 0; i < count; i++)
+        if (!orders[i]->sale)
+            orders[i]->sale = catalog_find(stock->catalog, orders[i]->sku);
+    return asked && !finding.full;
 }
 
-/* `found`: a sale that the catalog does not have is not in the ledger either. */
+/* `found`: an order without a sale has none in the ledger either. */
 static void begin_one(struct stock *stock, struct stock_order *order, bool found)
 {
-    order->sale = catalog_find(stock->catalog, order->sku);
     if (!order->sale) {
         order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
@@ -106,7 +111,7 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
 
 void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    bool found = find_unknown(stock, orders, count);
+    bool found = find_sales(stock, orders, count);
     stock->terms->count = 0;
     for (size_t i = 0; i < count; i++)
         begin_one(stock, orders[i], found);
