@@ -59,7 +59,7 @@ void buyer_text_forget(struct sql_text *sql, const char *sku)
 }
 
 /* One user's ids may be more than GROUP_CONCAT takes, which fails the statement. MariaDB is told
- * how many are wanted; MySQL, which cannot be, takes as many as the session is set to. */
+ * how many are wanted; MySQL, which cannot be, takes as many as db.c sets its sessions to. */
 void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
 {
     sql_printf(sql,

@@ -30,7 +30,7 @@ enum {
  */
 static const char session_setup[] =
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "innodb_lock_wait_timeout=3, autocommit=1;"
+    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
     "/*M!100300 SET SESSION idle_transaction_timeout=3 */;"
     "/*!80000 SET SESSION wait_timeout=10 */";

@@ -74,7 +74,6 @@ static void text_run(struct sql_text *sql, const struct run *run)
 {
     sql_clear(sql);
     sql_printf(sql,
-               "SET SESSION group_concat_max_len=16777215;"
                "INSERT INTO order_posting(bucket,run,last_id,orders)"
                "SELECT CRC32(user_id)%%1024 AS b,%llu,MAX(order_id),"
                "GROUP_CONCAT(CRC32(user_id),':',order_id) FROM orders WHERE ",
