@@ -73,7 +73,7 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 # --- What there is ------------------------------------------------------------------------------
 
-folders  := lua sql lock stock service
+folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
@@ -126,6 +126,7 @@ $(BUILD)/%.o: %.c | $(headers)
 # --- The lock library by itself -----------------------------------------------------------------
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
+               $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
                $(addprefix sql/,db.c db_url.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
