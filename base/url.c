@@ -239,19 +239,31 @@ static const char *read_all(const struct scheme *scheme, const char *text, struc
     return scheme->read(&spans, url);
 }
 
+static const struct scheme *find_scheme(const char *name)
+{
+    const struct scheme *end = schemes + sizeof schemes / sizeof *schemes;
+    const struct scheme *scheme = schemes;
+    while (scheme < end && strcmp(scheme->name, name) != 0)
+        scheme++;
+    assert(scheme < end); /* the callers' own text, never a user's */
+    return scheme;
+}
+
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size)
 {
-    const struct scheme *known = schemes;
-    while (known < schemes + sizeof schemes / sizeof *schemes && strcmp(known->name, scheme) != 0)
-        known++;
-    assert(known < schemes + sizeof schemes / sizeof *schemes);
+    const struct scheme *known = find_scheme(scheme);
     memset(url_out, 0, sizeof *url_out);
     url_out->port = known->port;
     const char *wrong = read_all(known, text, url_out);
     if (wrong)
         snprintf(error_out, error_size, "not of the form %s: %s", known->form, wrong);
     return !wrong;
+}
+
+const char *url_form(const char *scheme)
+{
+    return find_scheme(scheme)->form;
 }
 
 const char *url_scheme_end(const char *text)

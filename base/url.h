@@ -41,6 +41,9 @@ struct url {
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 
+/* The form of a known scheme's URLs, as above: for messages and help. */
+const char *url_form(const char *scheme);
+
 /* The end of the scheme's name, when "://" stands behind it: else NULL. */
 const char *url_scheme_end(const char *text);
 
