@@ -76,7 +76,7 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 # --- What there is ------------------------------------------------------------------------------
 
-folders  := lua sql lock stock service
+folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
@@ -129,8 +129,9 @@ $(BUILD)/%.o: %.c | $(headers)
 # --- The lock library by itself -----------------------------------------------------------------
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
+               $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
-               $(addprefix sql/,db.c db_url.c sql_text.c)
+               $(addprefix sql/,db.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
@@ -189,7 +190,7 @@ lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
-                     $(BUILD)/sql/db_url.o $(BUILD)/libseclock.a
+                     $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
