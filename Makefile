@@ -13,6 +13,8 @@
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
+#   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
+#                   are its seconds and its seed, SANITIZE=thread another sanitizer
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
@@ -32,6 +34,7 @@ WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
 OBJCOPY    ?= objcopy
 export BUILD PYTHON
+comma      := ,
 
 ifeq ($(MAKELEVEL),0)
   MAKEFLAGS += --no-print-directory -j$(shell nproc)
@@ -90,7 +93,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -272,6 +275,17 @@ asan:
 # Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
+
+# Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
+fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
+fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
+             env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
+             PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+fuzz-http:
+	@deploy/packages test
+	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
+	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/test_hostile.py
+	@$(fuzz_env) $(PYTHON) test/fuzz/http
 
 valgrind:
 	@deploy/packages valgrind
