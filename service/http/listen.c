@@ -1,4 +1,6 @@
-/* Listening sockets, which several fronts share by SO_REUSEPORT. */
+/* Listening sockets, which several HTTP threads share by SO_REUSEPORT. */
+#include "service/http/listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -7,8 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "service/http/loop.h"
 
 enum { BACKLOG = 4096, HOST_MAX = 256 };
 
