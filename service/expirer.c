@@ -89,14 +89,13 @@ static bool expire(struct expirer *expirer)
 static void expirer_main(void *context)
 {
     struct expirer *expirer = context;
-    bool again = true;
-    while (again) {
+    while (!worker_stopping(&expirer->worker)) {
         int pause_ms = PERIOD_MS;
         if (atomic_load(&expirer->service->prepared) && run_for_it(expirer) && !expire(expirer)) {
             resign(expirer);
             pause_ms += FAILED_MS;
         }
-        again = worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
+        worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
     }
     resign(expirer); /* another daemon need not wait for the lease to end */
 }
