@@ -1,5 +1,9 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
-#include "sql/ledger.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_settings.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 
 #include <signal.h>

@@ -1,5 +1,8 @@
 /* Listing orders: page by page along the ids, and those of one user, filed or not yet. */
+#include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 
 enum { BATCH = 40, RUN = 512, PAGE = 500, ID_MS = 1 << 22 };

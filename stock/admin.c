@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "lock/redis_pipeline.h"
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_settings.h"
 #include "stock/segment.h"
 
 enum {

@@ -2,6 +2,7 @@
 #ifndef STOCK_BATCH_H
 #define STOCK_BATCH_H
 
+#include "sql/ledger_commit.h"
 #include "stock/segment.h"
 
 /* Units of one segment that go to one order. */

@@ -2,6 +2,8 @@
 #ifndef STOCK_RETURNS_H
 #define STOCK_RETURNS_H
 
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
 #include "sql/ledger_status.h"
 #include "stock/stock.h"
 

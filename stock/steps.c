@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "sql/ledger_recovery.h"
 #include "stock/recovery.h"
 
 enum {

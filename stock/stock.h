@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
+#include "sql/ledger_quota.h"
+#include "sql/ledger_time.h"
 #include "stock/sale.h"
 
 enum {

@@ -2,6 +2,9 @@
 #include "lock/redis_pipeline.h"
 #include "lua/script.h"
 #include "lua/test_server.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 #include "stock/stock.h"
 

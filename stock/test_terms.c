@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "lua/test_server.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 #include "stock/stock.h"
 

@@ -1,9 +1,11 @@
 /* What a daemon does to the ledger when it starts: creates and upgrades the tables by the numbered
  * files, gets its number, and looks whether the server keeps what it commits. */
+#include "sql/ledger_setup.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_private.h"
+#include "sql/ledger_query.h"
 #include "sql_migrations.h"
 
 enum {
@@ -17,8 +19,8 @@ static enum db_result run_text(struct ledger *ledger, const char *text)
     return db_query(ledger->db, text, strlen(text));
 }
 
-/* Asks a question whose answer is 1 or something else. Not asked is not answered: anything but DB_OK
- * leaves it open. */
+/* Asks a question whose answer is 1 or something else. Not asked is not answered: anything but
+ * DB_OK leaves it open. */
 static enum db_result ask(struct ledger *ledger, const char *question, bool *yes_out)
 {
     *yes_out = false;
@@ -28,8 +30,8 @@ static enum db_result ask(struct ledger *ledger, const char *question, bool *yes
     return result;
 }
 
-/* DDL commits by itself, so a file counts as applied only when its last statement has run: each file
- * can be run again. */
+/* DDL commits by itself, so a file counts as applied only when its last statement has run: each
+ * file can be run again. */
 static enum db_result migrate_one(struct ledger *ledger, const char *name, const char *text)
 {
     char question[128], note[128];
@@ -58,8 +60,8 @@ static enum db_result migrate_all(struct ledger *ledger)
     return result;
 }
 
-/* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so the
- * lock is asked for in steps of one second. Its name carries the database's, because several
+/* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so
+ * the lock is asked for in steps of one second. Its name carries the database's, because several
  * databases may live on one server. */
 static bool lock_migration(struct ledger *ledger)
 {
