@@ -26,7 +26,7 @@ static void nap(void)
 /* Hears messages until the connection is lost. */
 static void hear(struct news *news)
 {
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     enum redis_result result = REDIS_ANSWERED;
     catalog_forget_left(news->service->catalog);
     while (result != REDIS_UNKNOWN && !atomic_load(&news->stop)) {

@@ -13,7 +13,7 @@ static const int64_t PROBE_NS = 50000000;   /* how often a remembered shortage i
 static const int64_t STALE_NS = 1000000000; /* how long it may be used while in doubt */
 
 struct sale {
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the view, and the writing of what is left */
     struct sale_view view;
     _Atomic uint32_t left_units;
@@ -80,7 +80,7 @@ static struct sale *sale_new(const char *sku)
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
-    assert(strlen(sku) < LEDGER_IDENTIFIER_SIZE);
+    assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;
