@@ -64,7 +64,7 @@ static bool run_for_it(struct expirer *expirer)
  * or the ledger failed. */
 static bool expire(struct expirer *expirer)
 {
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     enum ledger_result result = LEDGER_OK;
     struct stock_expired expired;
     size_t all = 0;
@@ -89,14 +89,13 @@ static bool expire(struct expirer *expirer)
 static void expirer_main(void *context)
 {
     struct expirer *expirer = context;
-    bool again = true;
-    while (again) {
+    while (!worker_stopping(&expirer->worker)) {
         int pause_ms = PERIOD_MS;
         if (atomic_load(&expirer->service->prepared) && run_for_it(expirer) && !expire(expirer)) {
             resign(expirer);
             pause_ms += FAILED_MS;
         }
-        again = worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
+        worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
     }
     resign(expirer); /* another daemon need not wait for the lease to end */
 }

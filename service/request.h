@@ -89,8 +89,8 @@ struct request_call {
     _Atomic int progress; /* for expire: how far the worker has come */
     bool changes;         /* it writes: past the deadline its outcome is unknown, not unavailable */
     bool again;           /* set by work: not possible yet, so put it at the end of the queue */
-    char sku[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE]; /* Idempotency-Key, "" for none */
+    char sku[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;
     uint32_t total; /* units */
     uint32_t segments;

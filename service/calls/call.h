@@ -51,7 +51,7 @@ enum call_start call_send(struct request *request,
                           void (*work)(struct call_worker *worker, struct request *request),
                           bool changes);
 
-/* Copies the Idempotency-Key, "" for none, to `key_out` of LEDGER_WORD_SIZE bytes. NULL, or what is
+/* Copies the Idempotency-Key, "" for none, to `key_out` of IDENTIFIER_SIZE bytes. NULL, or what is
  * wrong with it. */
 const char *call_read_key(const struct call *call, char *key_out);
 

@@ -5,8 +5,12 @@
 
 #include "service/calls/call.h"
 
-call_handler call_list_user;
-call_handler call_list_all;
-call_handler call_list_csv;
+/* The handlers, see call_handler. */
+enum call_start call_list_user(struct service *service, struct request *request,
+                               const struct call *call);
+enum call_start call_list_all(struct service *service, struct request *request,
+                              const struct call *call);
+enum call_start call_list_csv(struct service *service, struct request *request,
+                              const struct call *call);
 
 #endif

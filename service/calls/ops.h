@@ -4,9 +4,14 @@
 
 #include "service/calls/call.h"
 
-call_handler call_ops_healthz;
-call_handler call_ops_readyz;
-call_handler call_ops_metrics;
-call_handler call_ops_openapi;
+/* The handlers, see call_handler. */
+enum call_start call_ops_healthz(struct service *service, struct request *request,
+                                 const struct call *call);
+enum call_start call_ops_readyz(struct service *service, struct request *request,
+                                const struct call *call);
+enum call_start call_ops_metrics(struct service *service, struct request *request,
+                                 const struct call *call);
+enum call_start call_ops_openapi(struct service *service, struct request *request,
+                                 const struct call *call);
 
 #endif

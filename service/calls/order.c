@@ -14,6 +14,7 @@
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
 #include "service/snowflake.h"
+#include "sql/ledger_lookup.h"
 
 /* ---- the body, see why_two_readers ---- */
 
@@ -151,15 +152,15 @@ bool order_body_parse(const char *text, size_t length, struct stock_order *order
  * key is not: its first try may have been accepted, and then an order worker finds it. */
 static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
 {
-    struct ledger_terms terms;
+    struct ledger_settings settings;
     struct stock_order *order = &request->order;
     struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
     if (!sale)
         return false;
     order->outcome = STOCK_OPEN;
-    if (sale_gate(sale, now_ns, &terms)) {
+    if (sale_gate(sale, now_ns, &settings)) {
         order->created_ms = clock_wall_ms();
-        order->outcome = stock_closed(&terms, order->created_ms, &order->at_ms);
+        order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
     }
     if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
         metrics_count(METRIC_SOLD_OUT_FAST);

@@ -4,8 +4,11 @@
 
 #include "service/calls/call.h"
 
-call_handler call_order_post;
-call_handler call_order_get;
+/* The handlers, see call_handler. */
+enum call_start call_order_post(struct service *service, struct request *request,
+                                const struct call *call);
+enum call_start call_order_get(struct service *service, struct request *request,
+                               const struct call *call);
 
 /* Reads the body of POST /order, exactly sku, user_id and qty, into the order. False with what is
  * wrong in `detail_out` (a constant text). The text need not end in NUL. */

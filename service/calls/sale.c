@@ -69,7 +69,7 @@ static void work_reset(struct call_worker *worker, struct request *request)
     struct ledger_sale sale = {
         .total = request->call.total,
         .segments = request->call.segments,
-        .terms = request->call.change.terms,
+        .settings = request->call.change.terms,
     };
     const char *sku = request->call.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);
@@ -170,7 +170,7 @@ static void work_change(struct call_worker *worker, struct request *request)
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
               "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
-              (int)result, result == STOCK_ADMIN_OK ? sale.terms.version : 0);
+              (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else

@@ -5,10 +5,16 @@
 
 #include "service/calls/call.h"
 
-call_handler call_sale_reset;
-call_handler call_sale_restock;
-call_handler call_sale_list;
-call_handler call_sale_change;
-call_handler call_sale_reconcile;
+/* The handlers, see call_handler. */
+enum call_start call_sale_reset(struct service *service, struct request *request,
+                                const struct call *call);
+enum call_start call_sale_restock(struct service *service, struct request *request,
+                                  const struct call *call);
+enum call_start call_sale_list(struct service *service, struct request *request,
+                               const struct call *call);
+enum call_start call_sale_change(struct service *service, struct request *request,
+                                 const struct call *call);
+enum call_start call_sale_reconcile(struct service *service, struct request *request,
+                                    const struct call *call);
 
 #endif

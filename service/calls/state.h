@@ -4,7 +4,10 @@
 
 #include "service/calls/call.h"
 
-call_handler call_state_pay;
-call_handler call_state_cancel;
+/* The handlers, see call_handler. */
+enum call_start call_state_pay(struct service *service, struct request *request,
+                               const struct call *call);
+enum call_start call_state_cancel(struct service *service, struct request *request,
+                                  const struct call *call);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "service/calls/call.h"
 
-call_handler call_stock_get;
+/* The handlers, see call_handler. */
+enum call_start call_stock_get(struct service *service, struct request *request,
+                               const struct call *call);
 
 #endif
