@@ -19,14 +19,13 @@ static const struct {
 } problems[PROBLEM_COUNT] = {PROBLEMS(PROBLEM_ROW)};
 #undef PROBLEM_ROW
 
-/* Without its own counter a status would vanish among status="other", which nobody watches. */
-#define PROBLEM_COUNTED(name, status, code, title, detail, retry)                                  \
-    static_assert(METRIC_HTTP_##status < METRIC_HTTP_OTHER, "METRICS_STATUSES has " #status);
-PROBLEMS(PROBLEM_COUNTED)
-#undef PROBLEM_COUNTED
-
 unsigned problem_status(enum problem problem)
 {
+    /* Without its own counter a status would vanish among status="other", which nobody watches. */
+#define PROBLEM_COUNTED(name, status, code, title, detail, retry)                                  \
+    static_assert(METRIC_HTTP_##status < METRIC_HTTP_OTHER, "METRICS_STATUSES has " #status);
+    PROBLEMS(PROBLEM_COUNTED)
+#undef PROBLEM_COUNTED
     assert(problem < PROBLEM_COUNT);
     return problems[problem].status;
 }

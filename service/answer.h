@@ -14,47 +14,47 @@ enum {
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
  * error that a client can get. Clients rely on codes and statuses; titles and details may change.
  * A status that is new here must be added to METRICS_STATUSES, which the compiler checks. */
-#define PROBLEMS(X)                                                                                 \
-    X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                            \
-    X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                         \
-      "The headers do not say clearly where the request ends.", 0)                                  \
-    X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                            \
-      "This call needs the header Authorization: Bearer with the admin token.", 0)                  \
-    X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)                \
-    X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)           \
-    X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)   \
-    X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                          \
-      "This path takes another method; see Allow.", 0)                                              \
-    X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                   \
-      "The request was not complete in time.", 0)                                                   \
-    X(SOLD_OUT, 409, "sold_out", "Sold out", "Fewer units are left than the order wants.", 0)       \
-    X(NOT_STARTED, 409, "sale_not_started", "Sale not started",                                     \
-      "The sale is not open yet; see starts_at.", 1)                                                \
-    X(ENDED, 409, "sale_ended", "Sale ended", "The sale is over; see ends_at.", 0)                  \
-    X(PAUSED, 409, "sale_paused", "Sale paused", "The sale takes no orders for now.", 5)            \
-    X(LIMIT, 409, "limit_reached", "Limit reached",                                                 \
-      "The user would have more units than the sale's limit allows; see orders.", 0)                \
-    X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                         \
-      "The order's present status does not allow this call; see order_status.", 0)                  \
-    X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                             \
-      "A body may have at most 4096 bytes.", 0)                                                     \
-    X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                            \
-      "A query may have at most 32 parameters.", 0)                                                 \
-    X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",              \
-      "The body must be application/json.", 0)                                                      \
-    X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                          \
-      "This Idempotency-Key belongs to an order with another sku or qty.", 0)                       \
-    X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                            \
-      "This user or this address has ordered too often; try again later.", 1)                       \
-    X(HEADERS_TOO_LARGE, 431, "headers_too_large", "Headers too large",                             \
-      "The headers and cookies take more memory than a connection has.", 0)                         \
-    X(OVERLOADED, 503, "overloaded", "Overloaded",                                                  \
-      "Too many requests are waiting; this one was not accepted.", 1)                               \
-    X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                               \
-      "Redis or the ledger cannot be reached now; nothing was done.", 1)                            \
-    X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                   \
-      "The call may have been carried out or not. Repeat the request with its Idempotency-Key or, " \
-      "without a key, ask for the order.",                                                          \
+#define PROBLEMS(X)                                                                                \
+    X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
+    X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
+      "The headers do not say clearly where the request ends.", 0)                                 \
+    X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
+      "This call needs the header Authorization: Bearer with the admin token.", 0)                 \
+    X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
+    X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
+    X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
+    X(METHOD_NOT_ALLOWED, 405, "method_not_allowed", "Method not allowed",                         \
+      "This path takes another method; see Allow.", 0)                                             \
+    X(REQUEST_TIMEOUT, 408, "request_timeout", "Request timeout",                                  \
+      "The request was not complete in time.", 0)                                                  \
+    X(SOLD_OUT, 409, "sold_out", "Sold out", "Fewer units are left than the order wants.", 0)      \
+    X(NOT_STARTED, 409, "sale_not_started", "Sale not started",                                    \
+      "The sale is not open yet; see starts_at.", 1)                                               \
+    X(ENDED, 409, "sale_ended", "Sale ended", "The sale is over; see ends_at.", 0)                 \
+    X(PAUSED, 409, "sale_paused", "Sale paused", "The sale takes no orders for now.", 5)           \
+    X(LIMIT, 409, "limit_reached", "Limit reached",                                                \
+      "The user would have more units than the sale's limit allows; see orders.", 0)               \
+    X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
+      "The order's present status does not allow this call; see order_status.", 0)                 \
+    X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
+      "A body may have at most 4096 bytes.", 0)                                                    \
+    X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
+      "A query may have at most 32 parameters.", 0)                                                \
+    X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
+      "The body must be application/json.", 0)                                                     \
+    X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
+      "This Idempotency-Key belongs to an order with another sku or qty.", 0)                      \
+    X(RATE_LIMITED, 429, "rate_limited", "Rate limited",                                           \
+      "This user or this address has ordered too often; try again later.", 1)                      \
+    X(HEADERS_TOO_LARGE, 431, "headers_too_large", "Headers too large",                            \
+      "The headers and cookies take more memory than a connection has.", 0)                        \
+    X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
+      "Too many requests are waiting; this one was not accepted.", 1)                              \
+    X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
+      "Redis or the ledger cannot be reached now; nothing was done.", 1)                           \
+    X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
+      "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
+      "or, without a key, ask for the order.",                                                     \
       1)
 
 #define PROBLEM_ID(name, status, code, title, detail, retry) PROBLEM_##name,

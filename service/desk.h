@@ -6,8 +6,8 @@
 
 struct desk_thread;
 
-/* Starts a call worker, which takes requests from service->calls until that is stopped and empty. NULL
- * with the reason in `error_out`. */
+/* Starts a call worker, which takes requests from service->calls until that is stopped and empty.
+ * NULL with the reason in `error_out`. */
 struct desk_thread *desk_start(struct service *service, char *error_out, size_t error_size);
 
 /* Waits for the thread to end, and frees it. */

@@ -1,4 +1,4 @@
-/* What every call is made of: a handler on the HTTP thread and, for most, work for a call worker. */
+/* What every call is made of: a handler on the HTTP thread and mostly work for a call worker. */
 #ifndef SECKILL_SERVICE_CALLS_CALL_H
 #define SECKILL_SERVICE_CALLS_CALL_H
 

@@ -22,11 +22,6 @@ enum {
 /* How many of the parameters below a call takes. */
 enum parameters { PARAMETERS_OF_STREAM = 2, PARAMETERS_OF_PAGE = 4 };
 
-/* ledger_orders_scan or ledger_user_orders. */
-typedef enum ledger_result source(struct ledger *ledger, const struct ledger_filter *filter,
-                                  uint64_t after, size_t max, struct ledger_listed *orders_out,
-                                  size_t *count_out, uint64_t *next_out);
-
 /* ---- what is asked for ---- */
 
 static bool read_sku(struct request_call *asked, const char *value)
@@ -105,12 +100,23 @@ static const char *read_query(struct request_call *asked, const struct call *cal
 
 /* ---- one page from the ledger ---- */
 
+/* One call looks at a bounded number of rows. A user's orders have an index of their own. */
+static enum ledger_result read_rows(struct ledger *ledger, struct request_call *asked, size_t max,
+                                    struct ledger_listed *orders_out, size_t *count_out)
+{
+    if (asked->filter.user_id[0] != '\0')
+        return ledger_user_orders(ledger, &asked->filter, asked->after, max, orders_out, count_out,
+                                  &asked->after);
+    return ledger_orders_scan(ledger, &asked->filter, asked->after, max, orders_out, count_out,
+                              &asked->after);
+}
+
 /* Reads the next page, of at most asked->limit orders; asked->after is then where the following
- * page begins, 0 when there is none. The caller frees the orders; NULL when the ledger failed. Each
- * call of the source looks at a bounded number of rows, of which the filter may let few through: it
- * is called until the page is full, all rows were seen, or the time is over. */
+ * page begins, 0 when there is none. The caller frees the orders; NULL when the ledger failed. Of
+ * the rows that one call looks at the filter may let few through, so it is repeated until the page
+ * is full, all rows were seen, or the time is over. */
 static struct ledger_listed *fetch(struct call_worker *worker, struct request_call *asked,
-                                   source *read, size_t *count_out)
+                                   size_t *count_out)
 {
     enum ledger_result result = LEDGER_OK;
     int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
@@ -119,8 +125,8 @@ static struct ledger_listed *fetch(struct call_worker *worker, struct request_ca
     if (!orders)
         abort();
     do {
-        result = read(stock_ledger(worker->stock), &asked->filter, asked->after,
-                      asked->limit - count, orders + count, &found, &asked->after);
+        result = read_rows(stock_ledger(worker->stock), asked, asked->limit - count, orders + count,
+                           &found);
         count += found;
         assert(count <= asked->limit);
     } while (result == LEDGER_OK && count < asked->limit && asked->after != 0 &&
@@ -169,25 +175,15 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
     assert(answer->length <= size);
 }
 
-static void work_page(struct call_worker *worker, struct request *request, source *read)
+static void work_page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
-    struct ledger_listed *orders = fetch(worker, &request->call, read, &count);
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
     free(orders);
-}
-
-static void work_user(struct call_worker *worker, struct request *request)
-{
-    work_page(worker, request, ledger_user_orders);
-}
-
-static void work_all(struct call_worker *worker, struct request *request)
-{
-    work_page(worker, request, ledger_orders_scan);
 }
 
 enum call_start call_list_user(struct service *service, struct request *request,
@@ -198,7 +194,7 @@ enum call_start call_list_user(struct service *service, struct request *request,
     const char *detail = read_query(asked, call, PARAMETERS_OF_PAGE);
     if (!detail && !identifier_copy(call->tail, strcspn(call->tail, "/"), asked->filter.user_id))
         detail = "The user_id in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-    return detail ? call_refuse(request, detail) : call_send(request, work_user, false);
+    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
 }
 
 enum call_start call_list_all(struct service *service, struct request *request,
@@ -206,7 +202,7 @@ enum call_start call_list_all(struct service *service, struct request *request,
 {
     (void)service;
     const char *detail = read_query(&request->call, call, PARAMETERS_OF_PAGE);
-    return detail ? call_refuse(request, detail) : call_send(request, work_all, false);
+    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
 }
 
 /* ---- all orders as a stream of lines ---- */
@@ -231,7 +227,7 @@ static void work_csv(struct call_worker *worker, struct request *request)
     struct stream *stream = request->call.stream;
     bool first = !request->answer.stream;
     size_t count = 0;
-    struct ledger_listed *orders = fetch(worker, &request->call, ledger_orders_scan, &count);
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
     stream_clear(stream);
     stream->ended = request->call.after == 0;
     stream->failed = !orders;

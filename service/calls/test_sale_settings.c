@@ -1,4 +1,4 @@
-/* A sale's settings as JSON: which times, numbers and fields are taken, and how they are written. */
+/* A sale's settings as JSON: which times, numbers and fields are read and how they are written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

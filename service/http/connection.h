@@ -1,5 +1,5 @@
-/* A connection and the request on it: how a request begins, waits, and ends. All of this runs on the
- * HTTP thread. */
+/* A connection and the request on it: how a request begins, waits, and ends. For the HTTP thread
+ * alone. */
 #ifndef SECKILL_SERVICE_HTTP_CONNECTION_H
 #define SECKILL_SERVICE_HTTP_CONNECTION_H
 

@@ -138,7 +138,7 @@ static enum MHD_Result note_forwarded(void *cls, enum MHD_ValueKind kind, const 
 }
 
 /* Every proxy adds at the end, to the last header or as one more, so the last headers count and the
- * ring keeps those. What stands before the first untrusted address may be the client's invention. */
+ * ring keeps those. What precedes the first untrusted address may be the client's invention. */
 void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
                   char text_out[NETWORKS_TEXT_SIZE])
 {

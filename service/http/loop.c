@@ -128,7 +128,7 @@ static void submit_orders(struct http_thread *thread)
 
 /* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived
  * together with the end of a request: one edge of epoll announced both, and libmicrohttpd has read
- * only the request. Shutting the closed side down makes another edge, after the request was read. */
+ * only the request. Shutting the closed side down makes another edge when the request is read. */
 static void repeat_hangups(struct http_thread *thread)
 {
     struct epoll_event events[HANGUPS_MAX];
