@@ -1,4 +1,4 @@
-/* What the threads of the process share. Set up and torn down by main.c. */
+/* What the threads of the process share. main.c sets it up and tears it down. */
 #ifndef SECKILL_SERVICE_SERVICE_H
 #define SECKILL_SERVICE_SERVICE_H
 
