@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from servers import wait_until
+from harness.processes import wait_until
 
 
 HOLDING = "status IN ('reserved', 'paid')"  # orders that have units

@@ -11,7 +11,7 @@ import threading
 import time
 from urllib.parse import urlsplit, urlunsplit
 
-from servers import free_port
+from harness.processes import free_port
 
 # What a daemon sends to the ledger for a batch of orders: first its changes, then the commit.
 WRITE, COMMIT = rb"UPDATE stock_segment SET sold", rb"\bCOMMIT\b"

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, read_response, read_to_end, send_raw
 from daemon import TOKEN, Daemon
-from servers import wait_until
+from harness.client import assert_problem, read_response, read_to_end, send_raw
+from harness.processes import wait_until
 
 GOOD = b'{"sku":"demo","user_id":"u1","qty":1}'
 CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles

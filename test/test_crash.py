@@ -6,8 +6,8 @@ import time
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from client import assert_problem, read_response, send_raw
 from daemon import TOKEN
-from servers import wait_until
+from harness.client import assert_problem, read_response, send_raw
+from harness.processes import wait_until
 
 PATH = "/admin/orders.csv"
 HEAD = ["order_id", "sku", "user_id", "qty", "segment", "status", "created_at", "expires_at"]

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from audit import audit, sell_out, statuses
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 ELECTED = "event=expirer_elected"
 

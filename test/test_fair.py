@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from audit import audit
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 BATCH = 8
 HOT = 100

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from audit import answered, audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 HANG_SECONDS = 20  # far more than any deadline used here
@@ -419,7 +419,7 @@ def kill_connections(ledger):
                               " WHERE db = DATABASE() AND id <> CONNECTION_ID()"):
         try:
             ledger.run(f"KILL {number}")
-        except AssertionError:
+        except HarnessError:
             pass  # it is gone already
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
 from proxy import COMMIT, WRITE
 
 LOOK_UP = rb"FROM order_key"  # of keys, by the daemon that has the repeat

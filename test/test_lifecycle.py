@@ -12,10 +12,11 @@ import time
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
 from daemon import PROGRAM, TOKEN, Daemon
+from harness.client import assert_problem
+from harness.processes import free_port, wait_until
+from harness.stack import Stack
 from proxy import WRITE
-from servers import Stack, free_port, wait_until
 
 
 def run(*flags, env=None):

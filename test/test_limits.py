@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, order_bytes, read_response, read_to_end, send_raw
 from daemon import Daemon
+from harness.client import assert_problem, order_bytes, read_response, read_to_end, send_raw
+from harness.processes import wait_until
 from proxy import WRITE
-from servers import wait_until
 
 
 def order_all_at_once(daemon, count, **order):

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 FIELDS = {"order_id", "sku", "user_id", "qty", "segment", "status", "created_at"}
 ADMIN = "/admin/orders"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from daemon import PROGRAM
-from servers import ROOT
+from harness.processes import ROOT
 
 LOADTEST = ROOT / "loadtest"
 BUILD = Path(PROGRAM).resolve().parent

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from audit import audit
-from client import assert_problem
+from harness.client import assert_problem
 
 
 def ledger_order(stack, order_id):

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import Link
-from servers import wait_until
 
 SLOW = 1  # order per minute: within a test nothing comes back
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out, sold_by_orders
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 overloaded"}
 

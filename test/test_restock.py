@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import answered, audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import COMMIT, Link
-from servers import wait_until
 
 
 def left(daemon):

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import answered, audit, sell_out, statuses
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import COMMIT, Link
-from servers import wait_until
 
 MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
 

@@ -9,8 +9,8 @@ from itertools import permutations
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import ROOT, wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import ROOT, wait_until
 
 COUNTERS = ("atomic", "optimistic")  # what they had taken when they died is missing in Redis
 LEDGER_ONLY = ("single_lock", "database", "database_for_update")  # they leave Redis behind

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, order_bytes, send_many
-from servers import wait_until
+from harness.client import assert_problem, order_bytes, send_many
+from harness.processes import wait_until
 
 ANSWERS = {"201", "409 limit_reached", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
            "503 outcome_unknown", "503 overloaded"}
