@@ -102,9 +102,9 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 $(daemon): $(BUILD)/service/main.o $(archive)
 $(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
 $(BUILD)/insert_limit: $(archive)
-$(tests): $(archive)
+$(tests): $(BUILD)/test/part.o $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
-$(tests): LIBS := -lcmocka $(LIBS)
+$(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 
 $(daemon) $(load_tools) $(tests):
 	$(call say,LINK,$@)

@@ -13,6 +13,9 @@ from daemon import TOKEN, Daemon
 from harness.client import assert_problem, read_response, read_to_end, send_raw
 from harness.processes import wait_until
 
+# Its daemon serves the whole file: all of it runs in one place.
+pytestmark = pytest.mark.xdist_group("bad input")
+
 GOOD = b'{"sku":"demo","user_id":"u1","qty":1}'
 CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles
 
