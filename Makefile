@@ -100,7 +100,7 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
-$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
+$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
 $(tests): $(BUILD)/test/part.o $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
@@ -121,7 +121,8 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/%.o))
+-include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/tools/%.o) \
+  $(BUILD)/test/part.o)
 
 # --- The lock library by itself -----------------------------------------------------------------
 
@@ -284,7 +285,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
+	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest loadtest/tools test))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

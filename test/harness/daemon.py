@@ -48,10 +48,6 @@ class Daemon(Program):
         except OSError:
             return False
 
-    def wait_ready(self):
-        if self.must_be_ready:
-            self.wait_until(self.ready, "/readyz 200")
-
     # orders
 
     def order(self, sku="demo", user_id="u1", qty=1, key=None, timeout=30):

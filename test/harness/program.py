@@ -19,6 +19,7 @@ class Program:
     `good_statuses`, and must have logged no failed assertion and no sanitizer's report."""
 
     good_statuses = (0, -signal.SIGTERM)
+    must_be_ready = True  # before it counts as started
 
     def __init__(self, program, *words, directory):
         self.program, self.words = Path(program), words
@@ -71,7 +72,8 @@ class Program:
 
     def wait_started(self):
         self.address = self.wait_until(self.listening, "listening")
-        self.wait_ready()
+        if self.must_be_ready:
+            self.wait_ready()
         return self
 
     def listening(self):
@@ -79,13 +81,17 @@ class Program:
         found = LISTENING.search(self.log())
         return found and (found[1], int(found[2]))
 
+    def ready(self):
+        """Whether it can be asked; only a daemon does more until then than listen."""
+        return True
+
     def wait_ready(self):
-        """Returns when it can be asked; only a daemon has more to wait for."""
+        self.wait_until(self.ready, "ready")
 
     def wait_until(self, condition, what):
         def alive_and_true():
             if not self.running():
-                raise self.failure("ended at its start")
+                raise self.failure("ended")
             return condition()
         return wait_until(alive_and_true, f"{self.program.name} {what}")
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from processes import BenchError
+from harness.processes import HarnessError
 
 
 def read(paths):
@@ -15,9 +15,9 @@ def read(paths):
                 result = json.loads(file.read_text())
                 found[result["campaign"]] = result
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise BenchError(f"{file}: not a campaign's result: {error!r}") from error
+                raise HarnessError(f"{file}: not a campaign's result: {error!r}") from error
     if not found:
-        raise BenchError(f"no results in {' '.join(map(str, paths))}")
+        raise HarnessError(f"no results in {' '.join(map(str, paths))}")
     return found
 
 

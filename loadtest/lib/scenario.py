@@ -4,7 +4,7 @@ import itertools
 import re
 import tomllib
 
-from processes import ROOT, BenchError
+from harness.processes import ROOT, HarnessError
 
 DIRECTORY = ROOT / "loadtest" / "scenarios"
 # In the order in which `make campaigns` runs them.
@@ -50,7 +50,7 @@ def flatten(table, prefix=""):
 def check(name, settings):
     for key in settings:
         if key not in DEFAULTS and not re.fullmatch(r"daemon\.[a-z_]+", key):
-            raise BenchError(f"scenario {name}: there is no setting {key}")
+            raise HarnessError(f"scenario {name}: there is no setting {key}")
 
 
 def product(axes):
@@ -100,6 +100,6 @@ def read(name, quick=False):
         with open(path, "rb") as text:
             return expand(name, tomllib.load(text), quick)
     except FileNotFoundError:
-        raise BenchError(f"there is no campaign {name}: {', '.join(NAMES)}") from None
+        raise HarnessError(f"there is no campaign {name}: {', '.join(NAMES)}") from None
     except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise BenchError(f"{path}: {error}") from error
+        raise HarnessError(f"{path}: {error}") from error

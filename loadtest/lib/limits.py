@@ -5,8 +5,7 @@ import json
 import subprocess
 from urllib.parse import urlsplit
 
-import ledger
-from processes import BenchError, clean_environment
+from harness.processes import HarnessError, clean_environment
 
 INSERT_S = 1
 TAKES_FIRST, TAKES_S = 20_000, 1
@@ -28,13 +27,13 @@ def combined(*rates):
 def takes_per_s(stack, batch, clients):
     """Of the script above by redis-benchmark, a pipeline of `batch` on each connection."""
     keys = ("seckill:{limit:0}:lock", "seckill:{limit:0}:segment")
-    sha1 = ledger.redis(stack, "SCRIPT", "LOAD", TAKE)
-    ledger.redis(stack, "SET", keys[0], "token")
-    ledger.redis(stack, "HSET", keys[1], "available", "1000000000", "round", "1")
+    sha1 = stack.redis("SCRIPT", "LOAD", TAKE).decode()
+    stack.redis("SET", keys[0], "token")
+    stack.redis("HSET", keys[1], "available", "1000000000", "round", "1")
     words = ("EVALSHA", sha1, "2", *keys, "token", "1")
     rate = redis_benchmark(stack, batch, clients, TAKES_FIRST, words)
     rate = redis_benchmark(stack, batch, clients, int(rate * TAKES_S), words)
-    ledger.redis(stack, "DEL", *keys)
+    stack.redis("DEL", *keys)
     return rate
 
 
@@ -46,7 +45,7 @@ def redis_benchmark(stack, batch, clients, count, words):
         capture_output=True, text=True)
     rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) > 2]
     if done.returncode != 0 or len(rows) < 2:
-        raise BenchError(f"redis-benchmark: {done.stderr.strip() or done.stdout.strip()}")
+        raise HarnessError(f"redis-benchmark: {done.stderr.strip() or done.stdout.strip()}")
     return float(rows[-1][rows[0].index("rps")])
 
 
@@ -59,7 +58,7 @@ def inserts_per_s(stack, program, batch, clients):
     for process in running:
         text, _ = process.communicate()
         if process.returncode != 0:
-            raise BenchError(f"insert_limit: {text.strip()}")
+            raise HarnessError(f"insert_limit: {text.strip()}")
         rate += json.loads(text)["rows_per_s"]
     return rate
 

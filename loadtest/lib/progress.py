@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 
-import metrics
+from lib import metrics
 
 LOOK_EVERY_S = 0.5
 

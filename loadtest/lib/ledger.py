@@ -1,10 +1,5 @@
 """What the campaigns ask of the private servers directly: to be emptied, filled, and for times."""
 
-import subprocess
-from urllib.parse import urlsplit
-
-from processes import BenchError
-
 PAST_SKU = "past"
 CHUNK = 1_000_000
 FILL = """
@@ -20,46 +15,22 @@ UPDATE stock_segment s JOIN
 """
 
 
-def query(stack, text):
-    """The rows of the last result, as lists of strings."""
-    done = subprocess.run(
-        ["mariadb", f"--defaults-file={stack.directory}/mariadb/client.cnf", "--batch",
-         "--skip-column-names", "seckill"], input=text, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise BenchError(f"mariadb: {done.stderr.strip()}")
-    return [line.split("\t") for line in done.stdout.splitlines()]
-
-
-def redis(stack, *words):
-    parts = urlsplit(stack.redis_url)
-    done = subprocess.run(["redis-cli", "-h", parts.hostname, "-p", str(parts.port), *words],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        raise BenchError(f"redis-cli: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def clean(stack):
-    """From nothing, so that no run is slower for those before it."""
-    redis(stack, "FLUSHALL")
-    query(stack, "DROP DATABASE seckill; CREATE DATABASE seckill CHARACTER SET utf8mb4;")
-
-
 def fill(stack, fleet, orders, segments, tick):
     """A sale that has sold `orders` units to as many customers. The daemon then takes its segments
     over from the ledger, as it would after a loss of Redis."""
     fleet.reset(PAST_SKU, orders, segments)
     for first in range(1, orders + 1, CHUNK):
         last = min(first + CHUNK - 1, orders)
-        query(stack, FILL.format(sku=PAST_SKU, segments=segments, first=first, last=last))
+        stack.ledger.run(FILL.format(sku=PAST_SKU, segments=segments, first=first, last=last),
+                         timeout=None)
         tick()
-    query(stack, SOLD.format(sku=PAST_SKU))
+    stack.ledger.run(SOLD.format(sku=PAST_SKU), timeout=None)
     fleet.reconcile(PAST_SKU)
 
 
 def sale_seconds(stack, sku):
     """From the first order of a sale's present round to its last."""
-    rows = query(stack, f"""
+    rows = stack.ledger.run(f"""
         SELECT TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), MAX(o.created_at)) / 1e6
         FROM orders o JOIN sale USING (sku, round) WHERE o.sku = '{sku}'""")
     return max(float(rows[0][0]), 0.001)

@@ -4,13 +4,10 @@ import threading
 import time
 from pathlib import Path
 
-import figures
-import generators
-import ledger
-import limits
-from fleet import Fleet, described
-from processes import BenchError
-from progress import Meter
+from harness.processes import HarnessError
+from lib import figures, generators, ledger, limits
+from lib.fleet import Fleet, described
+from lib.progress import Meter
 
 BARE_S, WARM_UP_S, PROBE_S = 1, 1, 1
 TOTAL_MAX = 10_000_000
@@ -124,7 +121,7 @@ class Run:
         while status == 201:
             status, text = self.fleet.ask("POST", "/order", order)
         if status != 409:
-            raise BenchError(f"selling out {self.skus[0]}: {status} {text}")
+            raise HarnessError(f"selling out {self.skus[0]}: {status} {text}")
         self.seen += self.total()
 
     # Loads.
@@ -140,8 +137,9 @@ class Run:
         return env
 
     def wrk(self, seconds, until=None):
-        argv = generators.wrk_argv(self.fleet.door.url, self.shop.args.threads,
-                                   self.settings["connections"], seconds, self.settings["script"])
+        argv = generators.wrk_argv(
+            self.fleet.door.url("/order"), self.shop.args.threads, self.settings["connections"],
+            seconds, self.settings["script"])
         return self.measure(argv, until)
 
     def pace(self):
@@ -159,8 +157,8 @@ class Run:
 
     def bare(self):
         shop, bare = self.shop, self.shop.bare
-        argv = generators.wrk_argv(bare.url, shop.args.threads, self.settings["connections"],
-                                   BARE_S)
+        argv = generators.wrk_argv(bare.url("/order"), shop.args.threads,
+                                   self.settings["connections"], BARE_S)
         return generators.measure(argv, {"ORDER_SKUS": "demo"}, {
             "server": [bare.process.pid], **shop.stack.pids()}, shop.progress.tick)
 
@@ -177,7 +175,7 @@ class Run:
 
     def paced(self):
         if not self.peak_per_s:
-            raise BenchError("a paced run wants a closed one before it, for the peak")
+            raise HarnessError("a paced run wants a closed one before it, for the peak")
         self.pace()
         result = self.rounds(self.pace)
         result["rate_wanted"] = result["rounds"][0]["rate_wanted"]
@@ -192,7 +190,7 @@ class Run:
             with StockWatch(self.fleet, self.skus[0]) as watch:
                 run = self.wrk(self.settings["seconds"], watch.over)
             if watch.sold_out_at is None:
-                raise BenchError(f"not sold out within {self.settings['seconds']} s")
+                raise HarnessError(f"not sold out within {self.settings['seconds']} s")
             run["sale_s"] = ledger.sale_seconds(self.shop.stack, self.skus[0])
             run["accepted_per_s"] = self.total() / run["sale_s"]
             stock.append(watch.samples)
@@ -268,7 +266,7 @@ def best_lanes(shop, settings, options, candidates):
     """The number of lanes that a short run finds best, and what all gave."""
     rates = {}
     for lanes in candidates:
-        ledger.clean(shop.stack)
+        shop.stack.clean()
         with Fleet(shop.args.daemon, shop.stack, {**options, "lanes": lanes}) as fleet:
             run = Run(shop, fleet, settings)
             run.open_sales()
@@ -281,7 +279,7 @@ def one(shop, settings, peak_per_s):
     probes = None
     if settings["tune_lanes"]:
         options["lanes"], probes = best_lanes(shop, settings, options, settings["tune_lanes"])
-    ledger.clean(shop.stack)
+    shop.stack.clean()
     with Fleet(shop.args.daemon, shop.stack, options, settings["instances"],
                settings["proxy"]) as fleet:
         run = Run(shop, fleet, settings, peak_per_s)
@@ -310,7 +308,7 @@ def run_scenario(shop, scenario, tell):
                     run.update(status="audit failed", reason="; ".join(run["audit"]["differences"]))
                 if run["settings"]["load"] == "closed":
                     peak_per_s = run["per_s"]
-            except BenchError as error:
+            except HarnessError as error:
                 run.update(status="failed", reason=str(error))
         tell(run)
     return scenario

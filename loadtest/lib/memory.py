@@ -6,7 +6,8 @@ import socket
 import threading
 import time
 
-from processes import BenchError
+from harness.processes import HarnessError
+
 
 FLAT_FROM_S = 5  # pools have their size by then
 FLAT_GROWTH_MAX = 0.02
@@ -34,7 +35,7 @@ class IdleClients:
             self.sockets.append(client)
             client.sendall(self.request)
             if not client.recv(4096).startswith(b"HTTP/1.1 200"):
-                raise BenchError(f"idle client {len(self.sockets)}: no 200 from /healthz")
+                raise HarnessError(f"idle client {len(self.sockets)}: no 200 from /healthz")
         return self
 
     def __exit__(self, *_):
@@ -96,7 +97,7 @@ def run(bench):
     with bench.daemon(**options) as daemon:
         bench.reset_ample(daemon, SKU, 20)
         empty_kib = resident_kib(daemon.process.pid)
-        with IdleClients((daemon.host, daemon.port), args.idle) as idle:
+        with IdleClients(daemon.address, args.idle) as idle:
             idle_kib = resident_kib(daemon.process.pid)
             bench.progress.say(f"{args.seconds} s of orders beside {args.idle} idle connections")
             with Sampler(daemon.process.pid) as sampler:

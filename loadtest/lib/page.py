@@ -3,11 +3,10 @@
 import html
 import statistics
 
-import plots
-import scenario
-from figures import DISTURBED_SHARE
-from results import measured
-from story import checks
+from lib import plots, scenario
+from lib.figures import DISTURBED_SHARE
+from lib.results import measured
+from lib.story import checks
 
 STYLE = """
 body { font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1a1a1a; max-width: 64rem;

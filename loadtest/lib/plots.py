@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot, ticker  # noqa: E402  after the choice of what it draws with
 
-from results import find, measured, option  # noqa: E402
+from lib.results import find, measured, option  # noqa: E402
 
 DARK, MIDDLE, LIGHT, PALE = "#12355b", "#4a86b8", "#a9c8e0", "#dfe9f1"
 FILLS = ((DARK, ""), (LIGHT, "///"), (MIDDLE, "..."), (PALE, "xx"))

@@ -1,6 +1,6 @@
 """What the campaigns are to show, and whether they do: ratios, each with its bound."""
 
-from results import find
+from lib.results import find
 
 
 def ratio(one, other):

@@ -9,7 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from processes import ROOT
+from harness.processes import ROOT
+
 
 LINE = "{:<24} {:>5} {:>9} {:>7} {:>8} {:>8} {:>8}  {}".format
 HEAD = ("campaign, connections", "lanes", "orders/s", "× bare", "p50 ms", "p99 ms",
