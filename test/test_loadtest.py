@@ -20,7 +20,7 @@ BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import (  # noqa: E402  after the line that says where they are
-    fleet, limits, metrics, page, results, runner, scenario, stats, story)
+    fleet, limits, metrics, page, readme, results, runner, scenario, stats, story)
 from lib.progress import Progress  # noqa: E402
 
 
@@ -180,13 +180,13 @@ def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
 
 
 def test_the_readme_part_is_made_anew(strategies):
-    text = "before\n" + page.BEGIN + "old\n" + page.END + "after\n"
-    made = page.into_readme(text, {"strategies": strategies})
+    text = "before\n" + readme.BEGIN + "old\n" + readme.END + "after\n"
+    made = readme.into_readme(text, {"strategies": strategies})
     assert made.startswith("before\n") and made.endswith("after\n") and "old" not in made
     assert "| strategies: strategy=single_lock, max_batch=1 |" in made
-    assert page.into_readme(made, {"strategies": strategies}) == made
+    assert readme.into_readme(made, {"strategies": strategies}) == made
     with pytest.raises(ValueError):
-        page.into_readme("no marks", {"strategies": strategies})
+        readme.into_readme("no marks", {"strategies": strategies})
 
 
 def test_compare_says_what_changed(strategies, tmp_path):
