@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from client import Response, assert_problem, read_response, read_to_end, send_raw
 from daemon import Daemon
+from harness.client import Response, assert_problem, read_response, read_to_end, send_raw
 
 LATE_SECONDS = 12  # longer than the daemon waits for a request to be complete
 PARAMETER_FLOOD = b"GET /stock/x?" + b"&a=b" * 700 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
