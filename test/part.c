@@ -1,5 +1,5 @@
-/* Lets unit programs run side by side in parts: with SECKILL_TEST_PART=I/N a program runs only every
- * N-th of its tests, from the I-th on (0 is the first). Linked into every unit program. */
+/* Lets a unit program run in parts, side by side: with SECKILL_TEST_PART=I/N it runs only every
+ * N-th of its tests, from the I-th on (0 is the first). Every unit program is linked with this. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,9 +28,9 @@ int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
     size_t chosen_count = 0;
     for (size_t i = part; chosen && i < count; i += parts)
         chosen[chosen_count++] = tests[i];
-    int failed = chosen_count == 0 ? 0
-                                   : __real__cmocka_run_group_tests(group, chosen, chosen_count,
-                                                                    setup, teardown);
+    int failed = chosen_count == 0
+                     ? 0
+                     : __real__cmocka_run_group_tests(group, chosen, chosen_count, setup, teardown);
     free(chosen);
     return failed;
 }

@@ -63,7 +63,7 @@ class Program:
     def launch(self):
         """Only from the main thread, see spawn()."""
         if not self.program.exists():
-            raise HarnessError(f"{self.program} is not there: build it with make")
+            raise HarnessError(f"{self.program} is not there; make builds our own")
         self.log_paths.append(self.directory / f"{self.program.name}-{time.monotonic_ns()}.log")
         self.end_expected = False
         with open(self.log_paths[-1], "wb") as log:
