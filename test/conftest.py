@@ -58,7 +58,7 @@ def template(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared_servers(template):
-    """For all tests that leave the servers alone."""
+    """The servers of all tests that do not kill them."""
     with ToolStack(**SMALL) as stack:
         yield stack
 
@@ -78,7 +78,7 @@ def private_stack(template):
 
 @pytest.fixture(scope="session")
 def zookeeper():
-    """For all tests that leave it alone; each uses names of its own in it."""
+    """The ZooKeeper of all tests that do not kill it; each test uses names of its own in it."""
     if not ZooKeeper.PROGRAM.exists():
         pytest.skip("no ZooKeeper is installed")
     with ZooKeeper() as server:
@@ -101,7 +101,7 @@ def spawn(proxies, tmp_path):
 
 @pytest.fixture
 def daemon(stack, spawn):
-    """A daemon on the shared servers, nothing in them yet."""
+    """A daemon on the shared servers, which are empty."""
     return spawn(stack)
 
 

@@ -1,4 +1,4 @@
-"""Sales as an operator sees them: reset, listing, reconciling."""
+"""What an operator does with sales: reset, list, reconcile."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Daemons that die or sleep at the worst moment; the others sell on, nobody repairs anything."""
+"""Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
 
 import random
 import time
@@ -14,7 +14,7 @@ ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503
 
 @pytest.fixture
 def slow_ledger(stack, proxies):
-    """A proxy before MariaDB that makes every transaction long enough to die in."""
+    """A proxy before MariaDB that makes every transaction long enough for a kill."""
     proxy = proxies(stack.ledger.port)
     proxy.delay = 0.008
     return proxy

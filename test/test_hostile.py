@@ -67,7 +67,7 @@ def test_findings_are_answered(daemon, data, statuses):
         sock.sendall(data)
         response = read_response(sock)
     assert response.status in statuses
-    if response.headers["Content-Type"]:  # libmicrohttpd's own refusals have none
+    if response.headers["Content-Type"]:  # refusals by libmicrohttpd itself have none
         assert_problem(response, response.status,
                        {414: "uri_too_long", 431: "headers_too_large"}[response.status])
 

@@ -132,7 +132,7 @@ def test_repeat_of_an_order_that_several_segments_filled(daemon):
 @pytest.mark.parametrize("units", [1, 100])
 def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
         stack, proxies, spawn, units, pattern, terms):
-    """Also when that was the last unit, or the user's last."""
+    """Even when the order had the last unit, or the user's last one."""
     proxy = proxies(stack.ledger.port)
     one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     one.reset("demo", units, 1, **terms)

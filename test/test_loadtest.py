@@ -241,7 +241,7 @@ class Staller:
 
 
 def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
-    """Of 400 requests in 2 s a stall of 1 s concerns half; a closed loop would see 4 slow ones."""
+    """A stall of 1 s concerns half of 400 requests in 2 s; a closed loop would see 4 slow ones."""
     record = tmp_path / "acked"
     with Staller(1, 100) as address:
         done = subprocess.run([BUILD / "pace", "200", "2", "4", address], capture_output=True,

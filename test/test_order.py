@@ -1,4 +1,4 @@
-"""Orders one at a time: what they answer, and what is in the ledger then."""
+"""Orders one at a time: the answer, and the rows in the ledger."""
 
 import http.client
 import json

@@ -22,7 +22,7 @@ def round_of(stack, order_id):
 
 
 def try_reset(daemon, total, segments):
-    """A reset that may lose a race against others; the new round or None."""
+    """Resets, or loses the race against other resets: the new round, or None."""
     response = daemon.admin("POST", "/admin/stock/reset",
                             {"sku": "demo", "total": total, "segments": segments})
     assert response.answer in ("200", "503 unavailable", "503 outcome_unknown"), response

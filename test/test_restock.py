@@ -1,4 +1,4 @@
-"""Units added in mid-sale: each once, over all segments, and sold at once by every daemon."""
+"""Units are added in mid-sale: once, over all segments, and every daemon sells them at once."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Sales that sell out under load: never a unit too many, never one too few."""
+"""Sales sell out under load: never a unit too many, never one too few."""
 
 from concurrent.futures import ThreadPoolExecutor
 
