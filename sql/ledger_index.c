@@ -5,11 +5,13 @@
  * of the user and the id of every order; in the same transaction the notes go. So at any time an
  * order is in a noted range or in a posting. Whoever looks for a user's orders reads the
  * notes first and the postings after them: what moves meanwhile is found twice, never missed. */
-#include "sql/order_posting.h"
+#include "sql/ledger_index.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "sql/ledger_query.h"
 
 enum {
     RUN_NOTES_MIN = 512, /* filed at a time */
@@ -26,7 +28,7 @@ struct note {
     uint32_t orders;
 };
 
-void order_posting_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
+void ledger_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
 {
     struct note note = {UINT64_MAX, 0, (uint32_t)count};
     for (size_t i = 0; i < count; i++) {
@@ -74,7 +76,7 @@ static void text_run(struct sql_text *sql, const struct run *run)
 {
     sql_clear(sql);
     sql_printf(sql,
-               "INSERT INTO order_posting(bucket,run,last_id,orders)"
+               "INSERT INTO order_index(bucket,run,last_id,orders)"
                "SELECT CRC32(user_id)%%1024 AS b,%llu,MAX(order_id),"
                "GROUP_CONCAT(CRC32(user_id),':',order_id) FROM orders WHERE ",
                (unsigned long long)run->notes[0].first_id);
@@ -110,7 +112,7 @@ static enum db_result run_body(struct db *db, void *context)
     return ledger_query(run->ledger);
 }
 
-enum ledger_result ledger_post_users(struct ledger *ledger, size_t *orders_out)
+enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out)
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)
@@ -124,7 +126,7 @@ enum ledger_result ledger_post_users(struct ledger *ledger, size_t *orders_out)
 
 /* ---- finding ---- */
 
-static void add_id(struct order_ids *ids, uint64_t id)
+static void add_id(struct ledger_order_ids *ids, uint64_t id)
 {
     size_t at = ids->count;
     while (at > 0 && ids->ids[at - 1] > id)
@@ -142,7 +144,7 @@ static void add_id(struct order_ids *ids, uint64_t id)
 }
 
 /* The user's orders in ranges that no posting has yet. */
-static bool find_noted(struct ledger *ledger, const char *user_id, struct order_ids *ids)
+static bool find_noted(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids)
 {
     struct sql_text *sql = &ledger->sql;
     struct note *notes = calloc(NOTES_MAX, sizeof *notes);
@@ -172,7 +174,7 @@ static bool find_noted(struct ledger *ledger, const char *user_id, struct order_
 }
 
 /* Reads one posting, hash:id,hash:id… */
-static void read_posting(struct order_ids *ids, const char *text, uint32_t hash)
+static void read_posting(struct ledger_order_ids *ids, const char *text, uint32_t hash)
 {
     char *end = NULL;
     for (; *text; text = *end == ',' ? end + 1 : end) {
@@ -185,7 +187,7 @@ static void read_posting(struct order_ids *ids, const char *text, uint32_t hash)
     }
 }
 
-bool order_posting_find(struct ledger *ledger, const char *user_id, struct order_ids *ids)
+bool ledger_index_find(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids)
 {
     struct sql_text *sql = &ledger->sql;
     if (!find_noted(ledger, user_id, ids))
@@ -193,7 +195,7 @@ bool order_posting_find(struct ledger *ledger, const char *user_id, struct order
     sql_clear(sql);
     sql_printf(sql, "SELECT CRC32(");
     sql_word(sql, user_id);
-    sql_printf(sql, "),orders FROM order_posting WHERE bucket=CRC32(");
+    sql_printf(sql, "),orders FROM order_index WHERE bucket=CRC32(");
     sql_word(sql, user_id);
     sql_printf(sql, ")%%1024 AND last_id>%llu", (unsigned long long)ids->after);
     if (ledger_read(ledger) != DB_OK)
