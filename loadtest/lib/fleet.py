@@ -1,4 +1,4 @@
-"""What a run is made against: daemons, HAProxy before them, servers for their lock."""
+"""What a run measures: daemons, HAProxy before them, servers for their lock."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from lib import metrics
 from lib.programs import Daemon
 
 ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
-# Servers of its own that a lock wants: so many, of this kind of deploy/stack.
+# How many servers of its own a lock needs, and their kind in deploy/stack.
 LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
 
 HAPROXY = "/usr/sbin/haproxy"
@@ -92,7 +92,7 @@ class LockServer(ToolServers):
 
 
 class Fleet:
-    """Context manager: the daemons of a run. Asked like a daemon, the first one answers."""
+    """Context manager: the daemons of a run. The first of them answers what the run asks."""
 
     def __init__(self, program, stack, options, instances=1, proxy=False):
         self.program, self.stack, self.options = program, stack, dict(options)
@@ -143,7 +143,7 @@ class Fleet:
             raise HarnessError(f"POST /admin/reconcile {sku}: {status} {text}")
 
     def offers(self, call):
-        """Whether there is such a call on an order."""
+        """Whether the service has such a call on an order."""
         return f"/order/{{order_id}}/{call}" in self.interface()
 
     def sales_expire(self):
@@ -155,5 +155,5 @@ class Fleet:
 
 
 def described(options):
-    """The options for a result: without addresses that are another ones every time."""
+    """The options for a result: without addresses, which differ every time."""
     return {name: value for name, value in options.items() if name != "lock_servers"}

@@ -1,4 +1,4 @@
-"""One run of a load generator against a server, and who used the processors meanwhile."""
+"""Runs a load generator against a server and accounts for the processors' time."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from lib import cpu
 
 HERE = ROOT / "loadtest"
 LOOK_S = 0.25  # between calls of tick
-STOP_LOOK_S = 0.02  # between looks whether the load has done what it is for
+STOP_LOOK_S = 0.02  # between checks whether the load has served its purpose
 
 
 def generate(argv, env, tick, until=None):
@@ -57,8 +57,8 @@ def measure(argv, env, pids, tick, until=None):
 
 
 def measure_rounds(load_once, bare_once, rounds, count_calm):
-    """Rounds between measurements of the bare server with as many connections. As long as too few
-    were undisturbed by other work on the machine, more are made, up to twice as many."""
+    """Measures rounds, and the bare server with as many connections between them. While other work
+    on the machine has disturbed too many rounds it measures more, up to twice as many."""
     measured = []
     before = bare_once()
     while len(measured) < rounds or (

@@ -1,4 +1,4 @@
-"""What the campaigns ask of the private servers directly: to be emptied, filled, and for times."""
+"""Fills the ledger with an earlier sale, and asks it for times."""
 
 PAST_SKU = "past"
 CHUNK = 1_000_000
@@ -16,8 +16,8 @@ UPDATE stock_segment s JOIN
 
 
 def fill(stack, fleet, orders, segments, tick):
-    """A sale that has sold `orders` units to as many customers. The daemon then takes its segments
-    over from the ledger, as it would after a loss of Redis."""
+    """Makes a sale that has sold `orders` units to as many customers. The daemon then takes its
+    segments over from the ledger, as it would after a loss of Redis."""
     fleet.reset(PAST_SKU, orders, segments)
     for first in range(1, orders + 1, CHUNK):
         last = min(first + CHUNK - 1, orders)

@@ -1,4 +1,4 @@
-"""What the parts can do by themselves, and what that allows the whole."""
+"""How fast the parts are by themselves, and what that allows the whole."""
 
 import csv
 import json
@@ -9,8 +9,8 @@ from harness.processes import HarnessError, clean_environment
 
 INSERT_S = 1
 TAKES_FIRST, TAKES_S = 20_000, 1
-# What an order needs of Redis if nothing is shared but the round trip: does the lock hold, is the
-# segment of this round, take one.
+# What an order needs of Redis if orders share nothing but the round trip: check that the lock holds
+# and that the segment is of this round, take one unit.
 TAKE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0} end
 local segment = redis.call('HMGET', KEYS[2], 'available', 'round')
@@ -20,12 +20,12 @@ return {1, redis.call('HINCRBY', KEYS[2], 'available', -1)}
 
 
 def combined(*rates):
-    """The rate of a whole whose every order needs each part in turn: 1/x = 1/a + 1/b + ..."""
+    """The rate of a whole that needs every part in turn for an order: 1/x = 1/a + 1/b + ..."""
     return 1 / sum(1 / rate for rate in rates)
 
 
 def takes_per_s(stack, batch, clients):
-    """Of the script above by redis-benchmark, a pipeline of `batch` on each connection."""
+    """Runs the script above by redis-benchmark, with a pipeline of `batch` on each connection."""
     keys = ("seckill:{limit:0}:lock", "seckill:{limit:0}:segment")
     sha1 = stack.redis("SCRIPT", "LOAD", TAKE).decode()
     stack.redis("SET", keys[0], "token")
@@ -50,7 +50,7 @@ def redis_benchmark(stack, batch, clients, count, words):
 
 
 def inserts_per_s(stack, program, batch, clients):
-    """Of rows like those of orders, `batch` of them in a transaction, on each connection."""
+    """Inserts rows like those of orders, `batch` in a transaction, on each connection."""
     argv = [program, stack.mysql_url, str(batch), str(INSERT_S)]
     running = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=clean_environment()) for _ in range(clients)]

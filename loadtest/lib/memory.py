@@ -1,4 +1,4 @@
-"""Does the service's memory stay flat under a minute of orders beside thousands of idle clients?"""
+"""Checks that memory stays flat under a minute of orders beside thousands of idle clients."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ import time
 from harness.processes import HarnessError
 
 
-FLAT_FROM_S = 5  # pools have their size by then
+FLAT_FROM_S = 5  # pools have grown to their size by then
 FLAT_GROWTH_MAX = 0.02
 FLAT_GROWTH_MAX_KIB = 1024
 SKU = "memory"
@@ -85,13 +85,13 @@ def settled(samples_kib):
 
 
 def is_flat(samples_kib):
-    """Whether nothing was added after the first seconds but what a pool or two may."""
+    """Whether memory grew no more after the first seconds than a pool or two may."""
     kib = settled(samples_kib)
     return max(samples_kib) - kib <= max(FLAT_GROWTH_MAX_KIB, kib * FLAT_GROWTH_MAX)
 
 
 def run(bench):
-    """Loads, samples, audits, prints; the exit status of the bench."""
+    """Loads, samples, audits and prints. Returns the exit status of the bench."""
     args, options = bench.args, bench.service_options()
     connections = max(args.connections)
     with bench.daemon(**options) as daemon:

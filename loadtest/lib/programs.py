@@ -12,7 +12,7 @@ DESCRIPTORS = 20_000
 
 
 def leave(number, _):
-    """Ends by unwinding, which stops what was started, and which no second signal disturbs."""
+    """Ends by unwinding, which stops every child. A second signal does not disturb that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + number)

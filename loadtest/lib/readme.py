@@ -1,4 +1,4 @@
-"""The README's tables of figures: made anew between two marks."""
+"""Makes the README's tables of figures anew, between two marks."""
 
 import statistics
 

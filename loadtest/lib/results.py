@@ -1,4 +1,4 @@
-"""Results of campaigns as they were written down, and the questions that reports ask of them."""
+"""Reads the results of campaigns, and answers the questions that reports ask of them."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def read(paths):
 
 
 def measured(result):
-    """The runs that have figures, whatever their audit said."""
+    """The runs that have figures, whatever the result of their audit."""
     return [run for run in result["runs"] if "per_s" in run]
 
 

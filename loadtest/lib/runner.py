@@ -16,8 +16,8 @@ PAY_WITHIN_S = 2
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 AUDIT_SEGMENTS_MAX = 20  # kept in a result
-FILL_PER_S = 150_000  # to guess how long it takes, with the audit
-# They take nothing from the counters in Redis, which say what they should after a reconcile.
+FILL_PER_S = 150_000  # to guess how long filling takes, with the audit
+# These strategies leave the counters in Redis alone, which a reconcile sets right.
 WITHOUT_COUNTERS = ("single_lock", "database", "database_for_update")
 
 
@@ -43,7 +43,7 @@ def options_of(settings):
 
 
 def guess_seconds(settings):
-    """How long a run will take, about."""
+    """A guess how long a run will take."""
     tuning = len(settings["tune_lanes"]) * (PROBE_S + 1)
     return (6 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
             + settings["prefill"] / FILL_PER_S)
@@ -182,7 +182,7 @@ class Run:
         return result
 
     def rush(self):
-        """To the last unit, again and again, with an audit after each."""
+        """Sells to the last unit, again and again, with an audit after each time."""
         audits, stock = [], []
 
         def once():
@@ -253,7 +253,7 @@ class Run:
 
 
 def shortened(report):
-    """Without the segments where they are too many to be read."""
+    """A report without the segments when these are too many to be read."""
     sales = report.get("sales", [report])
     if sum(len(sale["segments"]) for sale in sales) > AUDIT_SEGMENTS_MAX:
         for sale in sales:
@@ -263,7 +263,7 @@ def shortened(report):
 
 
 def best_lanes(shop, settings, options, candidates):
-    """The number of lanes that a short run finds best, and what all gave."""
+    """The number of order workers that short runs find best, and the rates of all numbers."""
     rates = {}
     for lanes in candidates:
         shop.stack.clean()
@@ -294,7 +294,7 @@ def one(shop, settings, peak_per_s):
 def run_scenario(shop, scenario, tell):
     """Adds its figures, or why there are none, to each run of a scenario; tell(run) after each."""
     peak_per_s = 0
-    shop.limits.clear()  # they are to be of the same minutes
+    shop.limits.clear()  # limits are to be measured in the same minutes
     for number, run in enumerate(scenario["runs"], 1):
         where = f"{scenario['campaign']} {number}/{len(scenario['runs'])} {run['label']}"
         shop.progress.begin(where.strip())
