@@ -257,7 +257,8 @@ campaign campaigns:
 
 sample:
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
-	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
+	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
+	    --tables loadtest/README.md
 
 test-lock:
 	@deploy/packages test
