@@ -4,38 +4,7 @@
  * row written per order, and one read where it refuses. */
 #include "sql/user_quota.h"
 
-#include <string.h>
-
 #include "sql/ledger_quota.h"
-
-static void text_quota(struct sql_text *sql, const struct ledger_order *order)
-{
-    sql_word(sql, order->sku);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->round);
-    sql_append(sql, ",", 1);
-    sql_word(sql, order->user_id);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->qty);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->limit);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->order_id);
-    sql_append(sql, ")", 1);
-}
-
-void user_quota_text_count(struct sql_text *sql, const struct ledger_order *const *orders,
-                           size_t count)
-{
-    const char *lead = USER_QUOTA_INSERT "(";
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, lead, strlen(lead));
-        text_quota(sql, orders[i]);
-        lead = ",(";
-    }
-    if (lead[0] == ',')
-        sql_printf(sql, USER_QUOTA_ADD ";", LEDGER_QUOTA_ORDERS_MAX);
-}
 
 void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
                             const char *user_id, uint64_t order_id, uint32_t qty)

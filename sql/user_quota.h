@@ -14,12 +14,6 @@
     "ON DUPLICATE KEY UPDATE units=units+VALUES(units),allowed=VALUES(allowed),order_ids="         \
     "SUBSTRING_INDEX(CONCAT(VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d)"
 
-/* Counts new orders, which all have a limit; nothing when there are none. A user who would be above
- * his limit fails the statement (DB_CHECK). `orders` in the order of their users, so that
- * transactions that meet in several rows wait for each other and do not deadlock. */
-void user_quota_text_count(struct sql_text *sql, const struct ledger_order *const *orders,
-                           size_t count);
-
 /* Gives the units of an order back that is cancelled or has expired. Without effect in a sale whose
  * orders are not counted. */
 void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
