@@ -1,4 +1,4 @@
-/* One transaction of orders and the moves of their segments: the hot path of the ledger. */
+/* Accepted orders written to the ledger: the hot path. */
 #include "sql/ledger_commit.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ struct commit {
     size_t update_count;
     const struct ledger_order *orders;
     size_t order_count;
-    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, when that matters */
+    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, where that matters */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* of these, the ones with a limit */
     size_t limited_count;
 };
@@ -40,8 +40,8 @@ static int compare_orders(const void *left, const void *right)
     return order;
 }
 
-/* Batches that carry the same users at the same time meet in the rows of keys and of quotas: in one
- * order for all of them, so that they wait for each other there and do not deadlock. */
+/* Sorts the orders for the rows of keys and of quotas: batches of several processes meet there when
+ * they carry the same users, and in one order they wait for each other instead of deadlocking. */
 static void sort_orders(struct commit *commit)
 {
     bool matters = false;
@@ -65,9 +65,9 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         if (!has_key(order))
             continue;
         sql_append(sql, lead, strlen(lead));
-        sql_word(sql, order->user_id);
+        sql_identifier(sql, order->user_id);
         sql_append(sql, ",", 1);
-        sql_word(sql, order->key);
+        sql_identifier(sql, order->key);
         sql_append(sql, ",", 1);
         sql_number(sql, order->order_id);
         sql_append(sql, ")", 1);
@@ -77,7 +77,7 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
-/* One row for all orders that expire at the same moment: they were taken together. */
+/* Orders that expire at the same moment were taken together, so one row stands for all of them. */
 static void text_expiries(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_expiry(expires_at,first_id,last_id)VALUES(";
@@ -130,7 +130,7 @@ static void text_commit(struct commit *commit)
     text_allocations(sql, commit);
 }
 
-/* The text goes first: where a segment or a key is refused, no order was written in vain. */
+/* The text goes first, so that a refused segment or a known key costs no order. */
 static enum db_result commit_body(struct db *db, void *context)
 {
     struct commit *commit = context;

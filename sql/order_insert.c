@@ -1,4 +1,4 @@
-/* Orders, and what their users have, written by prepared statements of many rows, which spares the
+/* Orders and their users' quotas, written by prepared statements of many rows, which spares the
  * server the parsing: about 1.5 us of its 4 us per order. */
 #include "sql/order_insert.h"
 
@@ -12,8 +12,8 @@
 #include "sql/sql_text.h"
 #include "sql/user_quota.h"
 
-/* Statements of every number of rows would cost the server too much memory: some kB for each row. So
- * a batch is written by at most two of them, one of a multiple of STEP rows and one of the rest. */
+/* A prepared statement costs the server some kB per row, so there cannot be one for every number of
+ * rows: one of a multiple of STEP rows and one of the rest write a batch together. */
 enum {
     STEP = 16,
     SLOTS = STEP - 1 + LEDGER_ORDERS_MAX / STEP,
@@ -24,7 +24,7 @@ enum {
 /* my_bool in MariaDB's header, bool in MySQL's. */
 typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
 
-/* One row's values, where the bindings of every statement point. */
+/* One row's values. The bindings of every statement point here. */
 struct row {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
@@ -36,12 +36,12 @@ struct row {
     MYSQL_TIME created_at, expires_at;
 };
 
-/* Orders that never expire, which are the most, do without the last column. QUOTAS: not the orders
- * but the units of their users. */
+/* LASTING: orders that never expire, most of all; they do without the last column. QUOTAS: not the
+ * orders but the units of their users. */
 enum kind { LASTING, EXPIRING, QUOTAS, KINDS };
 
 struct order_insert {
-    uint64_t generation;                  /* of the connection they were prepared on */
+    uint64_t generation; /* of the connection on which the statements were prepared */
     MYSQL_STMT *statements[KINDS][SLOTS]; /* see slot_of; NULL until first used */
     struct row rows[LEDGER_ORDERS_MAX];
 };
@@ -207,7 +207,7 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     set_text(row->key, &row->key_length, key);
 }
 
-/* The last moment written as a time: mostly it is the next one, too. */
+/* The last moment converted; the next order mostly has the same. */
 struct moment {
     int64_t ms;
     MYSQL_TIME time;
@@ -238,14 +238,14 @@ static enum kind fill_rows(struct order_insert *insert, const struct ledger_orde
     return kind;
 }
 
-/* Where a statement of `count` rows is kept: those of fewer than STEP rows come first. */
+/* The slot of the statement of `count` rows; the statements of fewer than STEP rows come first. */
 static size_t slot_of(size_t count)
 {
     assert(count > 0 && count <= LEDGER_ORDERS_MAX && (count < STEP || count % STEP == 0));
     return count < STEP ? count - 1 : STEP - 2 + count / STEP;
 }
 
-/* The first rows that one statement takes: as many steps as there are, or what is less than one. */
+/* How many of the rows the next statement takes: all whole steps, or the rest. */
 static size_t part_of(size_t count)
 {
     return count < STEP ? count : count / STEP * STEP;

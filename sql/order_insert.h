@@ -1,4 +1,4 @@
-/* Orders inserted by prepared statements of many rows, which spares the server the parsing. */
+/* Private to sql/: orders and quotas written by prepared statements of many rows. */
 #ifndef SQL_ORDER_INSERT_H
 #define SQL_ORDER_INSERT_H
 

@@ -33,7 +33,7 @@ static void text_alone(struct sql_text *sql, const struct ledger_stock_update *u
     else if (update->guard == LEDGER_UNFENCED)
         sql_printf(sql, ",fence=fence+1");
     sql_printf(sql, " WHERE sku=");
-    sql_word(sql, update->sku);
+    sql_identifier(sql, update->sku);
     sql_printf(sql, " AND segment=%u AND round=%u AND settings_version=%u", update->segment,
                update->round, update->settings_version);
     if (update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH)
@@ -48,7 +48,7 @@ static void text_rows(struct sql_text *sql, const struct ledger_stock_update *up
     sql_printf(sql, "JSON_TABLE('[");
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? "[\"" : ",[\"");
-        sql_bare_word(sql, updates[i].sku);
+        sql_bare_identifier(sql, updates[i].sku);
         sql_printf(sql, "\",%u,%u,%u,%u,%llu,%llu]", updates[i].segment, updates[i].round,
                    updates[i].settings_version, updates[i].units,
                    (unsigned long long)updates[i].settled, (unsigned long long)updates[i].fence);
