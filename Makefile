@@ -281,7 +281,7 @@ tsan:
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
-             PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+             PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
 fuzz-http:
 	@deploy/packages test
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
