@@ -263,7 +263,7 @@ sample:
 test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
-	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
+	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
