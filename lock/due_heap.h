@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lock_handle;
+struct seclock_handle;
 
 /* Part of a handle, so that nothing has to be allocated or looked up for one. */
 struct due {
-    struct lock_handle *handle;
+    struct seclock_handle *handle;
     int64_t at_ns;
     size_t place; /* in its heap, from 1; 0: not there */
 };

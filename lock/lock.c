@@ -1,5 +1,5 @@
 /* Holds: how one is acquired, waited for, kept and given back, whatever its driver. */
-#include "lock/lock.h"
+#include "lock/seclock.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lock/lock_core.h"
+#include "lock/sized.h"
 #include "lock/watchdog.h"
 
 enum {
@@ -15,6 +16,8 @@ enum {
     RETRY_MS_MIN = 10, /* while no server answers */
     RETRY_MS_MAX = 200,
     NS_PER_MS = 1000000,
+    /* of a request in release 1.0, to its last field of then */
+    REQUEST_SIZE_MIN = offsetof(struct seclock_request, context) + sizeof(void *),
 };
 
 int64_t lock_valid_ns(int lease_ms)
@@ -26,113 +29,113 @@ int64_t lock_valid_ns(int lease_ms)
 
 /* ---- what a handle says ---- */
 
-static bool inherited(const struct lock_handle *handle)
+static bool inherited(const struct seclock_handle *handle)
 {
     return handle->generation != lock_generation();
 }
 
 /* Once anybody could see that the deadline has passed, it is lost for good. */
-enum lock_state lock_state(const struct lock_handle *handle)
+enum seclock_state seclock_state(const struct seclock_handle *handle)
 {
-    struct lock_handle *seen = (struct lock_handle *)(uintptr_t)handle;
+    struct seclock_handle *seen = (struct seclock_handle *)(uintptr_t)handle;
     int state = handle->state;
-    if (inherited(handle) && state != LOCK_STATE_RELEASED)
-        return LOCK_STATE_LOST;
-    while ((state == LOCK_STATE_HELD || state == LOCK_STATE_UNKNOWN) &&
+    if (inherited(handle) && state != SECLOCK_STATE_RELEASED)
+        return SECLOCK_STATE_LOST;
+    while ((state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN) &&
            handle->core->now_ns() >= handle->deadline_ns)
-        if (atomic_compare_exchange_weak(&seen->state, &state, LOCK_STATE_LOST))
-            return LOCK_STATE_LOST;
-    return (enum lock_state)state;
+        if (atomic_compare_exchange_weak(&seen->state, &state, SECLOCK_STATE_LOST))
+            return SECLOCK_STATE_LOST;
+    return (enum seclock_state)state;
 }
 
-int64_t lock_remaining_ms(const struct lock_handle *handle)
+int64_t seclock_remaining_ms(const struct seclock_handle *handle)
 {
-    if (lock_state(handle) != LOCK_STATE_HELD)
+    if (seclock_state(handle) != SECLOCK_STATE_HELD)
         return 0;
     int64_t left_ns = handle->deadline_ns - handle->core->now_ns();
     return left_ns > 0 ? left_ns / NS_PER_MS : 0;
 }
 
-uint64_t lock_fence(const struct lock_handle *handle)
+uint64_t seclock_fence(const struct seclock_handle *handle)
 {
     return handle->fence;
 }
 
-int lock_hold_count(const struct lock_handle *handle)
+int seclock_hold_count(const struct seclock_handle *handle)
 {
     return handle->hold_count > 0 ? handle->hold_count : 1;
 }
 
-const char *lock_name(const struct lock_handle *handle)
+const char *seclock_name(const struct seclock_handle *handle)
 {
     return handle->name;
 }
 
-const char *lock_token(const struct lock_handle *handle)
+const char *seclock_token(const struct seclock_handle *handle)
 {
     return handle->token ? handle->token : handle->owner;
 }
 
 /* ---- what happens to it ---- */
 
-void lock_handle_lost(struct lock_handle *handle)
+void lock_handle_lost(struct seclock_handle *handle)
 {
     int state = handle->state;
-    while (state == LOCK_STATE_HELD || state == LOCK_STATE_UNKNOWN)
-        if (atomic_compare_exchange_weak(&handle->state, &state, LOCK_STATE_LOST))
+    while (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
+        if (atomic_compare_exchange_weak(&handle->state, &state, SECLOCK_STATE_LOST))
             watchdog_poke(handle->core->watchdog, handle);
 }
 
-void lock_handle_doubt(struct lock_handle *handle)
+void lock_handle_doubt(struct seclock_handle *handle)
 {
-    int state = LOCK_STATE_HELD;
-    if (atomic_compare_exchange_strong(&handle->state, &state, LOCK_STATE_UNKNOWN))
+    int state = SECLOCK_STATE_HELD;
+    if (atomic_compare_exchange_strong(&handle->state, &state, SECLOCK_STATE_UNKNOWN))
         watchdog_poke(handle->core->watchdog, handle);
 }
 
-bool lock_handle_extend(struct lock_handle *handle, enum lock_result result, int64_t sent_ns,
+bool lock_handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                         int64_t now_ns)
 {
-    int state = LOCK_STATE_UNKNOWN;
-    if (result == LOCK_LOST || now_ns >= handle->deadline_ns)
+    int state = SECLOCK_STATE_UNKNOWN;
+    if (result == SECLOCK_LOST || now_ns >= handle->deadline_ns)
         return false;
-    if (result == LOCK_OK) {
+    if (result == SECLOCK_OK) {
         handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
-        atomic_compare_exchange_strong(&handle->state, &state, LOCK_STATE_HELD);
+        atomic_compare_exchange_strong(&handle->state, &state, SECLOCK_STATE_HELD);
     }
-    return lock_state(handle) != LOCK_STATE_LOST;
+    return seclock_state(handle) != SECLOCK_STATE_LOST;
 }
 
 /* ---- acquire ---- */
 
-static enum lock_result refuse(enum lock_result result, const char *why)
+static enum seclock_result refuse(enum seclock_result result, const char *why)
 {
     lock_set_error("%s", why);
     return result;
 }
 
-static enum lock_result request_check(const struct lock_request *request, unsigned features)
+static enum seclock_result request_check(const struct seclock_request *request, unsigned features)
 {
     int lease_ms = request->lease_ms;
     if (features & LOCK_NO_HOLDS)
-        return refuse(LOCK_UNSUPPORTED, "a latch is not acquired: see lock_latch_await");
-    if (request->mode == LOCK_MODE_READ && !(features & LOCK_READS))
-        return refuse(LOCK_UNSUPPORTED, "this kind of lock has no read mode");
+        return refuse(SECLOCK_UNSUPPORTED, "a latch is not acquired: see seclock_latch_await");
+    if (request->mode == SECLOCK_MODE_READ && !(features & LOCK_READS))
+        return refuse(SECLOCK_UNSUPPORTED, "this kind of lock has no read mode");
     if ((request->permits > 1 || request->limit != 0) && !(features & LOCK_PERMITTED))
-        return refuse(LOCK_UNSUPPORTED, "this kind of lock has no permits");
-    if (request->permits < 0 || request->permits > LOCK_PERMITS_MAX || request->limit < 0)
-        return refuse(LOCK_CONFIG, "permits out of range");
-    if (lease_ms != 0 && (lease_ms < LOCK_LEASE_MS_MIN || lease_ms > LOCK_LEASE_MS_MAX))
-        return refuse(LOCK_CONFIG, "lease out of range");
-    if (request->wait_ms < LOCK_FOREVER || request->hold_ms_max < 0)
-        return refuse(LOCK_CONFIG, "a time is negative");
+        return refuse(SECLOCK_UNSUPPORTED, "this kind of lock has no permits");
+    if (request->permits < 0 || request->permits > SECLOCK_PERMITS_MAX || request->limit < 0)
+        return refuse(SECLOCK_CONFIG, "permits out of range");
+    if (lease_ms != 0 && (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX))
+        return refuse(SECLOCK_CONFIG, "lease out of range");
+    if (request->wait_ms < SECLOCK_FOREVER || request->hold_ms_max < 0)
+        return refuse(SECLOCK_CONFIG, "a time is negative");
     return lock_name_check(request->name);
 }
 
-static struct lock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
-                                       void *self, const struct lock_request *request)
+static struct seclock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
+                                          void *self, const struct seclock_request *request)
 {
-    struct lock_handle *handle = calloc(1, sizeof *handle);
+    struct seclock_handle *handle = calloc(1, sizeof *handle);
     if (!handle)
         return NULL;
     uint64_t owner = request->owner ? request->owner->number : lock_thread_number();
@@ -160,49 +163,49 @@ static struct lock_handle *handle_make(struct lock_core *core, const struct lock
     return handle;
 }
 
-static bool watched(const struct lock_handle *handle)
+static bool watched(const struct seclock_handle *handle)
 {
     return handle->renews || handle->on_lost;
 }
 
 /* It is mine at the server; but the answer may have come too late to be of use. */
-static enum lock_result acquired(struct lock_handle *handle, int64_t sent_ns, int lease_ms)
+static enum seclock_result acquired(struct seclock_handle *handle, int64_t sent_ns, int lease_ms)
 {
     handle->acquired_ns = handle->core->now_ns();
     handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns) {
         handle->driver->release(handle->self, handle);
         lock_set_error("the answer came after the lease had ended");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     if (handle->lease_ms != lease_ms && watched(handle)) /* the driver has its own */
         watchdog_add(handle->core->watchdog, handle, sent_ns);
-    handle->state = LOCK_STATE_HELD;
+    handle->state = SECLOCK_STATE_HELD;
     atomic_fetch_add_explicit(&handle->core->counters.acquired, 1, memory_order_relaxed);
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 /* One try. The watchdog knows of the hold before the server does. */
-static enum lock_result handle_try(struct lock_handle *handle)
+static enum seclock_result handle_try(struct seclock_handle *handle)
 {
     int lease_ms = handle->lease_ms;
     int64_t sent_ns = handle->core->now_ns();
     if (watched(handle) && !watchdog_add(handle->core->watchdog, handle, sent_ns)) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
-    enum lock_result result = handle->driver->acquire(handle->self, handle);
-    if (result == LOCK_OK)
+    enum seclock_result result = handle->driver->acquire(handle->self, handle);
+    if (result == SECLOCK_OK)
         return acquired(handle, sent_ns, lease_ms);
-    if (result == LOCK_BUSY)
+    if (result == SECLOCK_BUSY)
         atomic_fetch_add_explicit(&handle->core->counters.busy, 1, memory_order_relaxed);
-    if (result == LOCK_UNKNOWN)
+    if (result == SECLOCK_UNKNOWN)
         handle->deadline_ns = sent_ns + (int64_t)handle->lease_ms * NS_PER_MS;
     return result;
 }
 
 /* How long to sleep before asking again, woken or not. */
-static int sleep_ms(const struct lock_handle *handle, int64_t left_ms, int *pause_ms)
+static int sleep_ms(const struct seclock_handle *handle, int64_t left_ms, int *pause_ms)
 {
     const struct lock_driver *driver = handle->driver;
     int cap_ms = lock_core_context(handle->core, driver->kind)->poll_ms;
@@ -221,7 +224,7 @@ static int sleep_ms(const struct lock_handle *handle, int64_t left_ms, int *paus
     return sleep_ms > 0 ? (int)sleep_ms : 0;
 }
 
-static int64_t left_ms(const struct lock_handle *handle, int64_t until_ns)
+static int64_t left_ms(const struct seclock_handle *handle, int64_t until_ns)
 {
     int64_t left_ns = until_ns - handle->core->now_ns();
     return left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
@@ -234,14 +237,14 @@ struct patience {
 };
 
 /* Sleeps after a try that did not get it, for the reason `result`. False: give up. */
-static bool wait_once(struct lock_handle *handle, enum lock_result result,
+static bool wait_once(struct seclock_handle *handle, enum seclock_result result,
                       struct patience *patience)
 {
     int64_t left = left_ms(handle, patience->until_ns);
     if (left == 0)
         return false;
     atomic_fetch_add_explicit(&handle->core->counters.waits, 1, memory_order_relaxed);
-    if (result == LOCK_BUSY) {
+    if (result == SECLOCK_BUSY) {
         int ms = sleep_ms(handle, left, &patience->pause_ms);
         patience->failed_ns = patience->retry_ms = 0;
         if (handle->driver->wait)
@@ -261,105 +264,111 @@ static bool wait_once(struct lock_handle *handle, enum lock_result result,
     return true;
 }
 
-static bool worth_waiting(enum lock_result result)
+static bool worth_waiting(enum seclock_result result)
 {
-    return result == LOCK_BUSY || result == LOCK_FAILED || result == LOCK_UNKNOWN;
+    return result == SECLOCK_BUSY || result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN;
 }
 
-static enum lock_result handle_wait(struct lock_handle *handle, enum lock_result result,
-                                    int wait_ms)
+static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclock_result result,
+                                       int wait_ms)
 {
     struct patience patience = {
-        .until_ns = wait_ms == LOCK_FOREVER ? INT64_MAX / 2
-                                            : handle->core->now_ns() + (int64_t)wait_ms * NS_PER_MS,
+        .until_ns = wait_ms == SECLOCK_FOREVER
+                        ? INT64_MAX / 2
+                        : handle->core->now_ns() + (int64_t)wait_ms * NS_PER_MS,
     };
     bool cancelled = false;
-    bool doubtful = result == LOCK_UNKNOWN;
+    bool doubtful = result == SECLOCK_UNKNOWN;
     while (worth_waiting(result) && !cancelled && wait_once(handle, result, &patience)) {
         cancelled = handle->cancel_fd > 0 && lock_sleep_ms(0, handle->cancel_fd);
         if (!cancelled)
             result = handle_try(handle);
-        doubtful = result == LOCK_UNKNOWN || (doubtful && result == LOCK_FAILED);
+        doubtful = result == SECLOCK_UNKNOWN || (doubtful && result == SECLOCK_FAILED);
     }
-    if (result == LOCK_FAILED && doubtful)
-        return LOCK_UNKNOWN;
-    if (result == LOCK_BUSY)
-        return cancelled ? LOCK_CANCELLED : LOCK_TIMEOUT;
-    return cancelled && result == LOCK_FAILED ? LOCK_CANCELLED : result;
+    if (result == SECLOCK_FAILED && doubtful)
+        return SECLOCK_UNKNOWN;
+    if (result == SECLOCK_BUSY)
+        return cancelled ? SECLOCK_CANCELLED : SECLOCK_TIMEOUT;
+    return cancelled && result == SECLOCK_FAILED ? SECLOCK_CANCELLED : result;
 }
 
-enum lock_result lock_acquire(struct lock_client *client, const struct lock_request *request,
-                              struct lock_handle **handle_out)
+enum seclock_result seclock_acquire(struct seclock_client *client,
+                                    const struct seclock_request *given,
+                                    struct seclock_handle **handle_out)
 {
     const struct lock_driver *driver;
     void *self;
+    struct seclock_request known;
+    const struct seclock_request *request = &known;
     struct lock_core *core = lock_client_core(client);
     *handle_out = NULL;
-    enum lock_result result =
-        core ? lock_core_driver(core, request->kind, &driver, &self) : LOCK_FAILED;
-    if (result == LOCK_OK)
+    if (!lock_sized_read(&known, sizeof known, REQUEST_SIZE_MIN, given))
+        return SECLOCK_CONFIG;
+    enum seclock_result result =
+        core ? lock_core_driver(core, request->kind, &driver, &self) : SECLOCK_FAILED;
+    if (result == SECLOCK_OK)
         result = request_check(request, driver->features);
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         return result;
-    struct lock_handle *handle = handle_make(core, driver, self, request);
+    struct seclock_handle *handle = handle_make(core, driver, self, request);
     if (!handle)
-        return refuse(LOCK_FAILED, "out of memory");
+        return refuse(SECLOCK_FAILED, "out of memory");
     result = handle_try(handle);
     if (handle->waits) {
         if (worth_waiting(result))
             result = handle_wait(handle, result, request->wait_ms);
         if (driver->stop_waiting)
-            driver->stop_waiting(self, handle, result == LOCK_OK);
+            driver->stop_waiting(self, handle, result == SECLOCK_OK);
     }
-    if (result == LOCK_UNKNOWN) {
-        handle->state = LOCK_STATE_UNKNOWN;
+    if (result == SECLOCK_UNKNOWN) {
+        handle->state = SECLOCK_STATE_UNKNOWN;
         watchdog_poke(core->watchdog, handle); /* its time may have come meanwhile */
     }
     *handle_out = handle;
-    if (result != LOCK_OK && result != LOCK_UNKNOWN)
-        lock_free(handle_out);
+    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
+        seclock_free(handle_out);
     return result;
 }
 
 /* ---- renew, release ---- */
 
-enum lock_result lock_renew(struct lock_handle *handle)
+enum seclock_result seclock_renew(struct seclock_handle *handle)
 {
-    enum lock_result result;
-    enum lock_state state = lock_state(handle);
-    if (inherited(handle) || state == LOCK_STATE_RELEASED)
-        return refuse(LOCK_NOT_OWNER, "not held by this process (any more)");
-    if (state == LOCK_STATE_LOST)
-        return refuse(LOCK_LOST, "the lease has ended");
+    enum seclock_result result;
+    enum seclock_state state = seclock_state(handle);
+    if (inherited(handle) || state == SECLOCK_STATE_RELEASED)
+        return refuse(SECLOCK_NOT_OWNER, "not held by this process (any more)");
+    if (state == SECLOCK_STATE_LOST)
+        return refuse(SECLOCK_LOST, "the lease has ended");
     int64_t sent_ns = handle->core->now_ns();
     handle->driver->renew(handle->self, &handle, 1, &result);
     if (lock_handle_extend(handle, result, sent_ns, handle->core->now_ns()))
         return result;
     lock_handle_lost(handle);
-    return refuse(LOCK_LOST, "the lease has ended");
+    return refuse(SECLOCK_LOST, "the lease has ended");
 }
 
-enum lock_result lock_release(struct lock_handle *handle)
+enum seclock_result seclock_release(struct seclock_handle *handle)
 {
-    enum lock_state state = lock_state(handle);
-    if (inherited(handle) || state == LOCK_STATE_RELEASED)
-        return refuse(LOCK_NOT_OWNER, "not held by this process (any more)");
+    enum seclock_state state = seclock_state(handle);
+    if (inherited(handle) || state == SECLOCK_STATE_RELEASED)
+        return refuse(SECLOCK_NOT_OWNER, "not held by this process (any more)");
     if (watched(handle))
         watchdog_remove(handle->core->watchdog, handle);
-    state = lock_state(handle);
-    enum lock_result result = handle->driver->release(handle->self, handle);
-    if (result == LOCK_FAILED || result == LOCK_UNKNOWN)
+    state = seclock_state(handle);
+    enum seclock_result result = handle->driver->release(handle->self, handle);
+    if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
         return result;
-    handle->state = LOCK_STATE_RELEASED;
-    if (result == LOCK_OK && state == LOCK_STATE_LOST)
+    handle->state = SECLOCK_STATE_RELEASED;
+    if (result == SECLOCK_OK && state == SECLOCK_STATE_LOST)
         result =
-            LOCK_LOST; /* the server had not noticed yet, but the holder must not rely on that */
+            SECLOCK_LOST; /* the server had not noticed yet, but the holder must not rely on that */
     return result;
 }
 
-void lock_free(struct lock_handle **handle)
+void seclock_free(struct seclock_handle **handle)
 {
-    struct lock_handle *old = *handle;
+    struct seclock_handle *old = *handle;
     *handle = NULL;
     if (!old)
         return;

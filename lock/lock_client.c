@@ -6,6 +6,7 @@
 
 #include "lock/lock_core.h"
 #include "lock/redis_server.h"
+#include "lock/sized.h"
 #include "lock/watchdog.h"
 
 enum {
@@ -15,26 +16,39 @@ enum {
     OUTAGE_MS = 1000,
 };
 
-static const struct lock_driver *const drivers[LOCK_KIND_COUNT] = {
-    [LOCK_KIND_SIMPLE] = &lock_simple_driver,       [LOCK_KIND_REENTRANT] = &lock_reentrant_driver,
-    [LOCK_KIND_TIMESTAMP] = &lock_timestamp_driver, [LOCK_KIND_SPIN] = &lock_spin_driver,
-    [LOCK_KIND_FAIR] = &lock_fair_driver,           [LOCK_KIND_READ_WRITE] = &lock_rw_driver,
-    [LOCK_KIND_SEMAPHORE] = &lock_semaphore_driver, [LOCK_KIND_PERMIT] = &lock_permit_driver,
-    [LOCK_KIND_LATCH] = &lock_latch_driver,         [LOCK_KIND_RED] = &lock_red_driver,
-    [LOCK_KIND_TABLE] = &lock_table_driver,         [LOCK_KIND_GET_LOCK] = &lock_get_lock_driver,
+/* The sizes in release 1.0, to their last fields of then. */
+enum {
+    OPTIONS_SIZE_MIN = offsetof(struct seclock_options, now_ns) + sizeof(void *),
+    STATS_SIZE_MIN = offsetof(struct seclock_stats, watched) + sizeof(uint64_t),
+    STATUS_SIZE_MIN = offsetof(struct seclock_status, fence) + sizeof(uint64_t),
+};
+
+static const struct lock_driver *const drivers[SECLOCK_KIND_COUNT] = {
+    [SECLOCK_KIND_SIMPLE] = &lock_simple_driver,
+    [SECLOCK_KIND_REENTRANT] = &lock_reentrant_driver,
+    [SECLOCK_KIND_TIMESTAMP] = &lock_timestamp_driver,
+    [SECLOCK_KIND_SPIN] = &lock_spin_driver,
+    [SECLOCK_KIND_FAIR] = &lock_fair_driver,
+    [SECLOCK_KIND_READ_WRITE] = &lock_rw_driver,
+    [SECLOCK_KIND_SEMAPHORE] = &lock_semaphore_driver,
+    [SECLOCK_KIND_PERMIT] = &lock_permit_driver,
+    [SECLOCK_KIND_LATCH] = &lock_latch_driver,
+    [SECLOCK_KIND_RED] = &lock_red_driver,
+    [SECLOCK_KIND_TABLE] = &lock_table_driver,
+    [SECLOCK_KIND_GET_LOCK] = &lock_get_lock_driver,
 #ifdef LOCK_WITH_ZOOKEEPER
-    [LOCK_KIND_QUEUE] = &lock_queue_driver,
+    [SECLOCK_KIND_QUEUE] = &lock_queue_driver,
 #endif
 };
 
-#define KIND_SCHEME(id, name, scheme, what) [LOCK_KIND_##id] = scheme,
-static const char *const schemes[LOCK_KIND_COUNT] = {LOCK_KINDS(KIND_SCHEME)};
+#define KIND_SCHEME(id, name, scheme, what) [SECLOCK_KIND_##id] = scheme,
+static const char *const schemes[SECLOCK_KIND_COUNT] = {SECLOCK_KINDS(KIND_SCHEME)};
 #undef KIND_SCHEME
 
-struct lock_client {
-    struct lock_options options; /* without NULLs and 0s */
+struct seclock_client {
+    struct seclock_options options; /* without NULLs and 0s */
     char **servers;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     _Atomic(struct lock_core *) core;
 };
 
@@ -84,7 +98,7 @@ static bool of_scheme(const char *url, const char *scheme)
     return strncmp(url, scheme, length) == 0 && strncmp(url + length, "://", 3) == 0;
 }
 
-static void context_fill(struct lock_context *context, const struct lock_client *client,
+static void context_fill(struct lock_context *context, const struct seclock_client *client,
                          struct lock_core *core, const char *scheme)
 {
     *context = (struct lock_context){
@@ -103,7 +117,7 @@ static void context_fill(struct lock_context *context, const struct lock_client 
         }
 }
 
-static struct lock_core *core_make(const struct lock_client *client)
+static struct lock_core *core_make(const struct seclock_client *client)
 {
     struct lock_core *core = calloc(1, sizeof *core);
     if (!core)
@@ -113,7 +127,7 @@ static struct lock_core *core_make(const struct lock_client *client)
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
     lock_random_text(core->id);
-    for (int i = 0; i < LOCK_KIND_COUNT; i++)
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         context_fill(&core->contexts[i], client, core, schemes[i]);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);
     if (!core->watchdog) {
@@ -128,7 +142,7 @@ static void core_free(struct lock_core *core)
     if (!core)
         return;
     watchdog_close(&core->watchdog);
-    for (int i = 0; i < LOCK_KIND_COUNT; i++)
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         if (core->drivers[i])
             drivers[i]->close(core->drivers[i]);
     struct redis_server *redis = core->redis;
@@ -140,14 +154,14 @@ static void core_free(struct lock_core *core)
  * but for the connections, which are closed on this side. */
 static void core_forget(struct lock_core *core)
 {
-    for (int i = 0; i < LOCK_KIND_COUNT; i++)
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         if (core->drivers[i] && drivers[i]->forget)
             drivers[i]->forget(core->drivers[i]);
     if (core->redis)
         redis_server_forget(core->redis);
 }
 
-struct lock_core *lock_client_core(struct lock_client *client)
+struct lock_core *lock_client_core(struct seclock_client *client)
 {
     struct lock_core *core = client->core;
     if (core->generation == lock_generation())
@@ -168,45 +182,47 @@ struct lock_core *lock_client_core(struct lock_client *client)
     return core;
 }
 
-static enum lock_result driver_open(struct lock_core *core, enum lock_kind kind, void **self_out)
+static enum seclock_result driver_open(struct lock_core *core, enum seclock_kind kind,
+                                       void **self_out)
 {
-    enum lock_result result = LOCK_OK;
+    enum seclock_result result = SECLOCK_OK;
     pthread_mutex_lock(&opening);
     *self_out = core->drivers[kind];
     if (!*self_out) {
         result = drivers[kind]->open(&core->contexts[kind], self_out);
-        if (result == LOCK_OK)
+        if (result == SECLOCK_OK)
             core->drivers[kind] = *self_out;
     }
     pthread_mutex_unlock(&opening);
     return result;
 }
 
-enum lock_result lock_core_driver(struct lock_core *core, enum lock_kind kind,
-                                  const struct lock_driver **driver_out, void **self_out)
+enum seclock_result lock_core_driver(struct lock_core *core, enum seclock_kind kind,
+                                     const struct lock_driver **driver_out, void **self_out)
 {
-    *driver_out = (unsigned)kind < LOCK_KIND_COUNT ? drivers[kind] : NULL;
+    *driver_out = (unsigned)kind < SECLOCK_KIND_COUNT ? drivers[kind] : NULL;
     *self_out = NULL;
     if (!*driver_out) {
         lock_set_error("this kind of lock is not built in");
-        return LOCK_UNSUPPORTED;
+        return SECLOCK_UNSUPPORTED;
     }
     *self_out = core->drivers[kind];
     if (*self_out)
-        return LOCK_OK;
+        return SECLOCK_OK;
     if (!core->contexts[kind].server) {
         lock_set_error("no server %s://", schemes[kind]);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     return driver_open(core, kind, self_out);
 }
 
-const struct lock_context *lock_core_context(const struct lock_core *core, enum lock_kind kind)
+const struct lock_context *lock_core_context(const struct lock_core *core, enum seclock_kind kind)
 {
     return &core->contexts[kind];
 }
 
-const struct lock_context *lock_client_context(struct lock_client *client, enum lock_kind kind)
+const struct lock_context *lock_client_context(struct seclock_client *client,
+                                               enum seclock_kind kind)
 {
     struct lock_core *core = lock_client_core(client);
     return core ? &core->contexts[kind] : NULL;
@@ -217,7 +233,7 @@ const struct lock_context *lock_client_context(struct lock_client *client, enum 
 struct redis_server *lock_core_redis(struct lock_core *core)
 {
     struct redis_server *server = core->redis, *none = NULL;
-    const struct lock_context *context = &core->contexts[LOCK_KIND_SIMPLE];
+    const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
     if (server)
         return server;
     if (!context->server) {
@@ -225,7 +241,7 @@ struct redis_server *lock_core_redis(struct lock_core *core)
         return NULL;
     }
     if (redis_server_open(context->server, context->prefix, context->timeout_ms, &server) !=
-        LOCK_OK)
+        SECLOCK_OK)
         return NULL;
     if (!atomic_compare_exchange_strong(&core->redis, &none, server)) {
         redis_server_close(&server);
@@ -246,21 +262,22 @@ static int or_default(int value, int fallback)
     return value == 0 ? fallback : value;
 }
 
-static bool options_right(const struct lock_options *options)
+static bool options_right(const struct seclock_options *options)
 {
     bool right = true;
-    for (int i = 0; i < LOCK_KIND_COUNT; i++)
-        if (drivers[i] && drivers[i]->kind != (enum lock_kind)i)
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        if (drivers[i] && drivers[i]->kind != (enum seclock_kind)i)
             abort(); /* the list above is wrong */
     if (!options->servers || !options->servers[0]) {
         lock_set_error("no servers");
         right = false;
-    } else if (options->prefix && strlen(options->prefix) >= LOCK_PREFIX_MAX) {
-        lock_set_error("the prefix is longer than %d bytes", LOCK_PREFIX_MAX - 1);
+    } else if (options->prefix && strlen(options->prefix) >= SECLOCK_PREFIX_MAX) {
+        lock_set_error("the prefix is longer than %d bytes", SECLOCK_PREFIX_MAX - 1);
         right = false;
-    } else if (options->lease_ms != 0 &&
-               (options->lease_ms < LOCK_LEASE_MS_MIN || options->lease_ms > LOCK_LEASE_MS_MAX)) {
-        lock_set_error("the lease is not within %d..%d ms", LOCK_LEASE_MS_MIN, LOCK_LEASE_MS_MAX);
+    } else if (options->lease_ms != 0 && (options->lease_ms < SECLOCK_LEASE_MS_MIN ||
+                                          options->lease_ms > SECLOCK_LEASE_MS_MAX)) {
+        lock_set_error("the lease is not within %d..%d ms", SECLOCK_LEASE_MS_MIN,
+                       SECLOCK_LEASE_MS_MAX);
         right = false;
     } else if (options->timeout_ms < 0 || options->poll_ms < 0 || options->outage_ms < 0) {
         lock_set_error("a time is negative");
@@ -268,7 +285,7 @@ static bool options_right(const struct lock_options *options)
     }
     for (size_t i = 0; right && options->servers[i]; i++) {
         bool known = false;
-        for (int k = 0; k < LOCK_KIND_COUNT; k++)
+        for (int k = 0; k < SECLOCK_KIND_COUNT; k++)
             known = known || of_scheme(options->servers[i], schemes[k]);
         if (!known)
             lock_set_error("no kind of lock uses a server like that: %s", options->servers[i]);
@@ -277,7 +294,7 @@ static bool options_right(const struct lock_options *options)
     return right;
 }
 
-static bool servers_copy(struct lock_client *client, const char *const *servers)
+static bool servers_copy(struct seclock_client *client, const char *const *servers)
 {
     size_t count = 0;
     while (servers[count])
@@ -290,15 +307,18 @@ static bool servers_copy(struct lock_client *client, const char *const *servers)
     return client->servers != NULL;
 }
 
-enum lock_result lock_open(const struct lock_options *options, struct lock_client **client_out)
+enum seclock_result seclock_open(const struct seclock_options *given,
+                                 struct seclock_client **client_out)
 {
+    struct seclock_options known;
+    const struct seclock_options *options = &known;
     *client_out = NULL;
-    if (!options_right(options))
-        return LOCK_CONFIG;
-    struct lock_client *client = calloc(1, sizeof *client);
+    if (!lock_sized_read(&known, sizeof known, OPTIONS_SIZE_MIN, given) || !options_right(options))
+        return SECLOCK_CONFIG;
+    struct seclock_client *client = calloc(1, sizeof *client);
     if (!client) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     pthread_once(&fork_watch, watch_forks);
     client->options = *options;
@@ -312,17 +332,17 @@ enum lock_result lock_open(const struct lock_options *options, struct lock_clien
     if (servers_copy(client, options->servers))
         client->core = core_make(client);
     if (!client->core) {
-        lock_close(&client);
+        seclock_close(&client);
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     *client_out = client;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
-void lock_close(struct lock_client **client)
+void seclock_close(struct seclock_client **client)
 {
-    struct lock_client *old = *client;
+    struct seclock_client *old = *client;
     *client = NULL;
     if (!old)
         return;
@@ -337,25 +357,26 @@ void lock_close(struct lock_client **client)
     free(old);
 }
 
-const char *lock_client_id(struct lock_client *client)
+const char *seclock_client_id(struct seclock_client *client)
 {
     struct lock_core *core = lock_client_core(client);
     return core ? core->id : "";
 }
 
-void lock_poke(struct lock_client *client)
+void seclock_poke(struct seclock_client *client)
 {
     struct lock_core *core = lock_client_core(client);
     if (core)
         watchdog_poke(core->watchdog, NULL);
 }
 
-struct lock_stats lock_client_stats(struct lock_client *client)
+enum seclock_result seclock_client_stats(struct seclock_client *client,
+                                         struct seclock_stats *stats_out)
 {
     struct lock_core *core = lock_client_core(client);
     if (!core)
-        return (struct lock_stats){.acquired = 0};
-    return (struct lock_stats){
+        return SECLOCK_FAILED;
+    struct seclock_stats stats = {
         .acquired = core->counters.acquired,
         .busy = core->counters.busy,
         .waits = core->counters.waits,
@@ -364,6 +385,8 @@ struct lock_stats lock_client_stats(struct lock_client *client)
         .lost = core->counters.lost,
         .watched = watchdog_count(core->watchdog),
     };
+    bool written = lock_sized_write(stats_out, sizeof stats, STATS_SIZE_MIN, &stats);
+    return written ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
 /* ---- owners ---- */
@@ -382,16 +405,16 @@ uint64_t lock_thread_number(void)
     return number;
 }
 
-struct lock_owner *lock_owner_new(struct lock_client *client)
+struct seclock_owner *seclock_owner_new(struct seclock_client *client)
 {
     (void)client;
-    struct lock_owner *owner = malloc(sizeof *owner);
+    struct seclock_owner *owner = malloc(sizeof *owner);
     if (owner)
         owner->number = lock_next_number();
     return owner;
 }
 
-void lock_owner_free(struct lock_owner **owner)
+void seclock_owner_free(struct seclock_owner **owner)
 {
     free(*owner);
     *owner = NULL;
@@ -399,67 +422,73 @@ void lock_owner_free(struct lock_owner **owner)
 
 /* ---- operators ---- */
 
-static enum lock_result find(struct lock_client *client, enum lock_kind kind,
-                             const struct lock_driver **driver_out, void **self_out)
+static enum seclock_result find(struct seclock_client *client, enum seclock_kind kind,
+                                const struct lock_driver **driver_out, void **self_out)
 {
     struct lock_core *core = lock_client_core(client);
-    return core ? lock_core_driver(core, kind, driver_out, self_out) : LOCK_FAILED;
+    return core ? lock_core_driver(core, kind, driver_out, self_out) : SECLOCK_FAILED;
 }
 
-enum lock_result lock_name_check(const char *name)
+enum seclock_result lock_name_check(const char *name)
 {
-    if (name && name[0] != '\0' && name[0] != '}' && strlen(name) < LOCK_NAME_MAX)
-        return LOCK_OK;
-    lock_set_error("a name has 1 to %d bytes and does not begin with '}'", LOCK_NAME_MAX - 1);
-    return LOCK_CONFIG;
+    if (name && name[0] != '\0' && name[0] != '}' && strlen(name) < SECLOCK_NAME_MAX)
+        return SECLOCK_OK;
+    lock_set_error("a name has 1 to %d bytes and does not begin with '}'", SECLOCK_NAME_MAX - 1);
+    return SECLOCK_CONFIG;
 }
 
-enum lock_result lock_status(struct lock_client *client, enum lock_kind kind, const char *name,
-                             struct lock_status *status_out)
-{
-    const struct lock_driver *driver;
-    void *self;
-    *status_out = (struct lock_status){.waiting = -1, .remaining_ms = -1};
-    enum lock_result result = lock_name_check(name);
-    if (result == LOCK_OK)
-        result = find(client, kind, &driver, &self);
-    return result == LOCK_OK ? driver->status(self, name, status_out) : result;
-}
-
-enum lock_result lock_break(struct lock_client *client, enum lock_kind kind, const char *name)
+enum seclock_result seclock_status(struct seclock_client *client, enum seclock_kind kind,
+                                   const char *name, struct seclock_status *status_out)
 {
     const struct lock_driver *driver;
     void *self;
-    enum lock_result result = lock_name_check(name);
-    if (result == LOCK_OK)
+    struct seclock_status status = {.waiting = -1, .remaining_ms = -1};
+    if (!lock_sized_write(status_out, sizeof status, STATUS_SIZE_MIN, &status))
+        return SECLOCK_CONFIG;
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
         result = find(client, kind, &driver, &self);
-    return result == LOCK_OK ? driver->break_lock(self, name) : result;
+    if (result == SECLOCK_OK)
+        result = driver->status(self, name, &status);
+    lock_sized_write(status_out, sizeof status, STATUS_SIZE_MIN, &status);
+    return result;
 }
 
-enum lock_result lock_semaphore_set(struct lock_client *client, enum lock_kind kind,
-                                    const char *name, int limit)
+enum seclock_result seclock_break(struct seclock_client *client, enum seclock_kind kind,
+                                  const char *name)
 {
     const struct lock_driver *driver;
     void *self;
-    enum lock_result result = lock_name_check(name);
-    if (result == LOCK_OK)
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
         result = find(client, kind, &driver, &self);
-    if (result != LOCK_OK)
+    return result == SECLOCK_OK ? driver->break_lock(self, name) : result;
+}
+
+enum seclock_result seclock_semaphore_set(struct seclock_client *client, enum seclock_kind kind,
+                                          const char *name, int limit)
+{
+    const struct lock_driver *driver;
+    void *self;
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
+        result = find(client, kind, &driver, &self);
+    if (result != SECLOCK_OK)
         return result;
     if (!driver->set_limit || limit <= 0) {
         lock_set_error("%s", driver->set_limit ? "a semaphore has at least one permit"
                                                : "this kind of lock has no permits");
-        return driver->set_limit ? LOCK_CONFIG : LOCK_UNSUPPORTED;
+        return driver->set_limit ? SECLOCK_CONFIG : SECLOCK_UNSUPPORTED;
     }
     return driver->set_limit(self, name, limit);
 }
 
-enum lock_result lock_check(struct lock_client *client, enum lock_kind kind, char *warning_out,
-                            size_t size)
+enum seclock_result seclock_check(struct seclock_client *client, enum seclock_kind kind,
+                                  char *warning_out, size_t size)
 {
     const struct lock_driver *driver;
     void *self;
     warning_out[0] = '\0';
-    enum lock_result result = find(client, kind, &driver, &self);
-    return result == LOCK_OK && driver->check ? driver->check(self, warning_out, size) : result;
+    enum seclock_result result = find(client, kind, &driver, &self);
+    return result == SECLOCK_OK && driver->check ? driver->check(self, warning_out, size) : result;
 }

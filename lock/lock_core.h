@@ -14,28 +14,28 @@ struct lock_counters {
 struct lock_core {
     int generation; /* of the process in which it was made */
     char id[LOCK_RANDOM_SIZE];
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int outage_ms;
     int64_t (*now_ns)(void);
-    struct lock_context contexts[LOCK_KIND_COUNT];
-    _Atomic(void *) drivers[LOCK_KIND_COUNT]; /* their state; NULL until first used */
+    struct lock_context contexts[SECLOCK_KIND_COUNT];
+    _Atomic(void *) drivers[SECLOCK_KIND_COUNT]; /* their state; NULL until first used */
     _Atomic(struct redis_server *) redis;
     struct watchdog *watchdog;
     struct lock_counters counters;
     _Atomic uint64_t requests; /* numbered so far */
 };
 
-struct lock_owner {
+struct seclock_owner {
     uint64_t number;
 };
 
 /* The client's core, made anew in a child of fork; NULL: no memory. */
-struct lock_core *lock_client_core(struct lock_client *client);
+struct lock_core *lock_client_core(struct seclock_client *client);
 
-/* The table of a kind and its state, opened when first used. LOCK_OK, LOCK_UNSUPPORTED, LOCK_CONFIG
- * (no server of its scheme) or LOCK_FAILED. */
-enum lock_result lock_core_driver(struct lock_core *core, enum lock_kind kind,
-                                  const struct lock_driver **driver_out, void **self_out);
+/* The table of a kind and its state, opened when first used. SECLOCK_OK, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG
+ * (no server of its scheme) or SECLOCK_FAILED. */
+enum seclock_result lock_core_driver(struct lock_core *core, enum seclock_kind kind,
+                                     const struct lock_driver **driver_out, void **self_out);
 
 /* How often this process has been forked off, along its line. */
 int lock_generation(void);
@@ -44,7 +44,7 @@ int lock_generation(void);
 uint64_t lock_thread_number(void);
 uint64_t lock_next_number(void);
 
-/* LOCK_OK when the name is one, else LOCK_CONFIG with the reason. */
-enum lock_result lock_name_check(const char *name);
+/* SECLOCK_OK when the name is one, else SECLOCK_CONFIG with the reason. */
+enum seclock_result lock_name_check(const char *name);
 
 #endif

@@ -19,40 +19,40 @@ void lock_set_error(const char *format, ...)
     va_end(arguments);
 }
 
-const char *lock_error(void)
+const char *seclock_error(void)
 {
     return last_error;
 }
 
-#define RESULT_NAME(id, name) [LOCK_##id] = name,
-static const char *const result_names[] = {LOCK_RESULTS(RESULT_NAME)};
+#define RESULT_NAME(id, name) [SECLOCK_##id] = name,
+static const char *const result_names[] = {SECLOCK_RESULTS(RESULT_NAME)};
 #undef RESULT_NAME
 
-const char *lock_result_name(enum lock_result result)
+const char *seclock_result_name(enum seclock_result result)
 {
-    return (unsigned)result < LOCK_RESULT_COUNT ? result_names[result] : "?";
+    return (unsigned)result < SECLOCK_RESULT_COUNT ? result_names[result] : "?";
 }
 
-const char *lock_state_name(enum lock_state state)
+const char *seclock_state_name(enum seclock_state state)
 {
     static const char *const names[] = {"released", "held", "unknown", "lost"};
     return (unsigned)state < sizeof names / sizeof names[0] ? names[state] : "?";
 }
 
-#define KIND_NAME(id, name, scheme, what) [LOCK_KIND_##id] = name,
-static const char *const kind_names[] = {LOCK_KINDS(KIND_NAME)};
+#define KIND_NAME(id, name, scheme, what) [SECLOCK_KIND_##id] = name,
+static const char *const kind_names[] = {SECLOCK_KINDS(KIND_NAME)};
 #undef KIND_NAME
 
-const char *lock_kind_name(enum lock_kind kind)
+const char *seclock_kind_name(enum seclock_kind kind)
 {
-    return (unsigned)kind < LOCK_KIND_COUNT ? kind_names[kind] : "?";
+    return (unsigned)kind < SECLOCK_KIND_COUNT ? kind_names[kind] : "?";
 }
 
-bool lock_kind_find(const char *name, enum lock_kind *kind_out)
+bool seclock_kind_find(const char *name, enum seclock_kind *kind_out)
 {
-    for (int i = 0; i < LOCK_KIND_COUNT; i++)
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         if (strcmp(kind_names[i], name) == 0) {
-            *kind_out = (enum lock_kind)i;
+            *kind_out = (enum seclock_kind)i;
             return true;
         }
     return false;

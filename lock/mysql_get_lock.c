@@ -23,8 +23,8 @@ enum {
 struct grip {
     struct db *db;
     pthread_mutex_t mutex; /* one question at a time */
-    char name[LOCK_NAME_MAX];
-    char owner[LOCK_TOKEN_MAX];
+    char name[SECLOCK_NAME_MAX];
+    char owner[SECLOCK_TOKEN_MAX];
     int holds;    /* of its owner; 0 while it waits */
     bool leaving; /* takes no more holds */
     struct grip *next;
@@ -32,21 +32,21 @@ struct grip {
 
 struct get_lock {
     struct mysql_pool *pool;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the list and the grips' holds */
     struct grip *grips;
 };
 
-static enum lock_result get_lock_open(const struct lock_context *context, void **self_out)
+static enum seclock_result get_lock_open(const struct lock_context *context, void **self_out)
 {
     struct get_lock *self = calloc(1, sizeof *self);
     if (!self) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
-    enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
-    if (result != LOCK_OK) {
+    enum seclock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
+    if (result != SECLOCK_OK) {
         free(self);
         return result;
     }
@@ -54,7 +54,7 @@ static enum lock_result get_lock_open(const struct lock_context *context, void *
     self->timeout_ms = context->timeout_ms;
     pthread_mutex_init(&self->mutex, NULL);
     *self_out = self;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 static void get_lock_close(void *self)
@@ -81,22 +81,22 @@ static void set_name(const struct get_lock *self, const char *name, struct sql_t
 }
 
 /* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. */
-static enum lock_result ask(const struct get_lock *self, struct db *db, const char *name,
-                            const char *statements, long long *answer_out)
+static enum seclock_result ask(const struct get_lock *self, struct db *db, const char *name,
+                               const char *statements, long long *answer_out)
 {
     struct sql_text sql = {0};
     *answer_out = -1;
     set_name(self, name, &sql);
     mysql_raw(&sql, statements);
-    enum lock_result result = mysql_pool_query(db, &sql);
+    enum seclock_result result = mysql_pool_query(db, &sql);
     sql_free(&sql);
-    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
         *answer_out = strtoll(row[0], NULL, 10);
     return result;
 }
 
-static struct grip *grip_new(struct get_lock *self, const struct lock_handle *handle)
+static struct grip *grip_new(struct get_lock *self, const struct seclock_handle *handle)
 {
     struct grip *grip = calloc(1, sizeof *grip);
     struct db *db = grip ? mysql_pool_take(self->pool) : NULL;
@@ -123,7 +123,7 @@ static void grip_free(struct get_lock *self, struct grip *grip, bool may_hold)
 }
 
 /* The same owner's hold of the lock, counted once more; NULL when there is none. */
-static struct grip *grip_again(struct get_lock *self, struct lock_handle *handle)
+static struct grip *grip_again(struct get_lock *self, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&self->mutex);
     struct grip *grip = self->grips;
@@ -138,10 +138,10 @@ static struct grip *grip_again(struct get_lock *self, struct lock_handle *handle
 
 /* Whether the connection still has the lock, in `wait_ms`. The question alone keeps it alive; one
  * that was closed is not replaced, because the lock went with it. */
-static enum lock_result grip_check(struct get_lock *self, struct grip *grip, int wait_ms)
+static enum seclock_result grip_check(struct get_lock *self, struct grip *grip, int wait_ms)
 {
     struct sql_text sql = {0};
-    enum lock_result result = LOCK_LOST;
+    enum seclock_result result = SECLOCK_LOST;
     set_name(self, grip->name, &sql);
     mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
     pthread_mutex_lock(&grip->mutex);
@@ -150,11 +150,11 @@ static enum lock_result grip_check(struct get_lock *self, struct grip *grip, int
         bool answered = db_query(grip->db, sql.text, sql.length) == DB_OK;
         char **row = answered ? db_row(grip->db) : NULL;
         if (row && row[0] && row[0][0] == '1')
-            result = LOCK_OK;
+            result = SECLOCK_OK;
         else if (!answered && db_connected(grip->db))
-            result = LOCK_FAILED;
+            result = SECLOCK_FAILED;
     }
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         lock_set_error("mysql: %s", db_error(grip->db));
     db_set_timeout(grip->db, self->timeout_ms);
     pthread_mutex_unlock(&grip->mutex);
@@ -162,10 +162,10 @@ static enum lock_result grip_check(struct get_lock *self, struct grip *grip, int
     return result;
 }
 
-/* Asks for the lock, waiting in the server for up to `wait_ms`. LOCK_OK, LOCK_BUSY or LOCK_FAILED:
+/* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or SECLOCK_FAILED:
  * an unanswered connection is closed, so there is no doubt. */
-static enum lock_result grip_try(struct get_lock *self, struct grip *grip, int lease_ms,
-                                 int wait_ms)
+static enum seclock_result grip_try(struct get_lock *self, struct grip *grip, int lease_ms,
+                                    int wait_ms)
 {
     char text[160];
     long long got = 0;
@@ -173,14 +173,14 @@ static enum lock_result grip_try(struct get_lock *self, struct grip *grip, int l
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
              lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
-    enum lock_result result = ask(self, grip->db, grip->name, text, &got);
-    if (result == LOCK_OK)
-        return got == 1 ? LOCK_OK : LOCK_BUSY;
+    enum seclock_result result = ask(self, grip->db, grip->name, text, &got);
+    if (result == SECLOCK_OK)
+        return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
     int code = atoi(db_error(grip->db));
-    return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? LOCK_BUSY : LOCK_FAILED;
+    return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? SECLOCK_BUSY : SECLOCK_FAILED;
 }
 
-static void grip_held(struct get_lock *self, struct grip *grip, struct lock_handle *handle)
+static void grip_held(struct get_lock *self, struct grip *grip, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&self->mutex);
     grip->holds = 1;
@@ -207,7 +207,7 @@ static bool grip_let_go(struct get_lock *self, struct grip *grip, bool lost)
     return last;
 }
 
-static enum lock_result get_lock_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
     handle->busy_ms = -1;
@@ -215,8 +215,8 @@ static enum lock_result get_lock_acquire(void *self, struct lock_handle *handle)
     if (!grip) {
         grip = grip_again(get_lock, handle);
         handle->driver_data = grip;
-        if (grip && grip_check(get_lock, grip, get_lock->timeout_ms) == LOCK_OK)
-            return LOCK_OK;
+        if (grip && grip_check(get_lock, grip, get_lock->timeout_ms) == SECLOCK_OK)
+            return SECLOCK_OK;
         if (grip) { /* lost, and its holder has not heard of it yet */
             handle->driver_data = NULL;
             if (grip_let_go(get_lock, grip, true))
@@ -225,21 +225,21 @@ static enum lock_result get_lock_acquire(void *self, struct lock_handle *handle)
         grip = grip_new(get_lock, handle);
     }
     if (!grip)
-        return LOCK_FAILED;
-    enum lock_result result = grip_try(get_lock, grip, handle->lease_ms, 0);
+        return SECLOCK_FAILED;
+    enum seclock_result result = grip_try(get_lock, grip, handle->lease_ms, 0);
     handle->waiting = NULL;
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         grip_held(get_lock, grip, handle);
     else if (handle->waits)
         handle->waiting = grip;
     else
-        grip_free(get_lock, grip, result != LOCK_BUSY);
+        grip_free(get_lock, grip, result != SECLOCK_BUSY);
     return result;
 }
 
 /* Queues up in the server, in slices short enough for the client's time-out. MySQL (not MariaDB)
  * counts whole seconds and returns at once: then the pause is here. */
-static void get_lock_wait(void *self, struct lock_handle *handle, int wait_ms)
+static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     struct get_lock *get_lock = self;
     struct grip *grip = handle->waiting;
@@ -252,11 +252,11 @@ static void get_lock_wait(void *self, struct lock_handle *handle, int wait_ms)
         lock_sleep_ms(slice_ms, handle->cancel_fd);
         return;
     }
-    if (grip_try(get_lock, grip, handle->lease_ms, slice_ms) != LOCK_OK)
+    if (grip_try(get_lock, grip, handle->lease_ms, slice_ms) != SECLOCK_OK)
         lock_sleep_ms(1 + (int)lock_random(20), handle->cancel_fd);
 }
 
-static void get_lock_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct grip *grip = handle->waiting;
     if (!grip || acquired)
@@ -265,35 +265,35 @@ static void get_lock_stop_waiting(void *self, struct lock_handle *handle, bool a
     grip_free(self, grip, true); /* the last slice may have got it */
 }
 
-static void get_lock_renew(void *self, struct lock_handle *const *handles, size_t count,
-                           enum lock_result *results_out)
+static void get_lock_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                           enum seclock_result *results_out)
 {
     struct get_lock *get_lock = self;
     for (size_t i = 0; i < count; i++) {
         int wait_ms = mysql_patience_ms(&handles[i], 1, get_lock->timeout_ms);
         struct grip *grip = handles[i]->driver_data;
-        results_out[i] = grip ? grip_check(get_lock, grip, wait_ms) : LOCK_LOST;
+        results_out[i] = grip ? grip_check(get_lock, grip, wait_ms) : SECLOCK_LOST;
     }
 }
 
-static enum lock_result get_lock_release(void *self, struct lock_handle *handle)
+static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
     struct grip *grip = handle->driver_data;
     long long freed = 0;
     if (!grip)
-        return LOCK_LOST;
+        return SECLOCK_LOST;
     handle->driver_data = NULL;
     if (!grip_let_go(get_lock, grip, false))
         return grip_check(get_lock, grip, get_lock->timeout_ms);
-    enum lock_result result =
+    enum seclock_result result =
         ask(get_lock, grip->db, grip->name,
             "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
-    grip_free(get_lock, grip, result != LOCK_OK);
-    return result == LOCK_OK && freed == 1 ? LOCK_OK : LOCK_LOST;
+    grip_free(get_lock, grip, result != SECLOCK_OK);
+    return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
 }
 
-static void get_lock_drop(void *self, struct lock_handle *handle)
+static void get_lock_drop(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
     struct grip *grip = handle->driver_data;
@@ -304,24 +304,24 @@ static void get_lock_drop(void *self, struct lock_handle *handle)
 }
 
 /* The id of the connection that has the lock; 0: none has. */
-static enum lock_result find_holder(struct get_lock *self, struct db *db, const char *name,
-                                    long long *id_out)
+static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
+                                       long long *id_out)
 {
     return ask(self, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
 }
 
-static enum lock_result get_lock_status(void *self, const char *name,
-                                        struct lock_status *status_out)
+static enum seclock_result get_lock_status(void *self, const char *name,
+                                           struct seclock_status *status_out)
 {
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     long long id = 0;
-    *status_out = (struct lock_status){.waiting = -1, .remaining_ms = -1};
+    *status_out = (struct seclock_status){.waiting = -1, .remaining_ms = -1};
     if (!db)
-        return LOCK_FAILED;
-    enum lock_result result = find_holder(get_lock, db, name, &id);
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
     mysql_pool_give(get_lock->pool, db);
-    if (result == LOCK_OK && id > 0) {
+    if (result == SECLOCK_OK && id > 0) {
         status_out->held = true;
         status_out->count = 1;
         snprintf(status_out->holder, sizeof status_out->holder, "connection %lld", id);
@@ -330,27 +330,27 @@ static enum lock_result get_lock_status(void *self, const char *name,
 }
 
 /* Ends the holder's connection. */
-static enum lock_result get_lock_break(void *self, const char *name)
+static enum seclock_result get_lock_break(void *self, const char *name)
 {
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     struct sql_text sql = {0};
     long long id = 0;
     if (!db)
-        return LOCK_FAILED;
-    enum lock_result result = find_holder(get_lock, db, name, &id);
-    if (result == LOCK_OK && id > 0) {
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
+    if (result == SECLOCK_OK && id > 0) {
         sql_printf(&sql, "KILL %lld", id);
         result = mysql_pool_query(db, &sql);
         sql_free(&sql);
-    } else if (result == LOCK_OK)
-        result = LOCK_NOT_OWNER;
+    } else if (result == SECLOCK_OK)
+        result = SECLOCK_NOT_OWNER;
     mysql_pool_give(get_lock->pool, db);
     return result;
 }
 
 const struct lock_driver lock_get_lock_driver = {
-    .kind = LOCK_KIND_GET_LOCK,
+    .kind = SECLOCK_KIND_GET_LOCK,
     .features = LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,

@@ -26,14 +26,14 @@ struct mysql_pool {
     size_t idle_count;
 };
 
-enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
+enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
 {
     char error[160];
     struct db *first = db_open(url, timeout_ms, error, sizeof error);
     *pool_out = NULL;
     if (!first) {
         lock_set_error("%s: %s", url, error);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);
     if (pool)
@@ -42,13 +42,13 @@ enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_p
         db_close(&first);
         free(pool);
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
     pool->idle[pool->idle_count++] = first;
     *pool_out = pool;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 void mysql_pool_close(struct mysql_pool **pool)
@@ -104,7 +104,7 @@ static bool make_tables(struct db *db)
     return made;
 }
 
-enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     bool repeated = false, made = false, doubt = false;
     enum db_result result = DB_SOFT;
@@ -113,7 +113,7 @@ enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
             lock_sleep_ms(1 + (int)lock_random(5), 0);
         result = db_query(db, sql->text, sql->length);
         if (result == DB_OK)
-            return LOCK_OK;
+            return SECLOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
         bool missing = code == NO_SUCH_TABLE || code == DATA_TOO_LONG;
@@ -126,10 +126,10 @@ enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
             break;
     }
     lock_set_error("mysql: %s", db_error(db));
-    return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms)
+int mysql_patience_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
 {
     int64_t patience_ms = timeout_ms;
     for (size_t i = 0; i < count; i++) {

@@ -24,14 +24,14 @@ enum {
 struct table {
     struct mysql_pool *pool;
     int timeout_ms;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
 };
 
 /* The row after a change. */
 struct row {
     bool found;
     bool holds, released; /* the request that was asked about is among its holds, its releases */
-    char owner[LOCK_TOKEN_MAX];
+    char owner[SECLOCK_TOKEN_MAX];
     uint64_t fence;
     int hold_count;
     int64_t left_ms; /* of the lease; 0: nobody holds it */
@@ -48,7 +48,7 @@ static void row_read(struct db *db, struct row *row_out)
     *row_out = (struct row){.found = columns != NULL};
     if (!columns)
         return;
-    snprintf(row_out->owner, LOCK_TOKEN_MAX, "%s", columns[0] ? columns[0] : "");
+    snprintf(row_out->owner, SECLOCK_TOKEN_MAX, "%s", columns[0] ? columns[0] : "");
     row_out->holds = true_column(columns[1]);
     row_out->released = true_column(columns[2]);
     row_out->fence = strtoull(columns[3], NULL, 10);
@@ -56,17 +56,18 @@ static void row_read(struct db *db, struct row *row_out)
     row_out->left_ms = strtoll(columns[5], NULL, 10);
 }
 
-static enum lock_result table_open(const struct lock_context *context, void **self_out)
+static enum seclock_result table_open(const struct lock_context *context, void **self_out)
 {
     struct table *table = calloc(1, sizeof *table);
     if (!table) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     table->timeout_ms = context->timeout_ms;
     strcpy(table->prefix, context->prefix);
-    enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &table->pool);
-    if (result == LOCK_OK)
+    enum seclock_result result =
+        mysql_pool_open(context->server, context->timeout_ms, &table->pool);
+    if (result == SECLOCK_OK)
         *self_out = table;
     else
         free(table);
@@ -113,18 +114,18 @@ static void select_row(const struct table *table, const char *name, const char *
 
 /* Sends the statements followed by the row's SELECT with regard to a request (or ""). What is
  * counted in `affected_out` are the first one's rows. */
-static enum lock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
-                                     const char *request, struct row *row_out,
-                                     uint64_t *affected_out)
+static enum seclock_result run_and_look(struct table *table, struct sql_text *sql, const char *name,
+                                        const char *request, struct row *row_out,
+                                        uint64_t *affected_out)
 {
     *row_out = (struct row){0};
     *affected_out = 0;
     struct db *db = mysql_pool_take(table->pool);
     if (!db)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     select_row(table, name, request, sql);
-    enum lock_result result = mysql_pool_query(db, sql);
-    if (result == LOCK_OK) {
+    enum seclock_result result = mysql_pool_query(db, sql);
+    if (result == SECLOCK_OK) {
         *affected_out = db_affected(db, 0);
         row_read(db, row_out);
     }
@@ -138,7 +139,7 @@ static void lease_literal(struct sql_text *sql, int lease_ms)
 }
 
 /* "IF(" it is held by this owner ",". */
-static void if_mine(const struct lock_handle *handle, struct sql_text *sql)
+static void if_mine(const struct seclock_handle *handle, struct sql_text *sql)
 {
     mysql_raw(sql, "IF(owner<=>");
     mysql_literal(sql, handle->owner);
@@ -147,14 +148,14 @@ static void if_mine(const struct lock_handle *handle, struct sql_text *sql)
 
 static void list_item(struct sql_text *sql, const char *request)
 {
-    char item[LOCK_TOKEN_MAX + 1];
+    char item[SECLOCK_TOKEN_MAX + 1];
     snprintf(item, sizeof item, "%s,", request);
     mysql_literal(sql, item);
 }
 
 /* Takes a row that is free or expired with a new fence, or one more time by its owner with the old
  * one, who never loses time by it. The same request is not counted again. */
-static void acquire_text(const struct table *table, const struct lock_handle *handle,
+static void acquire_text(const struct table *table, const struct seclock_handle *handle,
                          struct sql_text *sql)
 {
     mysql_raw(sql, "UPDATE distributed_lock SET fence=");
@@ -185,7 +186,7 @@ static void acquire_text(const struct table *table, const struct lock_handle *ha
 
 /* A row that was never there begins as one that is free. If this is not answered nobody holds it
  * then, either: whether there is a row does not matter. */
-static enum lock_result make_row(struct table *table, const char *name)
+static enum seclock_result make_row(struct table *table, const char *name)
 {
     struct sql_text sql = {0};
     struct row row;
@@ -193,47 +194,47 @@ static enum lock_result make_row(struct table *table, const char *name)
     mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ",NOW(6));");
-    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
-    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-static enum lock_result acquire_once(struct table *table, const struct lock_handle *handle,
-                                     struct row *row_out)
+static enum seclock_result acquire_once(struct table *table, const struct seclock_handle *handle,
+                                        struct row *row_out)
 {
     struct sql_text sql = {0};
     uint64_t affected;
     acquire_text(table, handle, &sql);
-    enum lock_result result =
+    enum seclock_result result =
         run_and_look(table, &sql, handle->name, handle->request, row_out, &affected);
     sql_free(&sql);
     return result;
 }
 
-static enum lock_result table_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
     struct table *table = self;
     struct row row;
-    enum lock_result result = acquire_once(table, handle, &row);
-    if (result == LOCK_OK && !row.found) {
+    enum seclock_result result = acquire_once(table, handle, &row);
+    if (result == SECLOCK_OK && !row.found) {
         result = make_row(table, handle->name);
-        if (result == LOCK_OK)
+        if (result == SECLOCK_OK)
             result = acquire_once(table, handle, &row);
     }
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         return result;
     if (row.holds && row.left_ms > 0) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
-        return LOCK_OK;
+        return SECLOCK_OK;
     }
     handle->busy_ms = row.left_ms;
-    return LOCK_BUSY;
+    return SECLOCK_BUSY;
 }
 
 /* " WHERE" the row has the hold, which it has lost for good once somebody has taken it after the
  * lease had ended, the same owner included. */
-static void where_held(const struct table *table, const struct lock_handle *handle,
+static void where_held(const struct table *table, const struct seclock_handle *handle,
                        struct sql_text *sql)
 {
     mysql_raw(sql, " WHERE name=");
@@ -244,8 +245,8 @@ static void where_held(const struct table *table, const struct lock_handle *hand
 
 /* Every renewal changes its row, by the counter, so that the number of rows tells whether it was
  * there. One transaction for several, for one write to the disk. */
-static void renew_text(const struct table *table, struct lock_handle *const *handles, size_t count,
-                       struct sql_text *sql)
+static void renew_text(const struct table *table, struct seclock_handle *const *handles,
+                       size_t count, struct sql_text *sql)
 {
     if (count > 1)
         mysql_raw(sql, "START TRANSACTION;");
@@ -263,12 +264,12 @@ static void renew_text(const struct table *table, struct lock_handle *const *han
 }
 
 /* Learns the fence of a hold whose acquisition was not answered. */
-static void learn_fence(struct table *table, struct lock_handle *handle)
+static void learn_fence(struct table *table, struct seclock_handle *handle)
 {
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    if (run_and_look(table, &sql, handle->name, handle->request, &row, &affected) == LOCK_OK &&
+    if (run_and_look(table, &sql, handle->name, handle->request, &row, &affected) == SECLOCK_OK &&
         row.holds) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
@@ -289,7 +290,7 @@ static enum db_result renew_once(struct db *db, const struct sql_text *sql, int 
  * the server has ended begun again; but a server that was waited for in vain is not waited for
  * again: whoever renews has other locks to look after. */
 static enum db_result renew_in_time(const struct table *table, struct db *db,
-                                    struct lock_handle *const *handles, size_t count,
+                                    struct seclock_handle *const *handles, size_t count,
                                     const struct sql_text *sql)
 {
     const struct lock_core *core = handles[0]->core;
@@ -302,8 +303,8 @@ static enum db_result renew_in_time(const struct table *table, struct db *db,
     return result;
 }
 
-static void renew_some(struct table *table, struct lock_handle *const *handles, size_t count,
-                       enum lock_result *results_out)
+static void renew_some(struct table *table, struct seclock_handle *const *handles, size_t count,
+                       enum seclock_result *results_out)
 {
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(table->pool);
@@ -312,9 +313,9 @@ static void renew_some(struct table *table, struct lock_handle *const *handles, 
     enum db_result result = db ? renew_in_time(table, db, handles, count, &sql) : DB_FAILED;
     for (size_t i = 0; i < count; i++) {
         if (result == DB_OK)
-            results_out[i] = db_affected(db, first + i) > 0 ? LOCK_OK : LOCK_LOST;
+            results_out[i] = db_affected(db, first + i) > 0 ? SECLOCK_OK : SECLOCK_LOST;
         else
-            results_out[i] = db && db_in_doubt(db) ? LOCK_UNKNOWN : LOCK_FAILED;
+            results_out[i] = db && db_in_doubt(db) ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
     }
     if (db && result != DB_OK)
         lock_set_error("mysql: %s", db_error(db));
@@ -322,25 +323,25 @@ static void renew_some(struct table *table, struct lock_handle *const *handles, 
         mysql_pool_give(table->pool, db);
     sql_free(&sql);
     for (size_t i = 0; i < count; i++)
-        if (results_out[i] == LOCK_OK && handles[i]->fence == 0)
+        if (results_out[i] == SECLOCK_OK && handles[i]->fence == 0)
             learn_fence(table, handles[i]);
 }
 
 static int by_name(const void *a, const void *b)
 {
-    const struct lock_handle *const *x = a, *const *y = b;
+    const struct seclock_handle *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
 }
 
 /* Several rows in one transaction are taken in one order by everybody, so that two batches do not
  * dead-lock. `results_out` is in the order given. */
-static void table_renew(void *self, struct lock_handle *const *handles, size_t count,
-                        enum lock_result *results_out)
+static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out)
 {
     struct table *table = self;
     for (size_t from = 0; from < count; from += RENEWALS_MAX) {
-        struct lock_handle *sorted[RENEWALS_MAX];
-        enum lock_result results[RENEWALS_MAX];
+        struct seclock_handle *sorted[RENEWALS_MAX];
+        enum seclock_result results[RENEWALS_MAX];
         size_t some = count - from < RENEWALS_MAX ? count - from : RENEWALS_MAX;
         memcpy(sorted, handles + from, some * sizeof sorted[0]);
         qsort(sorted, some, sizeof sorted[0], by_name);
@@ -352,7 +353,7 @@ static void table_renew(void *self, struct lock_handle *const *handles, size_t c
     }
 }
 
-static enum lock_result table_release(void *self, struct lock_handle *handle)
+static enum seclock_result table_release(void *self, struct seclock_handle *handle)
 {
     struct table *table = self;
     struct sql_text sql = {0};
@@ -367,24 +368,25 @@ static enum lock_result table_release(void *self, struct lock_handle *handle)
     mysql_raw(&sql, ",'')");
     where_held(table, handle, &sql);
     mysql_raw(&sql, ";");
-    enum lock_result result =
+    enum seclock_result result =
         run_and_look(table, &sql, handle->name, handle->request, &row, &affected);
     sql_free(&sql);
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         return result;
-    return affected > 0 || row.released ? LOCK_OK : LOCK_LOST;
+    return affected > 0 || row.released ? SECLOCK_OK : SECLOCK_LOST;
 }
 
-static enum lock_result table_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result table_status(void *self, const char *name,
+                                        struct seclock_status *status_out)
 {
     struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     bool held = row.hold_count > 0 && row.left_ms > 0;
-    *status_out = (struct lock_status){
+    *status_out = (struct seclock_status){
         .held = held,
         .count = held ? row.hold_count : 0,
         .waiting = -1,
@@ -396,7 +398,7 @@ static enum lock_result table_status(void *self, const char *name, struct lock_s
     return result;
 }
 
-static enum lock_result table_break(void *self, const char *name)
+static enum seclock_result table_break(void *self, const char *name)
 {
     struct table *table = self;
     struct sql_text sql = {0};
@@ -406,13 +408,13 @@ static enum lock_result table_break(void *self, const char *name)
                     "expires_at=NOW(6) WHERE hold_count>0 AND expires_at>NOW(6) AND name=");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ";");
-    enum lock_result result = run_and_look(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
-    return result == LOCK_OK && affected == 0 ? LOCK_NOT_OWNER : result;
+    return result == SECLOCK_OK && affected == 0 ? SECLOCK_NOT_OWNER : result;
 }
 
 const struct lock_driver lock_table_driver = {
-    .kind = LOCK_KIND_TABLE,
+    .kind = SECLOCK_KIND_TABLE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,

@@ -27,22 +27,22 @@ struct store {
     const char *prefix;
 };
 
-static enum lock_result store_find(struct lock_client *client, enum lock_store which,
-                                   struct store *store_out)
+static enum seclock_result store_find(struct seclock_client *client, enum seclock_store which,
+                                      struct store *store_out)
 {
     const struct lock_driver *driver;
     void *table;
     *store_out = (struct store){0};
     struct lock_core *core = lock_client_core(client);
     if (!core)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     store_out->prefix = core->prefix;
-    if (which == LOCK_STORE_REDIS) {
+    if (which == SECLOCK_STORE_REDIS) {
         store_out->server = lock_core_redis(core);
-        return store_out->server ? LOCK_OK : LOCK_CONFIG;
+        return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
     }
-    enum lock_result result = lock_core_driver(core, LOCK_KIND_TABLE, &driver, &table);
-    if (result == LOCK_OK)
+    enum seclock_result result = lock_core_driver(core, SECLOCK_KIND_TABLE, &driver, &table);
+    if (result == SECLOCK_OK)
         store_out->pool = mysql_table_pool(table);
     return result;
 }
@@ -50,11 +50,11 @@ static enum lock_result store_find(struct lock_client *client, enum lock_store w
 /* ---- Redis ---- */
 
 /* Runs one command, again on a new connection when it was not answered: it may be repeated. */
-static enum lock_result redis_ask(struct redis_server *server, struct command *command)
+static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
 {
     struct redis *redis = redis_server_take(server);
     if (!redis)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     command_run(redis, command, 1);
     bool doubt = command->result == REDIS_UNKNOWN;
     if (doubt)
@@ -63,31 +63,31 @@ static enum lock_result redis_ask(struct redis_server *server, struct command *c
         lock_set_error("redis: %s", redis_error(redis));
     redis_server_give(server, redis);
     if (command->result == REDIS_ANSWERED)
-        return LOCK_OK;
-    return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+        return SECLOCK_OK;
+    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-static enum lock_result redis_read(struct redis_server *server, const char *name,
-                                   struct lock_value *value_out)
+static enum seclock_result redis_read(struct redis_server *server, const char *name,
+                                      struct seclock_value *value_out)
 {
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
-    enum lock_result result = redis_ask(server, &command);
-    if (result == LOCK_OK) {
+    enum seclock_result result = redis_ask(server, &command);
+    if (result == SECLOCK_OK) {
         size_t size = 0;
         const char *data = command_text(&command, 1, &size);
         value_out->version = (uint64_t)command_int(&command, 0);
-        value_out->size = data && size <= LOCK_VALUE_MAX ? size : 0;
+        value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;
         if (value_out->size > 0)
             memcpy(value_out->data, data, value_out->size);
     }
     command_clear(&command, 1);
-    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-static enum lock_result redis_swap(struct redis_server *server, const char *name,
-                                   struct lock_value *value, const char *change, int ttl_ms)
+static enum seclock_result redis_swap(struct redis_server *server, const char *name,
+                                      struct seclock_value *value, const char *change, int ttl_ms)
 {
     char key[SCRIPT_KEY_MAX], version[24], ttl[16];
     redis_server_key(server, name, "value", key);
@@ -100,11 +100,11 @@ static enum lock_result redis_swap(struct redis_server *server, const char *name
                  change, ttl},
         .lengths = {[5] = value->size},
     };
-    enum lock_result result = redis_ask(server, &command);
-    if (result == LOCK_OK && command_int(&command, 0) == 1)
+    enum seclock_result result = redis_ask(server, &command);
+    if (result == SECLOCK_OK && command_int(&command, 0) == 1)
         value->version = (uint64_t)command_int(&command, 1);
-    else if (result == LOCK_OK)
-        result = LOCK_BUSY;
+    else if (result == SECLOCK_OK)
+        result = SECLOCK_BUSY;
     command_clear(&command, 1);
     return result;
 }
@@ -119,12 +119,12 @@ static int hex_digit(char c)
 static size_t unhex(const char *hex, char *out)
 {
     size_t size = 0;
-    for (; hex[0] != '\0' && size < LOCK_VALUE_MAX; hex += 2)
+    for (; hex[0] != '\0' && size < SECLOCK_VALUE_MAX; hex += 2)
         out[size++] = (char)(hex_digit(hex[0]) * 16 + hex_digit(hex[1]));
     return size;
 }
 
-static void append_data(struct sql_text *sql, const struct lock_value *value)
+static void append_data(struct sql_text *sql, const struct seclock_value *value)
 {
     static const char digits[] = "0123456789abcdef";
     char piece[512];
@@ -140,30 +140,30 @@ static void append_data(struct sql_text *sql, const struct lock_value *value)
     mysql_raw(sql, "'");
 }
 
-static enum lock_result mysql_read(const struct store *store, const char *name,
-                                   struct lock_value *value_out)
+static enum seclock_result mysql_read(const struct store *store, const char *name,
+                                      struct seclock_value *value_out)
 {
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(store->pool);
     if (!db)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     mysql_raw(&sql, "SELECT version,HEX(value) FROM lock_value WHERE name=");
     mysql_key(&sql, store->prefix, name);
-    enum lock_result result = mysql_pool_query(db, &sql);
-    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    enum seclock_result result = mysql_pool_query(db, &sql);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row) {
         value_out->version = strtoull(row[0], NULL, 10);
         value_out->size = unhex(row[1], value_out->data);
     }
     mysql_pool_give(store->pool, db);
     sql_free(&sql);
-    return result == LOCK_UNKNOWN ? LOCK_FAILED : result;
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
 /* The first version is the time of day in us, so that a value deleted and made anew never has an
  * old one again. */
-static void insert_text(const struct store *store, const char *name, const struct lock_value *value,
-                        const char *change, struct sql_text *sql)
+static void insert_text(const struct store *store, const char *name,
+                        const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
     mysql_raw(sql, "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)VALUES(");
     mysql_key(sql, store->prefix, name);
@@ -174,8 +174,8 @@ static void insert_text(const struct store *store, const char *name, const struc
     mysql_raw(sql, ");");
 }
 
-static void update_text(const struct store *store, const char *name, const struct lock_value *value,
-                        const char *change, struct sql_text *sql)
+static void update_text(const struct store *store, const char *name,
+                        const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
     mysql_raw(sql, "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=");
     mysql_literal(sql, change);
@@ -188,28 +188,28 @@ static void update_text(const struct store *store, const char *name, const struc
     mysql_raw(sql, ";");
 }
 
-static enum lock_result mysql_swap(const struct store *store, const char *name,
-                                   struct lock_value *value, const char *change)
+static enum seclock_result mysql_swap(const struct store *store, const char *name,
+                                      struct seclock_value *value, const char *change)
 {
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(store->pool);
     if (!db)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     if (value->version == 0)
         insert_text(store, name, value, change, &sql);
     else
         update_text(store, name, value, change, &sql);
     mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
     mysql_key(&sql, store->prefix, name);
-    enum lock_result result = mysql_pool_query(db, &sql);
-    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    enum seclock_result result = mysql_pool_query(db, &sql);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && db_affected(db, 0) > 0) /* another may have changed it since, even so it was done */
         value->version =
             strcmp(row[1], change) == 0 ? strtoull(row[0], NULL, 10) : value->version + 1;
     else if (row && strcmp(row[1], change) == 0) /* done by the first of two tries */
         value->version = strtoull(row[0], NULL, 10);
-    else if (result == LOCK_OK)
-        result = LOCK_BUSY;
+    else if (result == SECLOCK_OK)
+        result = SECLOCK_BUSY;
     mysql_pool_give(store->pool, db);
     sql_free(&sql);
     return result;
@@ -217,60 +217,60 @@ static enum lock_result mysql_swap(const struct store *store, const char *name,
 
 /* ---- The public functions ---- */
 
-enum lock_result lock_value_read(struct lock_client *client, enum lock_store store,
-                                 const char *name, struct lock_value *value_out)
+enum seclock_result seclock_value_read(struct seclock_client *client, enum seclock_store store,
+                                       const char *name, struct seclock_value *value_out)
 {
     struct store found;
     value_out->version = 0;
     value_out->size = 0;
-    enum lock_result result = lock_name_check(name);
-    if (result == LOCK_OK)
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
         result = store_find(client, store, &found);
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         return result;
     return found.server ? redis_read(found.server, name, value_out)
                         : mysql_read(&found, name, value_out);
 }
 
-enum lock_result lock_value_swap(struct lock_client *client, enum lock_store store,
-                                 const char *name, struct lock_value *value, int ttl_ms)
+enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclock_store store,
+                                       const char *name, struct seclock_value *value, int ttl_ms)
 {
     struct store found;
     char change[LOCK_RANDOM_SIZE];
-    if (value->size > LOCK_VALUE_MAX) {
-        lock_set_error("a value has at most %d bytes", LOCK_VALUE_MAX);
-        return LOCK_CONFIG;
+    if (value->size > SECLOCK_VALUE_MAX) {
+        lock_set_error("a value has at most %d bytes", SECLOCK_VALUE_MAX);
+        return SECLOCK_CONFIG;
     }
-    enum lock_result result = lock_name_check(name);
-    if (result == LOCK_OK)
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
         result = store_find(client, store, &found);
-    if (result != LOCK_OK)
+    if (result != SECLOCK_OK)
         return result;
     lock_random_text(change);
     return found.server ? redis_swap(found.server, name, value, change, ttl_ms)
                         : mysql_swap(&found, name, value, change);
 }
 
-enum lock_result lock_value_update(struct lock_client *client, enum lock_store store,
-                                   const char *name,
-                                   bool (*change)(struct lock_value *value, void *context),
-                                   void *context, int tries_max)
+enum seclock_result seclock_value_update(struct seclock_client *client, enum seclock_store store,
+                                         const char *name,
+                                         bool (*change)(struct seclock_value *value, void *context),
+                                         void *context, int tries_max)
 {
-    struct lock_value value = {.data = malloc(LOCK_VALUE_MAX)};
-    enum lock_result result = LOCK_BUSY;
+    struct seclock_value value = {.data = malloc(SECLOCK_VALUE_MAX)};
+    enum seclock_result result = SECLOCK_BUSY;
     unsigned pause_ms = 1;
     if (!value.data) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
-    for (int tries = 0; tries < tries_max && result == LOCK_BUSY; tries++) {
+    for (int tries = 0; tries < tries_max && result == SECLOCK_BUSY; tries++) {
         if (tries > 0)
             lock_sleep_ms((int)lock_random(pause_ms) + 1, 0);
         pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
-        result = lock_value_read(client, store, name, &value);
-        if (result == LOCK_OK)
-            result = change(&value, context) ? lock_value_swap(client, store, name, &value, 0)
-                                             : LOCK_CANCELLED;
+        result = seclock_value_read(client, store, name, &value);
+        if (result == SECLOCK_OK)
+            result = change(&value, context) ? seclock_value_swap(client, store, name, &value, 0)
+                                             : SECLOCK_CANCELLED;
     }
     free(value.data);
     return result;

@@ -1,7 +1,7 @@
 /* A re-entrant lock that is one hash: its owner, its fence, a field for each hold. */
 #include "lock/redis_hash.h"
 
-void redis_hash_renewal(const struct redis_server *server, const struct lock_handle *handle,
+void redis_hash_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                         const char *field, struct script_call *call_out)
 {
     script_begin(call_out, SCRIPT_lock_reenter_renew);
@@ -10,8 +10,8 @@ void redis_hash_renewal(const struct redis_server *server, const struct lock_han
     script_int(call_out, handle->lease_ms);
 }
 
-enum lock_result redis_hash_release(struct redis_server *server, struct lock_handle *handle,
-                                    const char *field, const char *mark, const char *message)
+enum seclock_result redis_hash_release(struct redis_server *server, struct seclock_handle *handle,
+                                       const char *field, const char *mark, const char *message)
 {
     struct script_call call;
     script_begin(&call, SCRIPT_lock_reenter_release);
@@ -21,5 +21,5 @@ enum lock_result redis_hash_release(struct redis_server *server, struct lock_han
         redis_kind_key(server, &call, handle->name, mark);
     script_text(&call, handle->request);
     script_text(&call, message);
-    return redis_kind_tell(server, &call, LOCK_LOST);
+    return redis_kind_tell(server, &call, SECLOCK_LOST);
 }

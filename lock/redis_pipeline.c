@@ -24,8 +24,8 @@ void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *na
                       struct script_call *call_out)
 {
     char fence[SCRIPT_KEY_MAX];
-    assert(strlen(name) < LOCK_NAME_MAX && strlen(prefix) < LOCK_PREFIX_MAX);
-    *hold = (struct lock_hold){.state = LOCK_STATE_RELEASED, .lease_ms = lease_ms};
+    assert(strlen(name) < SECLOCK_NAME_MAX && strlen(prefix) < SECLOCK_PREFIX_MAX);
+    *hold = (struct lock_hold){.state = SECLOCK_STATE_RELEASED, .lease_ms = lease_ms};
     strcpy(hold->name, name);
     strcpy(hold->prefix, prefix);
     lock_random_text(hold->token);
@@ -36,20 +36,20 @@ void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *na
     script_int(call_out, lease_ms);
 }
 
-enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
-                                     int64_t sent_ns)
+enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
+                                        int64_t sent_ns)
 {
     if (call->result != REDIS_ANSWERED) {
         bool doubt = call->result == REDIS_UNKNOWN;
-        hold->state = doubt ? LOCK_STATE_UNKNOWN : LOCK_STATE_RELEASED;
-        return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+        hold->state = doubt ? SECLOCK_STATE_UNKNOWN : SECLOCK_STATE_RELEASED;
+        return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
     }
     if (call->values[0] != 1)
-        return LOCK_BUSY;
-    hold->state = LOCK_STATE_HELD;
+        return SECLOCK_BUSY;
+    hold->state = SECLOCK_STATE_HELD;
     hold->fence = (uint64_t)call->values[1];
     hold->deadline_ns = sent_ns + lock_valid_ns(hold->lease_ms);
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
@@ -57,15 +57,15 @@ void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
     begin_call(call_out, SCRIPT_lock_release, hold);
     script_text(call_out, hold->token);
     script_text(call_out, "1");
-    hold->state = LOCK_STATE_RELEASED;
+    hold->state = SECLOCK_STATE_RELEASED;
 }
 
-void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out)
+void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold_out)
 {
     assert(handle->driver == &lock_simple_driver);
-    const struct lock_context *context = lock_core_context(handle->core, LOCK_KIND_SIMPLE);
+    const struct lock_context *context = lock_core_context(handle->core, SECLOCK_KIND_SIMPLE);
     *hold_out = (struct lock_hold){
-        .state = lock_state(handle),
+        .state = seclock_state(handle),
         .fence = handle->fence,
         .lease_ms = handle->lease_ms,
         .deadline_ns = handle->deadline_ns,

@@ -19,19 +19,19 @@ struct redis_server {
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     struct waiter_hub *waiters;
 };
 
-enum lock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
-                                   struct redis_server **server_out)
+enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                      struct redis_server **server_out)
 {
     char error[128];
     struct redis_server *server = calloc(1, sizeof *server);
     *server_out = NULL;
     if (!server)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     pthread_mutex_init(&server->mutex, NULL);
     snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
     server->timeout_ms = timeout_ms;
@@ -40,16 +40,16 @@ enum lock_result redis_server_open(const char *url, const char *prefix, int time
     if (!server->url || !server->idle[0]) {
         lock_set_error("%s", error);
         redis_server_close(&server);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     server->idle_count = 1;
     server->waiters = waiter_hub_open(url, timeout_ms);
     if (!server->waiters) {
         redis_server_close(&server);
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     *server_out = server;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 void redis_server_close(struct redis_server **server)
@@ -187,11 +187,11 @@ void redis_server_key(const struct redis_server *server, const char *name, const
     stpcpy(end, field);
 }
 
-enum lock_result redis_server_result(const struct script_call *call)
+enum seclock_result redis_server_result(const struct script_call *call)
 {
     if (call->result == REDIS_ANSWERED)
-        return LOCK_OK;
-    return call->result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+        return SECLOCK_OK;
+    return call->result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
 struct waiter_hub *redis_server_waiters(struct redis_server *server)

@@ -3,15 +3,15 @@
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/redis.h"
 #include "lua/script.h"
 
 struct redis_server;
 
-/* Makes a server without connecting. LOCK_OK, LOCK_CONFIG (bad url) or LOCK_FAILED. */
-enum lock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
-                                   struct redis_server **server_out);
+/* Makes a server without connecting. SECLOCK_OK, SECLOCK_CONFIG (bad url) or SECLOCK_FAILED. */
+enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                      struct redis_server **server_out);
 void redis_server_close(struct redis_server **server);
 
 /* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
@@ -39,8 +39,8 @@ void redis_server_run_within(struct redis_server *server, struct script_call *ca
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);
 
-/* What a call's result is when it was not answered with a number: LOCK_OK when it was. */
-enum lock_result redis_server_result(const struct script_call *call);
+/* What a call's result is when it was not answered with a number: SECLOCK_OK when it was. */
+enum seclock_result redis_server_result(const struct script_call *call);
 
 struct waiter_hub *redis_server_waiters(struct redis_server *server);
 

@@ -5,41 +5,42 @@
 
 #define FIELD "spin"
 
-static enum lock_result spin_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result spin_acquire(void *self, struct seclock_handle *handle)
 {
     return redis_string_acquire(self, handle, FIELD);
 }
 
-static void renewal(const struct redis_server *server, const struct lock_handle *handle,
+static void renewal(const struct redis_server *server, const struct seclock_handle *handle,
                     struct script_call *call_out)
 {
     redis_string_renewal(server, handle, FIELD, call_out);
 }
 
-static void spin_renew(void *self, struct lock_handle *const *handles, size_t count,
-                       enum lock_result *results_out)
+static void spin_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                       enum seclock_result *results_out)
 {
     redis_kind_renew(self, handles, count, results_out, renewal);
 }
 
-static enum lock_result spin_release(void *self, struct lock_handle *handle)
+static enum seclock_result spin_release(void *self, struct seclock_handle *handle)
 {
     return redis_string_release(self, handle, FIELD, "");
 }
 
-static enum lock_result spin_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result spin_status(void *self, const char *name,
+                                       struct seclock_status *status_out)
 {
     return redis_kind_string_status(self, name, FIELD, status_out);
 }
 
-static enum lock_result spin_break(void *self, const char *name)
+static enum seclock_result spin_break(void *self, const char *name)
 {
     static const char *const fields[] = {FIELD, NULL};
     return redis_kind_break(self, name, fields, "1");
 }
 
 const struct lock_driver lock_spin_driver = {
-    .kind = LOCK_KIND_SPIN,
+    .kind = SECLOCK_KIND_SPIN,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 1,
     .poll_ms_max = 128,

@@ -2,8 +2,8 @@
  * delete. */
 #include "lock/redis_string.h"
 
-enum lock_result redis_string_acquire(struct redis_server *server, struct lock_handle *handle,
-                                      const char *field)
+enum seclock_result redis_string_acquire(struct redis_server *server, struct seclock_handle *handle,
+                                         const char *field)
 {
     struct script_call call;
     script_begin(&call, SCRIPT_lock_acquire);
@@ -17,8 +17,8 @@ enum lock_result redis_string_acquire(struct redis_server *server, struct lock_h
 
 enum { REPEAT_MS_MAX = 5000 }; /* in which a release that was not answered is sent again */
 
-enum lock_result redis_string_release(struct redis_server *server, struct lock_handle *handle,
-                                      const char *field, const char *message)
+enum seclock_result redis_string_release(struct redis_server *server, struct seclock_handle *handle,
+                                         const char *field, const char *message)
 {
     struct script_call call;
     script_begin(&call, SCRIPT_lock_release);
@@ -26,12 +26,12 @@ enum lock_result redis_string_release(struct redis_server *server, struct lock_h
     redis_kind_key(server, &call, handle->name, "released");
     script_text(&call, handle->request);
     script_text(&call, message);
-    script_text(&call, lock_remaining_ms(handle) > REPEAT_MS_MAX ? "1" : "0");
-    return message[0] ? redis_kind_tell(server, &call, LOCK_LOST)
-                      : redis_kind_run(server, &call, LOCK_LOST);
+    script_text(&call, seclock_remaining_ms(handle) > REPEAT_MS_MAX ? "1" : "0");
+    return message[0] ? redis_kind_tell(server, &call, SECLOCK_LOST)
+                      : redis_kind_run(server, &call, SECLOCK_LOST);
 }
 
-void redis_string_renewal(const struct redis_server *server, const struct lock_handle *handle,
+void redis_string_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                           const char *field, struct script_call *call_out)
 {
     script_begin(call_out, SCRIPT_lock_renew);

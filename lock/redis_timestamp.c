@@ -39,20 +39,20 @@ static void attempt_begin(struct redis_server *server, const char *name,
     redis_server_key(server, name, "released", attempt_out->released);
 }
 
-static enum lock_result result_of(struct redis *redis, const struct command *commands, int count)
+static enum seclock_result result_of(struct redis *redis, const struct command *commands, int count)
 {
     for (int i = 0; i < count; i++)
         if (commands[i].result != REDIS_ANSWERED) {
             lock_set_error("%s", redis_error(redis));
-            return commands[i].result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+            return commands[i].result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
         }
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 /* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
  * will set it: locks of other kinds and the same name use it too. */
-static enum lock_result look(struct attempt *attempt, const char *token, bool watch_fence,
-                             struct seen *seen_out)
+static enum seclock_result look(struct attempt *attempt, const char *token, bool watch_fence,
+                                struct seen *seen_out)
 {
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
@@ -63,7 +63,7 @@ static enum lock_result look(struct attempt *attempt, const char *token, bool wa
         {.argc = 1, .argv = {"TIME"}},
     };
     command_run(attempt->redis, commands, 6);
-    enum lock_result result = result_of(attempt->redis, commands, 6);
+    enum seclock_result result = result_of(attempt->redis, commands, 6);
     const char *value = command_text(&commands[2], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[4], -1, NULL);
@@ -76,23 +76,23 @@ static enum lock_result look(struct attempt *attempt, const char *token, bool wa
     return result;
 }
 
-/* EXEC stands last; refused (LOCK_BUSY) when a watched key has changed. */
-static enum lock_result change(struct attempt *attempt, struct command *commands, int count)
+/* EXEC stands last; refused (SECLOCK_BUSY) when a watched key has changed. */
+static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
 {
     command_run(attempt->redis, commands, (size_t)count);
-    enum lock_result result = result_of(attempt->redis, commands, count);
-    attempt->doubtful = attempt->doubtful || result == LOCK_UNKNOWN;
-    if (result == LOCK_OK && command_count(&commands[count - 1]) < 0)
-        result = LOCK_BUSY;
+    enum seclock_result result = result_of(attempt->redis, commands, count);
+    attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
+    if (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0)
+        result = SECLOCK_BUSY;
     command_clear(commands, (size_t)count);
     return result;
 }
 
 /* With a fence of 0 the stored one stays as it is. */
-static enum lock_result write_lock(struct attempt *attempt, const struct lock_handle *handle,
-                                   const struct seen *seen, int64_t fence)
+static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
+                                      const struct seen *seen, int64_t fence)
 {
-    char value[32 + LOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
+    char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
              handle->request);
     snprintf(lease, sizeof lease, "%d", handle->lease_ms);
@@ -109,53 +109,53 @@ static enum lock_result write_lock(struct attempt *attempt, const struct lock_ha
     return change(attempt, commands, 4);
 }
 
-static enum lock_result acquire_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(attempt, handle->request, true, &seen);
-    if (result != LOCK_OK)
+    enum seclock_result result = look(attempt, handle->request, true, &seen);
+    if (result != SECLOCK_OK)
         return result;
     if (seen.left_ms > 0 && !seen.mine) {
         handle->busy_ms = seen.left_ms;
-        return LOCK_BUSY;
+        return SECLOCK_BUSY;
     }
     bool fenced = seen.mine && seen.fence > 0;
     int64_t fence = seen.fence;
     if (!fenced)
         fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
     result = write_lock(attempt, handle, &seen, fenced ? 0 : fence);
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         handle->fence = (uint64_t)fence;
     handle->busy_ms = 0;
     return result;
 }
 
-/* The same by who should hold it: LOCK_LOST when it does not. */
-static enum lock_result look_for_mine(struct attempt *attempt, const struct lock_handle *handle,
-                                      struct seen *seen_out)
+/* The same by who should hold it: SECLOCK_LOST when it does not. */
+static enum seclock_result look_for_mine(struct attempt *attempt,
+                                         const struct seclock_handle *handle, struct seen *seen_out)
 {
-    enum lock_result result = look(attempt, handle->request, false, seen_out);
-    return result == LOCK_OK && !seen_out->mine ? LOCK_LOST : result;
+    enum seclock_result result = look(attempt, handle->request, false, seen_out);
+    return result == SECLOCK_OK && !seen_out->mine ? SECLOCK_LOST : result;
 }
 
-static enum lock_result renew_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result renew_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look_for_mine(attempt, handle, &seen);
-    if (result != LOCK_OK)
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result != SECLOCK_OK)
         return result;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
     return write_lock(attempt, handle, &seen, 0);
 }
 
-static enum lock_result release_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look_for_mine(attempt, handle, &seen);
-    if (result == LOCK_LOST && seen.released)
-        return LOCK_OK;
-    if (result != LOCK_OK)
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == SECLOCK_LOST && seen.released)
+        return SECLOCK_OK;
+    if (result != SECLOCK_OK)
         return result;
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
@@ -169,85 +169,85 @@ static enum lock_result release_once(struct attempt *attempt, struct lock_handle
 
 /* Does it over when somebody was in between, or when an answer was lost: the token tells whether it
  * has been done. */
-static enum lock_result do_over(void *self, struct lock_handle *handle,
-                                enum lock_result (*once)(struct attempt *attempt,
-                                                         struct lock_handle *handle))
+static enum seclock_result do_over(void *self, struct seclock_handle *handle,
+                                   enum seclock_result (*once)(struct attempt *attempt,
+                                                               struct seclock_handle *handle))
 {
     struct attempt attempt;
-    enum lock_result result = LOCK_FAILED;
+    enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
     attempt_begin(self, handle->name, &attempt);
     if (!attempt.redis) {
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         result = once(&attempt, handle);
-        unanswered += result == LOCK_UNKNOWN;
-        if (result != LOCK_UNKNOWN && (result != LOCK_BUSY || handle->busy_ms > 0))
+        unanswered += result == SECLOCK_UNKNOWN;
+        if (result != SECLOCK_UNKNOWN && (result != SECLOCK_BUSY || handle->busy_ms > 0))
             break;
     }
     redis_server_give(self, attempt.redis);
-    if (result == LOCK_FAILED || result == LOCK_UNKNOWN)
-        return attempt.doubtful ? LOCK_UNKNOWN : LOCK_FAILED;
+    if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
+        return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
     return result;
 }
 
-static enum lock_result timestamp_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result timestamp_acquire(void *self, struct seclock_handle *handle)
 {
     handle->token = handle->request;
     return do_over(self, handle, acquire_once);
 }
 
-static void timestamp_renew(void *self, struct lock_handle *const *handles, size_t count,
-                            enum lock_result *results_out)
+static void timestamp_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                            enum seclock_result *results_out)
 {
     bool silent = false; /* once nobody answered, the others wait for the next time */
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = silent ? LOCK_FAILED : do_over(self, handles[i], renew_once);
-        silent = results_out[i] == LOCK_FAILED || results_out[i] == LOCK_UNKNOWN;
-        if (results_out[i] == LOCK_BUSY)
-            results_out[i] = LOCK_FAILED;
+        results_out[i] = silent ? SECLOCK_FAILED : do_over(self, handles[i], renew_once);
+        silent = results_out[i] == SECLOCK_FAILED || results_out[i] == SECLOCK_UNKNOWN;
+        if (results_out[i] == SECLOCK_BUSY)
+            results_out[i] = SECLOCK_FAILED;
     }
 }
 
-static enum lock_result timestamp_release(void *self, struct lock_handle *handle)
+static enum seclock_result timestamp_release(void *self, struct seclock_handle *handle)
 {
-    enum lock_result result = do_over(self, handle, release_once);
-    return result == LOCK_BUSY ? LOCK_FAILED : result;
+    enum seclock_result result = do_over(self, handle, release_once);
+    return result == SECLOCK_BUSY ? SECLOCK_FAILED : result;
 }
 
-static void timestamp_wait(void *self, struct lock_handle *handle, int wait_ms)
+static void timestamp_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     redis_kind_wait(self, handle, FIELD, NULL, wait_ms);
 }
 
-static void timestamp_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+static void timestamp_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     (void)self;
     (void)acquired;
     redis_kind_stop_waiting(handle);
 }
 
-static enum lock_result timestamp_status(void *self, const char *name,
-                                         struct lock_status *status_out)
+static enum seclock_result timestamp_status(void *self, const char *name,
+                                            struct seclock_status *status_out)
 {
-    enum lock_result result = redis_kind_string_status(self, name, FIELD, status_out);
+    enum seclock_result result = redis_kind_string_status(self, name, FIELD, status_out);
     const char *colon = strchr(status_out->holder, ':');
     if (colon)
         memmove(status_out->holder, colon + 1, strlen(colon));
     return result;
 }
 
-static enum lock_result timestamp_break(void *self, const char *name)
+static enum seclock_result timestamp_break(void *self, const char *name)
 {
     static const char *const fields[] = {FIELD, NULL};
     return redis_kind_break(self, name, fields, "1");
 }
 
 const struct lock_driver lock_timestamp_driver = {
-    .kind = LOCK_KIND_TIMESTAMP,
+    .kind = SECLOCK_KIND_TIMESTAMP,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .open = redis_kind_open,
     .close = redis_kind_close,

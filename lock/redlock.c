@@ -32,7 +32,7 @@ struct red {
     const struct lock_core *core;
     size_t count, quorum;
     char (*url)[URL_SIZE];
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards all below */
     struct lines *idle;
@@ -99,13 +99,13 @@ static void lines_give(struct red *red, struct lines *lines)
         lines_free(red, lines);
 }
 
-static enum lock_result red_open(const struct lock_context *context, void **self_out)
+static enum seclock_result red_open(const struct lock_context *context, void **self_out)
 {
     if (context->server_count < SERVERS_MIN || context->server_count > SCRIPT_EACH_MAX) {
         lock_set_error("a majority lock needs %d to %d redis servers that are independent of each "
                        "other (an odd number), not %zu",
                        SERVERS_MIN, SCRIPT_EACH_MAX, context->server_count);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     struct red *red = calloc(1, sizeof *red);
     if (red)
@@ -113,7 +113,7 @@ static enum lock_result red_open(const struct lock_context *context, void **self
     if (!red || !red->url) {
         free(red);
         lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     for (const char *const *url = context->servers; *url; url++)
         if (strncmp(*url, "redis://", 8) == 0 && red->count < context->server_count)
@@ -130,10 +130,10 @@ static enum lock_result red_open(const struct lock_context *context, void **self
     if (!red->idle) {
         free(red->url);
         free(red);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     *self_out = red;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 static void red_close(void *self)
@@ -167,7 +167,7 @@ static void key_of(const struct red *red, const char *name, const char *field, c
 
 /* The same call for all; the second key, where there is one, is beside the lock's. */
 static void call_begin(const struct red *red, struct script_call *call, enum script_id id,
-                       const struct lock_handle *handle, const char *second)
+                       const struct seclock_handle *handle, const char *second)
 {
     char key[SCRIPT_KEY_MAX];
     script_begin(call, id);
@@ -200,23 +200,23 @@ static struct votes ask_all(const struct red *red, struct lines *lines,
     return votes;
 }
 
-/* LOCK_OK by a majority, `no` when no majority is possible any more, else not known. */
-static enum lock_result verdict(const struct red *red, const struct votes *votes,
-                                enum lock_result no)
+/* SECLOCK_OK by a majority, `no` when no majority is possible any more, else not known. */
+static enum seclock_result verdict(const struct red *red, const struct votes *votes,
+                                   enum seclock_result no)
 {
     if (votes->yes >= red->quorum)
-        return LOCK_OK;
+        return SECLOCK_OK;
     if (red->count - votes->no < red->quorum)
         return no;
     lock_set_error("%zu of %zu servers did not answer in %d ms", votes->silent, red->count,
                    red->timeout_ms);
-    return LOCK_UNKNOWN;
+    return SECLOCK_UNKNOWN;
 }
 
 /* Also after a try without a majority, on the same lines: a server that is late with the
  * acquisition does this after it. Only a real release is remembered, for its repeat. */
 static struct votes release_all(const struct red *red, struct lines *lines,
-                                const struct lock_handle *handle, bool remembered, int wait_ms)
+                                const struct seclock_handle *handle, bool remembered, int wait_ms)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
     call_begin(red, &call, SCRIPT_lock_release, handle, remembered ? "red-released" : NULL);
@@ -228,25 +228,25 @@ static struct votes release_all(const struct red *red, struct lines *lines,
 
 /* After a try without a majority nothing stays: nobody holds the lock who does not know of it, so
  * the outcome is never in doubt. */
-static enum lock_result red_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result red_acquire(void *self, struct seclock_handle *handle)
 {
     struct red *red = self;
     struct script_call call, calls[SCRIPT_EACH_MAX];
     struct lines *lines = lines_take(red);
     if (!lines)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     int64_t sent_ns = lock_core_now_ns(red->core);
     call_begin(red, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     struct votes votes = ask_all(red, lines, &call, calls, red->quorum, red->timeout_ms);
     int64_t took_ms = (lock_core_now_ns(red->core) - sent_ns) / 1000000;
     bool valid = took_ms < handle->lease_ms - handle->lease_ms / 100 - 2;
-    enum lock_result result = verdict(red, &votes, LOCK_BUSY);
-    if (result == LOCK_OK && !valid)
-        result = LOCK_BUSY;
-    else if (result == LOCK_UNKNOWN) /* with too few to answer, nobody's release would help */
-        result = red->count - votes.silent < red->quorum ? LOCK_FAILED : LOCK_BUSY;
-    if (result != LOCK_OK)
+    enum seclock_result result = verdict(red, &votes, SECLOCK_BUSY);
+    if (result == SECLOCK_OK && !valid)
+        result = SECLOCK_BUSY;
+    else if (result == SECLOCK_UNKNOWN) /* with too few to answer, nobody's release would help */
+        result = red->count - votes.silent < red->quorum ? SECLOCK_FAILED : SECLOCK_BUSY;
+    if (result != SECLOCK_OK)
         release_all(red, lines, handle, false, votes.silent > 0 ? 0 : red->timeout_ms);
     handle->busy_ms = votes.left_ms;
     handle->token = handle->request;
@@ -258,7 +258,7 @@ static enum lock_result red_acquire(void *self, struct lock_handle *handle)
 /* Servers that have lost it, or never had it, are given it again, as long as a majority has it all
  * the time: otherwise one failure after another would use the majority up. Who was not heard before
  * the majority agreed is among them, as it may have come back empty; but not who owes more. */
-static void mend(const struct red *red, struct lines *lines, const struct lock_handle *handle,
+static void mend(const struct red *red, struct lines *lines, const struct seclock_handle *handle,
                  const struct script_call *renewed)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
@@ -272,48 +272,48 @@ static void mend(const struct red *red, struct lines *lines, const struct lock_h
         lines->line[i].skip = false;
 }
 
-static enum lock_result renew_one(const struct red *red, struct lines *lines,
-                                  const struct lock_handle *handle)
+static enum seclock_result renew_one(const struct red *red, struct lines *lines,
+                                     const struct seclock_handle *handle)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
     call_begin(red, &call, SCRIPT_lock_renew, handle, "red-fence");
     script_int(&call, handle->lease_ms);
     struct votes votes = ask_all(red, lines, &call, calls, red->quorum, red->timeout_ms);
-    enum lock_result result = verdict(red, &votes, LOCK_LOST);
-    if (result == LOCK_OK && votes.yes < red->count)
+    enum seclock_result result = verdict(red, &votes, SECLOCK_LOST);
+    if (result == SECLOCK_OK && votes.yes < red->count)
         mend(red, lines, handle, calls);
     return result;
 }
 
-static void red_renew(void *self, struct lock_handle *const *handles, size_t count,
-                      enum lock_result *results_out)
+static void red_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                      enum seclock_result *results_out)
 {
     struct red *red = self;
     struct lines *lines = lines_take(red);
     bool silent = false; /* once a majority did not answer, the others wait for the next time */
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = lines && !silent ? renew_one(red, lines, handles[i]) : LOCK_FAILED;
-        silent = silent || results_out[i] == LOCK_UNKNOWN;
+        results_out[i] = lines && !silent ? renew_one(red, lines, handles[i]) : SECLOCK_FAILED;
+        silent = silent || results_out[i] == SECLOCK_UNKNOWN;
     }
     if (lines)
         lines_give(red, lines);
 }
 
-static enum lock_result red_release(void *self, struct lock_handle *handle)
+static enum seclock_result red_release(void *self, struct seclock_handle *handle)
 {
     struct red *red = self;
     struct lines *lines = lines_take(red);
     if (!lines)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     struct votes votes = release_all(red, lines, handle, true, red->timeout_ms);
     lines_give(red, lines);
-    return verdict(red, &votes, LOCK_LOST);
+    return verdict(red, &votes, SECLOCK_LOST);
 }
 
 /* ---- For operators ---- */
 
 struct opinion {
-    char holder[LOCK_TOKEN_MAX];
+    char holder[SECLOCK_TOKEN_MAX];
     int64_t left_ms;
 };
 
@@ -335,7 +335,7 @@ static void ask_opinions(const struct red *red, struct lines *lines, const char 
         const char *holder = command_text(&commands[0], -1, &length);
         *answered_out += commands[0].result == REDIS_ANSWERED;
         if (commands[0].result == REDIS_ANSWERED && holder) {
-            snprintf(opinions_out[i].holder, LOCK_TOKEN_MAX, "%s", holder);
+            snprintf(opinions_out[i].holder, SECLOCK_TOKEN_MAX, "%s", holder);
             opinions_out[i].left_ms = command_int(&commands[1], -1);
         }
         command_clear(commands, 2);
@@ -344,7 +344,7 @@ static void ask_opinions(const struct red *red, struct lines *lines, const char 
 
 /* Held is what a majority agrees on; its time ends when the majority does. */
 static void sum_up(const struct red *red, const struct opinion *opinions,
-                   struct lock_status *status_out)
+                   struct seclock_status *status_out)
 {
     for (size_t i = 0; i < red->count; i++) {
         size_t same = 0, longer = 0;
@@ -358,38 +358,39 @@ static void sum_up(const struct red *red, const struct opinion *opinions,
             continue;
         status_out->held = true;
         status_out->count = 1;
-        memcpy(status_out->holder, opinions[i].holder, LOCK_TOKEN_MAX);
+        memcpy(status_out->holder, opinions[i].holder, SECLOCK_TOKEN_MAX);
         if (longer >= red->quorum && opinions[i].left_ms > status_out->remaining_ms)
             status_out->remaining_ms = opinions[i].left_ms;
     }
 }
 
-static enum lock_result red_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result red_status(void *self, const char *name,
+                                      struct seclock_status *status_out)
 {
     struct red *red = self;
     struct opinion opinions[SCRIPT_EACH_MAX];
     size_t answered;
-    *status_out = (struct lock_status){.waiting = -1};
+    *status_out = (struct seclock_status){.waiting = -1};
     struct lines *lines = lines_new(red); /* plain commands must not meet replies that are owed */
     if (!lines)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     ask_opinions(red, lines, name, opinions, &answered);
     sum_up(red, opinions, status_out);
     lines_free(red, lines);
     if (answered >= red->quorum)
-        return LOCK_OK;
+        return SECLOCK_OK;
     lock_set_error("%zu of %zu servers answered", answered, red->count);
-    return LOCK_FAILED;
+    return SECLOCK_FAILED;
 }
 
-static enum lock_result red_break(void *self, const char *name)
+static enum seclock_result red_break(void *self, const char *name)
 {
     struct red *red = self;
     char key[SCRIPT_KEY_MAX];
     size_t answered = 0, deleted = 0;
     struct lines *lines = lines_new(red);
     if (!lines)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     key_of(red, name, "red", key);
     for (size_t i = 0; i < red->count; i++) {
         struct command command = {.argc = 2, .argv = {"DEL", key}};
@@ -400,12 +401,12 @@ static enum lock_result red_break(void *self, const char *name)
     }
     lines_free(red, lines);
     if (answered >= red->quorum)
-        return deleted > 0 ? LOCK_OK : LOCK_NOT_OWNER;
+        return deleted > 0 ? SECLOCK_OK : SECLOCK_NOT_OWNER;
     lock_set_error("%zu of %zu servers answered", answered, red->count);
-    return LOCK_FAILED;
+    return SECLOCK_FAILED;
 }
 
-static enum lock_result red_check(void *self, char *warning_out, size_t size)
+static enum seclock_result red_check(void *self, char *warning_out, size_t size)
 {
     const struct red *red = self;
     snprintf(
@@ -415,11 +416,11 @@ static enum lock_result red_check(void *self, char *warning_out, size_t size)
         red->count % 2 == 0 ? "an even number of servers bears no more failures than one server "
                               "less, and may be split in halves; "
                             : "");
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 const struct lock_driver lock_red_driver = {
-    .kind = LOCK_KIND_RED,
+    .kind = SECLOCK_KIND_RED,
     .features = LOCK_RENEWS,
     .poll_ms_min = 5,
     .poll_ms_max = 100,

@@ -19,12 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/script.h"
 #include "lua/subscriber.h"
 
 enum {
-    CHANNEL_MAX = SCRIPT_KEY_MAX + LOCK_TOKEN_MAX,
+    CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
     BUCKETS = 256,
     SPARE_MAX = 32,    /* waiters kept for reuse, with their eventfds */
     RECONNECT_MS = 50, /* between looks at a server that cannot be reached */

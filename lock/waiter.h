@@ -16,7 +16,7 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
 /* Nobody may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
 
-/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + LOCK_TOKEN_MAX). The first
+/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
  * waiter_sleep returns as soon as the subscription is in force: what happened before must be looked
  * at by the caller. NULL: no memory or descriptors; the caller has to poll. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);

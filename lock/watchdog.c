@@ -38,7 +38,7 @@ struct watchdog {
 
 /* The part of the lease that passes before the next look: a third or a twelfth, 10 % more or less,
  * but not beyond the local deadline. */
-static int64_t due_after(const struct lock_handle *handle, int64_t from_ns, int part)
+static int64_t due_after(const struct seclock_handle *handle, int64_t from_ns, int part)
 {
     int64_t span_ns = (int64_t)handle->lease_ms * 1000000 / part;
     int64_t due_ns = from_ns + span_ns * (int64_t)(900 + lock_random(200)) / 1000;
@@ -46,7 +46,7 @@ static int64_t due_after(const struct lock_handle *handle, int64_t from_ns, int 
     return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
-static bool may_renew(const struct lock_handle *handle, int64_t now_ns)
+static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
 {
     return handle->renews &&
            (handle->hold_ms_max == 0 ||
@@ -65,9 +65,9 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 /* ---- renewing; the mutex is held, but not while a server is asked ---- */
 
 /* Lets go of a hold that is lost. Who has an on_lost is counted when it is told. */
-static void lose(struct watchdog *watchdog, struct lock_handle *handle)
+static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    handle->state = LOCK_STATE_LOST;
+    handle->state = SECLOCK_STATE_LOST;
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     if (!handle->on_lost)
         atomic_fetch_add(&watchdog->counters->lost, 1);
@@ -76,16 +76,16 @@ static void lose(struct watchdog *watchdog, struct lock_handle *handle)
 }
 
 /* Acts on what a renewal brought. */
-static void apply(struct watchdog *watchdog, struct lock_handle *handle, enum lock_result result,
-                  int64_t sent_ns)
+static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
+                  enum seclock_result result, int64_t sent_ns)
 {
     int64_t now_ns = watchdog->now_ns();
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         atomic_fetch_add(&watchdog->counters->renewals, 1);
-    else if (result != LOCK_LOST)
+    else if (result != SECLOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
     if (lock_handle_extend(handle, result, sent_ns, now_ns)) {
-        int64_t due_ns = due_after(handle, sent_ns, result == LOCK_OK ? 3 : 12);
+        int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
         if (due_ns <= now_ns) /* a slow server must not make a busy loop of it */
             due_ns = now_ns + 1000000;
         put(&watchdog->renewals, &handle->renewal, due_ns);
@@ -95,9 +95,9 @@ static void apply(struct watchdog *watchdog, struct lock_handle *handle, enum lo
 }
 
 /* Renews holds of one driver: until it is done they are being renewed, and nobody frees them. */
-static void renew_batch(struct watchdog *watchdog, struct lock_handle **handles, size_t count)
+static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
-    enum lock_result results[BATCH_MAX];
+    enum seclock_result results[BATCH_MAX];
     int64_t sent_ns = watchdog->now_ns();
     for (size_t i = 0; i < count; i++)
         handles[i]->renewing = true;
@@ -112,13 +112,13 @@ static void renew_batch(struct watchdog *watchdog, struct lock_handle **handles,
 }
 
 /* Deals with one that is due: nothing to be done (yet), or (true) to be renewed. */
-static bool to_be_renewed(struct watchdog *watchdog, struct lock_handle *handle, int64_t now_ns)
+static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *handle, int64_t now_ns)
 {
-    enum lock_state state = lock_state(handle);
-    if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+    enum seclock_state state = seclock_state(handle);
+    if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->renewals, &handle->renewal,
             now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
-    else if (state == LOCK_STATE_LOST)
+    else if (state == SECLOCK_STATE_LOST)
         lose(watchdog, handle);
     else if (!may_renew(handle, now_ns))
         put(&watchdog->renewals, &handle->renewal, handle->deadline_ns);
@@ -128,13 +128,13 @@ static bool to_be_renewed(struct watchdog *watchdog, struct lock_handle *handle,
 }
 
 /* Takes what is due, as much as makes one batch of one driver. */
-static size_t collect(struct watchdog *watchdog, struct lock_handle **batch)
+static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
 {
     size_t count = 0;
     int64_t now_ns = watchdog->now_ns();
     struct due *due;
     while (count < BATCH_MAX && (due = due_first(&watchdog->renewals.heap)) != NULL) {
-        struct lock_handle *handle = due->handle;
+        struct seclock_handle *handle = due->handle;
         if (due->at_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
             (count > 0 && handle->driver != batch[0]->driver))
             break;
@@ -148,7 +148,7 @@ static size_t collect(struct watchdog *watchdog, struct lock_handle **batch)
 
 /* ---- telling; the mutex is held, but not during the call ---- */
 
-static void tell(struct watchdog *watchdog, struct lock_handle *handle)
+static void tell(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     due_remove(&watchdog->losses.heap, &handle->loss);
     due_remove(&watchdog->renewals.heap, &handle->renewal);
@@ -164,12 +164,12 @@ static void tell(struct watchdog *watchdog, struct lock_handle *handle)
 }
 
 /* Deals with one whose deadline was to come by now. */
-static void tell_if_lost(struct watchdog *watchdog, struct lock_handle *handle)
+static void tell_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    enum lock_state state = lock_state(handle);
-    if (state == LOCK_STATE_LOST)
+    enum seclock_state state = seclock_state(handle);
+    if (state == SECLOCK_STATE_LOST)
         tell(watchdog, handle);
-    else if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+    else if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->losses, &handle->loss,
             watchdog->now_ns() + (int64_t)handle->lease_ms * 1000000 / 3);
     else
@@ -206,7 +206,7 @@ static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
 static void *renew_thread(void *argument)
 {
     struct watchdog *watchdog = argument;
-    struct lock_handle *batch[BATCH_MAX];
+    struct seclock_handle *batch[BATCH_MAX];
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping) {
         size_t count = collect(watchdog, batch);
@@ -296,7 +296,7 @@ void watchdog_close(struct watchdog **place)
     free(watchdog);
 }
 
-static bool add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
+static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
@@ -307,7 +307,7 @@ static bool add(struct watchdog *watchdog, struct lock_handle *handle, int64_t s
              put(&watchdog->renewals, &handle->renewal, due_after(handle, sent_ns, 3))));
 }
 
-bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
+bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
     pthread_mutex_lock(&watchdog->mutex);
     bool added = add(watchdog, handle, sent_ns);
@@ -315,7 +315,7 @@ bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t
     return added;
 }
 
-void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle)
+void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
     struct watch *losses = &watchdog->losses;
@@ -329,7 +329,7 @@ void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle)
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
-void watchdog_poke(struct watchdog *watchdog, struct lock_handle *handle)
+void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
     if (handle && handle->loss.place != 0)

@@ -17,14 +17,14 @@ void watchdog_close(struct watchdog **watchdog);
 /* Takes a hold into care, before its acquisition is sent at `sent_ns`, or again before it is sent
  * again. Until the hold's state says HELD or UNKNOWN nothing is done for it. False: no memory or no
  * thread, and nothing must be sent. */
-bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns);
+bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns);
 
 /* Takes it out of care. When this returns no renewal of it is under way, nor its on_lost running,
  * and neither will begin; unless called from its on_lost itself. */
-void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle);
+void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle);
 
 /* Looks at a hold, or with NULL at the clock, now. */
-void watchdog_poke(struct watchdog *watchdog, struct lock_handle *handle);
+void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle);
 
 size_t watchdog_count(struct watchdog *watchdog);
 

@@ -2,7 +2,7 @@
 #ifndef LOCK_ZOOKEEPER_LINE_H
 #define LOCK_ZOOKEEPER_LINE_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lock/zookeeper.h"
 
 /* A lock is a directory, whoever wants it makes a child REQUEST-lock-SEQUENCE in it. */
@@ -11,7 +11,7 @@
 enum {
     LINE_DIRECTORY_MAX = 380, /* bytes of a directory's path */
     LINE_CHILD_MAX = 100,     /* of a child's name */
-    LINE_START_MAX = LOCK_TOKEN_MAX + 8,
+    LINE_START_MAX = SECLOCK_TOKEN_MAX + 8,
 };
 
 /* The directory of a lock: what a path cannot have is percent-encoded. */

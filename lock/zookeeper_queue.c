@@ -23,14 +23,14 @@
 
 /* A handle with a seat, so that events of the session find it. */
 struct sitting {
-    struct lock_handle *handle;
+    struct seclock_handle *handle;
     struct seat *seat;
     struct sitting *next;
 };
 
 struct queue {
     struct zk *zk;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the lists and the seats' holds */
     struct sitting *sittings;
@@ -38,11 +38,12 @@ struct queue {
 
 /* ---- Who sits where ---- */
 
-static enum lock_result sit_down(struct queue *queue, struct lock_handle *handle, struct seat *seat)
+static enum seclock_result sit_down(struct queue *queue, struct seclock_handle *handle,
+                                    struct seat *seat)
 {
     struct sitting *sitting = calloc(1, sizeof *sitting);
     if (!sitting)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     sitting->handle = handle;
     sitting->seat = seat;
     pthread_mutex_lock(&queue->mutex);
@@ -55,11 +56,11 @@ static enum lock_result sit_down(struct queue *queue, struct lock_handle *handle
     int session_ms = zk_session_ms(seat->session) * 2 / 3;
     if (handle->lease_ms > session_ms)
         handle->lease_ms = session_ms;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 /* Takes the handle from its seat, and gives the seat to the caller if that was its last hold. */
-static struct seat *stand_up(struct queue *queue, struct lock_handle *handle)
+static struct seat *stand_up(struct queue *queue, struct seclock_handle *handle)
 {
     struct sitting *sitting = handle->driver_data;
     pthread_mutex_lock(&queue->mutex);
@@ -76,7 +77,7 @@ static struct seat *stand_up(struct queue *queue, struct lock_handle *handle)
 }
 
 /* The seat from which the same owner holds the lock already, counted once more. */
-static bool sit_again(struct queue *queue, struct lock_handle *handle)
+static bool sit_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
     struct seat *seat = NULL;
@@ -85,18 +86,18 @@ static bool sit_again(struct queue *queue, struct lock_handle *handle)
     for (struct sitting *i = queue->sittings; i && !seat; i = i->next)
         if (strcmp(i->seat->owner, handle->owner) == 0 &&
             strcmp(i->seat->directory, directory) == 0 && !i->seat->leaving &&
-            lock_state(i->handle) == LOCK_STATE_HELD)
+            seclock_state(i->handle) == SECLOCK_STATE_HELD)
             seat = i->seat;
     if (seat)
         seat->holds++; /* keeps it from being left meanwhile */
     pthread_mutex_unlock(&queue->mutex);
     if (!seat)
         return false;
-    enum lock_result result = sit_down(queue, handle, seat);
+    enum seclock_result result = sit_down(queue, handle, seat);
     pthread_mutex_lock(&queue->mutex);
     handle->hold_count = --seat->holds;
     pthread_mutex_unlock(&queue->mutex);
-    return result == LOCK_OK;
+    return result == SECLOCK_OK;
 }
 
 /* A connection that is lost makes every hold doubtful, a session that is over ends its holds. */
@@ -117,7 +118,7 @@ static void queue_event(void *context, struct zk_session *session)
 
 /* ---- The driver ---- */
 
-static enum lock_result queue_open(const struct lock_context *context, void **self_out)
+static enum seclock_result queue_open(const struct lock_context *context, void **self_out)
 {
     const char *hosts = context->server + strlen("zookeeper://");
     struct queue *queue = calloc(1, sizeof *queue);
@@ -125,13 +126,13 @@ static enum lock_result queue_open(const struct lock_context *context, void **se
         queue->zk = zk_open(hosts, context->lease_ms, queue_event, queue);
     if (!queue || !queue->zk) {
         free(queue);
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     queue->timeout_ms = context->timeout_ms;
     strcpy(queue->prefix, context->prefix);
     pthread_mutex_init(&queue->mutex, NULL);
     *self_out = queue;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 static void queue_close(void *self)
@@ -143,7 +144,7 @@ static void queue_close(void *self)
 }
 
 /* What a try has come to, while the seat is kept in handle->waiting. */
-static enum lock_result queue_try(struct lock_handle *handle, struct seat *seat)
+static enum seclock_result queue_try(struct seclock_handle *handle, struct seat *seat)
 {
     bool first = false;
     enum zk_result result = seat_take(seat);
@@ -158,29 +159,29 @@ static enum lock_result queue_try(struct lock_handle *handle, struct seat *seat)
     }
     if (result != ZK_OK) /* nobody counts as holder who does not know of it, so this is no doubt */
         return seat_failure(seat, seat->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
-    return first ? LOCK_OK : LOCK_BUSY;
+    return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
-static enum lock_result queue_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     handle->busy_ms = -1;
     struct seat *seat = handle->waiting;
     if (!seat && sit_again(queue, handle))
-        return LOCK_OK;
+        return SECLOCK_OK;
     if (!seat)
         seat = seat_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
     if (!seat)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     handle->waiting = seat;
-    enum lock_result result = queue_try(handle, seat);
-    if (result == LOCK_OK) {
+    enum seclock_result result = queue_try(handle, seat);
+    if (result == SECLOCK_OK) {
         seat_watch_stop(seat);
         result = sit_down(queue, handle, seat);
-        if (result == LOCK_OK)
+        if (result == SECLOCK_OK)
             handle->waiting = NULL;
     }
-    if (result != LOCK_OK && result != LOCK_UNKNOWN && !handle->waits) {
+    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
         seat_leave(seat);
         seat_free(seat);
@@ -188,7 +189,7 @@ static enum lock_result queue_acquire(void *self, struct lock_handle *handle)
     return result;
 }
 
-static void queue_wait(void *self, struct lock_handle *handle, int wait_ms)
+static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
     const struct seat *seat = handle->waiting;
@@ -199,7 +200,7 @@ static void queue_wait(void *self, struct lock_handle *handle, int wait_ms)
     poll(fds, 2, wait_ms);
 }
 
-static void queue_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     (void)self;
     struct seat *seat = handle->waiting;
@@ -211,14 +212,14 @@ static void queue_stop_waiting(void *self, struct lock_handle *handle, bool acqu
 }
 
 /* Finds out about a hold whose making was not answered. */
-static enum lock_result queue_settle(struct queue *queue, struct lock_handle *handle)
+static enum seclock_result queue_settle(struct queue *queue, struct seclock_handle *handle)
 {
     struct seat *seat = handle->waiting;
     bool first = false;
     if (!seat)
-        return LOCK_LOST;
+        return SECLOCK_LOST;
     if (zk_session_over(seat->session))
-        return LOCK_LOST;
+        return SECLOCK_LOST;
     enum zk_result result = seat_find(seat);
     if (result == ZK_OK)
         result = seat_look(seat, false, &first);
@@ -227,12 +228,12 @@ static enum lock_result queue_settle(struct queue *queue, struct lock_handle *ha
         return sit_down(queue, handle, seat);
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
-        return LOCK_UNKNOWN;
+        return SECLOCK_UNKNOWN;
     seat_leave(seat);
-    return LOCK_LOST;
+    return SECLOCK_LOST;
 }
 
-static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle *handle)
+static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_handle *handle)
 {
     struct sitting *sitting = handle->driver_data;
     struct zk_node node;
@@ -245,16 +246,16 @@ static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle 
         result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
     }
     if (result == ZK_OK)
-        return node.mine && node.czxid == seat->czxid ? LOCK_OK : LOCK_LOST;
+        return node.mine && node.czxid == seat->czxid ? SECLOCK_OK : SECLOCK_LOST;
     if (result == ZK_NONE || result == ZK_OVER)
-        return LOCK_LOST;
+        return SECLOCK_LOST;
     return seat_failure(seat, result);
 }
 
 /* Any answered request renews the session; a read after a sync also tells whether the child is
  * still there. Once one was not answered, none will be. */
-static void queue_renew(void *self, struct lock_handle *const *handles, size_t count,
-                        enum lock_result *results_out)
+static void queue_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out)
 {
     struct queue *queue = self;
     const struct zk_session *synced = NULL;
@@ -262,7 +263,7 @@ static void queue_renew(void *self, struct lock_handle *const *handles, size_t c
     for (size_t i = 0; i < count; i++) {
         struct sitting *sitting = handles[i]->driver_data;
         if (silent) {
-            results_out[i] = LOCK_UNKNOWN;
+            results_out[i] = SECLOCK_UNKNOWN;
             continue;
         }
         if (sitting && sitting->seat->session != synced) {
@@ -270,45 +271,45 @@ static void queue_renew(void *self, struct lock_handle *const *handles, size_t c
             synced = sitting->seat->session;
         }
         results_out[i] = queue_renew_one(queue, handles[i]);
-        silent = results_out[i] == LOCK_UNKNOWN || results_out[i] == LOCK_FAILED;
+        silent = results_out[i] == SECLOCK_UNKNOWN || results_out[i] == SECLOCK_FAILED;
     }
 }
 
-static enum lock_result queue_unmake(struct queue *queue, struct seat *seat)
+static enum seclock_result queue_unmake(struct queue *queue, struct seat *seat)
 {
     enum zk_result result = zk_delete(seat->session, seat->path, queue->timeout_ms);
     seat->releasing = seat->releasing || result == ZK_UNKNOWN;
     if (seat_connected_again(seat, result))
         result = zk_delete(seat->session, seat->path, queue->timeout_ms);
     if (result == ZK_OK || (result == ZK_NONE && seat->releasing))
-        return LOCK_OK;
+        return SECLOCK_OK;
     if (result == ZK_NONE || result == ZK_OVER)
-        return LOCK_LOST;
+        return SECLOCK_LOST;
     seat_failure(seat, result);
     seat->releasing = true;
     seat_clean_later(seat);
-    return LOCK_UNKNOWN;
+    return SECLOCK_UNKNOWN;
 }
 
-static enum lock_result queue_release(void *self, struct lock_handle *handle)
+static enum seclock_result queue_release(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     struct sitting *sitting = handle->driver_data;
     if (!sitting) {
         queue_stop_waiting(self, handle, false);
-        return LOCK_OK;
+        return SECLOCK_OK;
     }
     pthread_mutex_lock(&queue->mutex);
     bool last = sitting->seat->holds == 1;
     if (last)
         sitting->seat->leaving = true;
     pthread_mutex_unlock(&queue->mutex);
-    enum lock_result result = LOCK_OK;
+    enum seclock_result result = SECLOCK_OK;
     if (last)
         result = queue_unmake(queue, sitting->seat);
     else if (zk_session_over(sitting->seat->session))
-        result = LOCK_LOST;
-    if (result == LOCK_UNKNOWN)
+        result = SECLOCK_LOST;
+    if (result == SECLOCK_UNKNOWN)
         return result; /* may be asked again; `drop` frees it */
     struct seat *seat = stand_up(queue, handle);
     if (seat)
@@ -316,7 +317,7 @@ static enum lock_result queue_release(void *self, struct lock_handle *handle)
     return result;
 }
 
-static void queue_drop(void *self, struct lock_handle *handle)
+static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     queue_stop_waiting(self, handle, false);
@@ -356,13 +357,14 @@ static enum zk_result find_holder(struct queue *queue, const char *name, struct 
     return result;
 }
 
-static enum lock_result queue_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result queue_status(void *self, const char *name,
+                                        struct seclock_status *status_out)
 {
     struct queue *queue = self;
     struct seat seat;
     struct zk_node node;
     size_t count;
-    *status_out = (struct lock_status){.remaining_ms = -1};
+    *status_out = (struct seclock_status){.remaining_ms = -1};
     enum zk_result result = find_holder(queue, name, &seat, &count);
     if (result == ZK_OK)
         result = zk_read(seat.session, seat.path, false, queue->timeout_ms, &node);
@@ -371,15 +373,15 @@ static enum lock_result queue_status(void *self, const char *name, struct lock_s
         status_out->count = 1;
         status_out->waiting = (int64_t)count - 1;
         status_out->fence = (uint64_t)node.czxid;
-        snprintf(status_out->holder, LOCK_TOKEN_MAX, "%.*s", LOCK_TOKEN_MAX - 1, node.data);
+        snprintf(status_out->holder, SECLOCK_TOKEN_MAX, "%.*s", SECLOCK_TOKEN_MAX - 1, node.data);
     }
-    enum lock_result answer =
-        result == ZK_OK || result == ZK_NONE ? LOCK_OK : seat_failure(&seat, result);
+    enum seclock_result answer =
+        result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : seat_failure(&seat, result);
     zk_session_drop(&seat.session);
     return answer;
 }
 
-static enum lock_result queue_break(void *self, const char *name)
+static enum seclock_result queue_break(void *self, const char *name)
 {
     struct queue *queue = self;
     struct seat seat;
@@ -387,15 +389,15 @@ static enum lock_result queue_break(void *self, const char *name)
     enum zk_result result = find_holder(queue, name, &seat, &count);
     if (result == ZK_OK)
         result = zk_delete(seat.session, seat.path, queue->timeout_ms);
-    enum lock_result answer = result == ZK_OK     ? LOCK_OK
-                              : result == ZK_NONE ? LOCK_NOT_OWNER
-                                                  : seat_failure(&seat, result);
+    enum seclock_result answer = result == ZK_OK     ? SECLOCK_OK
+                                 : result == ZK_NONE ? SECLOCK_NOT_OWNER
+                                                     : seat_failure(&seat, result);
     zk_session_drop(&seat.session);
     return answer;
 }
 
 const struct lock_driver lock_queue_driver = {
-    .kind = LOCK_KIND_QUEUE,
+    .kind = SECLOCK_KIND_QUEUE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,

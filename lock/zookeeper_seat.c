@@ -9,11 +9,11 @@
 
 #include "lock/zookeeper_line.h"
 
-enum lock_result seat_failure(const struct seat *seat, enum zk_result result)
+enum seclock_result seat_failure(const struct seat *seat, enum zk_result result)
 {
     lock_set_error("zookeeper: %s",
                    seat->session ? zk_session_error(seat->session) : "no session in time");
-    return result == ZK_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+    return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
 bool seat_connected_again(const struct seat *seat, enum zk_result result)
@@ -61,7 +61,7 @@ void seat_free(struct seat *seat)
     free(seat);
 }
 
-struct seat *seat_new(struct zk *zk, const char *prefix, const struct lock_handle *handle,
+struct seat *seat_new(struct zk *zk, const char *prefix, const struct seclock_handle *handle,
                       int timeout_ms)
 {
     struct seat *seat = calloc(1, sizeof *seat);

@@ -19,12 +19,12 @@ struct seat {
     bool watching;
     struct zk_watch watch;
     int holds; /* of its owner; 0 while it waits */
-    char owner[LOCK_TOKEN_MAX];
-    char request[LOCK_TOKEN_MAX]; /* the one that made it */
+    char owner[SECLOCK_TOKEN_MAX];
+    char request[SECLOCK_TOKEN_MAX]; /* the one that made it */
 };
 
 /* A seat without a node or a session yet; NULL: out of memory. */
-struct seat *seat_new(struct zk *zk, const char *prefix, const struct lock_handle *handle,
+struct seat *seat_new(struct zk *zk, const char *prefix, const struct seclock_handle *handle,
                       int timeout_ms);
 void seat_free(struct seat *seat);
 
@@ -50,7 +50,7 @@ void seat_clean_later(const struct seat *seat);
 /* After a request that failed with its connection: waits for the next one. */
 bool seat_connected_again(const struct seat *seat, enum zk_result result);
 
-/* LOCK_UNKNOWN or LOCK_FAILED, with the reason kept for lock_error. */
-enum lock_result seat_failure(const struct seat *seat, enum zk_result result);
+/* SECLOCK_UNKNOWN or SECLOCK_FAILED, with the reason kept for seclock_error. */
+enum seclock_result seat_failure(const struct seat *seat, enum zk_result result);
 
 #endif

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 
 enum {
     HOLDS_MAX = 4,
@@ -29,19 +29,19 @@ enum {
 };
 
 struct hold {
-    struct lock_handle *handle; /* NULL: none, or a careless one */
+    struct seclock_handle *handle; /* NULL: none, or a careless one */
     bool used;
     int id, owner, permits;
-    enum lock_mode mode;
+    enum seclock_mode mode;
     int64_t begin_ns, end_ns, seen_ns; /* of the acquisition; when it was last known to be held */
 };
 
-static struct lock_client *client;
-static struct lock_owner *owners[OWNERS];
+static struct seclock_client *client;
+static struct seclock_owner *owners[OWNERS];
 static struct hold holds[HOLDS_MAX];
 static bool careless, forgetful, reentrant;
 static const char *name;
-static enum lock_kind kind;
+static enum seclock_kind kind;
 static int limit;
 
 static int64_t now_ns(void)
@@ -67,19 +67,19 @@ static void look(void)
     for (int i = 0; i < HOLDS_MAX; i++) {
         int64_t seen_ns = now_ns();
         if (holds[i].used &&
-            (careless || forgetful || lock_state(holds[i].handle) == LOCK_STATE_HELD))
+            (careless || forgetful || seclock_state(holds[i].handle) == SECLOCK_STATE_HELD))
             holds[i].seen_ns = seen_ns;
     }
 }
 
-static void write_acquired(const struct hold *hold, enum lock_result result)
+static void write_acquired(const struct hold *hold, enum seclock_result result)
 {
     printf("{\"event\":\"acquire\",\"hold\":\"%d-%d\",\"owner\":\"%d-%d\",\"mode\":\"%s\","
            "\"permits\":%d,\"begin\":%lld,\"end\":%lld,\"result\":\"%s\",\"fence\":%llu}\n",
            (int)getpid(), hold->id, (int)getpid(), hold->owner,
-           hold->mode == LOCK_MODE_READ ? "read" : "write", hold->permits,
-           (long long)hold->begin_ns, (long long)hold->end_ns, lock_result_name(result),
-           hold->handle ? (unsigned long long)lock_fence(hold->handle) : 0ULL);
+           hold->mode == SECLOCK_MODE_READ ? "read" : "write", hold->permits,
+           (long long)hold->begin_ns, (long long)hold->end_ns, seclock_result_name(result),
+           hold->handle ? (unsigned long long)seclock_fence(hold->handle) : 0ULL);
     fflush(stdout);
 }
 
@@ -90,20 +90,14 @@ static void write_released(const struct hold *hold, const char *result)
     fflush(stdout);
 }
 
-static enum lock_result ask(struct hold *hold)
+static enum seclock_result ask(struct hold *hold)
 {
     static const int waits[] = {0, 20, WAIT_MS_MAX};
-    struct lock_request request = {
-        .name = name,
-        .kind = kind,
-        .mode = hold->mode,
-        .permits = hold->permits,
-        .limit = limit,
-        .wait_ms = waits[below(3)],
-        .fixed_lease = forgetful || below(10) == 0,
-        .owner = owners[hold->owner],
-    };
-    return careless ? LOCK_OK : lock_acquire(client, &request, &hold->handle);
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = kind, .mode = hold->mode, .permits = hold->permits,
+                        .limit = limit, .wait_ms = waits[below(3)],
+                        .fixed_lease = forgetful || below(10) == 0, .owner = owners[hold->owner]);
+    return careless ? SECLOCK_OK : seclock_acquire(client, &request, &hold->handle);
 }
 
 static void acquire(struct hold *hold)
@@ -111,25 +105,26 @@ static void acquire(struct hold *hold)
     static int ids;
     *hold = (struct hold){.id = ++ids, .owner = reentrant ? below(OWNERS) : 0};
     hold->permits = limit > 0 ? 1 + below(2) : 1;
-    hold->mode = kind == LOCK_KIND_READ_WRITE && below(3) > 0 ? LOCK_MODE_READ : LOCK_MODE_WRITE;
+    hold->mode =
+        kind == SECLOCK_KIND_READ_WRITE && below(3) > 0 ? SECLOCK_MODE_READ : SECLOCK_MODE_WRITE;
     hold->begin_ns = now_ns();
-    enum lock_result result = ask(hold);
+    enum seclock_result result = ask(hold);
     hold->seen_ns = hold->end_ns = now_ns();
-    hold->used = result == LOCK_OK;
-    if (result == LOCK_OK || result == LOCK_UNKNOWN)
+    hold->used = result == SECLOCK_OK;
+    if (result == SECLOCK_OK || result == SECLOCK_UNKNOWN)
         write_acquired(hold, result);
-    if (result == LOCK_UNKNOWN)
-        lock_release(hold->handle);
-    if (result != LOCK_OK)
-        lock_free(&hold->handle);
+    if (result == SECLOCK_UNKNOWN)
+        seclock_release(hold->handle);
+    if (result != SECLOCK_OK)
+        seclock_free(&hold->handle);
 }
 
 static void release(struct hold *hold)
 {
     look();
-    enum lock_result result = careless ? LOCK_OK : lock_release(hold->handle);
-    write_released(hold, lock_result_name(result));
-    lock_free(&hold->handle);
+    enum seclock_result result = careless ? SECLOCK_OK : seclock_release(hold->handle);
+    write_released(hold, seclock_result_name(result));
+    seclock_free(&hold->handle);
     hold->used = false;
 }
 
@@ -169,7 +164,7 @@ static bool told_to_end(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 6 || !lock_kind_find(argv[2], &kind)) {
+    if (argc < 6 || !seclock_kind_find(argv[2], &kind)) {
         fprintf(stderr, "usage: lock_history MODEL KIND NAME SEED SERVER...\n");
         return 2;
     }
@@ -180,24 +175,22 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    struct lock_options options = {.servers = (const char *const *)&argv[5],
-                                   .lease_ms = LEASE_MS,
-                                   .poll_ms = POLL_MS,
-                                   .timeout_ms = 500,
-                                   .outage_ms = 500};
-    if (lock_open(&options, &client) != LOCK_OK) {
-        fprintf(stderr, "lock_history: %s\n", lock_error());
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = (const char *const *)&argv[5], .lease_ms = LEASE_MS,
+                        .poll_ms = POLL_MS, .timeout_ms = 500, .outage_ms = 500);
+    if (seclock_open(&options, &client) != SECLOCK_OK) {
+        fprintf(stderr, "lock_history: %s\n", seclock_error());
         return 2;
     }
     for (int i = 0; i < OWNERS; i++)
-        owners[i] = lock_owner_new(client);
+        owners[i] = seclock_owner_new(client);
     while (!told_to_end())
         step(reentrant ? HOLDS_MAX : limit > 0 ? 2 : 1);
     for (int i = 0; i < HOLDS_MAX; i++)
         if (holds[i].used)
             release(&holds[i]);
     for (int i = 0; i < OWNERS; i++)
-        lock_owner_free(&owners[i]);
-    lock_close(&client);
+        seclock_owner_free(&owners[i]);
+    seclock_close(&client);
     return 0;
 }

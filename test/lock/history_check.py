@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks what lock_history wrote against the models that the locks promise.
+"""Checks what history.c wrote against the models that the locks promise.
 
 usage: history_check.py MODEL FILE...     MODEL: mutex, reentrant, read-write, semaphore, fenced
 
@@ -11,7 +11,7 @@ import heapq
 import json
 import sys
 
-LIMIT = 3  # permits of the semaphore in lock_history.c
+LIMIT = 3  # permits of the semaphore in history.c
 MODELS = ("mutex", "reentrant", "read-write", "semaphore", "fenced")
 
 

@@ -196,7 +196,7 @@ def test_waiting_can_be_interrupted(shell, tmp_path):
 def test_help(stack):
     done = run_seclock("--help", server=stack.redis_url)
     assert done.returncode == 0 and "seclock" in done.stdout
-    page = (ROOT / "lock/seclock.1").read_text(encoding="utf-8").replace("\\-", "-")
+    page = (ROOT / "lock/tool/seclock.1").read_text(encoding="utf-8").replace("\\-", "-")
     for word in re.findall(r"--[a-z-]+|\b(?:64|69|7[458]|12[567])\b", done.stdout):
         assert word in page, f"{word} is not in the manual"
     done = run_seclock("--version", server=stack.redis_url)

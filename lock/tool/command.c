@@ -1,5 +1,5 @@
 /* Runs the command of seclock: what it inherits, which signals it gets, how it ends. */
-#include "lock/seclock_run.h"
+#include "lock/tool/command.h"
 
 #include <errno.h>
 #include <fcntl.h>

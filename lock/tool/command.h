@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#include "lock/seclock_options.h"
+#include "lock/tool/options.h"
 
 /* Signals, as descriptors. */
 struct inbox {

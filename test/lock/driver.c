@@ -15,16 +15,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 
 enum { HOLDS_MAX = 256, WORDS_MAX = 12, LINE_MAX_BYTES = 4096 };
 
 struct hold {
-    struct lock_handle *handle;
+    struct seclock_handle *handle;
     _Atomic int lost; /* calls of on_lost */
 };
 
-static struct lock_client *client;
+static struct seclock_client *client;
 static struct hold holds[HOLDS_MAX];
 static char *words[WORDS_MAX];
 static int word_count;
@@ -56,10 +56,10 @@ static int number(const char *key)
     return atoi(option(key, "0"));
 }
 
-static enum lock_kind kind_of(const char *text)
+static enum seclock_kind kind_of(const char *text)
 {
-    enum lock_kind kind;
-    if (!lock_kind_find(text, &kind)) {
+    enum seclock_kind kind;
+    if (!seclock_kind_find(text, &kind)) {
         fprintf(stderr, "lock_driver: no kind of lock: %s\n", text);
         exit(2);
     }
@@ -94,11 +94,11 @@ static void print_number(const char *key, long long value)
     printf(",\"%s\":%lld", key, value);
 }
 
-static void answer(enum lock_result result)
+static void answer(enum seclock_result result)
 {
-    printf("{\"result\":\"%s\"", lock_result_name(result));
-    if (result != LOCK_OK)
-        print_text("error", lock_error());
+    printf("{\"result\":\"%s\"", seclock_result_name(result));
+    if (result != SECLOCK_OK)
+        print_text("error", seclock_error());
 }
 
 static void print_hold(const struct hold *hold)
@@ -106,16 +106,16 @@ static void print_hold(const struct hold *hold)
     print_number("lost", hold->lost);
     if (!hold->handle)
         return;
-    print_text("state", lock_state_name(lock_state(hold->handle)));
-    print_number("remaining_ms", lock_remaining_ms(hold->handle));
-    print_number("fence", (long long)lock_fence(hold->handle));
-    print_number("count", lock_hold_count(hold->handle));
-    print_text("token", lock_token(hold->handle));
+    print_text("state", seclock_state_name(seclock_state(hold->handle)));
+    print_number("remaining_ms", seclock_remaining_ms(hold->handle));
+    print_number("fence", (long long)seclock_fence(hold->handle));
+    print_number("count", seclock_hold_count(hold->handle));
+    print_text("token", seclock_token(hold->handle));
 }
 
 /* ---- commands ---- */
 
-static void on_lost(struct lock_handle *handle, void *context)
+static void on_lost(struct seclock_handle *handle, void *context)
 {
     struct hold *hold = context;
     (void)handle;
@@ -125,55 +125,50 @@ static void on_lost(struct lock_handle *handle, void *context)
 static void command_acquire(void)
 {
     struct hold *hold = hold_of(word(1));
-    struct lock_request request = {
-        .name = word(3),
-        .kind = kind_of(word(2)),
-        .mode = strcmp(option("mode", "write"), "read") == 0 ? LOCK_MODE_READ : LOCK_MODE_WRITE,
-        .permits = number("permits"),
-        .limit = number("limit"),
-        .wait_ms = number("wait"),
-        .lease_ms = number("lease"),
-        .fixed_lease = number("fixed") != 0,
-        .on_lost = on_lost,
-        .context = hold,
-    };
-    lock_free(&hold->handle);
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = word(3), .kind = kind_of(word(2)),
+                        .mode = strcmp(option("mode", "write"), "read") == 0 ? SECLOCK_MODE_READ
+                                                                             : SECLOCK_MODE_WRITE,
+                        .permits = number("permits"), .limit = number("limit"),
+                        .wait_ms = number("wait"), .lease_ms = number("lease"),
+                        .fixed_lease = number("fixed") != 0, .on_lost = on_lost, .context = hold);
+    seclock_free(&hold->handle);
     hold->lost = 0;
-    answer(lock_acquire(client, &request, &hold->handle));
+    answer(seclock_acquire(client, &request, &hold->handle));
     print_hold(hold);
 }
 
 static void command_renew(void)
 {
     struct hold *hold = hold_of(word(1));
-    answer(hold->handle ? lock_renew(hold->handle) : LOCK_NOT_OWNER);
+    answer(hold->handle ? seclock_renew(hold->handle) : SECLOCK_NOT_OWNER);
     print_hold(hold);
 }
 
 static void command_release(void)
 {
     struct hold *hold = hold_of(word(1));
-    answer(hold->handle ? lock_release(hold->handle) : LOCK_NOT_OWNER);
+    answer(hold->handle ? seclock_release(hold->handle) : SECLOCK_NOT_OWNER);
     print_hold(hold);
 }
 
 static void command_state(void)
 {
-    answer(LOCK_OK);
+    answer(SECLOCK_OK);
     print_hold(hold_of(word(1)));
 }
 
 static void command_free(void)
 {
     struct hold *hold = hold_of(word(1));
-    lock_free(&hold->handle);
-    answer(LOCK_OK);
+    seclock_free(&hold->handle);
+    answer(SECLOCK_OK);
 }
 
 static void command_status(void)
 {
-    struct lock_status status;
-    answer(lock_status(client, kind_of(word(1)), word(2), &status));
+    struct seclock_status status = SECLOCK_STATUS();
+    answer(seclock_status(client, kind_of(word(1)), word(2), &status));
     print_number("held", status.held);
     print_text("holder", status.holder);
     print_number("count", status.count);
@@ -185,58 +180,58 @@ static void command_status(void)
 
 static void command_break(void)
 {
-    answer(lock_break(client, kind_of(word(1)), word(2)));
+    answer(seclock_break(client, kind_of(word(1)), word(2)));
 }
 
 static void command_set(void)
 {
-    answer(lock_semaphore_set(client, kind_of(word(1)), word(2), atoi(word(3))));
+    answer(seclock_semaphore_set(client, kind_of(word(1)), word(2), atoi(word(3))));
 }
 
 static void command_permit_release(void)
 {
-    answer(lock_permit_release(client, word(1), word(2)));
+    answer(seclock_permit_release(client, word(1), word(2)));
 }
 
 static void command_permit_extend(void)
 {
-    answer(lock_permit_extend(client, word(1), word(2), atoi(word(3))));
+    answer(seclock_permit_extend(client, word(1), word(2), atoi(word(3))));
 }
 
 static void command_latch_set(void)
 {
-    answer(lock_latch_set(client, word(1), atoll(word(2)), 0));
+    answer(seclock_latch_set(client, word(1), atoll(word(2)), 0));
 }
 
 static void command_latch_down(void)
 {
     int64_t left = -1;
-    answer(lock_latch_count_down(client, word(1), word_count > 2 ? word(2) : NULL, &left));
+    answer(seclock_latch_count_down(client, word(1), word_count > 2 ? word(2) : NULL, &left));
     print_number("left", left);
 }
 
 static void command_latch_count(void)
 {
     int64_t left = -1;
-    answer(lock_latch_count(client, word(1), &left));
+    answer(seclock_latch_count(client, word(1), &left));
     print_number("left", left);
 }
 
 static void command_latch_await(void)
 {
-    answer(lock_latch_await(client, word(1), atoi(word(2))));
+    answer(seclock_latch_await(client, word(1), atoi(word(2))));
 }
 
-static enum lock_store store_of(const char *text)
+static enum seclock_store store_of(const char *text)
 {
-    return atoi(text) == 0 ? LOCK_STORE_REDIS : LOCK_STORE_MYSQL;
+    return atoi(text) == 0 ? SECLOCK_STORE_REDIS : SECLOCK_STORE_MYSQL;
 }
 
 static void command_read(void)
 {
-    static char data[LOCK_VALUE_MAX + 1];
-    struct lock_value value = {.data = data};
-    answer(lock_value_read(client, store_of(word(1)), word(2), &value));
+    static char data[SECLOCK_VALUE_MAX + 1];
+    struct seclock_value value = {.data = data};
+    answer(seclock_value_read(client, store_of(word(1)), word(2), &value));
     data[value.size] = '\0';
     print_number("version", (long long)value.version);
     print_text("value", data);
@@ -244,18 +239,18 @@ static void command_read(void)
 
 static void command_swap(void)
 {
-    static char data[LOCK_VALUE_MAX];
-    struct lock_value value = {.version = strtoull(word(3), NULL, 10), .data = data};
+    static char data[SECLOCK_VALUE_MAX];
+    struct seclock_value value = {.version = strtoull(word(3), NULL, 10), .data = data};
     value.size = strlen(word(4));
     memcpy(data, word(4), value.size);
-    answer(lock_value_swap(client, store_of(word(1)), word(2), &value, 0));
+    answer(seclock_value_swap(client, store_of(word(1)), word(2), &value, 0));
     print_number("version", (long long)value.version);
 }
 
 static void command_stats(void)
 {
-    struct lock_stats stats = lock_client_stats(client);
-    answer(LOCK_OK);
+    struct seclock_stats stats = SECLOCK_STATS();
+    answer(seclock_client_stats(client, &stats));
     print_number("acquired", (long long)stats.acquired);
     print_number("waits", (long long)stats.waits);
     print_number("renewals", (long long)stats.renewals);
@@ -314,23 +309,19 @@ int main(int argc, char **argv)
         if (strstr(argv[i], "://"))
             servers[server_count++] = argv[i];
     }
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = option("prefix", NULL),
-        .lease_ms = number("lease"),
-        .timeout_ms = number("timeout"),
-        .poll_ms = number("poll"),
-        .outage_ms = number("outage"),
-    };
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = option("prefix", NULL),
+                        .lease_ms = number("lease"), .timeout_ms = number("timeout"),
+                        .poll_ms = number("poll"), .outage_ms = number("outage"));
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (lock_open(&options, &client) != LOCK_OK) {
-        fprintf(stderr, "lock_driver: %s\n", lock_error());
+    if (seclock_open(&options, &client) != SECLOCK_OK) {
+        fprintf(stderr, "lock_driver: %s\n", seclock_error());
         return 2;
     }
     while (fgets(line, sizeof line, stdin))
         run_line(line);
     for (int i = 0; i < HOLDS_MAX; i++)
-        lock_free(&holds[i].handle);
-    lock_close(&client);
+        seclock_free(&holds[i].handle);
+    seclock_close(&client);
     return 0;
 }

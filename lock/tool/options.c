@@ -1,5 +1,5 @@
 /* The command line of seclock. */
-#include "lock/seclock_options.h"
+#include "lock/tool/options.h"
 
 #include <getopt.h>
 #include <stdarg.h>
@@ -121,7 +121,7 @@ static void take_option(struct settings *settings, int option, const char *value
         settings->permits = parse_count("--permits", value);
         break;
     case 'r':
-        settings->mode = LOCK_MODE_READ;
+        settings->mode = SECLOCK_MODE_READ;
         break;
     case 'w':
         settings->wait_ms = parse_time("--wait", value);
@@ -199,17 +199,17 @@ static void parse_operands(struct settings *settings, int count, char **operands
     settings->name = operands[1];
 }
 
-static enum lock_kind kind_by_server(const struct settings *settings)
+static enum seclock_kind kind_by_server(const struct settings *settings)
 {
     if (settings->permits > 0)
-        return LOCK_KIND_SEMAPHORE;
-    if (settings->mode == LOCK_MODE_READ)
-        return LOCK_KIND_READ_WRITE;
+        return SECLOCK_KIND_SEMAPHORE;
+    if (settings->mode == SECLOCK_MODE_READ)
+        return SECLOCK_KIND_READ_WRITE;
     if (strncmp(settings->servers[0], "mysql:", 6) == 0)
-        return LOCK_KIND_TABLE;
+        return SECLOCK_KIND_TABLE;
     if (strncmp(settings->servers[0], "zookeeper:", 10) == 0)
-        return LOCK_KIND_QUEUE;
-    return settings->server_count > 1 ? LOCK_KIND_RED : LOCK_KIND_SIMPLE;
+        return SECLOCK_KIND_QUEUE;
+    return settings->server_count > 1 ? SECLOCK_KIND_RED : SECLOCK_KIND_SIMPLE;
 }
 
 static void settle_kind(struct settings *settings)
@@ -217,15 +217,15 @@ static void settle_kind(struct settings *settings)
     if (settings->server_count == 0)
         usage_error("%s", "no server: say --server URL or set SECLOCK_SERVER");
     settings->kind = kind_by_server(settings);
-    if (settings->kind_name && !lock_kind_find(settings->kind_name, &settings->kind))
+    if (settings->kind_name && !seclock_kind_find(settings->kind_name, &settings->kind))
         usage_error("%s: no such kind of lock", settings->kind_name);
-    if (settings->kind == LOCK_KIND_LATCH || settings->kind == LOCK_KIND_PERMIT)
+    if (settings->kind == SECLOCK_KIND_LATCH || settings->kind == SECLOCK_KIND_PERMIT)
         usage_error("%s: not a kind that a command can hold", settings->kind_name);
-    if (settings->permits > 0 && settings->kind != LOCK_KIND_SEMAPHORE)
-        usage_error("%s: --permits is for semaphores", lock_kind_name(settings->kind));
-    if (settings->mode == LOCK_MODE_READ && settings->kind != LOCK_KIND_READ_WRITE)
-        usage_error("%s: --read is for read-write locks", lock_kind_name(settings->kind));
-    if (settings->lease_ms < 100 || settings->lease_ms > LOCK_LEASE_MS_MAX)
+    if (settings->permits > 0 && settings->kind != SECLOCK_KIND_SEMAPHORE)
+        usage_error("%s: --permits is for semaphores", seclock_kind_name(settings->kind));
+    if (settings->mode == SECLOCK_MODE_READ && settings->kind != SECLOCK_KIND_READ_WRITE)
+        usage_error("%s: --read is for read-write locks", seclock_kind_name(settings->kind));
+    if (settings->lease_ms < 100 || settings->lease_ms > SECLOCK_LEASE_MS_MAX)
         usage_error("%s", "--lease: from 100ms to 24h");
     if (settings->fence_env[0] == '\0' || strchr(settings->fence_env, '='))
         usage_error("%s: not the name of a variable", settings->fence_env);
@@ -234,7 +234,7 @@ static void settle_kind(struct settings *settings)
 void settings_read(struct settings *settings_out, int argc, char **argv)
 {
     *settings_out = (struct settings){
-        .wait_ms = LOCK_FOREVER,
+        .wait_ms = SECLOCK_FOREVER,
         .lease_ms = 30000,
         .grace_ms = 5000,
         .fence_env = "SECLOCK_FENCE",

@@ -2,7 +2,7 @@
 #ifndef LOCK_SECLOCK_OPTIONS_H
 #define LOCK_SECLOCK_OPTIONS_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 
 enum { SERVERS_MAX = 32 };
 
@@ -27,8 +27,8 @@ struct settings {
     const char *prefix;
     const char *kind_name;
     const char *fence_env;
-    enum lock_kind kind;
-    enum lock_mode mode;
+    enum seclock_kind kind;
+    enum seclock_mode mode;
     int wait_ms, lease_ms, grace_ms, permits;
     bool quiet, verbose;
     const char *name;
