@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 #include "lock/mysql_pool.h"
+#include "lock/random.h"
+#include "lock/text.h"
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
  * happens, and tells nobody. So each hold has a connection to itself, which is told to end
@@ -249,11 +251,11 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
     if (handle->cancel_fd > 0 && slice_ms > 100)
         slice_ms = 100;
     if (!grip) {
-        lock_sleep_ms(slice_ms, handle->cancel_fd);
+        handle_sleep(handle, slice_ms);
         return;
     }
     if (grip_try(get_lock, grip, handle->lease_ms, slice_ms) != SECLOCK_OK)
-        lock_sleep_ms(1 + (int)lock_random(20), handle->cancel_fd);
+        handle_sleep(handle, 1 + (int)lock_random(20));
 }
 
 static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
@@ -310,13 +312,13 @@ static enum seclock_result find_holder(struct get_lock *self, struct db *db, con
     return ask(self, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
 }
 
-static enum seclock_result get_lock_status(void *self, const char *name,
-                                           struct seclock_status *status_out)
+static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,
+                                           const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     long long id = 0;
-    *status_out = (struct seclock_status){.waiting = -1, .remaining_ms = -1};
     if (!db)
         return SECLOCK_FAILED;
     enum seclock_result result = find_holder(get_lock, db, name, &id);
@@ -330,8 +332,10 @@ static enum seclock_result get_lock_status(void *self, const char *name,
 }
 
 /* Ends the holder's connection. */
-static enum seclock_result get_lock_break(void *self, const char *name)
+static enum seclock_result get_lock_break(const struct lock_driver *driver, void *self,
+                                          const char *name)
 {
+    (void)driver;
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     struct sql_text sql = {0};
@@ -349,7 +353,7 @@ static enum seclock_result get_lock_break(void *self, const char *name)
     return result;
 }
 
-const struct lock_driver lock_get_lock_driver = {
+const struct lock_driver mysql_get_lock_driver = {
     .kind = SECLOCK_KIND_GET_LOCK,
     .features = LOCK_RENEWS,
     .poll_ms_min = 10,

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/random.h"
+#include "lock/text.h"
 #include "sql_migrations.h"
 
 enum {
@@ -110,7 +111,7 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
     enum db_result result = DB_SOFT;
     for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
         if (tries > 0 && result == DB_SOFT)
-            lock_sleep_ms(1 + (int)lock_random(5), 0);
+            lock_random_pause(5);
         result = db_query(db, sql->text, sql->length);
         if (result == DB_OK)
             return SECLOCK_OK;
@@ -133,7 +134,7 @@ int mysql_patience_ms(struct seclock_handle *const *handles, size_t count, int t
 {
     int64_t patience_ms = timeout_ms;
     for (size_t i = 0; i < count; i++) {
-        int64_t left_ns = handles[i]->deadline_ns - lock_core_now_ns(handles[i]->core);
+        int64_t left_ns = handles[i]->deadline_ns - handles[i]->now_ns();
         patience_ms = left_ns / 1000000 < patience_ms ? left_ns / 1000000 : patience_ms;
     }
     return patience_ms > PATIENCE_MS_MIN ? (int)patience_ms : PATIENCE_MS_MIN;

@@ -2,7 +2,7 @@
 #ifndef LOCK_MYSQL_POOL_H
 #define LOCK_MYSQL_POOL_H
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 #include "sql/db.h"
 #include "sql/sql_text.h"
 
@@ -38,8 +38,5 @@ void mysql_raw(struct sql_text *sql, const char *text);
 
 /* Appends the literal of a key: prefix and name. */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
-
-/* The connections of a table lock driver, for what else is kept on its server. */
-struct mysql_pool *mysql_table_pool(void *table);
 
 #endif

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
-#include "lock/mysql_pool.h"
+#include "lock/driver.h"
+#include "lock/mysql_table.h"
+#include "lock/text.h"
 
 /* one_statement_decides: each change is one UPDATE by primary key whose WHERE holds all conditions,
  * by the server's clock, in a transaction of its own. The SELECT behind it, in the same packet,
@@ -293,11 +294,11 @@ static enum db_result renew_in_time(const struct table *table, struct db *db,
                                     struct seclock_handle *const *handles, size_t count,
                                     const struct sql_text *sql)
 {
-    const struct lock_core *core = handles[0]->core;
+    int64_t (*now_ns)(void) = handles[0]->now_ns;
     int half_ms = mysql_patience_ms(handles, count, table->timeout_ms) / 2;
-    int64_t began_ns = lock_core_now_ns(core);
+    int64_t began_ns = now_ns();
     enum db_result result = renew_once(db, sql, 2 * half_ms);
-    if (result != DB_OK && lock_core_now_ns(core) - began_ns < half_ms * INT64_C(1000000))
+    if (result != DB_OK && now_ns() - began_ns < half_ms * INT64_C(1000000))
         result = renew_once(db, sql, half_ms);
     db_set_timeout(db, table->timeout_ms);
     return result;
@@ -376,9 +377,10 @@ static enum seclock_result table_release(void *self, struct seclock_handle *hand
     return affected > 0 || row.released ? SECLOCK_OK : SECLOCK_LOST;
 }
 
-static enum seclock_result table_status(void *self, const char *name,
-                                        struct seclock_status *status_out)
+static enum seclock_result table_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
@@ -386,20 +388,19 @@ static enum seclock_result table_status(void *self, const char *name,
     enum seclock_result result = run_and_look(table, &sql, name, "", &row, &affected);
     sql_free(&sql);
     bool held = row.hold_count > 0 && row.left_ms > 0;
-    *status_out = (struct seclock_status){
-        .held = held,
-        .count = held ? row.hold_count : 0,
-        .waiting = -1,
-        .remaining_ms = held ? row.left_ms : 0,
-        .fence = row.fence,
-    };
+    status_out->held = held;
+    status_out->count = held ? row.hold_count : 0;
+    status_out->remaining_ms = held ? row.left_ms : 0;
+    status_out->fence = row.fence;
     if (held)
         strcpy(status_out->holder, row.owner);
     return result;
 }
 
-static enum seclock_result table_break(void *self, const char *name)
+static enum seclock_result table_break(const struct lock_driver *driver, void *self,
+                                       const char *name)
 {
+    (void)driver;
     struct table *table = self;
     struct sql_text sql = {0};
     struct row row;
@@ -413,7 +414,7 @@ static enum seclock_result table_break(void *self, const char *name)
     return result == SECLOCK_OK && affected == 0 ? SECLOCK_NOT_OWNER : result;
 }
 
-const struct lock_driver lock_table_driver = {
+const struct lock_driver mysql_table_driver = {
     .kind = SECLOCK_KIND_TABLE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,

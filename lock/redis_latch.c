@@ -2,8 +2,9 @@
  * counted. */
 #include <string.h>
 
-#include "lock/lock_core.h"
-#include "lock/redis_kind.h"
+#include "lock/client.h"
+#include "lock/redis_operator.h"
+#include "lock/text.h"
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"
@@ -13,8 +14,8 @@ enum { TTL_MS = 86400000, ABSENT = -1 };
 static enum seclock_result server_of(struct seclock_client *client, const char *name,
                                      struct redis_server **server_out)
 {
-    struct lock_core *core = lock_client_core(client);
-    *server_out = core ? lock_core_redis(core) : NULL;
+    struct lock_core *core = client_core(client);
+    *server_out = core ? core_redis(core) : NULL;
     if (!*server_out)
         return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
     return lock_name_check(name);
@@ -78,7 +79,7 @@ static enum seclock_result count_of(struct redis_server *server, const char *nam
     char key[SCRIPT_KEY_MAX];
     struct command command = {.argc = 2, .argv = {"GET", key}};
     redis_server_key(server, name, FIELD, key);
-    enum seclock_result result = redis_kind_commands(server, &command, 1);
+    enum seclock_result result = redis_commands(server, &command, 1);
     *left_out = command_text(&command, -1, NULL) ? command_int(&command, -1) : ABSENT;
     command_clear(&command, 1);
     return result;
@@ -121,10 +122,10 @@ static enum seclock_result latch_wait(struct lock_core *core, struct redis_serve
         }
         if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
-        redis_kind_wait(server, &waiting, FIELD, NULL, (int)left_ms);
+        redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
         result = latch_look(server, name);
     }
-    redis_kind_stop_waiting(&waiting);
+    redis_kind_stop_waiting(server, &waiting, false);
     return result == SECLOCK_CONFIG ? never_set() : result;
 }
 
@@ -135,15 +136,15 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
     enum seclock_result result = server_of(client, name, &server);
     if (result != SECLOCK_OK)
         return result;
-    return latch_wait(lock_client_core(client), server, name, wait_ms);
+    return latch_wait(client_core(client), server, name, wait_ms);
 }
 
 /* ---- the driver table: what operators may ask ---- */
 
-static enum seclock_result latch_status(void *self, const char *name,
-                                        struct seclock_status *status_out)
+static enum seclock_result latch_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
 {
-    enum seclock_result result = redis_kind_string_status(self, name, FIELD, status_out);
+    enum seclock_result result = redis_string_status(driver, self, name, status_out);
     enum seclock_result counted = result;
     if (result == SECLOCK_OK)
         counted = count_of(self, name, &status_out->count);
@@ -154,12 +155,6 @@ static enum seclock_result latch_status(void *self, const char *name,
     return counted;
 }
 
-static enum seclock_result latch_break(void *self, const char *name)
-{
-    static const char *const fields[] = {FIELD, COUNTED, NULL};
-    return redis_kind_break(self, name, fields, "*");
-}
-
 static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
 {
     (void)self;
@@ -167,13 +162,14 @@ static enum seclock_result latch_acquire(void *self, struct seclock_handle *hand
     return SECLOCK_UNSUPPORTED;
 }
 
-const struct lock_driver lock_latch_driver = {
+const struct lock_driver redis_latch_driver = {
     .kind = SECLOCK_KIND_LATCH,
     .features = LOCK_NO_HOLDS,
+    .row = &(const struct redis_row){.field = FIELD, .message = "*", .others = {COUNTED}},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = latch_acquire,
     .status = latch_status,
-    .break_lock = latch_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

@@ -2,6 +2,9 @@
  * under prefix{name}:write; the readers are a sorted set in which each hold has its own end. */
 #include "lock/redis_hash.h"
 
+#include "lock/random.h"
+#include "lock/text.h"
+
 #define WRITER "write"
 #define READERS "readers"
 #define OWNERS "readers:owners"
@@ -35,13 +38,13 @@ static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
 static void rw_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     int most_ms = MARK_MS / 3 - (int)lock_random(MARK_MS / 30);
-    redis_kind_wait(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
+    redis_kind_wait_on(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
 }
 
 static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct script_call call;
-    redis_kind_stop_waiting(handle);
+    redis_kind_stop_waiting(self, handle, acquired);
     if (acquired || handle->mode != SECLOCK_MODE_WRITE)
         return;
     script_begin(&call, SCRIPT_lock_write_leave);
@@ -51,11 +54,11 @@ static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acqu
     redis_kind_run(self, &call, SECLOCK_LOST);
 }
 
-static void renewal(const struct redis_server *server, const struct seclock_handle *handle,
-                    struct script_call *call_out)
+static void rw_renewal(const struct redis_server *server, const struct seclock_handle *handle,
+                       struct script_call *call_out)
 {
     if (handle->mode == SECLOCK_MODE_WRITE) {
-        redis_hash_renewal(server, handle, WRITER, call_out);
+        redis_hash_renewal(server, handle, call_out);
         return;
     }
     script_begin(call_out, SCRIPT_lock_read_renew);
@@ -67,17 +70,11 @@ static void renewal(const struct redis_server *server, const struct seclock_hand
     script_int(call_out, handle->lease_ms);
 }
 
-static void rw_renew(void *self, struct seclock_handle *const *handles, size_t count,
-                     enum seclock_result *results_out)
-{
-    redis_kind_renew(self, handles, count, results_out, renewal);
-}
-
 static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
     if (handle->mode == SECLOCK_MODE_WRITE)
-        return redis_hash_release(self, handle, WRITER, MARK, "*");
+        return redis_hash_release(self, handle, MARK);
     script_begin(&call, SCRIPT_lock_read_release);
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
@@ -85,38 +82,36 @@ static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
     redis_kind_key(self, &call, handle->name, "released");
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
-    return redis_kind_tell(self, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(self, &call, SECLOCK_LOST);
 }
 
-static enum seclock_result rw_status(void *self, const char *name,
+static enum seclock_result rw_status(const struct lock_driver *driver, void *self, const char *name,
                                      struct seclock_status *status_out)
 {
-    enum seclock_result result = redis_kind_hash_status(self, name, WRITER, status_out);
+    enum seclock_result result = redis_hash_status(driver, self, name, status_out);
     if (result != SECLOCK_OK || status_out->held)
         return result;
-    result = redis_kind_set_status(self, name, READERS, '/', status_out);
+    result = redis_set_status(self, name, READERS, '/', status_out);
     if (status_out->held)
         status_out->mode = SECLOCK_MODE_READ;
     return result;
 }
 
-static enum seclock_result rw_break(void *self, const char *name)
-{
-    static const char *const fields[] = {WRITER, READERS, OWNERS, MARK, NULL};
-    return redis_kind_break(self, name, fields, "*");
-}
-
-const struct lock_driver lock_rw_driver = {
+const struct lock_driver redis_rw_driver = {
     .kind = SECLOCK_KIND_READ_WRITE,
     .features = LOCK_FENCED | LOCK_RENEWS | LOCK_READS,
+    .row = &(const struct redis_row){.field = WRITER,
+                                     .message = "*",
+                                     .others = {READERS, OWNERS, MARK},
+                                     .renewal = rw_renewal},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = rw_acquire,
     .wait = rw_wait,
     .stop_waiting = rw_stop_waiting,
-    .renew = rw_renew,
+    .renew = redis_kind_renew,
     .release = rw_release,
     .status = rw_status,
-    .break_lock = rw_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

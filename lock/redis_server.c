@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "lock/lock_driver.h"
+#include "lock/redis_key.h"
+#include "lock/text.h"
 #include "lock/waiter.h"
 
 enum { IDLE_MAX = 64 };
@@ -142,7 +143,7 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
     give_after(server, redis, calls, count);
 }
 
-void redis_server_tell(struct redis_server *server, struct script_call *call)
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call)
 {
     struct redis *redis = take_for(server, call, 1);
     if (!redis)
@@ -180,11 +181,7 @@ void redis_server_run_within(struct redis_server *server, struct script_call *ca
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out)
 {
-    assert(strlen(server->prefix) + strlen(name) + strlen(field) + 4 <= SCRIPT_KEY_MAX);
-    char *end = stpcpy(key_out, server->prefix);
-    *end++ = '{';
-    end = stpcpy(stpcpy(end, name), "}:");
-    stpcpy(end, field);
+    lock_redis_key(server->prefix, name, field, key_out);
 }
 
 enum seclock_result redis_server_result(const struct script_call *call)

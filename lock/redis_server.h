@@ -29,7 +29,7 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
                       bool repeatable);
 
 /* The same for one call that publishes: those who wait are told first, then the caller. */
-void redis_server_tell(struct redis_server *server, struct script_call *call);
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call);
 
 /* As redis_server_run, sent again only within `limit_ms`, by which each wait is bounded as well. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,

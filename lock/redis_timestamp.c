@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lock/redis_kind.h"
+#include "lock/redis_operator.h"
+#include "lock/text.h"
 
 #define FIELD "timestamp"
 
@@ -218,45 +219,28 @@ static enum seclock_result timestamp_release(void *self, struct seclock_handle *
     return result == SECLOCK_BUSY ? SECLOCK_FAILED : result;
 }
 
-static void timestamp_wait(void *self, struct seclock_handle *handle, int wait_ms)
+static enum seclock_result timestamp_status(const struct lock_driver *driver, void *self,
+                                            const char *name, struct seclock_status *status_out)
 {
-    redis_kind_wait(self, handle, FIELD, NULL, wait_ms);
-}
-
-static void timestamp_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
-{
-    (void)self;
-    (void)acquired;
-    redis_kind_stop_waiting(handle);
-}
-
-static enum seclock_result timestamp_status(void *self, const char *name,
-                                            struct seclock_status *status_out)
-{
-    enum seclock_result result = redis_kind_string_status(self, name, FIELD, status_out);
+    enum seclock_result result = redis_string_status(driver, self, name, status_out);
     const char *colon = strchr(status_out->holder, ':');
-    if (colon)
+    if (colon) /* the lock's value is expiry:token */
         memmove(status_out->holder, colon + 1, strlen(colon));
     return result;
 }
 
-static enum seclock_result timestamp_break(void *self, const char *name)
-{
-    static const char *const fields[] = {FIELD, NULL};
-    return redis_kind_break(self, name, fields, "1");
-}
-
-const struct lock_driver lock_timestamp_driver = {
+const struct lock_driver redis_timestamp_driver = {
     .kind = SECLOCK_KIND_TIMESTAMP,
     .features = LOCK_FENCED | LOCK_RENEWS,
+    .row = &(const struct redis_row){.field = FIELD, .message = "1"},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = timestamp_acquire,
-    .wait = timestamp_wait,
-    .stop_waiting = timestamp_stop_waiting,
+    .wait = redis_kind_wait,
+    .stop_waiting = redis_kind_stop_waiting,
     .renew = timestamp_renew,
     .release = timestamp_release,
     .status = timestamp_status,
-    .break_lock = timestamp_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

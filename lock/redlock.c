@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
+#include "lock/redis_key.h"
+#include "lock/text.h"
 #include "lua/command.h"
 #include "lua/script_each.h"
 
@@ -29,7 +31,6 @@ struct lines {
 };
 
 struct red {
-    const struct lock_core *core;
     size_t count, quorum;
     char (*url)[URL_SIZE];
     char prefix[SECLOCK_PREFIX_MAX];
@@ -119,7 +120,6 @@ static enum seclock_result red_open(const struct lock_context *context, void **s
         if (strncmp(*url, "redis://", 8) == 0 && red->count < context->server_count)
             snprintf(red->url[red->count++], URL_SIZE, "%s", *url);
     red->quorum = red->count / 2 + 1;
-    red->core = context->core;
     strcpy(red->prefix, context->prefix);
     /* The servers are asked within a small part of the lease, so that most of it is left. */
     int share_ms = context->lease_ms / 20 > 5 ? context->lease_ms / 20 : 5;
@@ -160,21 +160,16 @@ static void red_forget(void *self)
 
 /* ---- Asking all ---- */
 
-static void key_of(const struct red *red, const char *name, const char *field, char *key_out)
-{
-    snprintf(key_out, SCRIPT_KEY_MAX, "%s{%s}:%s", red->prefix, name, field);
-}
-
 /* The same call for all; the second key, where there is one, is beside the lock's. */
 static void call_begin(const struct red *red, struct script_call *call, enum script_id id,
                        const struct seclock_handle *handle, const char *second)
 {
     char key[SCRIPT_KEY_MAX];
     script_begin(call, id);
-    key_of(red, handle->name, "red", key);
+    lock_redis_key(red->prefix, handle->name, "red", key);
     script_key(call, key);
     if (second) {
-        key_of(red, handle->name, second, key);
+        lock_redis_key(red->prefix, handle->name, second, key);
         script_key(call, key);
     }
     script_text(call, handle->request);
@@ -235,11 +230,11 @@ static enum seclock_result red_acquire(void *self, struct seclock_handle *handle
     struct lines *lines = lines_take(red);
     if (!lines)
         return SECLOCK_FAILED;
-    int64_t sent_ns = lock_core_now_ns(red->core);
+    int64_t sent_ns = handle->now_ns();
     call_begin(red, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     struct votes votes = ask_all(red, lines, &call, calls, red->quorum, red->timeout_ms);
-    int64_t took_ms = (lock_core_now_ns(red->core) - sent_ns) / 1000000;
+    int64_t took_ms = (handle->now_ns() - sent_ns) / 1000000;
     bool valid = took_ms < handle->lease_ms - handle->lease_ms / 100 - 2;
     enum seclock_result result = verdict(red, &votes, SECLOCK_BUSY);
     if (result == SECLOCK_OK && !valid)
@@ -322,7 +317,7 @@ static void ask_opinions(const struct red *red, struct lines *lines, const char 
                          struct opinion *opinions_out, size_t *answered_out)
 {
     char key[SCRIPT_KEY_MAX];
-    key_of(red, name, "red", key);
+    lock_redis_key(red->prefix, name, "red", key);
     *answered_out = 0;
     for (size_t i = 0; i < red->count; i++) {
         struct command commands[2] = {
@@ -364,13 +359,14 @@ static void sum_up(const struct red *red, const struct opinion *opinions,
     }
 }
 
-static enum seclock_result red_status(void *self, const char *name,
-                                      struct seclock_status *status_out)
+static enum seclock_result red_status(const struct lock_driver *driver, void *self,
+                                      const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct red *red = self;
     struct opinion opinions[SCRIPT_EACH_MAX];
     size_t answered;
-    *status_out = (struct seclock_status){.waiting = -1};
+    status_out->remaining_ms = 0;
     struct lines *lines = lines_new(red); /* plain commands must not meet replies that are owed */
     if (!lines)
         return SECLOCK_FAILED;
@@ -383,15 +379,16 @@ static enum seclock_result red_status(void *self, const char *name,
     return SECLOCK_FAILED;
 }
 
-static enum seclock_result red_break(void *self, const char *name)
+static enum seclock_result red_break(const struct lock_driver *driver, void *self, const char *name)
 {
+    (void)driver;
     struct red *red = self;
     char key[SCRIPT_KEY_MAX];
     size_t answered = 0, deleted = 0;
     struct lines *lines = lines_new(red);
     if (!lines)
         return SECLOCK_FAILED;
-    key_of(red, name, "red", key);
+    lock_redis_key(red->prefix, name, "red", key);
     for (size_t i = 0; i < red->count; i++) {
         struct command command = {.argc = 2, .argv = {"DEL", key}};
         command_run(lines->line[i].redis, &command, 1);
@@ -419,7 +416,7 @@ static enum seclock_result red_check(void *self, char *warning_out, size_t size)
     return SECLOCK_OK;
 }
 
-const struct lock_driver lock_red_driver = {
+const struct lock_driver redlock_driver = {
     .kind = SECLOCK_KIND_RED,
     .features = LOCK_RENEWS,
     .poll_ms_min = 5,

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/text.h"
 
 static size_t size_of(const void *sized)
 {

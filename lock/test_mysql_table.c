@@ -1,7 +1,7 @@
 /* The table lock's requests when they are sent again: what an answer that was lost comes to. */
 #include "lock/test_support.h"
 
-#include "lock/lock_core.h"
+#include "lock/client.h"
 
 static struct seclock_client *client;
 static const struct lock_driver *driver;
@@ -29,10 +29,8 @@ static int begin(void **state)
     (void)state;
     client = client_open(SECLOCK_KIND_TABLE, SECLOCK_OPTIONS(.timeout_ms = 3000));
     snprintf(name, sizeof name, "table-%d", ++tests);
-    return lock_core_driver(lock_client_core(client), SECLOCK_KIND_TABLE, &driver, &self) ==
-                   SECLOCK_OK
-               ? 0
-               : -1;
+    return core_driver(client_core(client), SECLOCK_KIND_TABLE, &driver, &self) == SECLOCK_OK ? 0
+                                                                                              : -1;
 }
 
 static int end(void **state)
@@ -45,8 +43,9 @@ static int end(void **state)
 /* A hold as the core makes it: every one of an owner has a number of its own. */
 static struct seclock_handle handle_of(int owner, int number)
 {
-    struct seclock_handle handle = {.core = lock_client_core(client), .lease_ms = 20000};
-    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
+    struct seclock_handle handle = {
+        .core = client_core(client), .now_ns = real_now_ns, .lease_ms = 20000};
+    handle.deadline_ns = real_now_ns() + handle_valid_ns(handle.lease_ms);
     strcpy(handle.name, name);
     snprintf(handle.owner, SECLOCK_TOKEN_MAX, "%s-%x", seclock_client_id(client), owner);
     snprintf(handle.request, SECLOCK_TOKEN_MAX, "%s-%x-%x", seclock_client_id(client), owner,
@@ -64,7 +63,7 @@ static enum seclock_result renew(struct seclock_handle *handle)
 static int count(void)
 {
     struct seclock_status status = SECLOCK_STATUS();
-    assert_result(driver->status(self, name, &status), SECLOCK_OK);
+    assert_result(driver->status(driver, self, name, &status), SECLOCK_OK);
     return (int)status.count;
 }
 
@@ -139,7 +138,7 @@ static void test_holds_end_with_the_lease(void **state)
     (void)state;
     struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2);
     assert_result(driver->acquire(self, &first), SECLOCK_OK);
-    assert_result(driver->break_lock(self, name), SECLOCK_OK);
+    assert_result(driver->break_lock(driver, self, name), SECLOCK_OK);
     assert_result(driver->acquire(self, &second), SECLOCK_OK);
     assert_true(second.fence > first.fence);
     assert_int_equal(count(), 1);
@@ -167,7 +166,7 @@ static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
     assert_result(renew(&handle), SECLOCK_UNKNOWN);
     assert_true(now_ms() - began_ms < 2500);
     db_close(&db);
-    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
+    handle.deadline_ns = real_now_ns() + handle_valid_ns(handle.lease_ms);
     wait_for(renew(&handle) == SECLOCK_OK);
     assert_result(driver->release(self, &handle), SECLOCK_OK);
 }

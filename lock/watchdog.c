@@ -1,11 +1,12 @@
-/* The watchdog: one thread renews holds in batches, another tells of those that were lost.
+/* The watchdog: one thread renews holds in batches, another notifies of holds that were lost.
  *
- * A hold is due for renewal when a third of its lease has passed (a little earlier or later, so
- * that holds taken together drift apart), a twelfth after an error. Its loss is due at its local
- * deadline, which each renewal moves: so it is looked at when the deadline that was known then has
- * come, about once a lease. The two are apart because a renewal may have to wait for a server that
- * is silent, and for whatever its client library does meanwhile; nobody may learn of a loss later
- * for that. */
+ * A renewal is due when a third of the lease has passed (a little earlier or later, so that holds
+ * taken together drift apart), or a twelfth after an error. The look for a loss is due at the local
+ * deadline. Each renewal moves that deadline but not the look, so that the thread looks about once
+ * a lease and then finds a later deadline.
+ *
+ * why_two_threads: a renewal may have to wait for a silent server, and for whatever its client
+ * library does meanwhile. That must not delay the notice of another loss. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
@@ -14,9 +15,12 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lock/driver.h"
+#include "lock/random.h"
+
 enum { BATCH_MAX = 256 };
 
-/* A thread that looks at holds when they are due. */
+/* A thread with the holds that it looks at, each when it is due. */
 struct watch {
     pthread_cond_t changed;
     pthread_t thread;
@@ -27,8 +31,8 @@ struct watch {
 
 struct watchdog {
     pthread_mutex_t mutex;         /* guards all below, and the watchdog's part of the handles */
-    struct watch renewals, losses; /* each with a thread once it has something */
-    pthread_cond_t settled;        /* a batch is over, or a loss is told */
+    struct watch renewals, losses; /* each has a thread once it has a hold */
+    pthread_cond_t settled;        /* a batch is done, or an on_lost has returned */
     bool stopping;
     int64_t (*now_ns)(void);
     struct lock_counters *counters;
@@ -36,10 +40,10 @@ struct watchdog {
 
 /* ---- when ---- */
 
-/* The part of the lease that passes before the next look: a third or a twelfth, 10 % more or less,
- * but not beyond the local deadline. */
+/* When 1/part of the lease has passed, 10 % more or less, but not beyond the local deadline. */
 static int64_t due_after(const struct seclock_handle *handle, int64_t from_ns, int part)
 {
+    assert(part > 0);
     int64_t span_ns = (int64_t)handle->lease_ms * 1000000 / part;
     int64_t due_ns = from_ns + span_ns * (int64_t)(900 + lock_random(200)) / 1000;
     int64_t deadline_ns = handle->deadline_ns;
@@ -53,7 +57,7 @@ static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
             now_ns - handle->acquired_ns < (int64_t)handle->hold_ms_max * 1000000);
 }
 
-/* As due_put; the watch's thread is woken when it sleeps for longer. The mutex is held. */
+/* As due_put, and wakes the watch's thread if that would sleep for longer. The mutex is held. */
 static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 {
     bool in = due_put(&watch->heap, due, at_ns);
@@ -62,20 +66,20 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
     return in;
 }
 
-/* ---- renewing; the mutex is held, but not while a server is asked ---- */
+/* ---- renewing; the mutex is held, but not during requests ---- */
 
-/* Lets go of a hold that is lost. Who has an on_lost is counted when it is told. */
+/* Stops renewing a hold that is lost. One with an on_lost is counted when that is called. */
 static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     handle->state = SECLOCK_STATE_LOST;
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     if (!handle->on_lost)
         atomic_fetch_add(&watchdog->counters->lost, 1);
-    else if (handle->loss.place != 0) /* not told yet */
+    else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->losses, &handle->loss, 0);
 }
 
-/* Acts on what a renewal brought. */
+/* Applies the result of a renewal. */
 static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
                   enum seclock_result result, int64_t sent_ns)
 {
@@ -84,9 +88,9 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
         atomic_fetch_add(&watchdog->counters->renewals, 1);
     else if (result != SECLOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
-    if (lock_handle_extend(handle, result, sent_ns, now_ns)) {
+    if (handle_extend(handle, result, sent_ns, now_ns)) {
         int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
-        if (due_ns <= now_ns) /* a slow server must not make a busy loop of it */
+        if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
             due_ns = now_ns + 1000000;
         put(&watchdog->renewals, &handle->renewal, due_ns);
         return;
@@ -94,13 +98,17 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
     lose(watchdog, handle);
 }
 
-/* Renews holds of one driver: until it is done they are being renewed, and nobody frees them. */
+/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from being
+ * freed, while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
     enum seclock_result results[BATCH_MAX];
     int64_t sent_ns = watchdog->now_ns();
-    for (size_t i = 0; i < count; i++)
+    assert(count > 0 && count <= BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        assert(!handles[i]->renewing);
         handles[i]->renewing = true;
+    }
     pthread_mutex_unlock(&watchdog->mutex);
     handles[0]->driver->renew(handles[0]->self, handles, count, results);
     pthread_mutex_lock(&watchdog->mutex);
@@ -111,7 +119,7 @@ static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handl
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* Deals with one that is due: nothing to be done (yet), or (true) to be renewed. */
+/* True: the hold that is due has to be renewed now. Otherwise puts it to another time. */
 static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *handle, int64_t now_ns)
 {
     enum seclock_state state = seclock_state(handle);
@@ -127,7 +135,7 @@ static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *hand
     return false;
 }
 
-/* Takes what is due, as much as makes one batch of one driver. */
+/* Collects due holds of one driver, as many as make one batch. */
 static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
 {
     size_t count = 0;
@@ -141,34 +149,35 @@ static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
         if (!to_be_renewed(watchdog, handle, now_ns))
             continue;
         batch[count++] = handle;
-        put(&watchdog->renewals, due, INT64_MAX); /* till apply knows better */
+        put(&watchdog->renewals, due, INT64_MAX); /* until apply sets the time */
     }
     return count;
 }
 
-/* ---- telling; the mutex is held, but not during the call ---- */
+/* ---- notifying; the mutex is held, but not during on_lost ---- */
 
-static void tell(struct watchdog *watchdog, struct seclock_handle *handle)
+static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(handle->on_lost && !handle->notifying);
     due_remove(&watchdog->losses.heap, &handle->loss);
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
     if (handle->leaving)
         return;
-    handle->telling = true;
+    handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
     handle->on_lost(handle, handle->context);
     pthread_mutex_lock(&watchdog->mutex);
-    handle->telling = false;
+    handle->notifying = false;
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* Deals with one whose deadline was to come by now. */
-static void tell_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
+/* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
+static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
-        tell(watchdog, handle);
+        notify(watchdog, handle);
     else if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->losses, &handle->loss,
             watchdog->now_ns() + (int64_t)handle->lease_ms * 1000000 / 3);
@@ -178,7 +187,7 @@ static void tell_if_lost(struct watchdog *watchdog, struct seclock_handle *handl
 
 /* ---- the threads ---- */
 
-/* Sleeps until something is due there. */
+/* Sleeps until a hold of the watch is due. */
 static void sleep_on(struct watchdog *watchdog, struct watch *watch)
 {
     struct timespec until;
@@ -194,7 +203,7 @@ static void sleep_on(struct watchdog *watchdog, struct watch *watch)
         until.tv_nsec = left_ns % 1000000000;
         pthread_cond_timedwait(&watch->changed, &watchdog->mutex, &until);
     }
-    watch->sleeps_until_ns = INT64_MIN; /* awake: it looks by itself */
+    watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
 
 static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
@@ -219,20 +228,20 @@ static void *renew_thread(void *argument)
     return NULL;
 }
 
-static void *tell_thread(void *argument)
+static void *notify_thread(void *argument)
 {
     struct watchdog *watchdog = argument;
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping)
         if (is_due(watchdog, &watchdog->losses))
-            tell_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
+            notify_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
         else
             sleep_on(watchdog, &watchdog->losses);
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
 }
 
-/* The application's signal handlers are none of this thread's business. */
+/* All signals stay blocked in the thread: the application's handlers run in its own threads. */
 static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
 {
     sigset_t all, before;
@@ -245,7 +254,7 @@ static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(v
     return watch->running;
 }
 
-/* ---- for the core ---- */
+/* ---- open and close ---- */
 
 static void watch_open(struct watch *watch)
 {
@@ -296,11 +305,13 @@ void watchdog_close(struct watchdog **place)
     free(watchdog);
 }
 
+/* ---- holds come and go ---- */
+
 static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
     handle->renewal.handle = handle->loss.handle = handle;
-    handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
-    return (!handle->on_lost || (start(watchdog, &watchdog->losses, tell_thread) &&
+    handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
+    return (!handle->on_lost || (start(watchdog, &watchdog->losses, notify_thread) &&
                                  put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
             (start(watchdog, &watchdog->renewals, renew_thread) &&
@@ -319,9 +330,9 @@ void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
     struct watch *losses = &watchdog->losses;
-    bool told = losses->running && pthread_equal(pthread_self(), losses->thread);
+    bool from_on_lost = losses->running && pthread_equal(pthread_self(), losses->thread);
     handle->leaving = true;
-    while (handle->renewing || (handle->telling && !told))
+    while (handle->renewing || (handle->notifying && !from_on_lost))
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
     due_remove(&watchdog->losses.heap, &handle->loss);
@@ -332,21 +343,37 @@ void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    if (handle && handle->loss.place != 0)
+    if (handle && handle->loss.slot != 0)
         put(&watchdog->losses, &handle->loss, 0);
-    if (handle && handle->renewal.place != 0 && !handle->renewing)
+    if (handle && handle->renewal.slot != 0 && !handle->renewing)
         put(&watchdog->renewals, &handle->renewal, 0);
     pthread_cond_signal(&watchdog->losses.changed);
     pthread_cond_signal(&watchdog->renewals.changed);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
+void watchdog_lost(struct seclock_handle *handle)
+{
+    int state = handle->state;
+    while (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
+        if (atomic_compare_exchange_weak(&handle->state, &state, SECLOCK_STATE_LOST))
+            watchdog_poke(handle->watchdog, handle);
+}
+
+void watchdog_doubt(struct seclock_handle *handle)
+{
+    int state = SECLOCK_STATE_HELD;
+    if (atomic_compare_exchange_strong(&handle->state, &state, SECLOCK_STATE_UNKNOWN))
+        watchdog_poke(handle->watchdog, handle);
+}
+
+/* A hold may be in one of the heaps or in both. */
 size_t watchdog_count(struct watchdog *watchdog)
 {
     pthread_mutex_lock(&watchdog->mutex);
     size_t count = watchdog->renewals.heap.count;
     for (size_t i = 0; i < watchdog->losses.heap.count; i++)
-        count += watchdog->losses.heap.slots[i]->handle->renewal.place == 0;
+        count += watchdog->losses.heap.slots[i]->handle->renewal.slot == 0;
     pthread_mutex_unlock(&watchdog->mutex);
     return count;
 }

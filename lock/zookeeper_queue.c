@@ -1,5 +1,5 @@
 /* The queue lock on ZooKeeper: first come, first served, by ephemeral sequential nodes. */
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lock/text.h"
+#include "lock/watchdog.h"
 #include "lock/zookeeper_line.h"
 #include "lock/zookeeper_seat.h"
 
@@ -109,9 +111,9 @@ static void queue_event(void *context, struct zk_session *session)
     for (struct sitting *i = queue->sittings; i; i = i->next)
         if (i->seat->session == session) {
             if (over)
-                lock_handle_lost(i->handle);
+                watchdog_lost(i->handle);
             else
-                lock_handle_doubt(i->handle);
+                watchdog_doubt(i->handle);
         }
     pthread_mutex_unlock(&queue->mutex);
 }
@@ -357,14 +359,15 @@ static enum zk_result find_holder(struct queue *queue, const char *name, struct 
     return result;
 }
 
-static enum seclock_result queue_status(void *self, const char *name,
-                                        struct seclock_status *status_out)
+static enum seclock_result queue_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct queue *queue = self;
     struct seat seat;
     struct zk_node node;
     size_t count;
-    *status_out = (struct seclock_status){.remaining_ms = -1};
+    status_out->waiting = 0;
     enum zk_result result = find_holder(queue, name, &seat, &count);
     if (result == ZK_OK)
         result = zk_read(seat.session, seat.path, false, queue->timeout_ms, &node);
@@ -381,8 +384,10 @@ static enum seclock_result queue_status(void *self, const char *name,
     return answer;
 }
 
-static enum seclock_result queue_break(void *self, const char *name)
+static enum seclock_result queue_break(const struct lock_driver *driver, void *self,
+                                       const char *name)
 {
+    (void)driver;
     struct queue *queue = self;
     struct seat seat;
     size_t count;
@@ -396,7 +401,7 @@ static enum seclock_result queue_break(void *self, const char *name)
     return answer;
 }
 
-const struct lock_driver lock_queue_driver = {
+const struct lock_driver zookeeper_queue_driver = {
     .kind = SECLOCK_KIND_QUEUE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "lock/text.h"
+#include "lock/text.h"
 #include "lock/zookeeper_line.h"
 
 enum seclock_result seat_failure(const struct seat *seat, enum zk_result result)

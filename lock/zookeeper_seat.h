@@ -3,7 +3,7 @@
 #ifndef LOCK_ZOOKEEPER_SEAT_H
 #define LOCK_ZOOKEEPER_SEAT_H
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 #include "lock/zookeeper.h"
 
 struct seat {

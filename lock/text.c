@@ -1,13 +1,10 @@
-/* Words and small things that all of lock/ needs: names of results and kinds, the last error,
- * random numbers, a sleep that can be cancelled. */
-#include <poll.h>
+/* Text for callers: the last error, and the names of results, states and kinds. */
+#include "lock/text.h"
+
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-
-#include "lock/lock_driver.h"
 
 static _Thread_local char last_error[256];
 
@@ -19,9 +16,25 @@ void lock_set_error(const char *format, ...)
     va_end(arguments);
 }
 
+enum seclock_result lock_fail(enum seclock_result result, const char *reason)
+{
+    assert(result != SECLOCK_OK);
+    lock_set_error("%s", reason);
+    return result;
+}
+
 const char *seclock_error(void)
 {
     return last_error;
+}
+
+/* A '}' in front would end the hash tag of the keys before it began. */
+enum seclock_result lock_name_check(const char *name)
+{
+    if (name && name[0] != '\0' && name[0] != '}' && strlen(name) < SECLOCK_NAME_MAX)
+        return SECLOCK_OK;
+    lock_set_error("a name has 1 to %d bytes and does not begin with '}'", SECLOCK_NAME_MAX - 1);
+    return SECLOCK_CONFIG;
 }
 
 #define RESULT_NAME(id, name) [SECLOCK_##id] = name,
@@ -56,36 +69,4 @@ bool seclock_kind_find(const char *name, enum seclock_kind *kind_out)
             return true;
         }
     return false;
-}
-
-void lock_random_text(char text_out[LOCK_RANDOM_SIZE])
-{
-    static const char hex[] = "0123456789abcdef";
-    unsigned char bits[LOCK_RANDOM_SIZE / 2];
-    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        abort(); /* a guessable token would be no token */
-    for (size_t i = 0; i < sizeof bits; i++) {
-        text_out[2 * i] = hex[bits[i] >> 4];
-        text_out[2 * i + 1] = hex[bits[i] & 15];
-    }
-    text_out[LOCK_RANDOM_SIZE - 1] = '\0';
-}
-
-/* xorshift, seeded for each thread: jitter has to differ between processes, nothing more. */
-unsigned lock_random(unsigned bound)
-{
-    static _Thread_local uint64_t state;
-    while (state == 0)
-        if (getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
-            abort();
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (unsigned)((state >> 32) % bound);
-}
-
-bool lock_sleep_ms(int ms, int cancel_fd)
-{
-    struct pollfd fd = {.fd = cancel_fd > 0 ? cancel_fd : -1, .events = POLLIN};
-    return poll(&fd, 1, ms) > 0;
 }

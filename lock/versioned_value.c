@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_core.h"
-#include "lock/mysql_pool.h"
+#include "lock/client.h"
+#include "lock/mysql_table.h"
 #include "lock/redis_server.h"
+#include "lock/text.h"
 #include "lua/command.h"
 #include "lua_scripts.h"
 
@@ -33,15 +34,15 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
     const struct lock_driver *driver;
     void *table;
     *store_out = (struct store){0};
-    struct lock_core *core = lock_client_core(client);
+    struct lock_core *core = client_core(client);
     if (!core)
         return SECLOCK_FAILED;
     store_out->prefix = core->prefix;
     if (which == SECLOCK_STORE_REDIS) {
-        store_out->server = lock_core_redis(core);
+        store_out->server = core_redis(core);
         return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
     }
-    enum seclock_result result = lock_core_driver(core, SECLOCK_KIND_TABLE, &driver, &table);
+    enum seclock_result result = core_driver(core, SECLOCK_KIND_TABLE, &driver, &table);
     if (result == SECLOCK_OK)
         store_out->pool = mysql_table_pool(table);
     return result;
@@ -265,7 +266,7 @@ enum seclock_result seclock_value_update(struct seclock_client *client, enum sec
     }
     for (int tries = 0; tries < tries_max && result == SECLOCK_BUSY; tries++) {
         if (tries > 0)
-            lock_sleep_ms((int)lock_random(pause_ms) + 1, 0);
+            lock_random_pause(pause_ms);
         pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
         result = seclock_value_read(client, store, name, &value);
         if (result == SECLOCK_OK)
