@@ -1,12 +1,9 @@
-/* The alphabet of skus, user ids and idempotency keys. */
-#include "service/word.h"
+/* The alphabet of skus, user ids, idempotency keys and the like. */
+#include "base/identifier.h"
 
 #include <string.h>
 
-#include "sql/ledger.h"
-
-/* One byte per character: 1 for those of the alphabet. */
-static const bool alphabet[256] = {
+const bool identifier_alphabet[256] = {
     ['-'] = 1, ['.'] = 1, ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1,
     ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1, [':'] = 1, ['A'] = 1, ['B'] = 1, ['C'] = 1,
     ['D'] = 1, ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1, ['K'] = 1,
@@ -18,21 +15,21 @@ static const bool alphabet[256] = {
     ['y'] = 1, ['z'] = 1,
 };
 
-bool word_valid(const char *text, size_t length)
+bool identifier_valid(const char *text, size_t length)
 {
-    if (length == 0 || length >= LEDGER_WORD_SIZE)
+    if (length == 0 || length >= IDENTIFIER_SIZE)
         return false;
     for (size_t i = 0; i < length; i++)
-        if (!alphabet[(unsigned char)text[i]])
+        if (!identifier_alphabet[(unsigned char)text[i]])
             return false;
     return true;
 }
 
-bool word_copy(const char *text, size_t length, char *out)
+bool identifier_copy(const char *text, size_t length, char identifier_out[IDENTIFIER_SIZE])
 {
-    bool valid = word_valid(text, length);
+    bool valid = identifier_valid(text, length);
     if (valid)
-        memcpy(out, text, length);
-    out[valid ? length : 0] = '\0';
+        memcpy(identifier_out, text, length);
+    identifier_out[valid ? length : 0] = '\0';
     return valid;
 }
