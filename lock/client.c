@@ -4,8 +4,9 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/url.h"
 #include "lock/process.h"
 #include "lock/redis_server.h"
 #include "lock/sized.h"
@@ -30,13 +31,6 @@ struct seclock_client {
     char prefix[SECLOCK_PREFIX_MAX];
     _Atomic(struct lock_core *) core;
 };
-
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- the core ---- */
 
@@ -258,7 +252,7 @@ static void options_copy(struct seclock_client *client, const struct seclock_opt
     client->options.poll_ms = or_default(options->poll_ms, POLL_MS);
     client->options.outage_ms = or_default(options->outage_ms, OUTAGE_MS);
     if (!options->now_ns)
-        client->options.now_ns = monotonic_ns;
+        client->options.now_ns = clock_now_ns;
 }
 
 enum seclock_result seclock_open(const struct seclock_options *options,

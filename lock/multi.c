@@ -2,8 +2,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lock/client.h"
 #include "lock/lock.h"
 #include "lock/text.h"
@@ -59,13 +59,6 @@ static enum seclock_result steps_fill(const struct seclock_member *members, size
     return SECLOCK_OK;
 }
 
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* While the call waited for the last locks, the first may have been lost. */
 static enum seclock_result check_held(struct seclock_handle *const *handles, size_t count)
 {
@@ -82,12 +75,12 @@ static enum seclock_result check_held(struct seclock_handle *const *handles, siz
 static enum seclock_result acquire_all(const struct step *steps, size_t count, int wait_ms,
                                        struct seclock_handle **handles)
 {
-    int64_t until_ms = clock_ms() + wait_ms;
+    int64_t until_ms = clock_now_ms() + wait_ms;
     for (size_t i = 0; i < count; i++) {
         const struct seclock_member *member = steps[i].member;
         int left_ms = wait_ms;
         if (wait_ms > 0) {
-            int64_t left = until_ms - clock_ms();
+            int64_t left = until_ms - clock_now_ms();
             left_ms = left > 0 ? (int)left : 0;
         }
         enum seclock_result result =

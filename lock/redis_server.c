@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lock/redis_key.h"
 #include "lock/text.h"
 #include "lock/waiter.h"
@@ -153,25 +153,18 @@ void redis_server_run_publishing(struct redis_server *server, struct script_call
     give_after(server, redis, call, 1);
 }
 
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms)
 {
     struct redis *redis = take_for(server, calls, count);
     bool shorter = limit_ms < server->timeout_ms;
-    int64_t until_ms = clock_ms() + limit_ms;
+    int64_t until_ms = clock_now_ms() + limit_ms;
     if (!redis)
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
     script_run(redis, calls, count);
-    if (clock_ms() < until_ms)
+    if (clock_now_ms() < until_ms)
         run_again(redis, calls, count);
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);

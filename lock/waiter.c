@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "lua/subscriber.h"
@@ -61,13 +62,6 @@ struct waiter_hub {
     int spare_count;
     struct channel *buckets[BUCKETS];
 };
-
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
 {
@@ -150,10 +144,7 @@ static void hub_lost(struct waiter_hub *hub)
 
 static struct channel **bucket_of(struct waiter_hub *hub, const char *name)
 {
-    uint32_t hash = 2166136261U;
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 16777619U;
-    return &hub->buckets[hash % BUCKETS];
+    return &hub->buckets[hash_slot(name, BUCKETS)];
 }
 
 static struct channel *channel_find(struct waiter_hub *hub, const char *name)
@@ -167,7 +158,7 @@ static struct channel *channel_find(struct waiter_hub *hub, const char *name)
 static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
 {
     channel->request = ++hub->asked;
-    hub->asked_ms = clock_ms();
+    hub->asked_ms = clock_now_ms();
     if (!subscriber_ask(hub->redis, true, channel->name))
         hub_lost(hub);
 }
@@ -252,7 +243,7 @@ static void lead_connect(struct waiter_hub *hub)
 /* Makes the connection anew when it is lost or does not answer; the socket to sleep on, or -1. */
 static int lead_socket(struct waiter_hub *hub)
 {
-    if (hub->online && hub->answered < hub->asked && clock_ms() - hub->asked_ms > hub->timeout_ms)
+    if (hub->online && hub->answered < hub->asked && clock_now_ms() - hub->asked_ms > hub->timeout_ms)
         redis_drop(hub->redis);
     if (hub->online && !redis_connected(hub->redis))
         hub_lost(hub);
@@ -369,7 +360,7 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
     struct pollfd fds[] = {{.fd = waiter->event_fd, .events = POLLIN},
                            {.fd = cancel_fd > 0 ? cancel_fd : -1, .events = POLLIN},
                            {.fd = socket_fd, .events = POLLIN}};
-    int64_t left_ms = until_ms - clock_ms();
+    int64_t left_ms = until_ms - clock_now_ms();
     int wait_ms = left_ms > 0 ? (int)left_ms : 0;
     if (leads && socket_fd < 0 && wait_ms > RECONNECT_MS)
         wait_ms = RECONNECT_MS;
@@ -392,13 +383,13 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
 {
     struct waiter_hub *hub = waiter->hub;
-    int64_t until_ms = clock_ms() + wait_ms;
+    int64_t until_ms = clock_now_ms() + wait_ms;
     bool wanted = true;
     pthread_mutex_lock(&hub->mutex);
     while (!waiter->woken && wanted) {
         if (!hub->leader)
             hub->leader = waiter;
-        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_ms() < until_ms;
+        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_now_ms() < until_ms;
     }
     bool woken = waiter->woken;
     waiter->woken = false;

@@ -13,8 +13,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lock/driver.h"
 #include "lock/random.h"
 
@@ -187,21 +187,18 @@ static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *han
 
 /* ---- the threads ---- */
 
-/* Sleeps until a hold of the watch is due. */
+/* Sleeps until a hold of the watch is due. The holds' times are those of the client's clock, which
+ * tests move, so the sleep lasts for the difference on the real one. */
 static void sleep_on(struct watchdog *watchdog, struct watch *watch)
 {
-    struct timespec until;
     const struct due *first = due_first(&watch->heap);
     watch->sleeps_until_ns = first ? first->at_ns : INT64_MAX;
     if (watch->sleeps_until_ns == INT64_MAX) {
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
         int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        left_ns = left_ns > 0 ? left_ns + until.tv_nsec : until.tv_nsec;
-        until.tv_sec += left_ns / 1000000000;
-        until.tv_nsec = left_ns % 1000000000;
-        pthread_cond_timedwait(&watch->changed, &watchdog->mutex, &until);
+        clock_wait(&watch->changed, &watchdog->mutex,
+                   clock_now_ns() + (left_ns > 0 ? left_ns : 0));
     }
     watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
@@ -241,7 +238,10 @@ static void *notify_thread(void *argument)
     return NULL;
 }
 
-/* All signals stay blocked in the thread: the application's handlers run in its own threads. */
+/* All signals stay blocked in the thread: the application's handlers run in its own threads.
+ *
+ * why_no_worker: a worker of base/ can be stopped through a descriptor, which every child of fork
+ * would inherit from a library that promises to leave none. These threads sleep on a condition. */
 static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
 {
     sigset_t all, before;
@@ -256,15 +256,6 @@ static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(v
 
 /* ---- open and close ---- */
 
-static void watch_open(struct watch *watch)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
     struct watchdog *watchdog = calloc(1, sizeof *watchdog);
@@ -272,8 +263,8 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
         return NULL;
     pthread_mutex_init(&watchdog->mutex, NULL);
     pthread_cond_init(&watchdog->settled, NULL);
-    watch_open(&watchdog->renewals);
-    watch_open(&watchdog->losses);
+    clock_condition_init(&watchdog->renewals.changed);
+    clock_condition_init(&watchdog->losses.changed);
     watchdog->now_ns = now_ns;
     watchdog->counters = counters;
     return watchdog;

@@ -10,8 +10,9 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { DESCRIPTORS_MAX = 1024 /* looked at, of those that are open from the beginning */ };
 
@@ -23,13 +24,6 @@ struct run {
     bool lost;
     int64_t kill_at_ns; /* 0: not told to end */
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- Signals ---- */
 
@@ -164,7 +158,7 @@ static void tell_lost(struct run *run)
     if (run->lost)
         return;
     run->lost = true;
-    run->kill_at_ns = now_ns() + (int64_t)run->settings->grace_ms * 1000000;
+    run->kill_at_ns = clock_now_ns() + (int64_t)run->settings->grace_ms * 1000000;
     say(run->settings, "%s: the lock is lost; ending %s", run->settings->name,
         run->settings->command[0]);
     signal_command(run, SIGTERM);
@@ -176,7 +170,7 @@ static int grace_left_ms(struct run *run)
 {
     if (run->kill_at_ns == 0)
         return -1;
-    int64_t left_ms = (run->kill_at_ns - now_ns() + 999999) / 1000000;
+    int64_t left_ms = (run->kill_at_ns - clock_now_ns() + 999999) / 1000000;
     if (left_ms > 0)
         return (int)left_ms;
     say(run->settings, "%s: killing %s", run->settings->name, run->settings->command[0]);

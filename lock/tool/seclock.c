@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lock/tool/options.h"
 #include "lock/tool/command.h"
 
@@ -80,13 +80,6 @@ static enum exit_code look_or_break(const struct settings *settings, struct secl
 
 /* ---- Running a command ---- */
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void on_lost(struct seclock_handle *handle, void *context)
 {
     (void)handle;
@@ -143,7 +136,7 @@ static int hold_and_run(const struct settings *settings, struct seclock_client *
                         .lease_ms = settings->lease_ms, .cancel_fd = inbox->signals,
                         .on_lost = on_lost, .context = &lost);
     struct seclock_handle *handle = NULL;
-    int64_t began_ns = now_ns();
+    int64_t began_ns = clock_now_ns();
     enum seclock_result result = seclock_acquire(client, &request, &handle);
     if (result == SECLOCK_UNKNOWN)
         result = settle(handle);
@@ -151,7 +144,7 @@ static int hold_and_run(const struct settings *settings, struct seclock_client *
     if (result == SECLOCK_OK) {
         if (settings->verbose)
             say(settings, "%s: acquired after %.3f s, fence %" PRIu64, settings->name,
-                (double)(now_ns() - began_ns) / 1e9, seclock_fence(handle));
+                (double)(clock_now_ns() - began_ns) / 1e9, seclock_fence(handle));
         code = run_holding(settings, handle, inbox, lost);
     } else if (result == SECLOCK_CANCELLED)
         code = -1;
