@@ -205,12 +205,16 @@ made_of  = echo '/* Made from $(1) by the Makefile: DO NOT EDIT. */'
 
 $(headers): Makefile
 
-$(gen)/lua_scripts.h: $(wildcard lua/*.lua)
+# A script may take fragments from lua/include/; its digest is that of the whole text.
+lua_text := awk -f lua/include.awk
+
+$(gen)/lua_scripts.h: $(wildcard lua/*.lua lua/include/*.lua) lua/include.awk
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the scripts in lua/); for f in $(filter %.lua,$^); do n=lua_$$(basename $$f .lua); \
-	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
-	    echo "static const char $${n}_sha1[] = \"$$(awk 1 $$f | sha1sum | cut -d ' ' -f 1)\";"; \
+	$(Q){ $(call made_of,the scripts in lua/); set -e; for f in $(filter-out lua/include/%,$(filter %.lua,$^)); do \
+	    n=lua_$$(basename $$f .lua); text=$$($(lua_text) $$f && echo .); \
+	    echo "static const char $$n[] ="; printf %s "$${text%.}" | $(c_string); echo '    "";'; \
+	    echo "static const char $${n}_sha1[] = \"$$(printf %s "$${text%.}" | sha1sum | cut -d ' ' -f 1)\";"; \
 	done; } >$@
 
 $(gen)/sql_migrations.h: $(sort $(wildcard sql/[0-9]*.sql))
