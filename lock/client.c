@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/url.h"
 #include "lock/process.h"
 #include "lock/redis_server.h"
 #include "lock/sized.h"
@@ -34,14 +33,8 @@ struct seclock_client {
 
 /* ---- the core ---- */
 
-static bool of_scheme(const char *url, const char *scheme)
-{
-    size_t length = strlen(scheme);
-    return strncmp(url, scheme, length) == 0 && strncmp(url + length, "://", 3) == 0;
-}
-
 static void context_fill(struct lock_context *context, const struct seclock_client *client,
-                         struct lock_core *core, const char *scheme)
+                         struct lock_core *core, enum seclock_kind kind)
 {
     *context = (struct lock_context){
         .core = core,
@@ -54,7 +47,7 @@ static void context_fill(struct lock_context *context, const struct seclock_clie
         .poll_ms = client->options.poll_ms,
     };
     for (size_t i = 0; client->servers[i]; i++)
-        if (of_scheme(client->servers[i], scheme)) {
+        if (driver_serves(kind, client->servers[i])) {
             if (context->server_count++ == 0)
                 context->server = client->servers[i];
         }
@@ -71,7 +64,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     core->now_ns = client->options.now_ns;
     lock_random_text(core->id);
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        context_fill(&core->contexts[i], client, core, driver_scheme((enum seclock_kind)i));
+        context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);
     if (!core->watchdog) {
         free(core);
@@ -201,7 +194,7 @@ static enum seclock_result servers_check(const char *const *servers)
     for (size_t i = 0; servers[i]; i++) {
         bool known = false;
         for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
-            known = of_scheme(servers[i], driver_scheme((enum seclock_kind)kind));
+            known = driver_serves((enum seclock_kind)kind, servers[i]);
         if (!known) {
             lock_set_error("no kind of lock uses a server like that: %s", servers[i]);
             return SECLOCK_CONFIG;

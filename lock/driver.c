@@ -2,6 +2,10 @@
 #include "lock/driver.h"
 
 #include <assert.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/url.h"
 
 static const struct lock_driver *const drivers[SECLOCK_KIND_COUNT] = {
     [SECLOCK_KIND_SIMPLE] = &redis_simple_driver,
@@ -36,4 +40,11 @@ const char *driver_scheme(enum seclock_kind kind)
 {
     assert((unsigned)kind < SECLOCK_KIND_COUNT);
     return schemes[kind];
+}
+
+bool driver_serves(enum seclock_kind kind, const char *url)
+{
+    const char *scheme = driver_scheme(kind), *end = url_scheme_end(url);
+    size_t length = strlen(scheme);
+    return end == url + length && strncasecmp(url, scheme, length) == 0;
 }

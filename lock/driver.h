@@ -102,4 +102,7 @@ const struct lock_driver *driver_of(enum seclock_kind kind);
 /* The URL scheme of the servers that the kind uses, e.g. "redis". */
 const char *driver_scheme(enum seclock_kind kind);
 
+/* Whether the URL is of that scheme. */
+bool driver_serves(enum seclock_kind kind, const char *url);
+
 #endif

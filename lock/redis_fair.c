@@ -36,7 +36,8 @@ static enum seclock_result fair_acquire(void *self, struct seclock_handle *handl
     return redis_kind_acquire(self, handle, &call);
 }
 
-/* Each waiter has a channel of its own, so that a release wakes the next one and nobody else. */
+/* Each waiter has a channel of its own, so that a release wakes only the next one. The waiter tries
+ * again before it would count as dead, less a bit of jitter. */
 static void fair_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     int most_ms = alive_ms(handle) / 3;
@@ -44,6 +45,8 @@ static void fair_wait(void *self, struct seclock_handle *handle, int wait_ms)
     redis_kind_wait_on(self, handle, FIELD, handle->request, wait_ms < most_ms ? wait_ms : most_ms);
 }
 
+/* Releases a hold, or leaves the queue; whichever the request has. The script wakes the next waiter
+ * if the lock is free for it. */
 static enum seclock_result fair_leave(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
@@ -78,6 +81,7 @@ static enum seclock_result fair_status(const struct lock_driver *driver, void *s
     return result;
 }
 
+/* After a break: the head of the queue need not wait until its next try. Without an answer it does. */
 static void wake_head(struct redis_server *server, const char *name)
 {
     char queue[SCRIPT_KEY_MAX], channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX], key[SCRIPT_KEY_MAX];

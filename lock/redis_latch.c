@@ -23,8 +23,7 @@ static enum seclock_result server_of(struct seclock_client *client, const char *
 
 static enum seclock_result never_set(void)
 {
-    lock_set_error("the latch is not set");
-    return SECLOCK_CONFIG;
+    return lock_fail(SECLOCK_CONFIG, "the latch is not set");
 }
 
 enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
@@ -35,16 +34,14 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
     enum seclock_result result = server_of(client, name, &server);
     if (result != SECLOCK_OK)
         return result;
-    if (count < 1 || ttl_ms < 0) {
-        lock_set_error("a latch counts from 1 or more");
-        return SECLOCK_CONFIG;
-    }
+    if (count < 1 || ttl_ms < 0)
+        return lock_fail(SECLOCK_CONFIG, "a latch counts from 1 or more");
     script_begin(&call, SCRIPT_lock_latch_set);
     redis_kind_key(server, &call, name, FIELD);
     redis_kind_key(server, &call, name, COUNTED);
     script_int(&call, count);
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
-    redis_server_run(server, &call, 1, false); /* sent again, it would find itself */
+    redis_server_run(server, &call, 1, false); /* a repeat would find the latch that it has set */
     result = redis_server_result(&call);
     return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_BUSY : result;
 }
@@ -96,8 +93,8 @@ enum seclock_result seclock_latch_count(struct seclock_client *client, const cha
     return result == SECLOCK_OK && *left_out == ABSENT ? never_set() : result;
 }
 
-/* Not SECLOCK_OK but not answered either: the server is asked again until the caller gives up. */
-static enum seclock_result latch_look(struct redis_server *server, const char *name)
+/* Without an answer SECLOCK_FAILED: latch_wait then gives up. */
+static enum seclock_result latch_read(struct redis_server *server, const char *name)
 {
     int64_t left;
     enum seclock_result result = count_of(server, name, &left);
@@ -112,7 +109,7 @@ static enum seclock_result latch_wait(struct lock_core *core, struct redis_serve
     int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000;
     int poll_ms = core->contexts[SECLOCK_KIND_LATCH].poll_ms;
     struct seclock_handle waiting = {.cancel_fd = 0};
-    enum seclock_result result = latch_look(server, name);
+    enum seclock_result result = latch_read(server, name);
     strcpy(waiting.name, name);
     while (result == SECLOCK_BUSY) {
         int64_t left_ms = (until_ns - core->now_ns()) / 1000000;
@@ -123,7 +120,7 @@ static enum seclock_result latch_wait(struct lock_core *core, struct redis_serve
         if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
         redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
-        result = latch_look(server, name);
+        result = latch_read(server, name);
     }
     redis_kind_stop_waiting(server, &waiting, false);
     return result == SECLOCK_CONFIG ? never_set() : result;
@@ -139,8 +136,9 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
     return latch_wait(client_core(client), server, name, wait_ms);
 }
 
-/* ---- the driver table: what operators may ask ---- */
+/* ---- the driver: for operators only ---- */
 
+/* A latch has a count instead of a holder. */
 static enum seclock_result latch_status(const struct lock_driver *driver, void *self,
                                         const char *name, struct seclock_status *status_out)
 {

@@ -10,7 +10,8 @@
 #define OWNERS "readers:owners"
 #define MARK "write:waits"
 
-enum { MARK_MS = 3000 }; /* for which a waiting writer keeps new readers out, from its last try */
+/* A waiting writer keeps new readers out for so long after its last try. */
+enum { MARK_MS = 3000 };
 
 static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
 {
@@ -29,18 +30,19 @@ static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
         script_int(&call, handle->waits ? MARK_MS : 0);
     enum seclock_result result = redis_kind_acquire(self, handle, &call);
     if (result == SECLOCK_BUSY && call.values[0] == 2) {
-        lock_set_error("its owner reads: it would wait for itself to write");
-        result = SECLOCK_DEADLOCK;
+        result = lock_fail(SECLOCK_DEADLOCK, "the owner reads: to write it would wait for itself");
     }
     return result;
 }
 
+/* A waiting writer tries again well before its mark ends, so that readers do not slip in between. */
 static void rw_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     int most_ms = MARK_MS / 3 - (int)lock_random(MARK_MS / 30);
     redis_kind_wait_on(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
 }
 
+/* A writer that gives up takes its mark away, which wakes the readers that it kept out. */
 static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct script_call call;
@@ -54,6 +56,8 @@ static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acqu
     redis_kind_run(self, &call, SECLOCK_LOST);
 }
 
+/* Each read hold has a lease of its own, so that a dead reader does not outlive it while others
+ * renew theirs. */
 static void rw_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                        struct script_call *call_out)
 {

@@ -16,7 +16,7 @@
 enum { IDLE_MAX = 64 };
 
 struct redis_server {
-    pthread_mutex_t mutex; /* guards the idle ones */
+    pthread_mutex_t mutex; /* guards the idle connections */
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
@@ -86,6 +86,7 @@ struct redis *redis_server_take(struct redis_server *server)
 
 void redis_server_give(struct redis_server *server, struct redis *redis)
 {
+    assert(redis);
     pthread_mutex_lock(&server->mutex);
     if (server->idle_count < IDLE_MAX) {
         server->idle[server->idle_count++] = redis;
@@ -95,8 +96,8 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
-/* A call is sent again as it is: whether it was executed or not, the script gives its first answer.
- * All that is unknown comes after all that is answered. */
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its first
+ * answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
     size_t answered = 0;
@@ -107,9 +108,10 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
     script_run(redis, calls + answered, count - answered);
     for (size_t i = answered; i < count; i++)
         if (calls[i].result == REDIS_FAILED)
-            calls[i].result = REDIS_UNKNOWN; /* the first sending may have been executed */
+            calls[i].result = REDIS_UNKNOWN; /* the server may have executed it the first time */
 }
 
+/* Takes a connection for these calls; without memory for one they have certainly failed. */
 static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
 {
     struct redis *redis = redis_server_take(server);
@@ -120,6 +122,7 @@ static struct redis *take_for(struct redis_server *server, struct script_call *c
     return redis;
 }
 
+/* Gives the connection back, and keeps its error if a call was not answered. */
 static void give_after(struct redis_server *server, struct redis *redis,
                        const struct script_call *calls, size_t count)
 {
@@ -157,6 +160,7 @@ void redis_server_run_within(struct redis_server *server, struct script_call *ca
                              int limit_ms)
 {
     struct redis *redis = take_for(server, calls, count);
+    assert(limit_ms > 0);
     bool shorter = limit_ms < server->timeout_ms;
     int64_t until_ms = clock_now_ms() + limit_ms;
     if (!redis)

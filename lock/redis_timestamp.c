@@ -1,9 +1,10 @@
-/* The timestamp lock: the classic one of older clients, whose value is the time at which it
+/* The timestamp lock: the classic lock of older clients, whose value is the time at which it
  * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
- * and MULTI. It needs no server scripts. Each change is two round trips:
+ * and MULTI. It needs no server scripts. Each change takes two round trips:
  *
  *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,17 +18,17 @@ enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
 /* What the first round trip says. */
 struct seen {
-    int64_t left_ms;     /* of whoever holds it; 0 or less: nobody */
-    bool mine, released; /* held, or given back, by this request's token */
+    int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
+    bool mine, released; /* this request's token holds it, or was the last to release it */
     int64_t now_us;      /* by the server's clock */
     int64_t fence;       /* the last one given */
 };
 
-/* What is done over until it is done. */
+/* The state of a change that is tried until it is done. */
 struct attempt {
     struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
-    bool doubtful; /* a change was not answered; looking changes nothing */
+    bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
 };
 
 static void attempt_begin(struct redis_server *server, const char *name,
@@ -50,8 +51,8 @@ static enum seclock_result result_of(struct redis *redis, const struct command *
     return SECLOCK_OK;
 }
 
-/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
- * will set it: locks of other kinds and the same name use it too. */
+/* UNWATCH first: an earlier round may have ended without EXEC. Only an acquisition watches the
+ * fence, since it alone sets it: other kinds of lock of the same name share that key. */
 static enum seclock_result look(struct attempt *attempt, const char *token, bool watch_fence,
                                 struct seen *seen_out)
 {
@@ -77,9 +78,10 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
     return result;
 }
 
-/* EXEC stands last; refused (SECLOCK_BUSY) when a watched key has changed. */
+/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed. */
 static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
 {
+    assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
     command_run(attempt->redis, commands, (size_t)count);
     enum seclock_result result = result_of(attempt->redis, commands, count);
     attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
@@ -131,7 +133,7 @@ static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_
     return result;
 }
 
-/* The same by who should hold it: SECLOCK_LOST when it does not. */
+/* The same for a request that should hold the lock: SECLOCK_LOST when it does not. */
 static enum seclock_result look_for_mine(struct attempt *attempt,
                                          const struct seclock_handle *handle, struct seen *seen_out)
 {
@@ -168,20 +170,18 @@ static enum seclock_result release_once(struct attempt *attempt, struct seclock_
     return change(attempt, commands, 5);
 }
 
-/* Does it over when somebody was in between, or when an answer was lost: the token tells whether it
- * has been done. */
-static enum seclock_result do_over(void *self, struct seclock_handle *handle,
-                                   enum seclock_result (*once)(struct attempt *attempt,
-                                                               struct seclock_handle *handle))
+/* Repeats a change when another client was in between, or when an answer was lost: the token in the
+ * value tells whether the change has been done. */
+static enum seclock_result repeat(void *self, struct seclock_handle *handle,
+                                  enum seclock_result (*once)(struct attempt *attempt,
+                                                              struct seclock_handle *handle))
 {
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
     attempt_begin(self, handle->name, &attempt);
-    if (!attempt.redis) {
-        lock_set_error("out of memory");
-        return SECLOCK_FAILED;
-    }
+    if (!attempt.redis)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         result = once(&attempt, handle);
@@ -198,15 +198,15 @@ static enum seclock_result do_over(void *self, struct seclock_handle *handle,
 static enum seclock_result timestamp_acquire(void *self, struct seclock_handle *handle)
 {
     handle->token = handle->request;
-    return do_over(self, handle, acquire_once);
+    return repeat(self, handle, acquire_once);
 }
 
 static void timestamp_renew(void *self, struct seclock_handle *const *handles, size_t count,
                             enum seclock_result *results_out)
 {
-    bool silent = false; /* once nobody answered, the others wait for the next time */
+    bool silent = false; /* once the server is silent, the others wait for the next renewal */
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = silent ? SECLOCK_FAILED : do_over(self, handles[i], renew_once);
+        results_out[i] = silent ? SECLOCK_FAILED : repeat(self, handles[i], renew_once);
         silent = results_out[i] == SECLOCK_FAILED || results_out[i] == SECLOCK_UNKNOWN;
         if (results_out[i] == SECLOCK_BUSY)
             results_out[i] = SECLOCK_FAILED;
@@ -215,7 +215,7 @@ static void timestamp_renew(void *self, struct seclock_handle *const *handles, s
 
 static enum seclock_result timestamp_release(void *self, struct seclock_handle *handle)
 {
-    enum seclock_result result = do_over(self, handle, release_once);
+    enum seclock_result result = repeat(self, handle, release_once);
     return result == SECLOCK_BUSY ? SECLOCK_FAILED : result;
 }
 

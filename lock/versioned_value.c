@@ -1,4 +1,5 @@
-/* Values that change only for who has seen their present version, on MySQL and Redis. */
+/* Versioned values on MySQL and Redis: only a caller that has seen the present version may change
+ * the value. This is optimistic concurrency, not a lock. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,16 +13,16 @@
 #include "lua/command.h"
 #include "lua_scripts.h"
 
-/* why_no_lock: nobody waits, and nobody has to be told when a holder dies. Who read version N may
- * write if it still is N; who comes second reads again. That is faster than a lock where changes
- * seldom meet, and slower where they often do. */
+/* why_no_lock: nobody waits, and the death of a writer blocks nobody. A caller that read version N
+ * writes if the version still is N; the second of two writers reads again. That is faster than a lock
+ * where changes seldom meet, and slower where they often do. */
 
 enum {
     VALUE_TTL_MS = 7 * 24 * 3600 * 1000,
     PAUSE_MS_MAX = 64,
 };
 
-/* The store of a client: `server` of Redis or `pool` of MySQL. */
+/* Where a value is: `server` of Redis or `pool` of MySQL. */
 struct store {
     struct redis_server *server;
     struct mysql_pool *pool;
@@ -37,7 +38,7 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
     struct lock_core *core = client_core(client);
     if (!core)
         return SECLOCK_FAILED;
-    store_out->prefix = core->prefix;
+    store_out->prefix = core->prefix; /* lives as long as the core */
     if (which == SECLOCK_STORE_REDIS) {
         store_out->server = core_redis(core);
         return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
@@ -50,7 +51,8 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 
 /* ---- Redis ---- */
 
-/* Runs one command, again on a new connection when it was not answered: it may be repeated. */
+/* Runs one command, and again on a new connection when it was not answered: a swap has an id by which
+ * the script recognises the repeat. */
 static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
 {
     struct redis *redis = redis_server_take(server);
@@ -94,7 +96,7 @@ static enum seclock_result redis_swap(struct redis_server *server, const char *n
     redis_server_key(server, name, "value", key);
     snprintf(version, sizeof version, "%" PRIu64, value->version);
     snprintf(ttl, sizeof ttl, "%d", ttl_ms > 0 ? ttl_ms : VALUE_TTL_MS);
-    /* A length of 0 would mean that of the text. */
+    /* A length of 0 stands for strlen: so an empty value is the text "". */
     struct command command = {
         .argc = 8,
         .argv = {"EVAL", lua_value_swap, "1", key, version, value->size > 0 ? value->data : "",
@@ -129,6 +131,7 @@ static void append_data(struct sql_text *sql, const struct seclock_value *value)
 {
     static const char digits[] = "0123456789abcdef";
     char piece[512];
+    assert(value->size <= SECLOCK_VALUE_MAX);
     mysql_raw(sql, "x'");
     for (size_t i = 0; i < value->size;) {
         size_t used = 0;
@@ -161,8 +164,8 @@ static enum seclock_result mysql_read(const struct store *store, const char *nam
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
-/* The first version is the time of day in us, so that a value deleted and made anew never has an
- * old one again. */
+/* The first version is the time of day in us, so that a value that is deleted and made anew never
+ * gets a version of before. */
 static void insert_text(const struct store *store, const char *name,
                         const struct seclock_value *value, const char *change, struct sql_text *sql)
 {
@@ -204,10 +207,10 @@ static enum seclock_result mysql_swap(const struct store *store, const char *nam
     mysql_key(&sql, store->prefix, name);
     enum seclock_result result = mysql_pool_query(db, &sql);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
-    if (row && db_affected(db, 0) > 0) /* another may have changed it since, even so it was done */
+    if (row && db_affected(db, 0) > 0) /* done, even if another has changed it since */
         value->version =
             strcmp(row[1], change) == 0 ? strtoull(row[0], NULL, 10) : value->version + 1;
-    else if (row && strcmp(row[1], change) == 0) /* done by the first of two tries */
+    else if (row && strcmp(row[1], change) == 0) /* done by the first of two sendings */
         value->version = strtoull(row[0], NULL, 10);
     else if (result == SECLOCK_OK)
         result = SECLOCK_BUSY;
@@ -216,7 +219,7 @@ static enum seclock_result mysql_swap(const struct store *store, const char *nam
     return result;
 }
 
-/* ---- The public functions ---- */
+/* ---- the public functions ---- */
 
 enum seclock_result seclock_value_read(struct seclock_client *client, enum seclock_store store,
                                        const char *name, struct seclock_value *value_out)
@@ -260,15 +263,14 @@ enum seclock_result seclock_value_update(struct seclock_client *client, enum sec
     struct seclock_value value = {.data = malloc(SECLOCK_VALUE_MAX)};
     enum seclock_result result = SECLOCK_BUSY;
     unsigned pause_ms = 1;
-    if (!value.data) {
-        lock_set_error("out of memory");
-        return SECLOCK_FAILED;
-    }
+    if (!value.data)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
     for (int tries = 0; tries < tries_max && result == SECLOCK_BUSY; tries++) {
         if (tries > 0)
             lock_random_pause(pause_ms);
         pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
         result = seclock_value_read(client, store, name, &value);
+        assert(value.size <= SECLOCK_VALUE_MAX);
         if (result == SECLOCK_OK)
             result = change(&value, context) ? seclock_value_swap(client, store, name, &value, 0)
                                              : SECLOCK_CANCELLED;

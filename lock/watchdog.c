@@ -197,8 +197,7 @@ static void sleep_on(struct watchdog *watchdog, struct watch *watch)
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
         int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
-        clock_wait(&watch->changed, &watchdog->mutex,
-                   clock_now_ns() + (left_ns > 0 ? left_ns : 0));
+        clock_wait(&watch->changed, &watchdog->mutex, clock_now_ns() + (left_ns > 0 ? left_ns : 0));
     }
     watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
