@@ -14,9 +14,9 @@
 enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
-    PATIENCE_MS_MIN = 50, /* one hold about to end must not keep the others from being renewed */
+    RENEWAL_MS_MIN = 50,  /* for the others, when one hold is about to end */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
-    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: a column is as an older version has made it */
+    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: an older version has made the column */
 };
 
 struct mysql_pool {
@@ -42,8 +42,7 @@ enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysq
     if (!pool || !pool->url) {
         db_close(&first);
         free(pool);
-        lock_set_error("out of memory");
-        return SECLOCK_FAILED;
+        return lock_fail(SECLOCK_FAILED, "out of memory");
     }
     pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
@@ -86,6 +85,7 @@ struct db *mysql_pool_take(struct mysql_pool *pool)
 
 void mysql_pool_give(struct mysql_pool *pool, struct db *db)
 {
+    assert(db);
     pthread_mutex_lock(&pool->mutex);
     bool kept = pool->idle_count < IDLE_MAX;
     if (kept)
@@ -95,7 +95,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
-/* Runs the numbered files of lock/, each of which may be run again. */
+/* Runs the files that make the tables of lock/; each may be run again. */
 static bool make_tables(struct db *db)
 {
     bool made = true;
@@ -105,6 +105,9 @@ static bool make_tables(struct db *db)
     return made;
 }
 
+/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a lost
+ * connection they may have run; each is such that a repeat does no harm, but an outcome that stays
+ * unanswered stays a doubt, even when a later try certainly failed. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     bool repeated = false, made = false, doubt = false;
@@ -130,14 +133,14 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-int mysql_patience_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
+int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
 {
-    int64_t patience_ms = timeout_ms;
+    int64_t wait_ms = timeout_ms;
     for (size_t i = 0; i < count; i++) {
         int64_t left_ns = handles[i]->deadline_ns - handles[i]->now_ns();
-        patience_ms = left_ns / 1000000 < patience_ms ? left_ns / 1000000 : patience_ms;
+        wait_ms = left_ns / 1000000 < wait_ms ? left_ns / 1000000 : wait_ms;
     }
-    return patience_ms > PATIENCE_MS_MIN ? (int)patience_ms : PATIENCE_MS_MIN;
+    return wait_ms > RENEWAL_MS_MIN ? (int)wait_ms : RENEWAL_MS_MIN;
 }
 
 void mysql_raw(struct sql_text *sql, const char *text)
@@ -145,6 +148,7 @@ void mysql_raw(struct sql_text *sql, const char *text)
     sql_append(sql, text, strlen(text));
 }
 
+/* Hexadecimal, so that no byte needs an escape in whatever character set the connection has. */
 static void append_hex(struct sql_text *sql, const char *text)
 {
     for (; *text != '\0'; text++)
