@@ -78,8 +78,8 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
-sources  := $(wildcard $(addsuffix /*.c,$(folders)))
-test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
+sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
+test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
 tool     := $(wildcard lock/seclock*.c)
 programs := service/main.c $(tool) lock/example.c $(wildcard lock/bench*.c)
 parts    := $(filter-out $(test_src) $(programs),$(sources))
@@ -299,7 +299,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
+	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest,$f/*.[ch] $f/*/*.[ch]))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/worker.h"
-#include "service/http.h"
+#include "service/http/loop.h"
 #include "service/queue.h"
 
 struct desk_thread {

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/http.h"
+#include "service/http/loop.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/request.h"

@@ -12,7 +12,7 @@
 #include "service/config.h"
 #include "service/desk.h"
 #include "service/expirer.h"
-#include "service/http.h"
+#include "service/http/loop.h"
 #include "service/lane.h"
 #include "service/log.h"
 #include "service/news.h"

@@ -1,5 +1,5 @@
 /* The terms of a sale as JSON: read from a body, written in an answer. */
-#include "service/sale_terms.h"
+#include "service/calls/sale_settings.h"
 
 #include <string.h>
 #include <time.h>

@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "service/desk.h"
-#include "service/handlers.h"
+#include "service/calls/call.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "service/order_json.h"
+#include "service/calls/order_json.h"
 #include "service/snowflake.h"
 #include "stock/returns.h"
 

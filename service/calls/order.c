@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "service/desk.h"
-#include "service/handlers.h"
+#include "service/calls/call.h"
 #include "service/metrics.h"
-#include "service/order_body.h"
-#include "service/order_json.h"
+#include "service/calls/order_body.h"
+#include "service/calls/order_json.h"
 #include "service/snowflake.h"
 #include "base/clock.h"
 #include "base/identifier.h"

@@ -1,7 +1,7 @@
 /* The calls there are, and who handles them. */
 #include <string.h>
 
-#include "service/http_private.h"
+#include "service/http/thread.h"
 
 static const struct route routes[] = {
     {"POST", "/order", false, false, true, LIST_ORDERS, handle_order_post},

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "service/desk.h"
-#include "service/handlers.h"
-#include "service/sale_terms.h"
+#include "service/calls/call.h"
+#include "service/calls/sale_settings.h"
 #include "base/identifier.h"
 
 static json_t *segment_json(const struct ledger_segment *row)

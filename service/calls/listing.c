@@ -1,5 +1,5 @@
 /* What a listing of orders is asked for: the parameters behind the question mark. */
-#include "service/listing.h"
+#include "service/calls/listing.h"
 
 #include <stdlib.h>
 #include <string.h>

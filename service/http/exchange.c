@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <sys/epoll.h>
 
-#include "service/http_private.h"
+#include "service/http/thread.h"
 #include "service/metrics.h"
 
 enum {

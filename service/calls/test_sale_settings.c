@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/sale_terms.h"
+#include "service/calls/sale_settings.h"
 
 static bool parse(const char *text, int64_t *ms_out)
 {

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "service/desk.h"
-#include "service/handlers.h"
-#include "service/listing.h"
-#include "service/stream.h"
+#include "service/calls/call.h"
+#include "service/calls/listing.h"
+#include "service/http/stream.h"
 
 static const char head[] = "order_id,sku,user_id,qty,segment,status,created_at,expires_at\r\n";
 

@@ -3,7 +3,7 @@
 #define SECKILL_SERVICE_LISTING_H
 
 #include "service/desk.h"
-#include "service/handlers.h"
+#include "service/calls/call.h"
 
 /* How many of the parameters sku, status, after and limit a call takes. */
 enum listing_kind { LISTING_WHOLE = 2, LISTING_PAGE = 4 };

@@ -5,8 +5,8 @@
 #include <microhttpd.h>
 #include <pthread.h>
 
-#include "service/handlers.h"
-#include "service/http.h"
+#include "service/calls/call.h"
+#include "service/http/loop.h"
 
 enum {
     RECEIVE_MS_MAX = 10000,   /* from a request's first line to the end of its body */

@@ -1,5 +1,5 @@
 /* What the admin calls share: reading their bodies, and telling why nothing was done. */
-#include "service/admin.h"
+#include "service/calls/admin.h"
 
 #include "base/identifier.h"
 

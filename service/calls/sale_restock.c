@@ -1,10 +1,10 @@
 /* POST /admin/stock/add. */
 #include <string.h>
 
-#include "service/admin.h"
+#include "service/calls/admin.h"
 #include "service/desk.h"
 #include "service/log.h"
-#include "service/sale_terms.h"
+#include "service/calls/sale_settings.h"
 #include "base/identifier.h"
 #include "stock/restock.h"
 

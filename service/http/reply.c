@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "service/http_private.h"
+#include "service/http/thread.h"
 #include "service/metrics.h"
 
 static void add_header(struct MHD_Response *response, const char *name, const char *value)

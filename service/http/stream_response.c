@@ -2,8 +2,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "service/http_private.h"
-#include "service/stream.h"
+#include "service/http/thread.h"
+#include "service/http/stream.h"
 
 enum { BLOCK = 8192 };
 

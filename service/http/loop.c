@@ -5,7 +5,7 @@
  * turn of the loop: wait; take what lanes and desks gave back; MHD_run (new requests are read,
  * waiting ones asked after), hand the new orders to the lanes; MHD_run again to write what was
  * answered. */
-#include "service/http.h"
+#include "service/http/loop.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/http_private.h"
+#include "service/http/thread.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "service/stream.h"
+#include "service/http/stream.h"
 
 enum {
     TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */

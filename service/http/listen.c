@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "service/http.h"
+#include "service/http/loop.h"
 
 enum { BACKLOG = 4096, HOST_MAX = 256 };
 

@@ -3,7 +3,7 @@
  * A scanner reads the plain form that nearly every client sends (no escapes, no signs, the three
  * fields once each, in any order). It accepts only what is certainly right; everything else, wrong
  * or merely unusual, is decided by jansson. */
-#include "service/order_body.h"
+#include "service/calls/order_body.h"
 
 #include <jansson.h>
 #include <string.h>

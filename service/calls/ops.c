@@ -7,7 +7,7 @@
 
 #include "openapi.h"
 #include "service/desk.h"
-#include "service/handlers.h"
+#include "service/calls/call.h"
 #include "service/metrics.h"
 
 enum start_result handle_healthz(struct service *service, struct request *request,

@@ -1,5 +1,5 @@
 /* An answer of any length, made page by page by a desk while its client reads the page before. */
-#include "service/stream.h"
+#include "service/http/stream.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "service/handlers.h"
+#include "service/calls/call.h"
 
 /* Reads the body as a JSON object; the caller lets go of it. NULL when it is not one: then the
  * request is answered. */

@@ -1,5 +1,5 @@
 /* An order as its answers show it. */
-#include "service/order_json.h"
+#include "service/calls/order_json.h"
 
 #include <jansson.h>
 

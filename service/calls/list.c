@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "service/desk.h"
-#include "service/handlers.h"
-#include "service/listing.h"
+#include "service/calls/call.h"
+#include "service/calls/listing.h"
 #include "service/snowflake.h"
 #include "base/identifier.h"
 

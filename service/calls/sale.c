@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/admin.h"
+#include "service/calls/admin.h"
 #include "service/desk.h"
 #include "service/log.h"
-#include "service/sale_terms.h"
+#include "service/calls/sale_settings.h"
 #include "stock/restock.h"
 
 static void work_reset(struct desk *desk, struct request *request)

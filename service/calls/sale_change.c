@@ -1,10 +1,10 @@
 /* PATCH /admin/sale/{sku}: changes a sale's terms while it runs. */
 #include <string.h>
 
-#include "service/admin.h"
+#include "service/calls/admin.h"
 #include "service/desk.h"
 #include "service/log.h"
-#include "service/sale_terms.h"
+#include "service/calls/sale_settings.h"
 #include "base/identifier.h"
 
 static void work_change(struct desk *desk, struct request *request)
