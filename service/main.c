@@ -8,14 +8,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "service/clerk.h"
-#include "service/config.h"
-#include "service/desk.h"
-#include "service/expirer.h"
+#include "service/workers/index.h"
+#include "service/config/config.h"
+#include "service/workers/calls.h"
+#include "service/workers/expiry.h"
 #include "service/http/loop.h"
-#include "service/lane.h"
+#include "service/workers/orders.h"
 #include "service/log.h"
-#include "service/news.h"
+#include "service/workers/invalidation.h"
 #include "service/service.h"
 
 enum {

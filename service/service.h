@@ -4,10 +4,10 @@
 
 #include <stdatomic.h>
 
-#include "service/config.h"
-#include "service/networks.h"
+#include "service/config/config.h"
+#include "service/config/networks.h"
 #include "service/queue.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "stock/stock.h"
 
 enum {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/calls/listing.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "base/identifier.h"
 
 static json_t *listed_json(const struct ledger_listed *listed)

@@ -1,7 +1,7 @@
 /* GET /admin/orders.csv: all orders, or those of a sku or state, as a stream of lines. */
 #include <stdlib.h>
 
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/calls/listing.h"
 #include "service/http/stream.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "base/identifier.h"
 
 enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */

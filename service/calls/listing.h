@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_LISTING_H
 #define SECKILL_SERVICE_LISTING_H
 
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 
 /* How many of the parameters sku, status, after and limit a call takes. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "openapi.h"
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/metrics.h"
 

@@ -2,12 +2,12 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/metrics.h"
 #include "service/calls/order_body.h"
 #include "service/calls/order_json.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "base/clock.h"
 #include "base/identifier.h"
 

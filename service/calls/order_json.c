@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "service/snowflake.h"
+#include "service/order_id.h"
 
 json_t *order_json(const struct ledger_record *record)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "service/calls/admin.h"
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/log.h"
 #include "service/calls/sale_settings.h"
 #include "base/identifier.h"

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/calls/order_json.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "stock/returns.h"
 
 enum { TURN_MS = 5 }; /* for a cancel whose segments are held, before other calls have a turn */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "service/desk.h"
+#include "service/workers/calls.h"
 #include "service/calls/call.h"
 #include "service/calls/sale_settings.h"
 #include "base/identifier.h"

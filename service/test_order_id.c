@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "service/snowflake.h"
+#include "service/order_id.h"
 
 #define START_MS (SNOWFLAKE_EPOCH_MS + UINT64_C(1000000))
 

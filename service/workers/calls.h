@@ -1,6 +1,6 @@
 /* Threads that answer everything but orders: look-ups and admin calls. */
-#ifndef SECKILL_SERVICE_DESK_H
-#define SECKILL_SERVICE_DESK_H
+#ifndef SECKILL_SERVICE_WORKERS_CALLS_H
+#define SECKILL_SERVICE_WORKERS_CALLS_H
 
 #include "service/request.h"
 #include "service/service.h"

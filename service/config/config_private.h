@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "service/config.h"
+#include "service/config/config.h"
 
 #define PROGRAM "seckilld"
 #define NAME_MAX_LENGTH 32 /* of an option as a flag or a variable, with the NUL */

@@ -1,6 +1,6 @@
 /* Order ids: 63-bit numbers that grow with time and are unique per node, without asking anybody. */
-#ifndef SECKILL_SERVICE_SNOWFLAKE_H
-#define SECKILL_SERVICE_SNOWFLAKE_H
+#ifndef SECKILL_SERVICE_ORDER_ID_H
+#define SECKILL_SERVICE_ORDER_ID_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

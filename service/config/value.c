@@ -1,5 +1,5 @@
 /* The values of options: how they may be shown, what is allowed, and how they become fields. */
-#include "service/config_private.h"
+#include "service/config/config_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/url.h"
 #include "service/log.h"
-#include "service/networks.h"
+#include "service/config/networks.h"
 
 #define SECRET_MAX 256
 

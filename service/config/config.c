@@ -1,5 +1,5 @@
 /* Loads the options: defaults, file, environment and flags become one checked struct. */
-#include "service/config_private.h"
+#include "service/config/config_private.h"
 
 #include <ctype.h>
 #include <errno.h>

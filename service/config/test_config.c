@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/config.h"
+#include "service/config/config.h"
 
 #define ARGUMENTS_MAX 16
 

@@ -1,5 +1,5 @@
 /* Order ids: 63-bit numbers that grow with time and are unique per node, without asking anybody. */
-#include "service/snowflake.h"
+#include "service/order_id.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
  *
  * While a batch is being committed the next one gathers by itself; waiting to fill one is not worth
  * it, but for the moment that lane_gather explains. */
-#include "service/lane.h"
+#include "service/workers/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The options of the service: one table, from which fields, flags, variables and manual come. */
-#ifndef SECKILL_SERVICE_CONFIG_H
-#define SECKILL_SERVICE_CONFIG_H
+#ifndef SECKILL_SERVICE_CONFIG_CONFIG_H
+#define SECKILL_SERVICE_CONFIG_CONFIG_H
 
 #include <stddef.h>
 #include <stdio.h>

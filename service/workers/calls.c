@@ -1,5 +1,5 @@
 /* Threads that answer everything but orders: look-ups and admin calls. */
-#include "service/desk.h"
+#include "service/workers/calls.h"
 
 #include <jansson.h>
 #include <stdlib.h>

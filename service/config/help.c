@@ -1,5 +1,5 @@
 /* Options as people read them: their names, the help, the reference configuration. */
-#include "service/config_private.h"
+#include "service/config/config_private.h"
 
 #include <assert.h>
 #include <ctype.h>
