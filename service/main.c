@@ -114,7 +114,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
     if (result == LEDGER_OK && service->config.node_id < 0)
         result = ledger_node(ledger, &node);
     if (result == LEDGER_OK) {
-        snowflake_init(&service->ids, node, NULL, NULL);
+        order_ids_init(&service->ids, node, NULL, NULL);
         result = ledger_sales_each(ledger, learn_sale, service->catalog);
     }
     if (result != LEDGER_OK) {

@@ -1,4 +1,4 @@
-/* Order ids: 63-bit numbers that grow with time and are unique per node, without asking anybody. */
+/* Order ids: snowflakes, 63-bit numbers that grow with time and that a daemon makes by itself. */
 #include "service/order_id.h"
 
 #include <assert.h>
@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 
-#define SEQUENCE_MASK ((UINT64_C(1) << SNOWFLAKE_SEQUENCE_BITS) - 1)
-#define TIME_SHIFT (SNOWFLAKE_NODE_BITS + SNOWFLAKE_SEQUENCE_BITS)
+#define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
+#define TIME_SHIFT (ORDER_ID_NODE_BITS + ORDER_ID_SEQUENCE_BITS)
 #define TIME_BITS 41
 #define DIGITS_MAX 19 /* of a number of 63 bits */
 
@@ -18,72 +18,56 @@ static uint64_t system_clock_ms(void *context)
     return (uint64_t)clock_wall_ms();
 }
 
-static uint64_t ms_since_epoch(const struct snowflake *snowflake)
+static uint64_t ms_since_epoch(const struct order_ids *ids)
 {
-    uint64_t now = snowflake->clock(snowflake->clock_context);
-    return now > SNOWFLAKE_EPOCH_MS ? now - SNOWFLAKE_EPOCH_MS : 0;
+    uint64_t now = ids->clock(ids->clock_context);
+    return now > ORDER_ID_EPOCH_MS ? now - ORDER_ID_EPOCH_MS : 0;
 }
 
-void snowflake_init(struct snowflake *snowflake, unsigned node, snowflake_clock_t clock,
+void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
                     void *clock_context)
 {
-    assert(node <= SNOWFLAKE_NODE_MAX);
-    atomic_init(&snowflake->next, 0);
-    snowflake->node = node;
-    snowflake->clock = clock ? clock : system_clock_ms;
-    snowflake->clock_context = clock_context;
+    assert(node <= ORDER_ID_NODE_MAX);
+    atomic_init(&ids->next, 0);
+    ids->node = node;
+    ids->clock = clock ? clock : system_clock_ms;
+    ids->clock_context = clock_context;
 }
 
-uint64_t snowflake_next(struct snowflake *snowflake)
+/* why_next_holds_the_time: time and sequence are one number, so that one compare and swap moves both
+ * on. A clock that stepped back is behind `next`, which goes on counting from where it was; a used
+ * up sequence overflows into the time, which is the next ms. */
+uint64_t order_ids_reserve(struct order_ids *ids, unsigned n)
 {
-    return snowflake_reserve(snowflake, 1);
-}
-
-uint64_t snowflake_reserve(struct snowflake *snowflake, unsigned n)
-{
-    assert(n >= 1 && n <= SNOWFLAKE_RESERVE_MAX);
-    uint64_t now = ms_since_epoch(snowflake) << SNOWFLAKE_SEQUENCE_BITS;
-    uint64_t unused = atomic_load_explicit(&snowflake->next, memory_order_relaxed);
+    assert(n >= 1 && n <= ORDER_ID_RESERVE_MAX);
+    uint64_t now = ms_since_epoch(ids) << ORDER_ID_SEQUENCE_BITS;
+    uint64_t unused = atomic_load_explicit(&ids->next, memory_order_relaxed);
     uint64_t first;
     do {
         first = unused > now ? unused : now;
-        if ((first & SEQUENCE_MASK) + n > SNOWFLAKE_RESERVE_MAX)
+        /* The n ids share one time (see the header), so a range never spans two ms. */
+        if ((first & SEQUENCE_MASK) + n > ORDER_ID_RESERVE_MAX)
             first = (first | SEQUENCE_MASK) + 1;
-        /* Relaxed suffices: the ids are unique by the atomicity of this one word. */
-    } while (!atomic_compare_exchange_weak_explicit(&snowflake->next, &unused, first + n,
+        /* Relaxed suffices: the ids are unique by the atomicity of this one number. */
+    } while (!atomic_compare_exchange_weak_explicit(&ids->next, &unused, first + n,
                                                     memory_order_relaxed, memory_order_relaxed));
 
-    uint64_t ms = first >> SNOWFLAKE_SEQUENCE_BITS;
+    uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
     assert(ms >> TIME_BITS == 0);
-    return ms << TIME_SHIFT | snowflake->node << SNOWFLAKE_SEQUENCE_BITS | (first & SEQUENCE_MASK);
+    return ms << TIME_SHIFT | ids->node << ORDER_ID_SEQUENCE_BITS | (first & SEQUENCE_MASK);
 }
 
-void snowflake_skip(struct snowflake *snowflake, uint64_t id)
+uint64_t order_id_time_ms(uint64_t id)
 {
-    uint64_t least = ((id >> TIME_SHIFT) + 1) << SNOWFLAKE_SEQUENCE_BITS;
-    uint64_t unused = atomic_load_explicit(&snowflake->next, memory_order_relaxed);
-    while (unused < least &&
-           !atomic_compare_exchange_weak_explicit(&snowflake->next, &unused, least,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-    }
+    return (id >> TIME_SHIFT) + ORDER_ID_EPOCH_MS;
 }
 
-uint64_t snowflake_time_ms(uint64_t id)
-{
-    return (id >> TIME_SHIFT) + SNOWFLAKE_EPOCH_MS;
-}
-
-unsigned snowflake_node(uint64_t id)
-{
-    return (unsigned)(id >> SNOWFLAKE_SEQUENCE_BITS) & SNOWFLAKE_NODE_MAX;
-}
-
-void snowflake_format(uint64_t id, char text_out[SNOWFLAKE_TEXT_SIZE])
+void order_id_format(uint64_t id, char text_out[ORDER_ID_TEXT_SIZE])
 {
     *decimal_put(text_out, id) = '\0';
 }
 
-bool snowflake_parse(const char *text, uint64_t *id_out)
+bool order_id_parse(const char *text, uint64_t *id_out)
 {
     *id_out = 0;
     if (text[0] == '0' && text[1] != '\0')

@@ -20,7 +20,7 @@ struct service {
     struct stock_options stock;
     struct sale_catalog *catalog;
     struct networks proxies; /* whose X-Forwarded-For is believed */
-    struct snowflake ids;
+    struct order_ids ids;
     struct queue *orders;    /* fronts to lanes */
     struct queue *calls;     /* fronts to desks */
     _Atomic int streams;     /* answers being streamed */

@@ -11,8 +11,8 @@
 
 static json_t *listed_json(const struct ledger_listed *listed)
 {
-    char id[SNOWFLAKE_TEXT_SIZE];
-    snowflake_format(listed->order_id, id);
+    char id[ORDER_ID_TEXT_SIZE];
+    order_id_format(listed->order_id, id);
     json_t *order =
         json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "order_id", id, "sku", listed->sku,
                   "user_id", listed->user_id, "qty", (int)listed->qty, "segment",
@@ -25,13 +25,13 @@ static json_t *listed_json(const struct ledger_listed *listed)
 static void answer_page(struct request *request, const struct ledger_listed *orders, size_t count,
                         uint64_t next)
 {
-    char id[SNOWFLAKE_TEXT_SIZE];
+    char id[ORDER_ID_TEXT_SIZE];
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, listed_json(&orders[i]));
     json_t *page = json_pack("{s:o}", "orders", list);
     if (next != 0) {
-        snowflake_format(next, id);
+        order_id_format(next, id);
         json_object_set_new(page, "next", json_string(id));
     }
     desk_answer(request, 200, page);

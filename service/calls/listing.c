@@ -28,7 +28,7 @@ static bool read_status(struct request *request, const char *value)
 
 static bool read_after(struct request *request, const char *value)
 {
-    return snowflake_parse(value, &request->after);
+    return order_id_parse(value, &request->after);
 }
 
 static bool read_limit(struct request *request, const char *value)

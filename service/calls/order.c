@@ -80,7 +80,7 @@ enum start_result handle_order_get(struct service *service, struct request *requ
                                    const struct call *call)
 {
     (void)service;
-    if (!snowflake_parse(call->tail, &request->order_id)) {
+    if (!order_id_parse(call->tail, &request->order_id)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }

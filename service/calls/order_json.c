@@ -8,8 +8,8 @@
 json_t *order_json(const struct ledger_record *record)
 {
     bool several = record->allocation_count > 0;
-    char id[SNOWFLAKE_TEXT_SIZE];
-    snowflake_format(record->order_id, id);
+    char id[ORDER_ID_TEXT_SIZE];
+    order_id_format(record->order_id, id);
     json_t *order =
         json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "order_id", id, "sku", record->sku,
                   "user_id", record->user_id, "qty", (int)record->qty, "segment",

@@ -89,11 +89,11 @@ static bool body_is_empty(const struct call *call)
 static enum start_result begin(struct request *request, const struct call *call,
                                void (*work)(struct desk *desk, struct request *request))
 {
-    char id[SNOWFLAKE_TEXT_SIZE] = "";
+    char id[ORDER_ID_TEXT_SIZE] = "";
     size_t length = strcspn(call->tail, "/");
     if (length < sizeof id)
         memcpy(id, call->tail, length);
-    if (!snowflake_parse(id, &request->order_id)) {
+    if (!order_id_parse(id, &request->order_id)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }

@@ -66,7 +66,7 @@ static size_t lane_take(struct lane *lane, size_t count)
 {
     struct request *given_up[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t id = snowflake_reserve(&lane->service->ids, (unsigned)count);
+    uint64_t id = order_ids_reserve(&lane->service->ids, (unsigned)count);
     for (size_t i = 0; i < count; i++, id++) {
         struct request *request = lane->requests[i];
         atomic_store_explicit(&request->shown_id, id, memory_order_relaxed);
@@ -75,7 +75,7 @@ static size_t lane_take(struct lane *lane, size_t count)
             continue;
         }
         request->order.order_id = id;
-        request->order.created_ms = (int64_t)snowflake_time_ms(id);
+        request->order.created_ms = (int64_t)order_id_time_ms(id);
         lane->orders[taken] = &request->order;
         lane->requests[taken++] = request;
     }
