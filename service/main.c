@@ -53,7 +53,8 @@ static void raise_file_limit(void)
 static void bound_clients(struct config *config)
 {
     struct rlimit limit;
-    rlim_t own = FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->lanes + config->fronts);
+    rlim_t own =
+        FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->order_workers + config->http_threads);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= own + config->connections_max)
         return;
     config->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
@@ -133,9 +134,9 @@ static bool start_fronts(struct parts *parts)
     char address[300];
     bound_clients(config);
     snprintf(address, sizeof address, "%s", config->listen);
-    for (unsigned i = 0; i < config->fronts; i++) {
-        int fd = http_listen(address, config->fronts > 1, address, sizeof address, parts->error,
-                             ERROR_MAX);
+    for (unsigned i = 0; i < config->http_threads; i++) {
+        int fd = http_listen(address, config->http_threads > 1, address, sizeof address,
+                             parts->error, ERROR_MAX);
         if (fd < 0)
             return false;
         parts->fronts[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
@@ -150,7 +151,7 @@ static bool start_workers(struct parts *parts)
 {
     struct service *service = &parts->service;
     bool ok = true;
-    for (unsigned i = 0; ok && i < service->config.lanes; i++)
+    for (unsigned i = 0; ok && i < service->config.order_workers; i++)
         ok = (parts->lanes[i] = lane_start(service, parts->error, ERROR_MAX)) != NULL;
     for (unsigned i = 0; ok && i < DESKS; i++)
         ok = (parts->desks[i] = desk_start(service, parts->error, ERROR_MAX)) != NULL;
@@ -239,17 +240,15 @@ static int serve(struct parts *parts)
 
 int main(int argc, char **argv)
 {
+    (void)argc; /* argv ends in NULL */
     static struct parts parts;
-    char options[2048];
     enum log_level level = LOG_INFO;
-    enum config_result loaded =
-        config_load(&parts.service.config, argc, argv, environ, stdout, stderr);
+    enum config_result loaded = config_load(&parts.service.config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
     log_level_parse(parts.service.config.log_level, &level);
     log_setup(level, STDERR_FILENO);
-    config_print(&parts.service.config, options, sizeof options);
-    log_event(LOG_INFO, "starting", "%s", options);
+    config_log(&parts.service.config);
     raise_file_limit();
     int status = serve(&parts);
     log_event(LOG_INFO, "stopped", "status=%d", status);

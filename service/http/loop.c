@@ -313,7 +313,7 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
 static struct MHD_Daemon *daemon_start(struct front *front)
 {
     const struct config *config = &front->service->config;
-    unsigned limit = config->connections_max / config->fronts;
+    unsigned limit = config->connections_max / config->http_threads;
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
         exchange_access, front, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
