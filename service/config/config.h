@@ -14,10 +14,10 @@ enum config_result {
 
 /*
  * Reads the options: defaults, then the file (--config FILE or SECKILL_CONFIG), then the
- * environment, then the flags; each overrides the one before. An option that was renamed has its old
- * name in all of them: of two flags the last one wins, as always; of two variables the one with the
- * present name, so that an environment can serve an older daemon as well; two lines of a file are an
- * error, as always.
+ * environment, then the flags; each overrides the one before. In all of them a renamed option has
+ * its old name as well: of two flags the last one wins, as always; of two variables the one with
+ * the present name, so that one environment can serve an older daemon, too; two lines of a file are
+ * an error, as always.
  *
  * argv and envp end in NULL as main's do and are not kept. A message names the option, where it
  * stood, its value (passwords masked) and what is allowed. After admin_token_file was read, its

@@ -84,13 +84,13 @@ static void print_reference(FILE *out)
         const struct option *option = &config_options[i];
         fprintf(out, "\n");
         print_wrapped(out, "# ", option->doc);
-        fprintf(out, "# Allowed: ");
-        value_print_allowed(out, option);
-        fprintf(out, ".\n");
         const char *old = old_name_of(option);
         if (old)
             fprintf(out, "# Old name, still accepted: %s\n", old);
-        fprintf(out, "#%s =%s%s\n", option->name, option->initial[0] ? " " : "", option->initial);
+        fprintf(out, "# Allowed: ");
+        value_print_allowed(out, option);
+        fprintf(out, ".\n#%s =%s%s\n", option->name, option->initial[0] ? " " : "",
+                option->initial);
     }
 }
 
