@@ -34,9 +34,9 @@ void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock
     ids->clock_context = clock_context;
 }
 
-/* why_next_holds_the_time: time and sequence are one number, so that one compare and swap moves both
- * on. A clock that stepped back is behind `next`, which goes on counting from where it was; a used
- * up sequence overflows into the time, which is the next ms. */
+/* why_one_number: time and sequence are one number, so that one compare and swap moves both. When
+ * the clock has stepped back, `next` is ahead of it and goes on counting; a sequence that is used
+ * up carries into the time, which is then the next ms. */
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n)
 {
     assert(n >= 1 && n <= ORDER_ID_RESERVE_MAX);

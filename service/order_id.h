@@ -36,8 +36,8 @@ struct order_ids {
 void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
                     void *clock_context);
 
-/* The first of n consecutive ids (id, id + 1, … id + n - 1), all of one ms and larger than every id
- * that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
+/* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every
+ * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
  * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
  * call never waits. An id is never 0 with a clock past the epoch. */
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n);
