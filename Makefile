@@ -131,7 +131,7 @@ $(BUILD)/%.o: %.c | $(headers)
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
-               $(addprefix sql/,db.c sql_text.c)
+               $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))

@@ -12,11 +12,13 @@
 #include "service/config/config.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
+#include "service/http/listen.h"
 #include "service/http/loop.h"
 #include "service/workers/orders.h"
 #include "service/log.h"
 #include "service/workers/invalidation.h"
 #include "service/service.h"
+#include "sql/ledger_setup.h"
 
 enum {
     PARTS_MAX = 64,
@@ -34,8 +36,8 @@ struct parts {
     struct clerk *clerk;
     struct expirer *expirer;
     struct lane *lanes[PARTS_MAX];
-    struct desk_thread *desks[DESKS];
-    struct front *fronts[PARTS_MAX];
+    struct desk_thread *desks[CALL_WORKERS];
+    struct http_thread *http_threads[PARTS_MAX];
     char error[ERROR_MAX];
 };
 
@@ -83,7 +85,7 @@ static void service_open(struct service *service)
     assert(networks); /* the configuration was checked */
     service->catalog = catalog_open();
     service->orders = queue_open(config->queue_max);
-    service->calls = queue_open(DESK_QUEUE_MAX);
+    service->calls = queue_open(CALL_QUEUE_MAX);
 }
 
 static void service_close(struct service *service)
@@ -128,7 +130,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
     return true;
 }
 
-static bool start_fronts(struct parts *parts)
+static bool start_http_threads(struct parts *parts)
 {
     struct config *config = &parts->service.config;
     char address[300];
@@ -139,8 +141,8 @@ static bool start_fronts(struct parts *parts)
                              parts->error, ERROR_MAX);
         if (fd < 0)
             return false;
-        parts->fronts[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
-        if (!parts->fronts[i])
+        parts->http_threads[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
+        if (!parts->http_threads[i])
             return false;
     }
     log_event(LOG_INFO, "listening", "address=%s", address);
@@ -153,7 +155,7 @@ static bool start_workers(struct parts *parts)
     bool ok = true;
     for (unsigned i = 0; ok && i < service->config.order_workers; i++)
         ok = (parts->lanes[i] = lane_start(service, parts->error, ERROR_MAX)) != NULL;
-    for (unsigned i = 0; ok && i < DESKS; i++)
+    for (unsigned i = 0; ok && i < CALL_WORKERS; i++)
         ok = (parts->desks[i] = desk_start(service, parts->error, ERROR_MAX)) != NULL;
     if (ok)
         ok = (parts->news = news_start(service, parts->error, ERROR_MAX)) != NULL;
@@ -171,22 +173,22 @@ static void stop(struct parts *parts)
     atomic_store(&parts->service.draining, true);
     clerk_stop(parts->clerk);
     expirer_stop(parts->expirer);
-    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
-        http_wake(parts->fronts[i]);
-    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
-        http_join(parts->fronts[i]);
+    for (unsigned i = 0; i < PARTS_MAX && parts->http_threads[i]; i++)
+        http_wake(parts->http_threads[i]);
+    for (unsigned i = 0; i < PARTS_MAX && parts->http_threads[i]; i++)
+        http_join(parts->http_threads[i]);
     queue_stop(parts->service.orders);
     queue_stop(parts->service.calls);
     news_stop(parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         lane_join(&parts->lanes[i]);
-    for (unsigned i = 0; i < DESKS; i++)
+    for (unsigned i = 0; i < CALL_WORKERS; i++)
         desk_join(&parts->desks[i]);
     expirer_join(&parts->expirer);
     clerk_join(&parts->clerk);
     news_join(&parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
-        http_close(&parts->fronts[i]);
+        http_close(&parts->http_threads[i]);
 }
 
 /* Signals are waited for, not handled; a second one while draining ends the process at once, which
@@ -224,7 +226,7 @@ static int serve(struct parts *parts)
     service_open(service);
     struct ledger *ledger = ledger_open(
         service->config.mysql_url, (int)service->config.mysql_timeout_ms, parts->error, ERROR_MAX);
-    bool ok = ledger && start_workers(parts) && start_fronts(parts);
+    bool ok = ledger && start_workers(parts) && start_http_threads(parts);
     if (ok) {
         wait_for_signal(service, ledger, &signals);
         if (pthread_create(&ender, NULL, end_at_once, &signals) == 0)

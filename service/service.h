@@ -11,8 +11,8 @@
 #include "stock/stock.h"
 
 enum {
-    DESKS = 2,             /* threads for look-ups and admin calls */
-    DESK_QUEUE_MAX = 1024, /* calls that may wait for them */
+    CALL_WORKERS = 2,      /* threads for look-ups and admin calls */
+    CALL_QUEUE_MAX = 1024, /* calls that may wait for them */
 };
 
 struct service {
@@ -21,10 +21,10 @@ struct service {
     struct sale_catalog *catalog;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;
-    struct queue *orders;    /* fronts to lanes */
-    struct queue *calls;     /* fronts to desks */
+    struct queue *orders;    /* HTTP threads to order workers */
+    struct queue *calls;     /* HTTP threads to call workers */
     _Atomic int streams;     /* answers being streamed */
-    _Atomic int64_t sold_ns; /* when a lane last carried a batch through (monotonic) */
+    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
     _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
     _Atomic bool draining;   /* no new connections; what was accepted is answered */
 };

@@ -1,16 +1,20 @@
 /* One transaction of orders and the moves of their segments: the hot path of the ledger. */
+#include "sql/ledger_commit.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/buyer.h"
-#include "sql/ledger_private.h"
-#include "sql/order_posting.h"
-#include "sql/segment_move.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_query.h"
+#include "sql/ledger_time.h"
+#include "sql/order_insert.h"
+#include "sql/stock_update.h"
+#include "sql/user_quota.h"
 
 struct commit {
     struct ledger *ledger;
-    struct ledger_move *moves;
+    struct ledger_stock_update *moves;
     size_t move_count;
     const struct ledger_order *orders;
     size_t order_count;
@@ -53,7 +57,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order, c
     sql_append(sql, ",'", 2);
     sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
     sql_append(sql, "',", 2);
-    ledger_text_time(sql, order->expires_ms);
+    ledger_time_text(sql, order->expires_ms);
     sql_append(sql, ")", 1);
 }
 
@@ -69,7 +73,7 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
     for (size_t i = 0; i < commit->as_text; i++) {
         if (commit->orders[i].created_ms != time_ms) {
             time_ms = commit->orders[i].created_ms;
-            ledger_time(time_ms, time);
+            ledger_time_format(time_ms, time);
         }
         if (i > 0)
             sql_append(sql, ",", 1);
@@ -90,7 +94,7 @@ static int compare_orders(const void *left, const void *right)
     return order;
 }
 
-/* Batches that carry the same users at the same time meet in the rows of keys and of buyers: in one
+/* Batches that carry the same users at the same time meet in the rows of keys and of quotas: in one
  * order for all of them, so that they wait for each other there and do not deadlock. */
 static void sort_orders(struct commit *commit)
 {
@@ -144,7 +148,7 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         if (orders[i].expires_ms == 0)
             continue;
         sql_append(sql, lead, strlen(lead));
-        ledger_text_time(sql, orders[i].expires_ms);
+        ledger_time_text(sql, orders[i].expires_ms);
         sql_append(sql, ",", 1);
         sql_number(sql, first_id);
         sql_append(sql, ",", 1);
@@ -175,14 +179,14 @@ static enum db_result commit_body(struct db *db, void *context)
     enum db_result result = ledger_query(commit->ledger);
     if (result != DB_OK)
         return result;
-    result = segment_move_check(db, commit->joint, commit->moves, commit->move_count);
+    result = stock_update_check(db, commit->joint, commit->moves, commit->move_count);
     size_t rest = commit->order_count - commit->as_text;
     if (result == DB_OK && rest > 0)
         result =
             order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
     rest = commit->limited_count - commit->limited_as_text;
     if (result == DB_OK && rest > 0)
-        result = order_insert_buyers(commit->ledger->insert, db,
+        result = order_insert_quotas(commit->ledger->insert, db,
                                      commit->limited + commit->limited_as_text, rest);
     return result;
 }
@@ -207,11 +211,11 @@ static void commit_text(struct commit *commit, bool joint)
     commit->joint = joint;
     sort_orders(commit);
     sql_clear(sql);
-    segment_move_text(sql, joint, commit->moves, commit->move_count);
-    order_posting_text(sql, commit->orders, commit->order_count);
+    stock_update_text(sql, joint, commit->moves, commit->move_count);
+    ledger_index_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
-    buyer_text_count(sql, commit->limited, commit->limited_as_text);
+    user_quota_text_count(sql, commit->limited, commit->limited_as_text);
     text_expiries(sql, commit);
     text_allocations(sql, commit);
 }
@@ -222,13 +226,13 @@ static enum db_result commit_run(struct commit *commit, bool joint)
     return db_run(commit->ledger->db, commit_body, commit);
 }
 
-enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
     struct commit commit =
         commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
-    bool joint = segment_move_joint(moves, move_count);
+    bool joint = stock_update_joint(moves, move_count);
     enum db_result result = commit_run(&commit, joint);
     if (joint && result == DB_NO) /* one by one they tell which of them was refused */
         result = commit_run(&commit, false);
@@ -250,7 +254,7 @@ static enum db_result locked_body(struct db *db, void *context)
     struct sql_text *sql = &locked->ledger->sql;
     struct ledger_plan plan = {0};
     sql_clear(sql);
-    ledger_text_segments(sql, locked->sku);
+    ledger_segments_text(sql, locked->sku);
     sql_printf(sql, " ORDER BY segment FOR UPDATE");
     enum db_result result = ledger_query(locked->ledger);
     if (result != DB_OK)

@@ -1,25 +1,28 @@
-/* What each call does with a request that has been read: answer it at once, or send it on. */
-#ifndef SECKILL_SERVICE_HANDLERS_H
-#define SECKILL_SERVICE_HANDLERS_H
+/* What every call is made of: a handler on the HTTP thread and mostly work for a call worker. */
+#ifndef SECKILL_SERVICE_CALLS_CALL_H
+#define SECKILL_SERVICE_CALLS_CALL_H
 
 #include "service/request.h"
 #include "service/service.h"
 
-enum start_result {
-    START_ANSWERED, /* request->answer is filled in */
-    START_TO_LANE,  /* request->order is filled in */
-    START_TO_DESK,  /* request->work is set */
+struct json_t;
+
+/* What a handler leaves to be done. */
+enum call_start {
+    START_ANSWERED,        /* request->answer is filled in */
+    START_TO_ORDER_WORKER, /* request->order is filled in */
+    START_TO_CALL_WORKER,  /* request->call.work is set */
 };
 
 enum { PARAMETERS_MAX = 8 };
 
-/* One of those behind the question mark, decoded. */
+/* A decoded query parameter. */
 struct call_parameter {
     const char *name;
     const char *value;
 };
 
-/* A request as its front has read it. The texts are valid during the call only. */
+/* A request as its HTTP thread has read it. The texts are valid during the handler only. */
 struct call {
     const char *tail; /* of the path, behind the route's own */
     const char *body; /* need not end in NUL */
@@ -30,30 +33,37 @@ struct call {
     size_t parameter_count;                           /* greater than the array: there were more */
 };
 
-/* All of these run on the front's thread and do not block. */
-#define HANDLERS(X)                                                                                \
-    X(order_post)                                                                                  \
-    X(order_get)                                                                                   \
-    X(order_pay)                                                                                   \
-    X(order_cancel)                                                                                \
-    X(stock_get)                                                                                   \
-    X(admin_reset)                                                                                 \
-    X(admin_add)                                                                                   \
-    X(user_orders)                                                                                 \
-    X(admin_csv)                                                                                   \
-    X(admin_orders)                                                                                \
-    X(admin_sales)                                                                                 \
-    X(admin_sale)                                                                                  \
-    X(admin_reconcile)                                                                             \
-    X(healthz)                                                                                     \
-    X(readyz)                                                                                      \
-    X(metrics)                                                                                     \
-    X(openapi)
+/* Checks a call and answers it, or says who is to. Runs on the HTTP thread and does not block. */
+typedef enum call_start call_handler(struct service *service, struct request *request,
+                                     const struct call *call);
 
-#define HANDLER_DECLARE(name)                                                                      \
-    enum start_result handle_##name(struct service *service, struct request *request,              \
-                                    const struct call *call);
-HANDLERS(HANDLER_DECLARE)
-#undef HANDLER_DECLARE
+/* What a call worker brings to request->call.work; it belongs to the worker's thread. */
+struct call_worker {
+    struct service *service;
+    struct stock *stock; /* its own connections */
+};
+
+/* Refuses the request with 400 and this detail. */
+enum call_start call_refuse(struct request *request, const char *detail);
+
+/* Hands the request to a call worker; `changes`: the work writes to the ledger. */
+enum call_start call_send(struct request *request,
+                          void (*work)(struct call_worker *worker, struct request *request),
+                          bool changes);
+
+/* Copies the Idempotency-Key, "" for none, to `key_out` of IDENTIFIER_SIZE bytes. NULL, or what is
+ * wrong with it. */
+const char *call_read_key(const struct call *call, char *key_out);
+
+/* Copies the sku from the path to request->call. False when the text cannot be a sku: then the
+ * request is answered as for an unknown one. */
+bool call_read_sku(struct request *request, const struct call *call);
+
+/* Reads the body as a JSON object, which the caller releases. NULL when the body is none: then the
+ * request is answered. */
+struct json_t *call_read_object(struct request *request, const struct call *call);
+
+/* How long a call may wait for locks of segments: until a holder that died has lost its lease. */
+int call_lock_wait_ms(const struct call_worker *worker);
 
 #endif

@@ -1,28 +1,29 @@
-/* /healthz, /readyz, /metrics and /openapi.json: for those who operate the service. */
+/* /healthz, /readyz, /metrics and /openapi.json: for the operators of the service. */
 #define _GNU_SOURCE /* asprintf */
+#include "service/calls/ops.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "openapi.h"
-#include "service/workers/calls.h"
-#include "service/calls/call.h"
 #include "service/metrics.h"
 
-enum start_result handle_healthz(struct service *service, struct request *request,
+enum call_start call_ops_healthz(struct service *service, struct request *request,
                                  const struct call *call)
 {
     (void)service;
     (void)call;
-    desk_answer(request, 200, json_pack("{s:s}", "status", "alive"));
+    answer_json(&request->answer, 200, json_pack("{s:s}", "status", "alive"));
     return START_ANSWERED;
 }
 
-/* What is known of a part while it is being asked. */
+/* What is known of Redis or the ledger while it is being asked. */
 enum { PART_UNKNOWN, PART_OK, PART_DOWN };
 
-/* As last seen by any desk, for requests that no desk gets to while all of them wait for a part. */
+/* As last seen by any call worker: while all of them wait for Redis or the ledger, no worker takes
+ * the request, and its deadline answers from here. */
 static _Atomic int redis_seen, ledger_seen;
 
 static const char *part_word(int part)
@@ -43,15 +44,15 @@ static void answer_readyz(struct answer *answer, const char *status, int redis, 
     answer->retry_after_s = ready ? 0 : 1;
 }
 
-static void work_readyz(struct desk *desk, struct request *request)
+static void work_readyz(struct call_worker *worker, struct request *request)
 {
-    int redis = stock_ping_redis(desk->stock) ? PART_OK : PART_DOWN;
+    int redis = stock_ping_redis(worker->stock) ? PART_OK : PART_DOWN;
     atomic_store(&redis_seen, redis);
-    atomic_store(&request->progress, redis);
-    int ledger = stock_ping_ledger(desk->stock) ? PART_OK : PART_DOWN;
+    atomic_store(&request->call.progress, redis);
+    int ledger = stock_ping_ledger(worker->stock) ? PART_OK : PART_DOWN;
     atomic_store(&ledger_seen, ledger);
-    bool draining = atomic_load(&desk->service->draining);
-    bool ready = redis == PART_OK && ledger == PART_OK && atomic_load(&desk->service->prepared);
+    bool draining = atomic_load(&worker->service->draining);
+    bool ready = redis == PART_OK && ledger == PART_OK && atomic_load(&worker->service->prepared);
     answer_readyz(&request->answer,
                   draining ? "draining"
                   : ready  ? "ready"
@@ -59,25 +60,24 @@ static void work_readyz(struct desk *desk, struct request *request)
                   redis, ledger);
 }
 
-/* No answer by the deadline: whoever was being asked is down. */
+/* Redis or the ledger did not answer by the deadline: the one that was being asked is down. */
 static void expire_readyz(const struct request *request, struct answer *answer)
 {
-    if (atomic_load(&request->progress) != PART_UNKNOWN)
+    if (atomic_load(&request->call.progress) != PART_UNKNOWN)
         atomic_store(&ledger_seen, PART_DOWN);
     answer_readyz(answer, "unavailable", atomic_load(&redis_seen), atomic_load(&ledger_seen));
 }
 
-enum start_result handle_readyz(struct service *service, struct request *request,
+enum call_start call_ops_readyz(struct service *service, struct request *request,
                                 const struct call *call)
 {
     (void)service;
     (void)call;
-    request->work = work_readyz;
-    request->expire = expire_readyz;
-    return START_TO_DESK;
+    request->call.expire = expire_readyz;
+    return call_send(request, work_readyz, false);
 }
 
-enum start_result handle_metrics(struct service *service, struct request *request,
+enum call_start call_ops_metrics(struct service *service, struct request *request,
                                  const struct call *call)
 {
     (void)call;
@@ -90,7 +90,7 @@ enum start_result handle_metrics(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
-enum start_result handle_openapi(struct service *service, struct request *request,
+enum call_start call_ops_openapi(struct service *service, struct request *request,
                                  const struct call *call)
 {
     (void)service;

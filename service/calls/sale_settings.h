@@ -1,6 +1,6 @@
-/* The terms of a sale as JSON: read from a body, written in an answer. */
-#ifndef SECKILL_SERVICE_SALE_TERMS_H
-#define SECKILL_SERVICE_SALE_TERMS_H
+/* The settings of a sale as JSON: read from a body, written in an answer. */
+#ifndef SECKILL_SERVICE_CALLS_SALE_SETTINGS_H
+#define SECKILL_SERVICE_CALLS_SALE_SETTINGS_H
 
 #include <jansson.h>
 
@@ -15,17 +15,17 @@ enum {
  * of a second's fraction, between the years 2000 and 9999, as ms since 1970. */
 bool sale_time_parse(const char *text, size_t length, int64_t *ms_out);
 
-/* Reads those members of `object` that are terms; what is null is none. NULL, or what is wrong with
- * one of them. */
-const char *sale_terms_read(const json_t *object, struct stock_change *change_out);
+/* Reads the members of `object` that are settings; null stands for none. Returns NULL, or what is
+ * wrong with one of them. */
+const char *sale_settings_read(const json_t *object, struct stock_change *change_out);
 
-/* How many members that were. */
-size_t sale_terms_count(const struct stock_change *change);
+/* How many members sale_settings_read found. */
+size_t sale_settings_count(const struct stock_change *change);
 
-/* Adds the terms to a sale's object: those that are set, and whether it is paused. */
-void sale_terms_add(json_t *object, const struct ledger_terms *terms);
+/* Adds the settings to a sale's object: the ones that are set, and whether the sale is paused. */
+void sale_settings_add(json_t *object, const struct ledger_settings *terms);
 
-/* A sale with its numbers and terms. */
+/* A sale with its numbers and settings, for the caller to release. */
 json_t *sale_json(const struct ledger_sale *sale);
 
 #endif

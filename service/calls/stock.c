@@ -1,12 +1,10 @@
-/* GET /stock/{sku}: what is sold and what is left, and the terms, by the ledger. */
-#include <jansson.h>
-#include <stdio.h>
-#include <string.h>
+/* GET /stock/{sku}: what is sold and what is left, and the settings, by the ledger. */
+#include "service/calls/stock.h"
 
-#include "service/workers/calls.h"
-#include "service/calls/call.h"
+#include <assert.h>
+#include <jansson.h>
+
 #include "service/calls/sale_settings.h"
-#include "base/identifier.h"
 
 static json_t *segment_json(const struct ledger_segment *row)
 {
@@ -28,22 +26,22 @@ static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_se
     json_t *stock =
         json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sale->sku, "round", (int)rows[0].round,
                   "total", total, "sold", sold, "available", total - sold, "segments", segments);
-    sale_terms_add(stock, &sale->terms);
+    sale_settings_add(stock, &sale->settings);
     return stock;
 }
 
-static void work_stock_get(struct desk *desk, struct request *request)
+static void work_get(struct call_worker *worker, struct request *request)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
-    struct ledger *ledger = stock_ledger(desk->stock);
+    struct ledger *ledger = stock_ledger(worker->stock);
     struct ledger_sale sale;
-    enum ledger_result result = ledger_sale_find(ledger, request->order.sku, &sale);
+    enum ledger_result result = ledger_sale_find(ledger, request->call.sku, &sale);
     if (result == LEDGER_OK)
         result = ledger_segments(ledger, sale.sku, rows, &count);
     switch (result) {
     case LEDGER_OK:
-        desk_answer(request, 200, stock_json(&sale, rows, count));
+        answer_json(&request->answer, 200, stock_json(&sale, rows, count));
         break;
     case LEDGER_NO:
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
@@ -54,14 +52,9 @@ static void work_stock_get(struct desk *desk, struct request *request)
     }
 }
 
-enum start_result handle_stock_get(struct service *service, struct request *request,
-                                   const struct call *call)
+enum call_start call_stock_get(struct service *service, struct request *request,
+                               const struct call *call)
 {
     (void)service;
-    if (!identifier_copy(call->tail, strlen(call->tail), request->order.sku)) {
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-        return START_ANSWERED;
-    }
-    request->work = work_stock_get;
-    return START_TO_DESK;
+    return call_read_sku(request, call) ? call_send(request, work_get, false) : START_ANSWERED;
 }

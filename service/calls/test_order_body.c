@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/calls/order_body.h"
+#include "service/calls/order.h"
 
 #define WORD_64 "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-"
 
-enum { MUTANTS = 100000, BODY_MAX = 512 };
+enum { MUTANTS = 100000, MUTANT_MAX = 512 };
 
 typedef bool reader(const char *text, size_t length, struct stock_order *order,
                     const char **detail_out);
@@ -133,7 +133,7 @@ static void test_words_outside_their_alphabet_are_refused(void **state)
         "\"a\\n\"", "\"@\"",   "\"\\u00e9\"", "\"\xc3\xa9\"",    "\"" WORD_64 "x\"", "null",
         "1",        "true",    "[\"s\"]",     "{\"sku\":\"s\"}",
     };
-    char body[BODY_MAX];
+    char body[MUTANT_MAX];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         snprintf(body, sizeof body, "{\"sku\":%s,\"user_id\":\"u\",\"qty\":1}", words[i]);
         refuse_body(body, "sku");
@@ -168,7 +168,7 @@ static void test_quantities_out_of_range_are_refused(void **state)
                                           "0.0001",
                                           "1e400000",
                                           "9223372036854775808"};
-    char body[BODY_MAX];
+    char body[MUTANT_MAX];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(body, sizeof body, "{\"sku\":\"s\",\"user_id\":\"u\",\"qty\":%s}", numbers[i]);
         refuse_body(body, "qty");
@@ -227,7 +227,7 @@ static size_t mutate(char *body, size_t length, unsigned *random)
     const char *piece = pick(random, 3) == 0 ? "" : pieces[pick(random, 32)];
     size_t more = strlen(piece);
     cut = cut > length - at ? length - at : cut;
-    if (length - cut + more >= BODY_MAX)
+    if (length - cut + more >= MUTANT_MAX)
         return length;
     memmove(body + at + more, body + at + cut, length - at - cut);
     memcpy(body + at, piece, more);
@@ -255,7 +255,7 @@ static void test_both_readers_agree_on_mutants(void **state)
     unsigned random = 20261120;
     size_t accepted = 0;
     for (int i = 0; i < MUTANTS; i++) {
-        char body[BODY_MAX];
+        char body[MUTANT_MAX];
         bool good = false;
         const char *seed = seeds[pick(&random, 4)];
         size_t length = strlen(seed);

@@ -1,4 +1,4 @@
-/* A sale's terms as JSON: which times, numbers and fields are taken, and how they are written. */
+/* A sale's settings as JSON: which times, numbers and fields are read and how they are written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static const char *read_text(const char *text, struct stock_change *change)
 {
     json_t *object = json_loads(text, 0, NULL);
     assert_non_null(object);
-    const char *detail = sale_terms_read(object, change);
+    const char *detail = sale_settings_read(object, change);
     json_decref(object);
     return detail;
 }
@@ -103,7 +103,7 @@ static void test_only_the_fields_given_are_changed(void **state)
     assert_null(read_text("{\"paused\":true,\"pay_within_s\":2592000,"
                           "\"ends_at\":\"2026-11-20T21:30:00Z\"}",
                           &change));
-    assert_int_equal(sale_terms_count(&change), 3);
+    assert_int_equal(sale_settings_count(&change), 3);
     assert_true(change.terms.paused);
     assert_int_equal(change.terms.pay_within_s, PAY_WITHIN_S_MAX);
     assert_int_equal(change.terms.ends_ms, 1795210200000);
@@ -148,7 +148,7 @@ static void test_terms_are_written_when_they_are_set(void **state)
     assert_int_equal(json_object_size(object), 7);
     assert_true(json_is_false(json_object_get(object, "paused")));
     json_decref(object);
-    sale.terms = (struct ledger_terms){1795210200123, 1795210200124, 9, 3, 60, true};
+    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true};
     object = sale_json(&sale);
     assert_int_equal(json_object_size(object), 11);
     assert_string_equal(json_string_value(json_object_get(object, "starts_at")),

@@ -1,6 +1,6 @@
 /* The help and the reference configuration, made from the table of options. */
-#ifndef SECKILL_SERVICE_CONFIG_HELP_H
-#define SECKILL_SERVICE_CONFIG_HELP_H
+#ifndef SECKILL_SERVICE_CONFIG_CONFIG_HELP_H
+#define SECKILL_SERVICE_CONFIG_CONFIG_HELP_H
 
 #include <stdio.h>
 

@@ -1,4 +1,6 @@
-/* Listening sockets, which several fronts share by SO_REUSEPORT. */
+/* Listening sockets, which several HTTP threads share by SO_REUSEPORT. */
+#include "service/http/listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 
 #include "service/config/endpoint.h"
-#include "service/http/loop.h"
 
 enum { BACKLOG = 4096 };
 

@@ -1,10 +1,12 @@
 /* Answers as libmicrohttpd's responses; the fixed ones are made once and shared. */
+#include "service/http/reply.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "service/http/thread.h"
+#include "service/http/stream.h"
 #include "service/metrics.h"
 
 static void add_header(struct MHD_Response *response, const char *name, const char *value)
@@ -50,138 +52,145 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     return response;
 }
 
-void reply_prepare(struct front *front)
+void reply_prepare(struct http_thread *thread)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
         for (int close = 0; close < 2; close++)
-            front->problems[close][problem] = problem_response(
+            thread->problems[close][problem] = problem_response(
                 (enum problem)problem, close == 1 || problem == PROBLEM_AMBIGUOUS_END);
 }
 
-void reply_discard(struct front *front)
+void reply_discard(struct http_thread *thread)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
         for (int close = 0; close < 2; close++)
-            MHD_destroy_response(front->problems[close][problem]);
+            MHD_destroy_response(thread->problems[close][problem]);
 }
 
-static enum MHD_Result queue_response(struct front *front, struct http_connection *connection,
-                                      unsigned status, struct MHD_Response *response)
+static enum MHD_Result queue_response(struct http_thread *thread,
+                                      struct http_connection *connection, unsigned status,
+                                      struct MHD_Response *response)
 {
     metrics_count_status(status);
-    front->replies++;
+    thread->replies++;
     connection->answered = true;
     return MHD_queue_response(connection->mhd, status, response);
 }
 
-enum MHD_Result reply_problem(struct front *front, struct http_connection *connection,
+enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection *connection,
                               enum problem problem, const char *allow)
 {
     unsigned status = problem_status(problem);
     if (!allow)
-        return queue_response(front, connection, status, front->problems[front->draining][problem]);
-    struct MHD_Response *response = problem_response(problem, front->draining);
+        return queue_response(thread, connection, status,
+                              thread->problems[thread->draining][problem]);
+    struct MHD_Response *response = problem_response(problem, thread->draining);
     add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
-    enum MHD_Result result = queue_response(front, connection, status, response);
+    enum MHD_Result result = queue_response(thread, connection, status, response);
     MHD_destroy_response(response);
     return result;
 }
 
-static enum MHD_Result reply_text(struct front *front, struct http_connection *connection,
+static enum MHD_Result reply_text(struct http_thread *thread, struct http_connection *connection,
                                   const struct answer *answer, bool copy)
 {
     struct MHD_Response *response =
-        response_new(answer->text, answer->length, copy, answer->content_type, front->draining);
+        response_new(answer->text, answer->length, copy, answer->content_type, thread->draining);
     add_retry_after(response, answer->retry_after_s);
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
-        add_number(response, "RateLimit-Remaining", 0); /* else it would not be an answer of this */
+        add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
         add_number(response, "RateLimit-Reset", answer->reset_s);
     }
-    enum MHD_Result result = queue_response(front, connection, answer->status, response);
+    enum MHD_Result result = queue_response(thread, connection, answer->status, response);
     MHD_destroy_response(response);
     return result;
 }
 
-static enum MHD_Result reply_stream(struct front *front, struct http_connection *connection,
+static enum MHD_Result reply_stream(struct http_thread *thread, struct http_connection *connection,
                                     struct request *request)
 {
     struct MHD_Response *response = stream_response(request);
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
-    if (front->draining)
+    if (thread->draining)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    if (request->head) /* else the last chunk would be sent, before the next answer */
+    if (request->http.head) /* otherwise the last chunk is sent, in front of the next answer */
         MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
-    enum MHD_Result result = queue_response(front, connection, request->answer.status, response);
+    enum MHD_Result result = queue_response(thread, connection, request->answer.status, response);
     MHD_destroy_response(response);
     return result;
 }
 
-enum MHD_Result reply_answer(struct front *front, struct http_connection *connection,
+enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
                              struct request *request)
 {
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
-        return reply_problem(front, connection, answer->problem, NULL);
+        return reply_problem(thread, connection, answer->problem, NULL);
     if (answer->stream)
-        return reply_stream(front, connection, request);
-    return reply_text(front, connection, answer, false);
+        return reply_stream(thread, connection, request);
+    return reply_text(thread, connection, answer, false);
 }
 
-static enum MHD_Result reply_own(struct front *front, struct http_connection *connection,
-                                 struct request *request)
+/* The call knows better than a fixed problem what is true by now. */
+static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_connection *connection,
+                                     struct request *request)
 {
     struct answer answer = {.text = NULL};
-    request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP);
-    request->expire(request, &answer);
-    enum MHD_Result result = reply_text(front, connection, &answer, true);
+    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN);
+    request->call.expire(request, &answer);
+    enum MHD_Result result = reply_text(thread, connection, &answer, true);
     answer_clear(&answer);
     return result;
 }
 
-/* An order that no lane took in time: there were too many before it, unless none of those was
- * decided either since it came, for then Redis or the ledger hangs. */
-static enum problem untaken(struct front *front, const struct request *request)
+/* Why no order worker took the order in time: too many were waiting before it; but when not one of
+ * those was decided since it came, Redis or the ledger hangs. */
+static enum problem why_untaken(struct http_thread *thread, const struct request *request)
 {
-    bool carried = atomic_load(&front->service->sold_ns) > request->arrived_ns;
+    bool carried = atomic_load(&thread->service->sold_ns) > request->arrived_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
 
-/* True when nobody has it yet, and nobody will. Else whoever has it keeps it: a lane that puts it
- * back at this moment is met again. */
-static bool take_back(struct request *request)
+/* True when no worker has the request, and none will take it: it was certainly not carried out.
+ * Otherwise the worker that has it carries it through. The loop is for an order worker that puts
+ * the request back into the queue between the two attempts. */
+static bool withdraw(struct request *request)
 {
     do
-        if (request_move(request, REQUEST_QUEUED, REQUEST_GIVEN_UP))
+        if (request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN))
             return true;
-    while (!request_move(request, REQUEST_TAKEN, REQUEST_TOLD) &&
+    while (!request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT) &&
            atomic_load(&request->state) == REQUEST_QUEUED);
     return false;
 }
 
-/* The request may be written to by a lane or desk at this moment: only what never changes, and what
- * is atomic, is read from it. */
-enum MHD_Result reply_expired(struct front *front, struct http_connection *connection,
+/* A worker may be writing to the request at this moment, so this reads only members that do not
+ * change any more, and atomic ones. libmicrohttpd copies the text: an answer made here ends with
+ * the function, and the request's own belongs to the worker. */
+enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,
                               struct request *request)
 {
-    if (request->expire)
-        return reply_own(front, connection, request);
-    bool taken = !take_back(request);
-    bool order = request->route->list == LIST_ORDERS;
-    if (!taken || (!order && !request->changes))
-        return reply_problem(front, connection,
-                             order ? untaken(front, request) : PROBLEM_UNAVAILABLE, NULL);
+    if (request->call.expire)
+        return reply_by_call(thread, connection, request);
+    assert(request->http.phase == PHASE_ABANDONED);
+    bool withdrawn = withdraw(request);
+    bool order = request->http.route->list == LIST_ORDERS;
+    if (withdrawn || (!order && !request->call.changes))
+        return reply_problem(thread, connection,
+                             order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);
     if (!order)
-        return reply_problem(front, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
+        return reply_problem(thread, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
+    /* Unknown is never turned into failed: the client gets the id to ask for later. */
     struct answer answer = {.text = NULL};
     metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
-    answer_order_unknown(&answer, atomic_load(&request->shown_id));
-    return reply_text(front, connection, &answer, true);
+    answer_unknown_outcome(&answer, atomic_load(&request->published_id));
+    return reply_text(thread, connection, &answer, true);
 }
 
-/* Reads what has come and nobody wants: a close with bytes unread resets the connection, and the
- * client would lose the answer. */
+/* Reads what has arrived and forgets it: a close with unread bytes resets the connection, and the
+ * client loses the answer. */
 static void discard_input(int fd)
 {
     enum { READS_MAX = 16 };
@@ -202,7 +211,7 @@ static void write_problem(int fd, enum problem problem)
                  "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
                  status, MHD_get_reason_phrase_for(status), length, (int)length, body);
     metrics_count_status(status);
-    /* A client that does not even read loses its answer: the socket never blocks the front. */
+    /* A client that does not even read loses its answer: the socket never blocks this thread. */
     if (send(fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
         shutdown(fd, SHUT_WR);
 }

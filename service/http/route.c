@@ -1,26 +1,34 @@
-/* The calls there are, and who handles them. */
+/* The calls there are: what each takes, who handles it, and how long it may wait. */
+#include "service/http/route.h"
+
 #include <string.h>
 
-#include "service/http/thread.h"
+#include "service/calls/list.h"
+#include "service/calls/ops.h"
+#include "service/calls/order.h"
+#include "service/calls/sale.h"
+#include "service/calls/state.h"
+#include "service/calls/stock.h"
 
+/* Cancels wait for the locks of segments as admin calls do, so they have their time limit. */
 static const struct route routes[] = {
-    {"POST", "/order", false, false, true, LIST_ORDERS, handle_order_post},
-    {"GET", "/order/", true, false, false, LIST_CALLS, handle_order_get},
-    {"POST", "/order/{id}/pay", true, false, false, LIST_CALLS, handle_order_pay},
-    {"POST", "/order/{id}/cancel", true, false, false, LIST_ADMIN, handle_order_cancel},
-    {"GET", "/stock/", true, false, false, LIST_CALLS, handle_stock_get},
-    {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, handle_admin_reset},
-    {"POST", "/admin/stock/add", false, true, true, LIST_ADMIN, handle_admin_add},
-    {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, handle_user_orders},
-    {"GET", "/admin/orders", false, true, false, LIST_ADMIN, handle_admin_orders},
-    {"GET", "/admin/orders.csv", false, true, false, LIST_ADMIN, handle_admin_csv},
-    {"GET", "/admin/sales", false, true, false, LIST_ADMIN, handle_admin_sales},
-    {"PATCH", "/admin/sale/", true, true, true, LIST_ADMIN, handle_admin_sale},
-    {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, handle_admin_reconcile},
-    {"GET", "/healthz", false, false, false, LIST_CALLS, handle_healthz},
-    {"GET", "/readyz", false, false, false, LIST_CALLS, handle_readyz},
-    {"GET", "/metrics", false, false, false, LIST_CALLS, handle_metrics},
-    {"GET", "/openapi.json", false, false, false, LIST_CALLS, handle_openapi},
+    {"POST", "/order", false, false, true, LIST_ORDERS, call_order_post},
+    {"GET", "/order/", true, false, false, LIST_CALLS, call_order_get},
+    {"POST", "/order/{id}/pay", true, false, false, LIST_CALLS, call_state_pay},
+    {"POST", "/order/{id}/cancel", true, false, false, LIST_ADMIN, call_state_cancel},
+    {"GET", "/stock/", true, false, false, LIST_CALLS, call_stock_get},
+    {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, call_sale_reset},
+    {"POST", "/admin/stock/add", false, true, true, LIST_ADMIN, call_sale_restock},
+    {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, call_list_user},
+    {"GET", "/admin/orders", false, true, false, LIST_ADMIN, call_list_all},
+    {"GET", "/admin/orders.csv", false, true, false, LIST_ADMIN, call_list_csv},
+    {"GET", "/admin/sales", false, true, false, LIST_ADMIN, call_sale_list},
+    {"PATCH", "/admin/sale/", true, true, true, LIST_ADMIN, call_sale_change},
+    {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, call_sale_reconcile},
+    {"GET", "/healthz", false, false, false, LIST_CALLS, call_ops_healthz},
+    {"GET", "/readyz", false, false, false, LIST_CALLS, call_ops_readyz},
+    {"GET", "/metrics", false, false, false, LIST_CALLS, call_ops_metrics},
+    {"GET", "/openapi.json", false, false, false, LIST_CALLS, call_ops_openapi},
 };
 
 size_t route_tail(const struct route *route)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
+#include "service/calls/order_answer.h"
 #include "service/http/loop.h"
 #include "service/log.h"
 #include "service/metrics.h"
@@ -44,18 +45,18 @@ struct lane {
 static void return_all(struct request **requests, size_t count)
 {
     while (count > 0) {
-        struct front *front = requests[0]->front;
+        struct http_thread *thread = requests[0]->http_thread;
         struct request *list = NULL;
         size_t kept = 0;
         for (size_t i = 0; i < count; i++) {
-            if (requests[i]->front != front) {
+            if (requests[i]->http_thread != thread) {
                 requests[kept++] = requests[i];
                 continue;
             }
             requests[i]->queue_next = list;
             list = requests[i];
         }
-        http_return(front, list);
+        http_return(thread, list);
         count = kept;
     }
 }
@@ -69,7 +70,7 @@ static size_t lane_take(struct lane *lane, size_t count)
     uint64_t id = order_ids_reserve(&lane->service->ids, (unsigned)count);
     for (size_t i = 0; i < count; i++, id++) {
         struct request *request = lane->requests[i];
-        atomic_store_explicit(&request->shown_id, id, memory_order_relaxed);
+        atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
         if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
             given_up[dropped++] = request;
             continue;
@@ -105,7 +106,7 @@ static size_t lane_answer(struct lane *lane, size_t count)
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(lane->service->orders) &&
             put_back(lane, request))
             continue;
-        answer_order(request);
+        order_answer(request);
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
         queue_leave(lane->service->orders, request->flow);
         lane->requests[decided++] = request;
