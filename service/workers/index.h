@@ -1,6 +1,6 @@
 /* Files committed orders under their users, behind everybody's back. */
-#ifndef SECKILL_SERVICE_CLERK_H
-#define SECKILL_SERVICE_CLERK_H
+#ifndef SECKILL_SERVICE_WORKERS_INDEX_H
+#define SECKILL_SERVICE_WORKERS_INDEX_H
 
 #include "service/service.h"
 

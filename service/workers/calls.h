@@ -1,6 +1,6 @@
 /* Call workers: threads that answer everything but orders, look-ups and admin calls. */
-#ifndef SECKILL_SERVICE_DESK_H
-#define SECKILL_SERVICE_DESK_H
+#ifndef SECKILL_SERVICE_WORKERS_CALLS_H
+#define SECKILL_SERVICE_WORKERS_CALLS_H
 
 #include "service/service.h"
 

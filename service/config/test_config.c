@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/config.h"
+#include "service/config/config.h"
+#include "service/config/text.h"
+#include "service/log.h"
 
 #define ARGUMENTS_MAX 16
 
@@ -35,7 +37,7 @@ static void load_words(struct load *load, char **flags, char **environment)
     FILE *out = open_memstream(&load->out, &out_size);
     FILE *err = open_memstream(&load->err, &err_size);
     memset(&load->config, 0xee, sizeof load->config);
-    load->result = config_load(&load->config, argc, argv, environment, out, err);
+    load->result = config_load(&load->config, argv, environment, out, err);
     fclose(out);
     fclose(err);
 }
@@ -113,8 +115,8 @@ static void test_defaults(void **state)
     assert_string_equal(config->strategy, "segment_lock");
     assert_string_equal(config->lock, "redis");
     assert_string_equal(config->log_level, "info");
-    assert_int_equal(config->lanes, 1);
-    assert_int_equal(config->fronts, 1);
+    assert_int_equal(config->order_workers, 1);
+    assert_int_equal(config->http_threads, 1);
     assert_int_equal(config->max_batch, 128);
     assert_int_equal(config->lease_ms, 3000);
     assert_int_equal(config->queue_max, 8192);
@@ -133,16 +135,16 @@ static void test_flag_over_environment_over_file(void **state)
 {
     (void)state;
     char name[32], variable[64];
-    static const char text[] = "lanes = 2\nfronts = 2\nmax_batch = 2\n";
+    static const char text[] = "order_workers = 2\nhttp_threads = 2\nmax_batch = 2\n";
     write_file(name, text, sizeof text - 1);
     snprintf(variable, sizeof variable, "SECKILL_CONFIG=%s", name);
     struct load load;
-    load_words(&load, LIST("--lanes=4", "--node-id", "-1"),
-               LIST("SECKILL_LANES=3", "SECKILL_FRONTS=3", variable));
+    load_words(&load, LIST("--order-workers=4", "--node-id", "-1"),
+               LIST("SECKILL_ORDER_WORKERS=3", "SECKILL_HTTP_THREADS=3", variable));
     unlink(name);
     assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.lanes, 4);
-    assert_int_equal(load.config.fronts, 3);
+    assert_int_equal(load.config.order_workers, 4);
+    assert_int_equal(load.config.http_threads, 3);
     assert_int_equal(load.config.max_batch, 2);
     load_free(&load);
 }
@@ -151,9 +153,9 @@ static void test_overridden_value_is_not_judged(void **state)
 {
     (void)state;
     struct load load;
-    load_words(&load, LIST("--lanes", "4"), LIST("SECKILL_LANES=many"));
+    load_words(&load, LIST("--order-workers", "4"), LIST("SECKILL_ORDER_WORKERS=many"));
     assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.lanes, 4);
+    assert_int_equal(load.config.order_workers, 4);
     load_free(&load);
 }
 
@@ -161,12 +163,12 @@ static void test_flag_names_the_file(void **state)
 {
     (void)state;
     char name[32];
-    write_file(name, "lanes = 7", 9);
+    write_file(name, "order_workers = 7", 17);
     struct load load;
     load_words(&load, LIST("--config", name), LIST("SECKILL_CONFIG=/nowhere"));
     unlink(name);
     assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.lanes, 7);
+    assert_int_equal(load.config.order_workers, 7);
     load_free(&load);
     assert_refused(no_words, LIST("SECKILL_CONFIG=/nowhere"),
                    LIST("/nowhere", "SECKILL_CONFIG", "No such file"));
@@ -177,11 +179,11 @@ static void test_file_syntax(void **state)
 {
     (void)state;
     struct load load;
-    load_file(&load, "# comment\n\n  lanes=3\t\r\n\t# fronts = 9\n"
-                     "redis_url = redis://:p#w=1@h:1/0\nadmin_token =\n fronts\t=  5");
+    load_file(&load, "# comment\n\n  order_workers=3\t\r\n\t# http_threads = 9\n"
+                     "redis_url = redis://:p#w=1@h:1/0\nadmin_token =\n http_threads\t=  5");
     assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.lanes, 3);
-    assert_int_equal(load.config.fronts, 5);
+    assert_int_equal(load.config.order_workers, 3);
+    assert_int_equal(load.config.http_threads, 5);
     assert_string_equal(load.config.admin_token, "");
     load_free(&load);
 }
@@ -189,13 +191,17 @@ static void test_file_syntax(void **state)
 static void test_file_mistakes_name_their_line(void **state)
 {
     (void)state;
-    assert_file_refused("\nlane = 3\n", LIST(":2: ", "unknown option lane", "did you mean lanes?"));
+    assert_file_refused("\norder_worker = 3\n",
+                        LIST(":2: ", "unknown option order_worker", "did you mean order_workers?"));
     assert_file_refused("\nhorses = 3\n", LIST(":2: ", "unknown option horses\n"));
-    assert_file_refused("lanes = 3\n#\nlanes = 3\n", LIST(":3: ", "lanes", "line 1"));
-    assert_file_refused("lanes 3\n", LIST(":1: ", "option = value"));
-    assert_file_refused("lanes = 3\nfronts = 0", LIST("fronts = 0 (from /tmp/", ":2)", "1 to 64"));
-    assert_file_refused("lanes = 3 # three", LIST("lanes = \"3 # three\"", "an integer"));
-    assert_file_refused("lanes = \"3\"", LIST("an integer"));
+    assert_file_refused("order_workers = 3\n#\norder_workers = 3\n",
+                        LIST(":3: ", "order_workers", "line 1"));
+    assert_file_refused("order_workers 3\n", LIST(":1: ", "option = value"));
+    assert_file_refused("order_workers = 3\nhttp_threads = 0",
+                        LIST("http_threads = 0 (from /tmp/", ":2)", "1 to 64"));
+    assert_file_refused("order_workers = 3 # three",
+                        LIST("order_workers = \"3 # three\"", "an integer"));
+    assert_file_refused("order_workers = \"3\"", LIST("an integer"));
 }
 
 static void test_file_limits(void **state)
@@ -214,7 +220,7 @@ static void test_file_limits(void **state)
     unlink(name);
     free(large);
 
-    write_file(name, "lanes = 3\0\n", 11);
+    write_file(name, "order_workers = 3\0\n", 19);
     assert_refused(LIST("--config", name), no_words, LIST(name, "NUL"));
     unlink(name);
 }
@@ -228,15 +234,18 @@ static void test_integers(void **state)
         "99999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char flag[64];
-        snprintf(flag, sizeof flag, "--lanes=%s", bad[i]);
+        snprintf(flag, sizeof flag, "--order-workers=%s", bad[i]);
         assert_refused(LIST(flag), no_words,
-                       LIST("lanes = ", "the flag --lanes", "an integer from 1 to 64 (threads)"));
+                       LIST("order_workers = ", "the flag --order-workers",
+                            "an integer from 1 to 64 (threads)"));
     }
     struct load load;
-    load_words(&load, LIST("--lanes", "64", "--drain-ms=0", "--node-id=1023", "--lanes", "1"),
-               no_words);
+    load_words(
+        &load,
+        LIST("--order-workers", "64", "--drain-ms=0", "--node-id=1023", "--order-workers", "1"),
+        no_words);
     assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.lanes, 1); /* the last one counts */
+    assert_int_equal(load.config.order_workers, 1); /* the last one counts */
     assert_int_equal(load.config.drain_ms, 0);
     assert_int_equal(load.config.node_id, 1023);
     load_free(&load);
@@ -370,20 +379,103 @@ static void test_urls(void **state)
                    LIST("lock_servers = ", "; one is not of the form redis://", "the port"));
 }
 
+static void assert_workers(char **flags, char **environment, unsigned workers)
+{
+    struct load load;
+    load_words(&load, flags, environment);
+    assert_int_equal(load.result, CONFIG_OK);
+    assert_string_equal(load.err, "");
+    assert_int_equal(load.config.order_workers, workers);
+    assert_int_equal(load.config.http_threads, 1);
+    assert_true(load.config.old_name_used[OPTION_OLD_lanes]);
+    assert_false(load.config.old_name_used[OPTION_OLD_fronts]);
+    load_free(&load);
+}
+
+static void test_old_names_are_accepted(void **state)
+{
+    (void)state;
+    assert_workers(LIST("--lanes=5"), no_words, 5);
+    assert_workers(LIST("--lanes", "5"), LIST("SECKILL_ORDER_WORKERS=4"), 5);
+    assert_workers(no_words, LIST("SECKILL_LANES=5"), 5);
+    struct load load;
+    load_file(&load, "lanes = 5\nfronts = 6\n");
+    assert_int_equal(load.result, CONFIG_OK);
+    assert_int_equal(load.config.order_workers, 5);
+    assert_int_equal(load.config.http_threads, 6);
+    assert_true(load.config.old_name_used[OPTION_OLD_lanes]);
+    assert_true(load.config.old_name_used[OPTION_OLD_fronts]);
+    load_free(&load);
+    load_words(&load, LIST("--order-workers=5"), no_words);
+    assert_false(load.config.old_name_used[OPTION_OLD_lanes]);
+    load_free(&load);
+}
+
+static void test_old_name_beside_the_present_one(void **state)
+{
+    (void)state;
+    assert_workers(LIST("--lanes=5", "--order-workers=4"), no_words, 4);
+    assert_workers(LIST("--order-workers=4", "--lanes=5"), no_words, 5);
+    assert_workers(no_words, LIST("SECKILL_ORDER_WORKERS=4", "SECKILL_LANES=5"), 4);
+    assert_workers(no_words, LIST("SECKILL_LANES=5", "SECKILL_ORDER_WORKERS=4"), 4);
+    /* Noted even where a stronger origin overrides it. */
+    assert_workers(LIST("--order-workers=4"), LIST("SECKILL_LANES=5"), 4);
+    assert_file_refused("lanes = 3\n#\norder_workers = 3\n",
+                        LIST(":3: ", "order_workers was already set in line 1"));
+    assert_file_refused("order_workers = 3\nlanes = 3\n",
+                        LIST(":2: ", "order_workers was already set in line 1"));
+}
+
+static void test_complaint_names_what_was_given(void **state)
+{
+    (void)state;
+    assert_refused(LIST("--lanes=0"), no_words, LIST("order_workers = 0", "the flag --lanes)"));
+    assert_refused(no_words, LIST("SECKILL_FRONTS=0"),
+                   LIST("http_threads = 0", "variable SECKILL_FRONTS)"));
+    assert_refused(LIST("--lanes"), no_words, LIST("--lanes needs a value"));
+    assert_refused(LIST("--lane=1"), no_words, LIST("unknown flag --lane; --help"));
+}
+
+static void test_log_warns_of_old_names(void **state)
+{
+    (void)state;
+    struct load load;
+    char text[8192];
+    int ends[2];
+    load_words(&load, LIST("--lanes=5"), no_words);
+    assert_int_equal(pipe(ends), 0);
+    log_setup(LOG_INFO, ends[1]);
+    config_log(&load.config);
+    log_setup(LOG_INFO, STDERR_FILENO);
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t n; (n = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)n;
+    close(ends[0]);
+    text[length] = '\0';
+    assert_says(text, "level=info event=starting listen=127.0.0.1:8080 ");
+    assert_says(text, " order_workers=5 ");
+    assert_says(text, "level=warn event=option_renamed old=lanes new=order_workers\n");
+    assert_null(strstr(text, "old=fronts"));
+    load_free(&load);
+}
+
 static void test_unknown_flags(void **state)
 {
     (void)state;
-    assert_refused(LIST("--lane", "3"), no_words, LIST("--lane;", "did you mean --lanes?"));
+    assert_refused(LIST("--order-worker", "3"), no_words,
+                   LIST("--order-worker;", "did you mean --order-workers?"));
     assert_refused(LIST("--redis_url=x"), no_words, LIST("did you mean --redis-url?"));
     assert_refused(LIST("--hlep"), no_words, LIST("did you mean --help?"));
     assert_refused(LIST("--conf", "x"), no_words, LIST("did you mean --config?"));
     assert_refused(LIST("--horses", "3"), no_words, LIST("--horses", "--help lists all"));
     assert_refused(LIST("--help=all"), no_words, LIST("--help takes no value"));
-    assert_refused(LIST("lanes"), no_words, LIST("unexpected argument lanes"));
+    assert_refused(LIST("order_workers"), no_words, LIST("unexpected argument order_workers"));
     assert_refused(LIST("-l"), no_words, LIST("unexpected argument -l"));
     assert_refused(LIST("--"), no_words, LIST("unexpected argument --"));
-    assert_refused(LIST("--lanes"), no_words, LIST("--lanes needs a value"));
-    assert_refused(LIST("--lanes", "--fronts=2"), no_words, LIST("--lanes needs a value"));
+    assert_refused(LIST("--order-workers"), no_words, LIST("--order-workers needs a value"));
+    assert_refused(LIST("--order-workers", "--http-threads=2"), no_words,
+                   LIST("--order-workers needs a value"));
     assert_refused(LIST("--config"), no_words, LIST("--config needs a value"));
     assert_refused(
         LIST("--a-name-that-is-much-longer-than-any-option-could-ever-be-and-then-some-more=3"),
@@ -432,7 +524,7 @@ static void test_print_masks_secrets(void **state)
     assert_says(line, "listen=127.0.0.1:8080 redis_url=redis://app:***@r:6379/0 ");
     assert_says(line, " mysql_url=\"mysql://root:***@m:3306/db?socket=/run/m.sock\" ");
     assert_says(line, " admin_token=*** ");
-    assert_says(line, " lanes=1 ");
+    assert_says(line, " order_workers=1 ");
     assert_says(line, " node_id=-1 ");
     char small[20];
     assert_int_equal(config_print(&load.config, small, sizeof small), length);
@@ -498,7 +590,7 @@ static void test_help_and_version(void **state)
 {
     (void)state;
     struct load load;
-    load_words(&load, LIST("--lanes", "4", "--help"), LIST("SECKILL_LANES=x"));
+    load_words(&load, LIST("--order-workers", "4", "--help"), LIST("SECKILL_ORDER_WORKERS=x"));
     assert_int_equal(load.result, CONFIG_EXIT);
     assert_string_equal(load.err, "");
     assert_true(is_zero(&load.config));
@@ -578,6 +670,10 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_urls),
         cmocka_unit_test(test_lists_of_urls),
+        cmocka_unit_test(test_old_names_are_accepted),
+        cmocka_unit_test(test_old_name_beside_the_present_one),
+        cmocka_unit_test(test_complaint_names_what_was_given),
+        cmocka_unit_test(test_log_warns_of_old_names),
         cmocka_unit_test(test_unknown_flags),
         cmocka_unit_test(test_wrong_secrets_are_not_printed),
         cmocka_unit_test(test_print_masks_secrets),

@@ -1,6 +1,6 @@
 /* Hears from other processes that a sale has units again. Whenever the connection was down, news
  * may have been missed: then the memory of every sale is forgotten. */
-#include "service/news.h"
+#include "service/workers/invalidation.h"
 
 #include <stdlib.h>
 

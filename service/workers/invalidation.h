@@ -1,6 +1,6 @@
 /* Hears from other processes that a sale has units again. */
-#ifndef SECKILL_SERVICE_NEWS_H
-#define SECKILL_SERVICE_NEWS_H
+#ifndef SECKILL_SERVICE_WORKERS_INVALIDATION_H
+#define SECKILL_SERVICE_WORKERS_INVALIDATION_H
 
 #include "service/service.h"
 

@@ -1,37 +1,27 @@
-/* The values of options: how they may be shown, what is allowed, and how they become fields. */
-#include "service/config_private.h"
+/* The values of options: what is allowed, how the log may show them, how they become fields. */
+#include "service/config/value.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/url.h"
-#include "service/log.h"
-#include "service/networks.h"
+#include "service/config/endpoint.h"
+#include "service/config/networks.h"
+#include "service/config/text.h"
 
 #define SECRET_MAX 256
 
-const struct option config_options[OPTION_COUNT] = {
-#define OPTION(type, name, initial, detail, min, max, doc)                                         \
-    {type, #name, initial, detail, min, max, doc, offsetof(struct config, name)},
-    CONFIG_OPTIONS(OPTION)
-#undef OPTION
-};
+/* ---- values as the log may show them ---- */
 
-/* ---- values as they may be shown ---- */
-
-/*
- * Writes the URL with *** for its password. Also for what is no URL: a secret may stand in it all
- * the same.
- */
+/* Writes the URL with *** for its password. url_parse is no help here: a text that is no URL is
+ * masked as well, since its author may have mistyped a URL with a secret in it. */
 static void mask_url(const char *url, char *masked_out, size_t size)
 {
     const char *scheme_end = url_scheme_end(url);
     const char *user = scheme_end ? scheme_end + 3 : url;
     const char *at = strrchr(user, '@');
     const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
-    /* Alone before the @ stands a user for most, but a password for some who write Redis URLs. */
+    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
     bool lone_secret = at && !colon && strncasecmp(url, "redis", 5) == 0;
     if (colon || lone_secret)
         snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - url), url, at);
@@ -39,8 +29,8 @@ static void mask_url(const char *url, char *masked_out, size_t size)
         snprintf(masked_out, size, "%s", url);
 }
 
-/* The end of the first URL of a list: a space, or a comma before another scheme. The hosts of one
- * URL have commas between them as well. */
+/* The end of the first URL of a list: a space, or a comma before another scheme. Any other comma
+ * stands between the hosts of one URL. */
 static const char *url_end(const char *url)
 {
     for (; *url && *url != ' '; url++) {
@@ -61,7 +51,8 @@ static bool url_next(const char **list, char url_out[CONFIG_VALUE_MAX])
     return url_out[0] != '\0';
 }
 
-/* Writes the URLs of a list one space apart, masked or as they are. */
+/* Writes the URLs of a list one space apart, masked or as they are: the lock library reads the list
+ * in this one form. */
 static void write_urls(const char *list, bool masked, char *urls_out, size_t size)
 {
     char url[CONFIG_VALUE_MAX], shown[CONFIG_VALUE_MAX];
@@ -76,8 +67,7 @@ static void write_urls(const char *list, bool masked, char *urls_out, size_t siz
     }
 }
 
-static void mask_value(const struct option *option, const char *value, char *masked_out,
-                       size_t size)
+void value_mask(const struct option *option, const char *value, char *masked_out, size_t size)
 {
     if (option->type == URL)
         mask_url(value, masked_out, size);
@@ -87,7 +77,7 @@ static void mask_value(const struct option *option, const char *value, char *mas
         snprintf(masked_out, size, "%s", option->type == SECRET && *value ? "***" : value);
 }
 
-void config_print_allowed(FILE *stream, const struct option *option)
+void value_print_allowed(FILE *stream, const struct option *option)
 {
     switch (option->type) {
     case ADDRESS:
@@ -97,7 +87,7 @@ void config_print_allowed(FILE *stream, const struct option *option)
         fprintf(stream, "%s", url_form(option->detail));
         break;
     case URLS:
-        fprintf(stream, "URLs apart by spaces or commas, of these schemes: %s", option->detail);
+        fprintf(stream, "URLs separated by spaces or commas, of these schemes: %s", option->detail);
         break;
     case SECRET:
         fprintf(stream, "up to %d visible ASCII characters without spaces", SECRET_MAX);
@@ -115,53 +105,13 @@ void config_print_allowed(FILE *stream, const struct option *option)
         fprintf(stream, "one of: %s", option->detail);
         break;
     case NETWORKS:
-        fprintf(stream, "up to %d addresses or networks (address/bits) with commas between",
+        fprintf(stream, "up to %d addresses or networks (address/bits) separated by commas",
                 NETWORKS_MAX);
         break;
     }
 }
 
-void config_print_origin(const struct loader *loader, const struct option *option)
-{
-    const struct setting *setting = &loader->settings[option - config_options];
-    char name[NAME_MAX_LENGTH];
-    switch (setting->origin) {
-    case ORIGIN_DEFAULT:
-        fprintf(loader->err, "the default");
-        break;
-    case ORIGIN_FILE:
-        fprintf(loader->err, "%s:%u", loader->path, setting->line);
-        break;
-    case ORIGIN_ENVIRONMENT:
-        config_write_variable(option, name);
-        fprintf(loader->err, "the environment variable %s", name);
-        break;
-    case ORIGIN_FLAG:
-        config_write_flag(option, name);
-        fprintf(loader->err, "the flag --%s", name);
-        break;
-    }
-}
-
-void config_print_complaint(const struct loader *loader, const struct option *option)
-{
-    char masked[CONFIG_VALUE_MAX];
-    mask_value(option, loader->settings[option - config_options].value, masked, sizeof masked);
-    fprintf(loader->err, PROGRAM ": %s = %s (from ", option->name, LOG_QUOTE(masked));
-    config_print_origin(loader, option);
-    fprintf(loader->err, "): ");
-}
-
 /* ---- checks ---- */
-
-/* Visible ASCII from `from` up to `to`. */
-static bool is_visible(const char *from, const char *to)
-{
-    for (; from < to; from++)
-        if (*from <= ' ' || *from >= 0x7f)
-            return false;
-    return true;
-}
 
 static bool parse_integer(const char *text, long min, long max, long *value_out)
 {
@@ -172,27 +122,6 @@ static bool parse_integer(const char *text, long min, long max, long *value_out)
         return false;
     *value_out = strtol(text, NULL, 10); /* far too large: LONG_MAX, which no option allows */
     return *value_out >= min && *value_out <= max;
-}
-
-/* host:port or [host]:port from `from` up to `to`. */
-static bool check_address(const char *from, const char *to)
-{
-    const char *host_end = memchr(from, *from == '[' ? ']' : ':', (size_t)(to - from));
-    if (!host_end)
-        return false;
-    const char *colon = *from == '[' ? host_end + 1 : host_end;
-    if (host_end == from || (*from == '[' && host_end == from + 1) || !is_visible(from, to))
-        return false;
-    if (colon == to)
-        return false;
-    char port[8];
-    long number;
-    size_t length = (size_t)(to - colon) - 1;
-    if (*colon != ':' || length >= sizeof port)
-        return false;
-    memcpy(port, colon + 1, length);
-    port[length] = '\0';
-    return parse_integer(port, 0, 65535, &number) && port[0] != '-';
 }
 
 static bool check_choice(const char *word, const char *choices)
@@ -222,8 +151,8 @@ static bool check_urls(const char *list, const char *schemes, char why_out[URL_E
     return true;
 }
 
-/* Whether the value is of the option's kind; its number, if it is one. When it is not, `why_out`
- * may say more than config_print_allowed does. */
+/* Whether the value is of the option's kind; a number goes to `number_out`. For a refused URL
+ * `why_out` says which part is wrong. */
 static bool check_value(const struct option *option, const char *value, long *number_out,
                         char why_out[URL_ERROR_SIZE])
 {
@@ -235,13 +164,13 @@ static bool check_value(const struct option *option, const char *value, long *nu
         return false;
     switch (option->type) {
     case ADDRESS:
-        return check_address(value, end);
+        return endpoint_parse(value, &(struct endpoint){.host = ""});
     case URL:
         return url_parse(value, option->detail, &parts, why_out, URL_ERROR_SIZE);
     case URLS:
         return check_urls(value, option->detail, why_out);
     case SECRET:
-        return end - value <= SECRET_MAX && is_visible(value, end);
+        return end - value <= SECRET_MAX && text_visible(value);
     case PATH:
         return true;
     case UNSIGNED:
@@ -276,8 +205,8 @@ static void set_text(char **field, const char *text)
     *field = copy;
 }
 
-static bool set_option(struct config *config, const struct option *option, const char *value,
-                       char why_out[URL_ERROR_SIZE])
+bool value_set(struct config *config, const struct option *option, const char *value,
+               char why_out[URL_ERROR_SIZE])
 {
     long number;
     char urls[CONFIG_VALUE_MAX];
@@ -296,56 +225,23 @@ static bool set_option(struct config *config, const struct option *option, const
     return true;
 }
 
-bool config_set(struct config *config, const struct option *option, const char *value)
+void value_show(const struct config *config, const struct option *option,
+                char text_out[CONFIG_VALUE_MAX])
 {
-    char why[URL_ERROR_SIZE];
-    return set_option(config, option, value, why);
+    const void *field = field_of(config, option);
+    if (is_text(option))
+        value_mask(option, *(char *const *)field, text_out, CONFIG_VALUE_MAX);
+    else if (option->type == UNSIGNED)
+        snprintf(text_out, CONFIG_VALUE_MAX, "%u", *(const unsigned *)field);
+    else
+        snprintf(text_out, CONFIG_VALUE_MAX, "%d", *(const int *)field);
 }
 
-bool config_apply(const struct loader *loader, const struct option *option, struct config *config)
+void value_clear(struct config *config, const struct option *option)
 {
-    char why[URL_ERROR_SIZE];
-    if (set_option(config, option, loader->settings[option - config_options].value, why))
-        return true;
-    config_print_complaint(loader, option);
-    if (option->type != URL || why[0] == '\0') {
-        fprintf(loader->err, "must be ");
-        config_print_allowed(loader->err, option);
-        if (why[0] != '\0')
-            fprintf(loader->err, "; one is ");
-    }
-    fprintf(loader->err, "%s\n", why);
-    return false;
-}
-
-size_t config_print(const struct config *config, char *buffer, size_t size)
-{
-    size_t length = 0;
-    if (size > 0)
-        buffer[0] = '\0';
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const struct option *option = &config_options[i];
-        const void *field = field_of(config, option);
-        char value[CONFIG_VALUE_MAX];
-        if (is_text(option))
-            mask_value(option, *(char *const *)field, value, sizeof value);
-        else if (option->type == UNSIGNED)
-            snprintf(value, sizeof value, "%u", *(const unsigned *)field);
-        else
-            snprintf(value, sizeof value, "%d", *(const int *)field);
-        bool full = length >= size;
-        int written = snprintf(full ? NULL : buffer + length, full ? 0 : size - length, "%s%s=%s",
-                               i > 0 ? " " : "", option->name, LOG_QUOTE(value));
-        assert(written >= 0);
-        length += (size_t)written;
-    }
-    return length;
-}
-
-void config_free(struct config *config)
-{
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        if (is_text(&config_options[i]))
-            free(*(char **)field_of(config, &config_options[i]));
-    memset(config, 0, sizeof *config);
+    if (!is_text(option))
+        return;
+    char **field = field_of(config, option);
+    free(*field);
+    *field = NULL;
 }

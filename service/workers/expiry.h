@@ -1,6 +1,6 @@
 /* Lets orders expire that were not paid in time: a thread, at work in one daemon of many. */
-#ifndef SECKILL_SERVICE_EXPIRER_H
-#define SECKILL_SERVICE_EXPIRER_H
+#ifndef SECKILL_SERVICE_WORKERS_EXPIRY_H
+#define SECKILL_SERVICE_WORKERS_EXPIRY_H
 
 #include "service/service.h"
 

@@ -4,7 +4,7 @@
  * one. That is a waste and no more: each transaction moves only orders that are still reserved,
  * under the locks and fences of their segments. One that fails gives its office up: it may be cut
  * off from the ledger alone, and another one not. */
-#include "service/expirer.h"
+#include "service/workers/expiry.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  *
  * Every process has a clerk; in the ledger they keep out of each other's way. One that is late
  * costs those who ask for a user's orders some time, and nothing else. */
-#include "service/clerk.h"
+#include "service/workers/index.h"
 
 #include <stdlib.h>
 

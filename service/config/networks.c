@@ -1,5 +1,5 @@
 /* Networks by prefix, and the address a client is known by. */
-#include "service/networks.h"
+#include "service/config/networks.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /* Networks by prefix, and the address a client is known by. */
-#ifndef SECKILL_SERVICE_NETWORKS_H
-#define SECKILL_SERVICE_NETWORKS_H
+#ifndef SECKILL_SERVICE_CONFIG_NETWORKS_H
+#define SECKILL_SERVICE_CONFIG_NETWORKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

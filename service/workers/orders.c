@@ -7,7 +7,7 @@
  *
  * While a batch is being committed the next one gathers by itself; waiting to fill one is not worth
  * it, but for the moment that lane_gather explains. */
-#include "service/lane.h"
+#include "service/workers/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static size_t lane_take(struct lane *lane, size_t count)
 {
     struct request *given_up[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t id = snowflake_reserve(&lane->service->ids, (unsigned)count);
+    uint64_t id = order_ids_reserve(&lane->service->ids, (unsigned)count);
     for (size_t i = 0; i < count; i++, id++) {
         struct request *request = lane->requests[i];
         atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
@@ -76,7 +76,7 @@ static size_t lane_take(struct lane *lane, size_t count)
             continue;
         }
         request->order.order_id = id;
-        request->order.created_ms = (int64_t)snowflake_time_ms(id);
+        request->order.created_ms = (int64_t)order_id_time_ms(id);
         lane->orders[taken] = &request->order;
         lane->requests[taken++] = request;
     }

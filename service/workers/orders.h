@@ -1,6 +1,6 @@
 /* A thread that carries batches of orders from the queue through the stock, and back as answers. */
-#ifndef SECKILL_SERVICE_LANE_H
-#define SECKILL_SERVICE_LANE_H
+#ifndef SECKILL_SERVICE_WORKERS_ORDERS_H
+#define SECKILL_SERVICE_WORKERS_ORDERS_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* Call workers: threads that answer everything but orders, look-ups and admin calls. */
-#include "service/desk.h"
+#include "service/workers/calls.h"
 
 #include <stdlib.h>
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "service/snowflake.h"
+#include "service/order_id.h"
 
-#define START_MS (SNOWFLAKE_EPOCH_MS + UINT64_C(1000000))
+#define START_MS (ORDER_ID_EPOCH_MS + UINT64_C(1000000))
 
 static uint64_t read_clock(void *context)
 {
@@ -21,23 +21,33 @@ static uint64_t read_clock(void *context)
 
 static uint64_t sequence_of(uint64_t id)
 {
-    return id & (SNOWFLAKE_RESERVE_MAX - 1);
+    return id & (ORDER_ID_RESERVE_MAX - 1);
+}
+
+static unsigned node_of(uint64_t id)
+{
+    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_NODE_MAX;
+}
+
+static uint64_t next_id(struct order_ids *ids)
+{
+    return order_ids_reserve(ids, 1);
 }
 
 static void test_id_holds_time_node_and_sequence(void **state)
 {
     (void)state;
     uint64_t now = START_MS;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 1023, read_clock, &now);
-    uint64_t id = snowflake_next(&snowflake);
+    struct order_ids ids;
+    order_ids_init(&ids, 1023, read_clock, &now);
+    uint64_t id = next_id(&ids);
     assert_int_equal(id, (UINT64_C(1000000) << 22) | (UINT64_C(1023) << 12));
-    assert_int_equal(snowflake_time_ms(id), START_MS);
-    assert_int_equal(snowflake_node(id), 1023);
-    assert_int_equal(snowflake_next(&snowflake), id + 1);
+    assert_int_equal(order_id_time_ms(id), START_MS);
+    assert_int_equal(node_of(id), 1023);
+    assert_int_equal(next_id(&ids), id + 1);
     now++;
-    uint64_t later = snowflake_next(&snowflake);
-    assert_int_equal(snowflake_time_ms(later), START_MS + 1);
+    uint64_t later = next_id(&ids);
+    assert_int_equal(order_id_time_ms(later), START_MS + 1);
     assert_int_equal(sequence_of(later), 0);
 }
 
@@ -45,36 +55,36 @@ static void test_used_up_sequence_borrows_from_next_ms(void **state)
 {
     (void)state;
     uint64_t now = START_MS;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 5, read_clock, &now);
+    struct order_ids ids;
+    order_ids_init(&ids, 5, read_clock, &now);
     uint64_t last = 0;
-    for (unsigned i = 0; i < 3 * SNOWFLAKE_RESERVE_MAX; i++) {
-        uint64_t id = snowflake_next(&snowflake);
+    for (unsigned i = 0; i < 3 * ORDER_ID_RESERVE_MAX; i++) {
+        uint64_t id = next_id(&ids);
         assert_true(id > last);
-        assert_int_equal(snowflake_node(id), 5);
-        assert_int_equal(snowflake_time_ms(id), START_MS + i / SNOWFLAKE_RESERVE_MAX);
+        assert_int_equal(node_of(id), 5);
+        assert_int_equal(order_id_time_ms(id), START_MS + i / ORDER_ID_RESERVE_MAX);
         last = id;
     }
     now += 1; /* the clock is still behind what was borrowed */
-    assert_true(snowflake_next(&snowflake) > last);
+    assert_true(next_id(&ids) > last);
 }
 
 static void test_reserve_stays_in_one_ms(void **state)
 {
     (void)state;
     uint64_t now = START_MS;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 1, read_clock, &now);
-    uint64_t first = snowflake_reserve(&snowflake, 4000);
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    uint64_t first = order_ids_reserve(&ids, 4000);
     assert_int_equal(sequence_of(first), 0);
-    uint64_t fits = snowflake_reserve(&snowflake, 96);
+    uint64_t fits = order_ids_reserve(&ids, 96);
     assert_int_equal(fits, first + 4000);
-    uint64_t whole = snowflake_reserve(&snowflake, SNOWFLAKE_RESERVE_MAX);
-    assert_int_equal(snowflake_time_ms(whole), START_MS + 1);
+    uint64_t whole = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    assert_int_equal(order_id_time_ms(whole), START_MS + 1);
     assert_int_equal(sequence_of(whole), 0);
-    snowflake_next(&snowflake);
-    uint64_t moved = snowflake_reserve(&snowflake, SNOWFLAKE_RESERVE_MAX);
-    assert_int_equal(snowflake_time_ms(moved), START_MS + 3);
+    next_id(&ids);
+    uint64_t moved = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    assert_int_equal(order_id_time_ms(moved), START_MS + 3);
     assert_int_equal(sequence_of(moved), 0);
 }
 
@@ -82,48 +92,26 @@ static void test_clock_stepping_back_never_repeats(void **state)
 {
     (void)state;
     uint64_t now = START_MS;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 1, read_clock, &now);
-    uint64_t last = snowflake_reserve(&snowflake, 10) + 9;
-    const uint64_t clocks[] = {START_MS - 1, START_MS - 3600000, 0, SNOWFLAKE_EPOCH_MS - 1,
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    uint64_t last = order_ids_reserve(&ids, 10) + 9;
+    const uint64_t clocks[] = {START_MS - 1, START_MS - 3600000, 0, ORDER_ID_EPOCH_MS - 1,
                                START_MS};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         now = clocks[i];
-        uint64_t id = snowflake_next(&snowflake);
+        uint64_t id = next_id(&ids);
         assert_int_equal(id, last + 1);
         last = id;
     }
 }
 
-static void test_skip_moves_only_forward(void **state)
-{
-    (void)state;
-    uint64_t now = START_MS;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 1, read_clock, &now);
-    uint64_t before = snowflake_reserve(&snowflake, 3);
-
-    now = START_MS + 500;
-    struct snowflake other;
-    snowflake_init(&other, 900, read_clock, &now);
-    uint64_t known = snowflake_reserve(&other, 7) + 6;
-
-    now = START_MS;
-    snowflake_skip(&snowflake, known);
-    uint64_t after = snowflake_next(&snowflake);
-    assert_true(after > known);
-    assert_int_equal(snowflake_time_ms(after), START_MS + 501);
-    snowflake_skip(&snowflake, before);
-    assert_int_equal(snowflake_next(&snowflake), after + 1);
-}
-
 static void test_system_clock_is_the_default(void **state)
 {
     (void)state;
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 0, NULL, NULL);
+    struct order_ids ids;
+    order_ids_init(&ids, 0, NULL, NULL);
     uint64_t before = (uint64_t)time(NULL) * 1000;
-    uint64_t made = snowflake_time_ms(snowflake_next(&snowflake));
+    uint64_t made = order_id_time_ms(next_id(&ids));
     uint64_t after = ((uint64_t)time(NULL) + 1) * 1000;
     assert_true(made >= before && made <= after);
 }
@@ -132,7 +120,7 @@ enum { THREADS = 4, RESERVES = 2000 };
 
 struct worker {
     pthread_t thread;
-    struct snowflake *snowflake;
+    struct order_ids *ids;
     uint64_t first[RESERVES];
 };
 
@@ -145,7 +133,7 @@ static void *reserve_many(void *argument)
 {
     struct worker *worker = argument;
     for (size_t i = 0; i < RESERVES; i++)
-        worker->first[i] = snowflake_reserve(worker->snowflake, reserve_size(i));
+        worker->first[i] = order_ids_reserve(worker->ids, reserve_size(i));
     return NULL;
 }
 
@@ -161,10 +149,10 @@ static void test_threads_never_share_an_id(void **state)
     uint64_t now = START_MS;
     static struct worker workers[THREADS];
     static uint64_t ranges[THREADS * RESERVES][2];
-    struct snowflake snowflake;
-    snowflake_init(&snowflake, 1, read_clock, &now);
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
     for (size_t t = 0; t < THREADS; t++) {
-        workers[t].snowflake = &snowflake;
+        workers[t].ids = &ids;
         assert_int_equal(pthread_create(&workers[t].thread, NULL, reserve_many, &workers[t]), 0);
     }
     for (size_t t = 0; t < THREADS; t++) {
@@ -176,7 +164,7 @@ static void test_threads_never_share_an_id(void **state)
     }
     qsort(ranges, THREADS * RESERVES, sizeof ranges[0], compare_ranges);
     for (size_t i = 0; i < THREADS * RESERVES; i++) {
-        assert_int_equal(snowflake_time_ms(ranges[i][0]), snowflake_time_ms(ranges[i][1]));
+        assert_int_equal(order_id_time_ms(ranges[i][0]), order_id_time_ms(ranges[i][1]));
         if (i > 0)
             assert_true(ranges[i][0] > ranges[i - 1][1]);
     }
@@ -196,15 +184,15 @@ static void test_text_round_trip(void **state)
         {INT64_MAX, "9223372036854775807"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[SNOWFLAKE_TEXT_SIZE];
-        snowflake_format(cases[i].id, text);
+        char text[ORDER_ID_TEXT_SIZE];
+        order_id_format(cases[i].id, text);
         assert_string_equal(text, cases[i].text);
         uint64_t id = 1;
-        assert_true(snowflake_parse(text, &id));
+        assert_true(order_id_parse(text, &id));
         assert_int_equal(id, cases[i].id);
     }
-    char text[SNOWFLAKE_TEXT_SIZE];
-    snowflake_format(UINT64_MAX, text);
+    char text[ORDER_ID_TEXT_SIZE];
+    order_id_format(UINT64_MAX, text);
     assert_string_equal(text, "18446744073709551615");
 }
 
@@ -237,7 +225,7 @@ static void test_parse_refuses_other_spellings(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         uint64_t id = 99;
-        if (snowflake_parse(bad[i], &id))
+        if (order_id_parse(bad[i], &id))
             fail_msg("accepted '%s'", bad[i]);
         assert_int_equal(id, 0);
     }
@@ -250,7 +238,6 @@ int main(void)
         cmocka_unit_test(test_used_up_sequence_borrows_from_next_ms),
         cmocka_unit_test(test_reserve_stays_in_one_ms),
         cmocka_unit_test(test_clock_stepping_back_never_repeats),
-        cmocka_unit_test(test_skip_moves_only_forward),
         cmocka_unit_test(test_system_clock_is_the_default),
         cmocka_unit_test(test_threads_never_share_an_id),
         cmocka_unit_test(test_text_round_trip),
