@@ -4,10 +4,10 @@
 
 #include <stdatomic.h>
 
-#include "service/config.h"
-#include "service/networks.h"
+#include "service/config/config.h"
+#include "service/config/networks.h"
 #include "service/queue.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "stock/stock.h"
 
 enum {
@@ -20,7 +20,7 @@ struct service {
     struct stock_options stock;
     struct sale_catalog *catalog;
     struct networks proxies; /* whose X-Forwarded-For is believed */
-    struct snowflake ids;
+    struct order_ids ids;
     struct queue *orders;    /* HTTP threads to order workers */
     struct queue *calls;     /* HTTP threads to call workers */
     _Atomic int streams;     /* answers being streamed */

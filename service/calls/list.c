@@ -11,7 +11,7 @@
 #include "base/identifier.h"
 #include "service/calls/order_answer.h"
 #include "service/http/stream.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 
 enum {
     LIMIT = 100, /* orders on a page unless the client says otherwise */
@@ -42,7 +42,7 @@ static bool read_status(struct request_call *asked, const char *value)
 
 static bool read_after(struct request_call *asked, const char *value)
 {
-    return snowflake_parse(value, &asked->after);
+    return order_id_parse(value, &asked->after);
 }
 
 static bool read_limit(struct request_call *asked, const char *value)

@@ -14,7 +14,7 @@
 #include "base/identifier.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "sql/ledger_lookup.h"
 
 /* ---- the body, see why_two_readers ---- */
@@ -220,7 +220,7 @@ enum call_start call_order_get(struct service *service, struct request *request,
                                const struct call *call)
 {
     (void)service;
-    if (!snowflake_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
+    if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }

@@ -9,7 +9,7 @@
 #include "service/calls/order_answer.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "service/snowflake.h"
+#include "service/order_id.h"
 #include "stock/returns.h"
 
 enum { TURN_MS = 5 }; /* how long one try of a cancel waits for held segments, see work_cancel */
@@ -103,11 +103,11 @@ static bool body_is_empty(const struct call *call)
 static enum call_start start(struct request *request, const struct call *call,
                              void (*work)(struct call_worker *worker, struct request *request))
 {
-    char id[SNOWFLAKE_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
+    char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
     size_t length = strcspn(call->tail, "/");
     if (length < sizeof id)
         memcpy(id, call->tail, length);
-    if (!snowflake_parse(id, &request->call.order_id)) {
+    if (!order_id_parse(id, &request->call.order_id)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }

@@ -10,24 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, HOST_MAX = 256 };
+#include "service/config/endpoint.h"
 
-/* Splits host:port or [host]:port. */
-static bool split(const char *address, char *host, const char **port_out)
-{
-    const char *colon = strrchr(address, ':');
-    size_t length = colon ? (size_t)(colon - address) : 0;
-    if (!colon || length >= HOST_MAX)
-        return false;
-    if (length >= 2 && address[0] == '[' && address[length - 1] == ']') {
-        address++;
-        length -= 2;
-    }
-    memcpy(host, address, length);
-    host[length] = '\0';
-    *port_out = colon + 1;
-    return true;
-}
+enum { BACKLOG = 4096 };
 
 static void write_address(int fd, char *out, size_t size)
 {
@@ -62,14 +47,13 @@ int http_listen(const char *address, bool shared, char *address_out, size_t addr
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
-    char host[HOST_MAX];
-    const char *port = NULL;
+    struct endpoint endpoint;
     int fd = -1;
-    if (!split(address, host, &port)) {
+    if (!endpoint_parse(address, &endpoint)) {
         snprintf(error_out, error_size, "not of the form host:port");
         return -1;
     }
-    int failed = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &found);
+    int failed = getaddrinfo(endpoint.host, endpoint.port, &hints, &found);
     if (failed != 0) {
         snprintf(error_out, error_size, "%s", gai_strerror(failed));
         return -1;

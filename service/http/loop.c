@@ -217,7 +217,7 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
 static struct MHD_Daemon *daemon_start(struct http_thread *thread)
 {
     const struct config *config = &thread->service->config;
-    unsigned limit = config->connections_max / config->fronts;
+    unsigned limit = config->connections_max / config->http_threads;
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
         exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
