@@ -1,4 +1,5 @@
 /* The majority lock: one holder among all callers that ask the same independent Redis servers. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ static void call_begin(const struct redlock *redlock, struct script_call *call, 
 static enum seclock_result verdict(const struct redlock *redlock, const struct votes *votes,
                                    enum seclock_result no)
 {
+    assert(votes->yes + votes->no + votes->silent == redlock_count(redlock->servers));
     size_t count = redlock_count(redlock->servers), quorum = redlock_quorum(redlock->servers);
     if (votes->yes >= quorum)
         return SECLOCK_OK;
@@ -112,6 +114,7 @@ static enum seclock_result acquired(const struct redlock *redlock,
 
 static enum seclock_result redlock_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     struct redlock *redlock = self;
     struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
@@ -160,6 +163,7 @@ static enum seclock_result renew_one(const struct redlock *redlock,
                                      struct redlock_connections *connections,
                                      const struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     const struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
     call_begin(redlock, &call, SCRIPT_lock_renew, handle, "red-fence");

@@ -92,6 +92,7 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
+    assert(value->size <= SECLOCK_VALUE_MAX);
     char key[SCRIPT_KEY_MAX], version[24], ttl[16];
     redis_server_key(server, name, "value", key);
     snprintf(version, sizeof version, "%" PRIu64, value->version);
@@ -195,6 +196,7 @@ static void update_text(const struct store *store, const char *name,
 static enum seclock_result mysql_swap(const struct store *store, const char *name,
                                       struct seclock_value *value, const char *change)
 {
+    assert(store->pool);
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(store->pool);
     if (!db)

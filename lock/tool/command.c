@@ -1,6 +1,7 @@
 /* Runs the command of seclock: what it inherits, which signals it gets, how it ends. */
 #include "lock/tool/command.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -79,6 +80,7 @@ enum exit_code inbox_die(const struct inbox *inbox)
 
 static void signal_command(const struct run *run, int number)
 {
+    assert(run->pid > 0);
     kill(run->own_group ? -run->pid : run->pid, number);
 }
 
@@ -132,6 +134,7 @@ static _Noreturn void become_command(const struct run *run, const sigset_t *mask
 /* 0, or the exit code. Returns once the command runs, or cannot. */
 static int start_command(struct run *run, const sigset_t *mask)
 {
+    assert(run->pid == 0);
     int report[2], error = 0;
     pid_t parent = getpid();
     const char *command = run->settings->command[0];
@@ -212,6 +215,7 @@ static int exit_code_of_command(int status)
 int run_command(const struct settings *settings, const struct inbox *inbox, int lost,
                 bool *lost_out)
 {
+    assert(settings->command);
     struct run run = {.settings = settings, .own_group = !isatty(STDIN_FILENO)};
     int code = start_command(&run, &inbox->mask);
     if (code == 0)

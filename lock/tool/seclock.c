@@ -1,4 +1,5 @@
 /* seclock: runs a command while holding a distributed lock, and looks at or breaks one. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,7 @@ static void tell_fence(const struct settings *settings, const struct seclock_han
 static int run_holding(const struct settings *settings, struct seclock_handle *handle,
                        const struct inbox *inbox, int lost)
 {
+    assert(settings->command && handle);
     bool told;
     tell_fence(settings, handle);
     int code = run_command(settings, inbox, lost, &told);
