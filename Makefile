@@ -103,11 +103,11 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
-$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
+$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
-$(tests): $(archive)
+$(tests): $(BUILD)/test/part.o $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
-$(tests): LIBS := -lcmocka $(LIBS)
+$(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 
 $(daemon) $(load_tools) $(tests):
 	$(call say,LINK,$@)
@@ -124,14 +124,15 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/%.o))
+-include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/tools/%.o) \
+  $(BUILD)/test/part.o)
 
 # --- The lock library by itself -----------------------------------------------------------------
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
-               $(addprefix sql/,db.c sql_text.c)
+               $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
@@ -261,12 +262,13 @@ campaign campaigns:
 
 sample:
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
-	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
+	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
+	    --tables loadtest/README.md
 
 test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
-	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
+	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
@@ -285,7 +287,7 @@ tsan:
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
-             PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+             PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
 fuzz-http:
 	@deploy/packages test
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
@@ -304,7 +306,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
+	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest loadtest/tools test))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

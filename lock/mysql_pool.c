@@ -16,7 +16,6 @@ enum {
     QUERY_TRIES_MAX = 5,
     RENEWAL_MS_MIN = 50,  /* for the others, when one hold is about to end */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
-    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: an older version has made the column */
 };
 
 struct mysql_pool {
@@ -96,7 +95,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
-/* Runs the files that make the tables of lock/; each may be run again. */
+/* Runs the numbered files that make the tables of lock/; each may be run again. */
 static bool make_tables(struct db *db)
 {
     bool made = true;
@@ -122,7 +121,7 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
             return SECLOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
-        bool missing = code == NO_SUCH_TABLE || code == DATA_TOO_LONG;
+        bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
         if (lost && !repeated)
             repeated = true;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/log.h"
+#include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
 
 enum {
@@ -29,7 +30,7 @@ static void file_orders(struct clerk *clerk)
     size_t total = 0, count = 0;
     while (result == LEDGER_OK && !worker_stopping(&clerk->worker) &&
            !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
-        result = ledger_post_users(clerk->ledger, &count);
+        result = ledger_index_orders(clerk->ledger, &count);
         total += count;
     }
     if (result != LEDGER_OK && result != LEDGER_NO)

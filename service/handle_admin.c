@@ -13,7 +13,7 @@ static void work_reset(struct desk *desk, struct request *request)
     struct ledger_sale sale = {
         .total = request->total,
         .segments = request->segments,
-        .terms = request->change.terms,
+        .settings = request->change.terms,
     };
     const char *sku = request->order.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);

@@ -15,7 +15,7 @@
  * before: then the lane looks. */
 static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
 {
-    struct ledger_terms terms;
+    struct ledger_settings terms;
     struct stock_order *order = &request->order;
     struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
     if (!sale)

@@ -21,7 +21,7 @@ struct news {
  * once. */
 static void hear(struct news *news)
 {
-    char sku[LEDGER_WORD_SIZE];
+    char sku[IDENTIFIER_SIZE];
     enum redis_result result = REDIS_ANSWERED;
     catalog_forget_left(news->service->catalog);
     while (result != REDIS_UNKNOWN &&

@@ -1,12 +1,12 @@
-/* Orders page by page, along the primary key or by ids that were found otherwise. */
+/* Many orders at a time, page by page: all of them, or those of one user. */
 #include "sql/ledger_list.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_private.h"
-#include "sql/order_posting.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_query.h"
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
@@ -15,8 +15,8 @@ static const char columns[] =
 static void read_listed(struct ledger_listed *listed, char **row)
 {
     listed->order_id = ledger_u64(row[0]);
-    ledger_word(listed->sku, row[1]);
-    ledger_word(listed->user_id, row[2]);
+    ledger_identifier(listed->sku, row[1]);
+    ledger_identifier(listed->user_id, row[2]);
     listed->qty = ledger_u32(row[3]);
     listed->segment = ledger_u32(row[4]);
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
@@ -29,12 +29,12 @@ static bool filters(const struct ledger_filter *filter)
     return filter->sku[0] != '\0' || filter->user_id[0] != '\0' || filter->status[0] != '\0';
 }
 
-static void text_condition(struct sql_text *sql, const char *column, const char *word)
+static void text_condition(struct sql_text *sql, const char *column, const char *value)
 {
-    if (word[0] == '\0')
+    if (value[0] == '\0')
         return;
     sql_printf(sql, " AND %s=", column);
-    sql_word(sql, word);
+    sql_identifier(sql, value);
 }
 
 /* Completes and runs a SELECT that ends in its conditions on the id. */
@@ -53,7 +53,8 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
     return LEDGER_OK;
 }
 
-/* The id up to which a call may look; UINT64_MAX when fewer rows are left than it may. */
+/* Finds the last id that a call may read; UINT64_MAX when fewer than LEDGER_SCAN_MAX rows are left.
+ */
 static enum ledger_result scan_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
     *end_out = UINT64_MAX;
@@ -96,11 +97,11 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out)
 {
-    struct order_ids ids = {.after = after};
+    struct ledger_order_ids ids = {.after = after};
     assert(filter->user_id[0] != '\0' && max > 0);
     *count_out = 0;
     *next_out = 0;
-    if (!order_posting_find(ledger, filter->user_id, &ids))
+    if (!ledger_index_find(ledger, filter->user_id, &ids))
         return LEDGER_FAILED;
     if (ids.count == 0)
         return LEDGER_OK;

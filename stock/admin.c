@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "lock/redis_pipeline.h"
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_settings.h"
 #include "stock/segment.h"
 
 enum {
@@ -145,9 +148,9 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
 
 /* ---- terms ---- */
 
-static void change_terms(struct ledger_terms *terms, const struct stock_change *change)
+static void change_terms(struct ledger_settings *terms, const struct stock_change *change)
 {
-    const struct ledger_terms *to = &change->terms;
+    const struct ledger_settings *to = &change->terms;
     if (change->fields & STOCK_CHANGE_STARTS)
         terms->starts_ms = to->starts_ms;
     if (change->fields & STOCK_CHANGE_ENDS)
@@ -170,13 +173,13 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
         result = ledger_sale_find(stock->ledger, sku, sale_out);
         if (result != LEDGER_OK)
             return result == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
-        struct ledger_terms *terms = &sale_out->terms;
+        struct ledger_settings *terms = &sale_out->settings;
         bool unlimited = terms->per_user_limit == 0;
         change_terms(terms, change);
         if (terms->ends_ms != 0 && terms->ends_ms <= terms->starts_ms)
             return STOCK_ADMIN_WINDOW;
-        result =
-            ledger_terms_change(stock->ledger, sku, terms, unlimited && terms->per_user_limit > 0);
+        result = ledger_settings_change(stock->ledger, sku, terms,
+                                        unlimited && terms->per_user_limit > 0);
     }
     if (result == LEDGER_OK)
         admin_announce(stock, sale_out);

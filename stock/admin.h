@@ -3,6 +3,8 @@
 #define STOCK_ADMIN_H
 
 #include "lock/redis_pipeline.h"
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
 #include "stock/stock_private.h"
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */

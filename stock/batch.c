@@ -202,14 +202,14 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
 static void write_move(struct batch *batch, struct segment_hold *hold)
 {
     batch->moved[batch->move_count] = hold;
-    batch->moves[batch->move_count++] = (struct ledger_move){
+    batch->moves[batch->move_count++] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
         .segment = hold->segment,
         .round = hold->round,
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
-        .terms = hold->terms,
+        .settings_version = hold->terms,
     };
 }
 
@@ -280,10 +280,10 @@ static void accept_order(struct batch *batch, const struct item *item)
     struct stock_order *order = item->order;
     order->outcome = STOCK_ACCEPTED;
     order->segment = batch->allocations[item->piece].segment;
-    ledger_time(order->created_ms, order->created_at);
+    ledger_time_format(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';
     if (expires_ms(order) != 0)
-        ledger_time(expires_ms(order), order->expires_at);
+        ledger_time_format(expires_ms(order), order->expires_at);
     if (item->piece_count == 1)
         return;
     size_t size = item->piece_count * sizeof *order->allocations;

@@ -2,6 +2,8 @@
 #ifndef STOCK_LOT_H
 #define STOCK_LOT_H
 
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_return.h"
 #include "stock/returns.h"
 #include "stock/stock_private.h"
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_lookup.h"
+
 /* Open, or to be refused unless its key was accepted before. */
 static bool waits_for_key(const struct stock_order *order)
 {

@@ -2,6 +2,7 @@
 #ifndef STOCK_RESTOCK_H
 #define STOCK_RESTOCK_H
 
+#include "sql/ledger_sale.h"
 #include "stock/stock.h"
 
 enum { STOCK_TOTAL_MAX = 10000000 }; /* units of one sale */

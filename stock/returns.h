@@ -2,6 +2,8 @@
 #ifndef STOCK_RETURNS_H
 #define STOCK_RETURNS_H
 
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
 #include "sql/ledger_status.h"
 #include "stock/stock.h"
 
@@ -31,7 +33,7 @@ struct stock_expired {
  * and says whether there are more, to be called for at once. Those whose segments somebody else
  * goes on holding are left out; they come when it begins anew, at a place of all zero. LEDGER_OK or
  * LEDGER_FAILED. Several processes may do so at once, to no purpose. */
-enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *place,
                                 struct stock_expired *expired_out);
 
 #endif

@@ -13,7 +13,7 @@ static const int64_t PROBE_NS = 50000000;   /* how often a remembered shortage i
 static const int64_t STALE_NS = 1000000000; /* how long it may be used while in doubt */
 
 struct sale {
-    char sku[LEDGER_WORD_SIZE];
+    char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the view, and the writing of what is left */
     struct sale_view view;
     _Atomic uint32_t left_units;
@@ -80,7 +80,7 @@ static struct sale *sale_new(const char *sku)
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
-    assert(strlen(sku) < LEDGER_WORD_SIZE);
+    assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;
@@ -120,18 +120,18 @@ struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale 
             .total = row->total,
             .segments = row->segments,
             .epoch = sale->view.epoch,
-            .terms = row->terms,
+            .terms = row->settings,
         };
         uint32_t share = (row->total + row->segments - 1) / row->segments;
         for (uint32_t i = 0; i < row->segments; i++)
             sale_hint_set(sale, i, share);
         forget_left_locked(sale);
     }
-    if (row->round == sale->view.round && row->terms.version > sale->view.terms.version) {
+    if (row->round == sale->view.round && row->settings.version > sale->view.terms.version) {
         sale->view.total = row->total;
-        sale->view.terms = row->terms;
+        sale->view.terms = row->settings;
     }
-    const struct ledger_terms *terms = &sale->view.terms;
+    const struct ledger_settings *terms = &sale->view.terms;
     atomic_store(&sale->gated, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
@@ -237,7 +237,7 @@ bool sale_confirmed(const struct sale *sale, int64_t now_ns)
     return now_ns < atomic_load(&sale->gate_until_ns) - PROBE_NS;
 }
 
-bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out)
+bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out)
 {
     if (!atomic_load_explicit(&sale->gated, memory_order_relaxed) ||
         now_ns >= atomic_load(&sale->gate_until_ns))

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger_sale.h"
 
 enum { SALES_MAX = 10000 };
 
@@ -18,7 +18,7 @@ struct sale_view {
     uint32_t total;
     uint32_t segments;
     uint32_t epoch; /* grows whenever units may have come back; see sale_remember_left */
-    struct ledger_terms terms;
+    struct ledger_settings terms;
 };
 
 struct sale_catalog *catalog_open(void);
@@ -66,7 +66,7 @@ bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 /* Gives the terms of a sale that is not simply open, if orders may be refused by them. When that
  * time has nearly passed, one caller per 50 ms gets false, to find out anew. Any thread; takes no
  * lock for a sale without window and pause. */
-bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out);
+bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out);
 
 /* Ends what is remembered and confirmed: units may have come back, or terms have changed. */
 void sale_forget_left(struct sale *sale);

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
+#include "sql/ledger_quota.h"
+#include "sql/ledger_time.h"
 #include "stock/sale.h"
 
 enum {
@@ -46,15 +48,15 @@ struct stock_over {
 struct stock_had {
     uint32_t limit;
     size_t order_count;
-    uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* newest first */
+    uint64_t order_ids[LEDGER_QUOTA_ORDERS_MAX]; /* newest first */
 };
 
 /* One order on its way through the stock. The caller fills in the first part and owns it all; the
  * rest is valid once the outcome says so. */
 struct stock_order {
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE];       /* idempotency key, "" for none */
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE];        /* idempotency key, "" for none */
     char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
@@ -147,7 +149,7 @@ uint64_t stock_redis_connects(const struct stock *stock);
 
 /* STOCK_OPEN, or why these terms refuse an order of that moment, and when the sale opens or ended.
  * Any thread. */
-enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_settings *terms, int64_t now_ms,
                                 int64_t *at_ms_out);
 
 /* Frees what stock_sell allocated in an order. */
@@ -179,7 +181,7 @@ enum {
 
 struct stock_change {
     unsigned fields;
-    struct ledger_terms terms;
+    struct ledger_settings terms;
 };
 
 /* Changes the terms of a sale while it runs, and tells every process. After STOCK_ADMIN_OK no order

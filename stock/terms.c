@@ -117,7 +117,7 @@ void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t 
         begin_one(stock, orders[i], found);
 }
 
-enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_settings *terms, int64_t now_ms,
                                 int64_t *at_ms_out)
 {
     *at_ms_out = terms->ends_ms;

@@ -3,6 +3,7 @@
 #define STOCK_TEST_STAGE_H
 
 #include "lua/test_server.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 #include "stock/stock.h"
 

@@ -1,0 +1,21 @@
+/* Private to sql/: stock updates, which move segments along their fences, as SQL. */
+#ifndef SQL_STOCK_UPDATE_H
+#define SQL_STOCK_UPDATE_H
+
+#include "sql/ledger_commit.h"
+#include "sql/sql_text.h"
+
+/* True when the update sets a fence of its own. */
+bool stock_update_fenced(const struct ledger_stock_update *update);
+
+/* Appends the statements that make the updates, one each or a joint one. They come first in their
+ * query. */
+void stock_update_text(struct sql_text *sql, const struct ledger_stock_update *updates,
+                       size_t count);
+
+/* After that query, in the same transaction: sets `refused`. DB_OK when every update was made, else
+ * DB_NO. */
+enum db_result stock_update_check(const struct db *db, struct ledger_stock_update *updates,
+                                  size_t count);
+
+#endif
