@@ -72,8 +72,8 @@ static void get_lock_forget(void *self)
     mysql_pool_forget(((struct get_lock *)self)->pool);
 }
 
-/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore case
- * and are shared by all databases, hence a hash of database, prefix and name. */
+/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
+ * case and are shared by all databases, hence a hash of database, prefix and name. */
 static void set_name(const struct get_lock *self, const char *name, struct sql_text *sql)
 {
     mysql_raw(sql, "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',");

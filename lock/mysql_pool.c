@@ -105,9 +105,9 @@ static bool make_tables(struct db *db)
     return made;
 }
 
-/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a lost
- * connection they may have run; each is such that a repeat does no harm, but an outcome that stays
- * unanswered stays a doubt, even when a later try certainly failed. */
+/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
+ * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
+ * stays unanswered stays a doubt, even when a later try certainly failed. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     assert(sql->length > 0);

@@ -223,8 +223,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Every batch locks its rows in the order of their names, so that two transactions do not dead-lock.
- * `results_out` is in the order given. */
+/* Every batch locks its rows in the order of their names, so that two transactions do not
+ * dead-lock. `results_out` is in the order given. */
 static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {

@@ -92,8 +92,8 @@ void table_acquire_text(const char *prefix, const struct seclock_handle *handle,
     mysql_raw(sql, "));");
 }
 
-/* " WHERE" the row has the hold. Once anybody has taken the lock after the lease had ended, the same
- * owner included, the request is no more in the list, and the hold is lost for good. */
+/* " WHERE" the row has the hold. Once anybody has taken the lock after the lease had ended, the
+ * same owner included, the request is no more in the list, and the hold is lost for good. */
 static void where_held(const char *prefix, const struct seclock_handle *handle,
                        struct sql_text *sql)
 {
@@ -103,9 +103,9 @@ static void where_held(const char *prefix, const struct seclock_handle *handle,
     in_list(sql, handle->request, "request_id");
 }
 
-/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal adds
- * to a counter, and the number of rows tells whether the hold was there. Several renewals share a
- * transaction, and so one write to the disk. */
+/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal
+ * adds to a counter, and the number of rows tells whether the hold was there. Several renewals
+ * share a transaction, and so one write to the disk. */
 void table_renew_text(const char *prefix, struct seclock_handle *const *handles, size_t count,
                       struct sql_text *sql)
 {

@@ -37,7 +37,7 @@ static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
     return result;
 }
 
-/* A waiting writer tries again well before its mark ends, so that readers do not slip in between. */
+/* A waiting writer tries again well before its mark ends, so that no reader slips in between. */
 static void rw_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     assert(handle->waits);

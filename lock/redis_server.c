@@ -97,8 +97,8 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
-/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its first
- * answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
+ * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
     assert(count > 0);

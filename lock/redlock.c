@@ -12,8 +12,8 @@
 /* what_it_cannot_promise: the holder of the majority of the configured servers excludes all others
  * while those servers keep what they were told and clocks run at about one speed. A server that
  * restarts without its data, or a clock that jumps, may give one lock to two holders. Nothing stops
- * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so there
- * is no fence. Use it for work that should be done once most of the time. */
+ * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so
+ * there is no fence. Use it for work that should be done once most of the time. */
 
 struct redlock {
     struct redlock_servers *servers;
@@ -94,8 +94,8 @@ static struct votes release_all(const struct redlock *redlock,
 
 /* ---- acquire ---- */
 
-/* What a try has come to. After a try without a majority nothing stays on the servers, and the caller
- * has never held the lock: so the outcome is never in doubt. */
+/* What a try has come to. After a try without a majority nothing stays on the servers, and the
+ * caller has never held the lock: so the outcome is never in doubt. */
 static enum seclock_result acquired(const struct redlock *redlock,
                                     const struct seclock_handle *handle, const struct votes *votes,
                                     int64_t took_ms)

@@ -14,8 +14,8 @@
 #include "lua_scripts.h"
 
 /* why_no_lock: nobody waits, and the death of a writer blocks nobody. A caller that read version N
- * writes if the version still is N; the second of two writers reads again. That is faster than a lock
- * where changes seldom meet, and slower where they often do. */
+ * writes if the version still is N; the second of two writers reads again. That is faster than a
+ * lock where changes seldom meet, and slower where they often do. */
 
 enum {
     VALUE_TTL_MS = 7 * 24 * 3600 * 1000,
@@ -51,8 +51,8 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 
 /* ---- Redis ---- */
 
-/* Runs one command, and again on a new connection when it was not answered: a swap has an id by which
- * the script recognises the repeat. */
+/* Runs one command, and again on a new connection when it was not answered: a swap has an id by
+ * which the script recognises the repeat. */
 static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
 {
     struct redis *redis = redis_server_take(server);

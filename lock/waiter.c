@@ -200,7 +200,8 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 /* ---- leading; the mutex is held, but not while connecting and sleeping ---- */
 
 /* why_the_subscription_wakes: a release between the busy answer and the subscription is not heard.
- * So its waiters try once more when the subscription is in force; after that they hear every one. */
+ * So its waiters try once more when the subscription is in force; after that they hear every one.
+ */
 static void lead_ready(struct waiter_hub *hub)
 {
     hub->answered++;
@@ -252,8 +253,8 @@ static void lead_connect(struct waiter_hub *hub)
             channel_subscribe(hub, c);
 }
 
-/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not answered a
- * SUBSCRIBE in time. */
+/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not
+ * answered a SUBSCRIBE in time. */
 static int lead_socket(struct waiter_hub *hub)
 {
     assert(hub->leader);

@@ -100,8 +100,8 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
     lose(watchdog, handle);
 }
 
-/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from being
- * freed, while the mutex is not held. */
+/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
+ * being freed, while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
     enum seclock_result results[BATCH_MAX];

@@ -130,8 +130,8 @@ static bool is_before(struct search *search, struct position *a, struct position
     return !czxid_known(search, b) || a->czxid < b->czxid;
 }
 
-/* The child right before `own`, which was made at `czxid`, or with `own` NULL the first of all; NULL
- * when there is none. Reads nodes only where two have one number. */
+/* The child right before `own`, which was made at `czxid`, or with `own` NULL the first of all;
+ * NULL when there is none. Reads nodes only where two have one number. */
 static enum zk_result child_ahead(struct zk_session *session, const char *directory,
                                   const struct zk_names *names, const char *own, int64_t czxid,
                                   int timeout_ms, const char **child_out)

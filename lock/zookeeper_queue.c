@@ -17,9 +17,9 @@
 
 /* the_queue: a lock is a container node. Whoever wants the lock makes a child of it that ends with
  * the session of its maker. The maker of the child with the lowest sequence number is the holder;
- * every other one watches the child before its own, so that a release wakes one waiter. The fence is
- * the czxid of the holder's child. When a make is not answered, the request's id in the name of the
- * child finds it.
+ * every other one watches the child before its own, so that a release wakes one waiter. The fence
+ * is the czxid of the holder's child. When a make is not answered, the request's id in the name of
+ * the child finds it.
  *
  * why_two_thirds: a hold is as good as its session, which the server ends when it has heard nothing
  * for the session's time-out. The server counts that from when it got the last packet, which is

@@ -15,9 +15,9 @@
 #include "base/clock.h"
 
 /* why_not_to_resolve: by default the library looks its hosts up again before every action, in a
- * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that nobody
- * will ever unlock. So the library may look up only while it has no connection; then it must, or it
- * would come back to a server late. */
+ * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that
+ * nobody will ever unlock. So the library may look up only while it has no connection; then it
+ * must, or it would come back to a server late. */
 enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
 struct zk {
@@ -69,8 +69,8 @@ void zk_watch_end(struct zk_session *session, struct zk_watch *watch)
 
 /* ---- removals ----
  *
- * Nodes left behind, to be deleted when there is a connection again. All of this but zk_delete_later
- * runs in a thread of the library, which must not wait for an answer. */
+ * Nodes left behind, to be deleted when there is a connection again. All of this but
+ * zk_delete_later runs in a thread of the library, which must not wait for an answer. */
 
 struct removal {
     struct zk_session *session;

@@ -155,7 +155,7 @@ static void take_option(struct settings *settings, int option, const char *value
     case 'V':
         puts("seclock " SECLOCK_VERSION);
         exit(0);
-    default: /* getopt has said why */
+    default: /* getopt has printed the reason */
         fputs("Try 'seclock --help'.\n", stderr);
         exit(EXIT_USAGE);
     }
@@ -185,7 +185,7 @@ static void parse_options(struct settings *settings, int argc, char **argv)
         take_option(settings, option, optarg);
 }
 
-/* NAME -- COMMAND..., status NAME or break NAME. A lock may be called "status", too. */
+/* NAME -- COMMAND..., status NAME or break NAME. A lock may have the name "status", too. */
 static void parse_operands(struct settings *settings, int count, char **operands)
 {
     if (count >= 2 && strcmp(operands[1], "--") == 0) {
