@@ -14,7 +14,7 @@
 #include "service/clock.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "stock/returns.h"
+#include "stock/return_order.h"
 
 enum {
     PERIOD_MS = 200, /* between looks for what is due, and for the lock */

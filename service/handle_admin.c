@@ -6,7 +6,7 @@
 #include "service/desk.h"
 #include "service/log.h"
 #include "service/sale_terms.h"
-#include "stock/restock.h"
+#include "stock/sale_restock.h"
 
 static void work_reset(struct desk *desk, struct request *request)
 {

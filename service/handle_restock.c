@@ -6,7 +6,7 @@
 #include "service/log.h"
 #include "service/sale_terms.h"
 #include "service/word.h"
-#include "stock/restock.h"
+#include "stock/sale_restock.h"
 
 static void work_add(struct desk *desk, struct request *request)
 {

@@ -9,7 +9,7 @@
 #include "service/metrics.h"
 #include "service/order_json.h"
 #include "service/snowflake.h"
-#include "stock/returns.h"
+#include "stock/return_order.h"
 
 enum { TURN_MS = 5 }; /* for a cancel whose segments are held, before other calls have a turn */
 

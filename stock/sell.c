@@ -9,10 +9,10 @@
  * between the two, and the repeat be told no. */
 #include <assert.h>
 
-#include "stock/limit.h"
-#include "stock/rate.h"
-#include "stock/replay.h"
-#include "stock/terms.h"
+#include "stock/check_limit.h"
+#include "stock/check_rate.h"
+#include "stock/check_replay.h"
+#include "stock/check_settings.h"
 
 bool stock_outcome_refused(enum stock_outcome outcome)
 {

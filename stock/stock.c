@@ -8,10 +8,10 @@
 #include <time.h>
 
 #include "stock/batch.h"
-#include "stock/outer.h"
-#include "stock/rate.h"
+#include "stock/guard_lock.h"
+#include "stock/check_rate.h"
 #include "stock/stock_private.h"
-#include "stock/terms.h"
+#include "stock/check_settings.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "sql/ledger.h"
-#include "stock/sale.h"
+#include "stock/sale_cache.h"
 
 enum {
     STOCK_BATCH_MAX = 512,   /* orders that one call may carry */

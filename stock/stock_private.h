@@ -29,7 +29,7 @@ struct stock {
     struct stock_stats stats;
     unsigned random;
     struct terms_book *terms; /* of the present batch */
-    unsigned look_batches;    /* in which all users of limited sales are looked up; see limit.c */
+    unsigned look_batches;    /* in which all users of limited sales are looked up; see check_limit.c */
 
     struct script_call *calls; /* the next pipeline: what is left of the last batch stands first */
     size_t call_count;

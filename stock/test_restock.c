@@ -1,5 +1,5 @@
 /* Units added to a running sale: each once, in equal parts, and to be sold at once. */
-#include "stock/restock.h"
+#include "stock/sale_restock.h"
 #include "sql/ledger_restock.h"
 #include "stock/test_stage.h"
 

@@ -1,6 +1,6 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
 #include "lock/redis_pipeline.h"
-#include "stock/returns.h"
+#include "stock/return_order.h"
 #include "stock/stock_private.h"
 #include "stock/test_stage.h"
 

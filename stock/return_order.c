@@ -1,9 +1,9 @@
 /* An order that is paid or cancelled; the units of the latter can be sold again at once. */
-#include "stock/returns.h"
+#include "stock/return_order.h"
 
 #include <stdlib.h>
 
-#include "stock/lot.h"
+#include "stock/return_batch.h"
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 

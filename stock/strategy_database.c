@@ -8,7 +8,7 @@
  * counters in Redis afterwards finds them out of date and recovers them. */
 #include <string.h>
 
-#include "stock/steps.h"
+#include "stock/strategy_common.h"
 
 static void look(struct stock *stock, struct group *group)
 {

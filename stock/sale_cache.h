@@ -1,6 +1,6 @@
 /* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
-#ifndef STOCK_SALE_H
-#define STOCK_SALE_H
+#ifndef STOCK_SALE_CACHE_H
+#define STOCK_SALE_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>

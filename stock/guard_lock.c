@@ -5,7 +5,7 @@
  * units, and the outer lock decides before it who may try. A holder that outlives the one or the
  * other is refused by the ledger. Resets and recoveries need the inner lock alone: nobody sells
  * without it. */
-#include "stock/outer.h"
+#include "stock/guard_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Private to stock/: a sale with all of its segments locked, for those who change it as a whole. */
-#ifndef STOCK_ADMIN_H
-#define STOCK_ADMIN_H
+#ifndef STOCK_SALE_LOCK_H
+#define STOCK_SALE_LOCK_H
 
 #include "lock/redis_pipeline.h"
 #include "stock/stock_private.h"

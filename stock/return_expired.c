@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stock/lot.h"
+#include "stock/return_batch.h"
 #include "stock/segment.h"
 
 enum {

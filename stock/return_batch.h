@@ -1,8 +1,8 @@
 /* Orders of one sale that end together: one transaction, under the locks of their segments. */
-#ifndef STOCK_LOT_H
-#define STOCK_LOT_H
+#ifndef STOCK_RETURN_BATCH_H
+#define STOCK_RETURN_BATCH_H
 
-#include "stock/returns.h"
+#include "stock/return_order.h"
 #include "stock/stock_private.h"
 
 /* Orders of one sale and round, whose segments are locked by the stock's holds. */

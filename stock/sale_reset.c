@@ -1,5 +1,5 @@
 /* Resetting a sale and comparing it with the ledger, each under the locks of all its segments. */
-#include "stock/admin.h"
+#include "stock/sale_lock.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Units added to a running sale, and its segments evened out. */
-#ifndef STOCK_RESTOCK_H
-#define STOCK_RESTOCK_H
+#ifndef STOCK_SALE_RESTOCK_H
+#define STOCK_SALE_RESTOCK_H
 
 #include "stock/stock.h"
 

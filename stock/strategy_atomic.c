@@ -1,5 +1,5 @@
 /* The strategy of one script and no lock: check and decrement of a counter, then the insert. */
-#include "stock/counter.h"
+#include "stock/strategy_counter.h"
 
 enum { TOOK = 1 }; /* first number of stock_count.lua; 2 is dirty */
 

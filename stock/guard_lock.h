@@ -1,6 +1,6 @@
 /* The outer lock of a segment: one of another kind around its lock in Redis. */
-#ifndef STOCK_OUTER_H
-#define STOCK_OUTER_H
+#ifndef STOCK_GUARD_LOCK_H
+#define STOCK_GUARD_LOCK_H
 
 #include "stock/segment.h"
 

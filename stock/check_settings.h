@@ -3,8 +3,8 @@
  * An order may be let in by whatever view this process has: its move names the version of the
  * terms, and the ledger refuses it when they have changed. A refusal meets no such guard, so orders
  * are refused only by terms that the ledger confirmed lately, and that no news has put in doubt. */
-#ifndef STOCK_TERMS_H
-#define STOCK_TERMS_H
+#ifndef STOCK_CHECK_SETTINGS_H
+#define STOCK_CHECK_SETTINGS_H
 
 #include "stock/stock_private.h"
 

@@ -1,6 +1,6 @@
 /* A retry finds its first order: idempotency keys, looked up with the batch. */
-#ifndef STOCK_REPLAY_H
-#define STOCK_REPLAY_H
+#ifndef STOCK_CHECK_REPLAY_H
+#define STOCK_CHECK_REPLAY_H
 
 #include "stock/stock_private.h"
 

@@ -1,5 +1,5 @@
 /* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
-#include "stock/sale.h"
+#include "stock/sale_cache.h"
 
 #include <assert.h>
 #include <pthread.h>

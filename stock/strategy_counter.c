@@ -14,7 +14,7 @@
  *
  * What a process that dies had taken is missing from the counter until a recovery; nothing marks it
  * (see README.md). */
-#include "stock/counter.h"
+#include "stock/strategy_counter.h"
 
 #include <assert.h>
 

@@ -11,8 +11,8 @@
  * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
  * for the stock to be sold. */
-#include "stock/outer.h"
-#include "stock/steps.h"
+#include "stock/guard_lock.h"
+#include "stock/strategy_common.h"
 
 /* Passes that met busy segments before the ledger is asked all the same. */
 enum { BUSY_PASSES = 8 };

@@ -1,5 +1,5 @@
 /* A retry finds its first order: idempotency keys, looked up with the batch. */
-#include "stock/replay.h"
+#include "stock/check_replay.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Selling by counters in Redis without locks: what `atomic` and `optimistic` have in common. */
-#ifndef STOCK_COUNTER_H
-#define STOCK_COUNTER_H
+#ifndef STOCK_STRATEGY_COUNTER_H
+#define STOCK_STRATEGY_COUNTER_H
 
-#include "stock/steps.h"
+#include "stock/strategy_common.h"
 
 /* Decides a batch. `post` begins a hold; `take` then carries out those from `first_hold` on: each
  * becomes taken, empty, dirty, busy or in doubt. False: Redis is lost. */

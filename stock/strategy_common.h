@@ -1,6 +1,6 @@
 /* The steps that strategies have in common: planning, writing, asking in doubt, concluding. */
-#ifndef STOCK_STEPS_H
-#define STOCK_STEPS_H
+#ifndef STOCK_STRATEGY_COMMON_H
+#define STOCK_STRATEGY_COMMON_H
 
 #include "stock/batch.h"
 

@@ -6,7 +6,7 @@
  * why_like_recovery: the ledger's fence moves to F, so whatever Redis said of the segment before is
  * refused from then on. Setting it from the ledger is therefore not what makes the return right, it
  * only spares the next holder a recovery; dying anywhere on the way loses nothing. */
-#include "stock/lot.h"
+#include "stock/return_batch.h"
 
 #include <string.h>
 #include <time.h>

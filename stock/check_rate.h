@@ -1,6 +1,6 @@
 /* Limits of orders per user and per client address, asked for a whole batch in one call. */
-#ifndef STOCK_RATE_H
-#define STOCK_RATE_H
+#ifndef STOCK_CHECK_RATE_H
+#define STOCK_CHECK_RATE_H
 
 #include "stock/stock_private.h"
 

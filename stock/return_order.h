@@ -1,6 +1,6 @@
 /* Orders that are paid, cancelled or expire; the units of the latter can be sold again at once. */
-#ifndef STOCK_RETURNS_H
-#define STOCK_RETURNS_H
+#ifndef STOCK_RETURN_ORDER_H
+#define STOCK_RETURN_ORDER_H
 
 #include "sql/ledger_status.h"
 #include "stock/stock.h"

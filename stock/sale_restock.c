@@ -4,13 +4,13 @@
  * locks', and Redis is set again from the ledger: dying in between leaves segments that are refused
  * and recovered one by one. Orders that were decided before it are refused once, for the version of
  * the terms has counted on; that is how the other processes hear of the new total. */
-#include "stock/restock.h"
+#include "stock/sale_restock.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "sql/ledger_restock.h"
-#include "stock/admin.h"
+#include "stock/sale_lock.h"
 
 enum { TRIES_MAX = 5 }; /* resets that came in between, or commits that were not answered */
 

@@ -1,5 +1,5 @@
 /* Limits of orders per user and per client address, asked for a whole batch in one call. */
-#include "stock/rate.h"
+#include "stock/check_rate.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * The ledger enforces it, in the transaction of the orders, so this is for speed only: one refused
  * order sends its whole batch back. While nobody is refused nobody is looked up either. */
-#ifndef STOCK_LIMIT_H
-#define STOCK_LIMIT_H
+#ifndef STOCK_CHECK_LIMIT_H
+#define STOCK_CHECK_LIMIT_H
 
 #include "stock/stock_private.h"
 

@@ -1,5 +1,5 @@
 /* Whether a sale is open to an order, and by which of its views the order is decided. */
-#include "stock/terms.h"
+#include "stock/check_settings.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "lua/command.h"
-#include "stock/counter.h"
+#include "stock/strategy_counter.h"
 
 enum {
     TRIES_MAX = 20, /* swaps lost to others before the segment counts as busy */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stock/steps.h"
+#include "stock/strategy_common.h"
 
 /* No segment has this name: theirs end in a number. */
 static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])

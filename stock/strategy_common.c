@@ -1,5 +1,5 @@
 /* The steps that strategies have in common: planning, writing, asking in doubt, concluding. */
-#include "stock/steps.h"
+#include "stock/strategy_common.h"
 
 #include <string.h>
 #include <time.h>

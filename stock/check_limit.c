@@ -1,11 +1,11 @@
 /* The limit per user: who would be above it is refused before units are taken for him. */
-#include "stock/limit.h"
+#include "stock/check_limit.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "stock/terms.h"
+#include "stock/check_settings.h"
 
 enum {
     LOOK_BATCHES = 64, /* in which all users are looked up, after one was above his limit */
