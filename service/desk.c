@@ -54,7 +54,7 @@ struct desk_thread *desk_start(struct service *service, char *error_out, size_t 
     if (!thread)
         abort();
     thread->desk.service = service;
-    thread->desk.stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    thread->desk.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!thread->desk.stock) {
         free(thread);
         return NULL;

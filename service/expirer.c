@@ -118,7 +118,7 @@ static bool open_clients(struct expirer *expirer, char *error_out, size_t error_
         .lease_ms = (int)service->config.lease_ms,
         .timeout_ms = (int)service->config.redis_timeout_ms,
     };
-    expirer->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    expirer->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!expirer->stock)
         return false;
     if (lock_open(&options, &expirer->locks) == LOCK_OK)

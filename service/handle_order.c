@@ -24,11 +24,12 @@ static bool refuse_at_once(struct service *service, struct request *request, int
 {
     struct ledger_terms terms;
     struct stock_order *order = &request->order;
-    struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
+    struct sale *sale =
+        order->key[0] == '\0' ? sale_cache_find(service->sale_cache, order->sku) : NULL;
     if (!sale)
         return false;
     order->outcome = STOCK_OPEN;
-    if (sale_gate(sale, now_ns, &terms)) {
+    if (sale_window_cached(sale, now_ns, &terms)) {
         order->created_ms = wall_clock_ms();
         order->outcome = stock_closed(&terms, order->created_ms, &order->at_ms);
     }
@@ -49,7 +50,7 @@ enum start_result handle_order_post(struct service *service, struct request *req
     const char *detail = NULL;
     order->key[0] = '\0';
     order->attempts = order->passes = 0;
-    order->rated = false;
+    order->rate_passed = false;
     if (!order_body_parse(call->body, call->body_length, order, &detail)) {
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
         return START_ANSWERED;

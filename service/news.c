@@ -28,15 +28,15 @@ static void hear(struct news *news)
 {
     char sku[LEDGER_WORD_SIZE];
     enum redis_result result = REDIS_ANSWERED;
-    catalog_forget_left(news->service->catalog);
+    sale_cache_invalidate(news->service->sale_cache);
     while (result != REDIS_UNKNOWN && !atomic_load(&news->stop)) {
         result = redis_next_message(news->redis, POLL_MS, sku, sizeof sku);
         struct sale *sale =
-            result == REDIS_ANSWERED ? catalog_find(news->service->catalog, sku) : NULL;
+            result == REDIS_ANSWERED ? sale_cache_find(news->service->sale_cache, sku) : NULL;
         if (sale)
-            sale_forget_left(sale);
+            sale_invalidate(sale);
     }
-    catalog_forget_left(news->service->catalog);
+    sale_cache_invalidate(news->service->sale_cache);
 }
 
 static void *news_main(void *context)

@@ -222,15 +222,15 @@ static void answer_not_started(struct answer *answer, const struct stock_order *
 }
 
 /* With the orders that the user has. */
-static void answer_limit(struct answer *answer, const struct stock_had *had)
+static void answer_limit(struct answer *answer, const struct stock_history *history)
 {
     char extra[64 + LEDGER_BUYER_ORDERS_MAX * 24];
     char *at = put(extra, ",\"limit\":");
-    at = put_number(at, had->limit);
+    at = put_number(at, history->limit);
     at = put(at, ",\"orders\":[");
-    for (size_t i = 0; i < had->order_count; i++) {
+    for (size_t i = 0; i < history->order_count; i++) {
         at = put(at, i == 0 ? "\"" : ",\"");
-        at = put_number(at, had->order_ids[i]);
+        at = put_number(at, history->order_ids[i]);
         at = put(at, "\"");
     }
     at = put(at, "]");
@@ -247,7 +247,7 @@ static unsigned whole_seconds(int64_t ms)
  * do not come together. */
 static void answer_limited(struct request *request)
 {
-    const struct stock_over *over = &request->order.over;
+    const struct stock_rate_status *over = &request->order.rate_status;
     struct answer *answer = &request->answer;
     unsigned retry_s = whole_seconds(over->retry_ms);
     uint64_t spread = request->order.order_id * UINT64_C(0x9e3779b97f4a7c15) >> 33;
@@ -291,7 +291,7 @@ void answer_order(struct request *request)
         break;
     case STOCK_LIMIT:
         metrics_count(METRIC_ORDERS_LIMIT);
-        answer_limit(answer, request->order.had);
+        answer_limit(answer, request->order.history);
         break;
     case STOCK_UNKNOWN_SKU:
         metrics_count(METRIC_ORDERS_UNKNOWN_SKU);

@@ -8,16 +8,16 @@
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
 
 static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,
-                              const struct sale_view *view)
+                              const struct sale_snapshot *snapshot)
 {
     for (size_t i = 0; i < batch->group_count; i++)
         if (batch->groups[i].sale == sale)
             return &batch->groups[i];
     struct group *group = &batch->groups[batch->group_count++];
     group->sale = sale;
-    group->view = *view;
+    group->snapshot = *snapshot;
     group->first = group->last = NULL;
-    group->start = stock_random(stock, group->view.segments);
+    group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
     group->busy = group->stale = group->looked = false;
     return group;
@@ -25,7 +25,7 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
 
 static void batch_add(struct stock *stock, struct batch *batch, struct stock_order *order)
 {
-    struct group *group = group_of(stock, batch, order->sale, order->view);
+    struct group *group = group_of(stock, batch, order->sale, order->snapshot);
     struct item *item = &batch->items[batch->item_count++];
     *item = (struct item){.order = order};
     if (group->last)
@@ -66,15 +66,15 @@ bool group_next(struct group *group, uint32_t *segment_out)
         *segment_out = group->retry[--group->retry_count];
         return true;
     }
-    if (group->tried == group->view.segments)
+    if (group->tried == group->snapshot.segments)
         return false;
-    *segment_out = (group->start + group->tried++) % group->view.segments;
+    *segment_out = (group->start + group->tried++) % group->snapshot.segments;
     return true;
 }
 
 void group_retry(struct group *group, uint32_t segment)
 {
-    if (group->retries++ < group->view.segments)
+    if (group->retries++ < group->snapshot.segments)
         group->retry[group->retry_count++] = (uint16_t)segment;
     else
         group->busy = true; /* somebody keeps it dirty: not now, but it is not empty either */
@@ -227,7 +227,7 @@ static void sort_allocations(struct ledger_allocation *allocations, size_t count
 /* When an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
-    int64_t pay_within_s = order->view->terms.pay_within_s;
+    int64_t pay_within_s = order->snapshot->terms.pay_within_s;
     return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
@@ -251,7 +251,7 @@ static void write_row(struct batch *batch, const struct item *item)
         .allocations = allocations,
         .allocation_count = several ? item->piece_count : 0,
         .created_ms = order->created_ms,
-        .limit = order->view->terms.per_user_limit,
+        .limit = order->snapshot->terms.per_user_limit,
         .expires_ms = expires_ms(order),
     };
 }

@@ -22,7 +22,7 @@ struct item {
  * recovered are tried once more. */
 struct group {
     struct sale *sale;
-    struct sale_view view;
+    struct sale_snapshot snapshot;
     struct item *first;
     struct item *last;
     uint32_t start;

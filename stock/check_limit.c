@@ -32,7 +32,7 @@ static int compare_claims(const void *left, const void *right)
 
 static uint32_t limit_of(const struct stock_order *order)
 {
-    return order->view->terms.per_user_limit;
+    return order->snapshot->terms.per_user_limit;
 }
 
 /* Those of one user stand together afterwards. */
@@ -61,7 +61,7 @@ static bool look_up(struct stock *stock, const struct claim *claims, size_t coun
         const struct stock_order *order = claims[i].order;
         if (!same_user(claims, i))
             buyers[users++] = (struct ledger_buyer){
-                .sku = order->sku, .user_id = order->user_id, .round = order->view->round};
+                .sku = order->sku, .user_id = order->user_id, .round = order->snapshot->round};
     }
     return ledger_buyers_find(stock->ledger, buyers, users) == LEDGER_OK;
 }
@@ -72,12 +72,12 @@ static void refuse(struct stock *stock, struct stock_order *order, const struct 
     terms_refuse(stock, order, STOCK_LIMIT);
     if (order->outcome != STOCK_LIMIT)
         return;
-    order->had = malloc(sizeof *order->had);
-    if (!order->had)
+    order->history = malloc(sizeof *order->history);
+    if (!order->history)
         abort();
-    order->had->limit = limit_of(order);
-    order->had->order_count = buyer->order_count;
-    memcpy(order->had->order_ids, buyer->order_ids, sizeof buyer->order_ids);
+    order->history->limit = limit_of(order);
+    order->history->order_count = buyer->order_count;
+    memcpy(order->history->order_ids, buyer->order_ids, sizeof buyer->order_ids);
 }
 
 /* `buyers` is NULL when nobody was looked up: then all are taken to have nothing. */

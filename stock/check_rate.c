@@ -161,7 +161,7 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     clear(&rate->users);
     clear(&rate->addresses);
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && !orders[i]->rated)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && !orders[i]->rate_passed)
             add_order(rate, orders[i]);
     if (rate->users.count + rate->addresses.count == 0)
         return;
@@ -179,11 +179,11 @@ static void refuse(struct rate *rate, const int64_t *numbers)
 {
     assert(numbers[0] >= 1 && (size_t)numbers[0] <= rate->count);
     struct stock_order *order = rate->orders[numbers[0] - 1];
-    order->rated = false;
+    order->rate_passed = false;
     if (order->outcome != STOCK_OPEN)
         return;
     order->outcome = STOCK_RATE_LIMITED;
-    order->over = (struct stock_over){
+    order->rate_status = (struct stock_rate_status){
         .burst = numbers[1] == 1 ? rate->rates.user_burst : rate->rates.address_burst,
         .retry_ms = numbers[2],
         .reset_ms = numbers[3],
@@ -197,7 +197,7 @@ void rate_read(struct stock *stock)
     rate->posted = false;
     for (size_t i = 0; i < rate->count; i++) {
         struct stock_order *order = rate->orders[i];
-        order->rated = call->result == REDIS_ANSWERED;
+        order->rate_passed = call->result == REDIS_ANSWERED;
         if (call->result == REDIS_FAILED && redis_connected(stock->redis) &&
             order->outcome == STOCK_OPEN)
             order->outcome = STOCK_UNAVAILABLE;

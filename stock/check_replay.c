@@ -93,14 +93,14 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
     return true;
 }
 
-static void copy_had(struct stock_order *order, const struct stock_had *from)
+static void copy_history(struct stock_order *order, const struct stock_history *from)
 {
     if (!from)
         return;
-    order->had = malloc(sizeof *from);
-    if (!order->had)
+    order->history = malloc(sizeof *from);
+    if (!order->history)
         abort();
-    *order->had = *from;
+    *order->history = *from;
 }
 
 static void finish_twin(struct stock_order *order)
@@ -114,8 +114,8 @@ static void finish_twin(struct stock_order *order)
         if (same) /* in doubt it is that order that may be there, never this one */
             order->order_id = first->order_id;
         order->at_ms = first->at_ms;
-        copy_had(order, first->had);
-        order->over = first->over;
+        copy_history(order, first->history);
+        order->rate_status = first->rate_status;
         return;
     }
     order->outcome = same ? STOCK_REPLAYED : STOCK_KEY_REUSED;

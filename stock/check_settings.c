@@ -1,14 +1,14 @@
-/* Whether a sale is open to an order, and by which of its views the order is decided. */
+/* Whether a sale is open to an order, and by which of its snapshots the order is decided. */
 #include "stock/check_settings.h"
 
 #include <stdlib.h>
 
-/* What the ledger said when asked whether the view is still right. */
+/* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
 
 struct entry {
     struct sale *sale;
-    struct sale_view view;
+    struct sale_snapshot snapshot;
     enum standing standing;
 };
 
@@ -38,7 +38,7 @@ static struct entry *entry_of(struct terms_book *book, struct sale *sale)
             return &book->entries[i];
     struct entry *entry = &book->entries[book->count++];
     entry->sale = sale;
-    entry->view = sale_view(sale);
+    entry->snapshot = sale_snapshot(sale);
     entry->standing = NOT_ASKED;
     return entry;
 }
@@ -49,7 +49,7 @@ static enum standing ask(struct stock *stock, const struct entry *entry)
     if (!sale_confirmed(sale, stock_now_ns()) &&
         stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
         return SILENT;
-    bool same = sale_view(sale).terms.version == entry->view.terms.version;
+    bool same = sale_snapshot(sale).terms.version == entry->snapshot.terms.version;
     return same ? CONFIRMED : CHANGED;
 }
 
@@ -64,14 +64,14 @@ void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_out
 }
 
 struct finding {
-    struct sale_catalog *catalog;
+    struct sale_cache *cache;
     bool full;
 };
 
 static void put_found(const struct ledger_sale *row, void *context)
 {
     struct finding *finding = context;
-    finding->full |= catalog_put(finding->catalog, row) == NULL;
+    finding->full |= sale_cache_put(finding->cache, row) == NULL;
 }
 
 /* Those that are not known yet in one query, however many skus the clients have thought of. False
@@ -79,10 +79,10 @@ static void put_found(const struct ledger_sale *row, void *context)
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
-    struct finding finding = {.catalog = stock->catalog};
+    struct finding finding = {.cache = stock->sale_cache};
     size_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
-        orders[i]->sale = catalog_find(stock->catalog, orders[i]->sku);
+        orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
         if (!orders[i]->sale)
             skus[unknown++] = orders[i]->sku;
     }
@@ -91,7 +91,7 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     bool asked = ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK;
     for (size_t i = 0; i < count; i++)
         if (!orders[i]->sale)
-            orders[i]->sale = catalog_find(stock->catalog, orders[i]->sku);
+            orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
     return asked && !finding.full;
 }
 
@@ -102,9 +102,9 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
         order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
     }
-    order->view = &entry_of(stock->terms, order->sale)->view;
+    order->snapshot = &entry_of(stock->terms, order->sale)->snapshot;
     enum stock_outcome outcome =
-        stock_closed(&order->view->terms, order->created_ms, &order->at_ms);
+        stock_closed(&order->snapshot->terms, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         terms_refuse(stock, order, outcome);
 }

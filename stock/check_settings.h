@@ -1,6 +1,6 @@
-/* Whether a sale is open to an order, and by which of its views the order is decided.
+/* Whether a sale is open to an order, and by which of its snapshots the order is decided.
  *
- * An order may be let in by whatever view this process has: its move names the version of the
+ * An order may be let in by whatever snapshot this process has: its move names the version of the
  * terms, and the ledger refuses it when they have changed. A refusal meets no such guard, so orders
  * are refused only by terms that the ledger confirmed lately, and that no news has put in doubt. */
 #ifndef STOCK_CHECK_SETTINGS_H
@@ -8,13 +8,13 @@
 
 #include "stock/stock_private.h"
 
-/* The views of the sales in a batch: one per sale, for all of its orders. */
+/* The snapshots of the sales in a batch: one per sale, for all of its orders. */
 struct terms_book;
 
 struct terms_book *terms_book_open(void);
 void terms_book_close(struct terms_book **book);
 
-/* Begins a batch: finds each order's sale and sets its `sale` and `view`, and decides those that
+/* Begins a batch: finds each order's sale and sets its `sale` and `snapshot`, and decides those that
  * their sale is not open to at their created_ms, or that have none. Asks the ledger only for sales
  * that are not known yet, all at once, or to confirm terms before it refuses by them. */
 void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count);

@@ -135,15 +135,15 @@ static bool take(struct stock *stock, const char *name)
 }
 
 void outer_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                     const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                     const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     char name[LOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     if (take(stock, name)) {
-        segment_post_take(stock, hold, sale, view, segment, wanted);
+        segment_post_take(stock, hold, sale, snapshot, segment, wanted);
         return;
     }
-    segment_begin(hold, sale, view, segment);
+    segment_begin(hold, sale, snapshot, segment);
     hold->lock.state = LOCK_STATE_RELEASED;
     hold->state = SEGMENT_BUSY;
 }

@@ -12,7 +12,7 @@ void outer_close(struct stock *stock);
 /* As segment_post_take, once the outer lock is had: a segment whose outer lock is somebody else's
  * is busy at once. After the first that could not be asked for, none is, and outer_failed. */
 void outer_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                     const struct sale_view *view, uint32_t segment, uint32_t wanted);
+                     const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
 /* True when an outer lock of the present batch could not be asked for. */
 bool outer_failed(const struct stock *stock);

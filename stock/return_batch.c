@@ -29,11 +29,11 @@ bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t r
                enum ledger_status to)
 {
     enum ledger_result found = stock_sale(stock, sku, &lot->sale);
-    if (found == LEDGER_OK && sale_view(lot->sale).round < round)
+    if (found == LEDGER_OK && sale_snapshot(lot->sale).round < round)
         found = stock_sale_reload(stock, sku, &lot->sale);
     if (found != LEDGER_OK)
         return false;
-    lot->view = sale_view(lot->sale);
+    lot->snapshot = sale_snapshot(lot->sale);
     lot->returned = (struct ledger_return){
         .sku = sale_sku(lot->sale),
         .round = round,
@@ -47,12 +47,13 @@ bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t r
 
 bool lot_is_old(const struct lot *lot)
 {
-    return lot->returned.round < lot->view.round;
+    return lot->returned.round < lot->snapshot.round;
 }
 
 void lot_post_lock(struct stock *stock, const struct lot *lot, uint32_t segment)
 {
-    segment_post_lock(stock, &stock->holds[stock->hold_count++], lot->sale, &lot->view, segment);
+    segment_post_lock(stock, &stock->holds[stock->hold_count++], lot->sale, &lot->snapshot,
+                      segment);
 }
 
 void lot_release(struct stock *stock)
@@ -106,7 +107,7 @@ static void load_all(struct stock *stock, const struct lot *lot)
 
 static void announce(struct stock *stock, const struct lot *lot)
 {
-    sale_forget_left(lot->sale);
+    sale_invalidate(lot->sale);
     redis_publish(stock->redis, STOCK_CHANNEL, lot->returned.sku);
 }
 

@@ -8,7 +8,7 @@
 /* Orders of one sale and round, whose segments are locked by the stock's holds. */
 struct lot {
     struct sale *sale;
-    struct sale_view view;
+    struct sale_snapshot snapshot;
     struct ledger_return returned;
     uint64_t ids[LEDGER_RETURNS_MAX];
     struct ledger_segment segments[LEDGER_SEGMENTS_MAX];

@@ -38,7 +38,7 @@ static size_t alike(const struct ledger_due *due, size_t count)
 static size_t post_locks(struct stock *stock, const struct lot *lot, const struct ledger_due *due,
                          size_t count)
 {
-    size_t max = (lot->view.segments + HOLDS_PART - 1) / HOLDS_PART;
+    size_t max = (lot->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && due[i].segment == due[i - 1].segment)
             continue;

@@ -14,39 +14,39 @@ static const int64_t STALE_NS = 1000000000; /* how long it may be used while in 
 
 struct sale {
     char sku[LEDGER_WORD_SIZE];
-    pthread_mutex_t mutex; /* guards the view, and the writing of what is left */
-    struct sale_view view;
+    pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
+    struct sale_snapshot snapshot;
     _Atomic uint32_t left_units;
-    _Atomic int64_t left_until_ns; /* 0: nothing is known */
-    _Atomic int64_t probe_ns;      /* when the next caller may doubt it */
-    _Atomic bool gated;            /* its terms have a window, or it is paused */
-    _Atomic int64_t gate_until_ns; /* until when orders are refused by them; 0: not at all */
-    _Atomic int64_t gate_probe_ns; /* when the next caller may find out anew */
+    _Atomic int64_t left_until_ns;   /* 0: nothing is known */
+    _Atomic int64_t probe_ns;        /* when the next caller may doubt it */
+    _Atomic bool has_window;         /* its terms have a window, or it is paused */
+    _Atomic int64_t window_until_ns; /* until when orders are refused by them; 0: not at all */
+    _Atomic int64_t window_probe_ns; /* when the next caller may find out anew */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic bool suspects[LEDGER_SEGMENTS_MAX];
 };
 
-struct sale_catalog {
+struct sale_cache {
     pthread_mutex_t mutex; /* one writer; readers take no lock: a slot is set once and for ever */
     size_t count;
     _Atomic(struct sale *) slots[SLOTS];
 };
 
-struct sale_catalog *catalog_open(void)
+struct sale_cache *sale_cache_open(void)
 {
-    struct sale_catalog *catalog = calloc(1, sizeof *catalog);
-    if (!catalog)
+    struct sale_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
         abort();
-    pthread_mutex_init(&catalog->mutex, NULL);
-    return catalog;
+    pthread_mutex_init(&cache->mutex, NULL);
+    return cache;
 }
 
-void catalog_close(struct sale_catalog **catalog)
+void sale_cache_close(struct sale_cache **cache)
 {
-    for (size_t i = 0; *catalog && i < SLOTS; i++)
-        free(atomic_load(&(*catalog)->slots[i]));
-    free(*catalog);
-    *catalog = NULL;
+    for (size_t i = 0; *cache && i < SLOTS; i++)
+        free(atomic_load(&(*cache)->slots[i]));
+    free(*cache);
+    *cache = NULL;
 }
 
 /* FNV-1a (Fowler, Noll, Vo): short words, no adversary who could gain more than a slow look-up. */
@@ -59,19 +59,19 @@ static size_t slot_of(const char *sku)
 }
 
 /* The slot where the sku is, or the empty one where it would be. */
-static size_t slot_find(const struct sale_catalog *catalog, const char *sku, struct sale **sale_out)
+static size_t slot_find(const struct sale_cache *cache, const char *sku, struct sale **sale_out)
 {
     for (size_t slot = slot_of(sku);; slot = (slot + 1) % SLOTS) {
-        *sale_out = atomic_load_explicit(&catalog->slots[slot], memory_order_acquire);
+        *sale_out = atomic_load_explicit(&cache->slots[slot], memory_order_acquire);
         if (!*sale_out || strcmp((*sale_out)->sku, sku) == 0)
             return slot;
     }
 }
 
-struct sale *catalog_find(const struct sale_catalog *catalog, const char *sku)
+struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
 {
     struct sale *sale = NULL;
-    slot_find(catalog, sku, &sale);
+    slot_find(cache, sku, &sale);
     return sale;
 }
 
@@ -86,71 +86,71 @@ static struct sale *sale_new(const char *sku)
     return sale;
 }
 
-static struct sale *find_or_insert(struct sale_catalog *catalog, const char *sku)
+static struct sale *find_or_insert(struct sale_cache *cache, const char *sku)
 {
     struct sale *sale = NULL;
-    pthread_mutex_lock(&catalog->mutex);
-    size_t slot = slot_find(catalog, sku, &sale);
-    if (!sale && catalog->count < SALES_MAX) {
+    pthread_mutex_lock(&cache->mutex);
+    size_t slot = slot_find(cache, sku, &sale);
+    if (!sale && cache->count < SALES_MAX) {
         sale = sale_new(sku);
-        catalog->count++;
-        atomic_store_explicit(&catalog->slots[slot], sale, memory_order_release);
+        cache->count++;
+        atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
     }
-    pthread_mutex_unlock(&catalog->mutex);
+    pthread_mutex_unlock(&cache->mutex);
     return sale;
 }
 
-static void forget_left_locked(struct sale *sale)
+static void invalidate_locked(struct sale *sale)
 {
-    sale->view.epoch++;
+    sale->snapshot.epoch++;
     atomic_store(&sale->left_until_ns, 0);
-    atomic_store(&sale->gate_until_ns, 0);
+    atomic_store(&sale->window_until_ns, 0);
 }
 
-struct sale *catalog_put(struct sale_catalog *catalog, const struct ledger_sale *row)
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
 {
     assert(row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
-    struct sale *sale = find_or_insert(catalog, row->sku);
+    struct sale *sale = find_or_insert(cache, row->sku);
     if (!sale)
         return NULL;
     pthread_mutex_lock(&sale->mutex);
-    if (row->round > sale->view.round) {
-        sale->view = (struct sale_view){
+    if (row->round > sale->snapshot.round) {
+        sale->snapshot = (struct sale_snapshot){
             .round = row->round,
             .total = row->total,
             .segments = row->segments,
-            .epoch = sale->view.epoch,
+            .epoch = sale->snapshot.epoch,
             .terms = row->terms,
         };
         uint32_t share = (row->total + row->segments - 1) / row->segments;
         for (uint32_t i = 0; i < row->segments; i++)
             sale_hint_set(sale, i, share);
-        forget_left_locked(sale);
+        invalidate_locked(sale);
     }
-    if (row->round == sale->view.round && row->terms.version > sale->view.terms.version) {
-        sale->view.total = row->total;
-        sale->view.terms = row->terms;
+    if (row->round == sale->snapshot.round && row->terms.version > sale->snapshot.terms.version) {
+        sale->snapshot.total = row->total;
+        sale->snapshot.terms = row->terms;
     }
-    const struct ledger_terms *terms = &sale->view.terms;
-    atomic_store(&sale->gated, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
+    const struct ledger_terms *terms = &sale->snapshot.terms;
+    atomic_store(&sale->has_window, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
 }
 
-void catalog_forget_left(struct sale_catalog *catalog)
+void sale_cache_invalidate(struct sale_cache *cache)
 {
     for (size_t i = 0; i < SLOTS; i++) {
-        struct sale *sale = atomic_load(&catalog->slots[i]);
+        struct sale *sale = atomic_load(&cache->slots[i]);
         if (sale)
-            sale_forget_left(sale);
+            sale_invalidate(sale);
     }
 }
 
-size_t catalog_count(struct sale_catalog *catalog)
+size_t sale_cache_count(struct sale_cache *cache)
 {
-    pthread_mutex_lock(&catalog->mutex);
-    size_t count = catalog->count;
-    pthread_mutex_unlock(&catalog->mutex);
+    pthread_mutex_lock(&cache->mutex);
+    size_t count = cache->count;
+    pthread_mutex_unlock(&cache->mutex);
     return count;
 }
 
@@ -159,12 +159,12 @@ const char *sale_sku(const struct sale *sale)
     return sale->sku;
 }
 
-struct sale_view sale_view(struct sale *sale)
+struct sale_snapshot sale_snapshot(struct sale *sale)
 {
     pthread_mutex_lock(&sale->mutex);
-    struct sale_view view = sale->view;
+    struct sale_snapshot snapshot = sale->snapshot;
     pthread_mutex_unlock(&sale->mutex);
-    return view;
+    return snapshot;
 }
 
 uint32_t sale_hint(const struct sale *sale, uint32_t segment)
@@ -191,7 +191,7 @@ bool sale_suspect_take(struct sale *sale, uint32_t segment)
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)
 {
     pthread_mutex_lock(&sale->mutex);
-    if (sale->view.epoch == epoch) {
+    if (sale->snapshot.epoch == epoch) {
         atomic_store(&sale->left_units, units);
         atomic_store(&sale->probe_ns, until_ns);
         atomic_store(&sale->left_until_ns, until_ns);
@@ -199,10 +199,10 @@ void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64
     pthread_mutex_unlock(&sale->mutex);
 }
 
-void sale_forget_left(struct sale *sale)
+void sale_invalidate(struct sale *sale)
 {
     pthread_mutex_lock(&sale->mutex);
-    forget_left_locked(sale);
+    invalidate_locked(sale);
     pthread_mutex_unlock(&sale->mutex);
 }
 
@@ -225,27 +225,27 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 {
     int64_t until_ns = asked_ns + (int64_t)valid_ms * 1000000;
     pthread_mutex_lock(&sale->mutex);
-    if (sale->view.epoch == epoch) {
-        atomic_store(&sale->gate_probe_ns, until_ns - PROBE_NS);
-        atomic_store(&sale->gate_until_ns, until_ns);
+    if (sale->snapshot.epoch == epoch) {
+        atomic_store(&sale->window_probe_ns, until_ns - PROBE_NS);
+        atomic_store(&sale->window_until_ns, until_ns);
     }
     pthread_mutex_unlock(&sale->mutex);
 }
 
 bool sale_confirmed(const struct sale *sale, int64_t now_ns)
 {
-    return now_ns < atomic_load(&sale->gate_until_ns) - PROBE_NS;
+    return now_ns < atomic_load(&sale->window_until_ns) - PROBE_NS;
 }
 
-bool sale_gate(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out)
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out)
 {
-    if (!atomic_load_explicit(&sale->gated, memory_order_relaxed) ||
-        now_ns >= atomic_load(&sale->gate_until_ns))
+    if (!atomic_load_explicit(&sale->has_window, memory_order_relaxed) ||
+        now_ns >= atomic_load(&sale->window_until_ns))
         return false;
-    int64_t probe_ns = atomic_load(&sale->gate_probe_ns);
+    int64_t probe_ns = atomic_load(&sale->window_probe_ns);
     if (now_ns >= probe_ns &&
-        atomic_compare_exchange_strong(&sale->gate_probe_ns, &probe_ns, now_ns + PROBE_NS))
+        atomic_compare_exchange_strong(&sale->window_probe_ns, &probe_ns, now_ns + PROBE_NS))
         return false;
-    *terms_out = sale_view(sale).terms;
+    *terms_out = sale_snapshot(sale).terms;
     return true;
 }

@@ -77,9 +77,9 @@ void admin_post_round(struct stock *stock, struct locked *locked, const struct l
 
 void admin_announce(struct stock *stock, const struct ledger_sale *row)
 {
-    struct sale *sale = catalog_put(stock->catalog, row);
+    struct sale *sale = sale_cache_put(stock->sale_cache, row);
     if (sale)
-        sale_forget_left(sale);
+        sale_invalidate(sale);
     redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
 }
 
@@ -88,7 +88,8 @@ static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_s
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    if (!catalog_find(stock->catalog, sale->sku) && catalog_count(stock->catalog) >= SALES_MAX) {
+    if (!sale_cache_find(stock->sale_cache, sale->sku) &&
+        sale_cache_count(stock->sale_cache) >= SALES_MAX) {
         admin_unlock(stock, locked);
         return STOCK_ADMIN_FULL;
     }
@@ -146,7 +147,7 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
 
 static void change_terms(struct ledger_terms *terms, const struct stock_change *change)
 {
-    const struct ledger_terms *to = &change->terms;
+    const struct ledger_terms *to = &change->settings;
     if (change->fields & STOCK_CHANGE_STARTS)
         terms->starts_ms = to->starts_ms;
     if (change->fields & STOCK_CHANGE_ENDS)
@@ -264,11 +265,12 @@ enum stock_admin_result admin_lock(struct stock *stock, const char *sku, int wai
         enum ledger_result found = stock_sale_reload(stock, sku, &sale);
         if (found != LEDGER_OK)
             return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
-        enum lock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
+        enum lock_result locks =
+            lock_all(stock, sku, sale_snapshot(sale).segments, wait_ms, locked);
         if (locks != LOCK_OK)
             return lock_failed(locks);
         found = stock_sale_reload(stock, sku, &sale);
-        if (found == LEDGER_OK && sale_view(sale).segments == locked->count)
+        if (found == LEDGER_OK && sale_snapshot(sale).segments == locked->count)
             return STOCK_ADMIN_OK;
         admin_unlock(stock, locked);
         if (found != LEDGER_OK)
@@ -290,7 +292,7 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
         stock_flush(stock);
         bool done = reconcile_locked(stock, sku, locked, report_out);
         bool sent = admin_unlock(stock, locked);
-        sale_forget_left(catalog_find(stock->catalog, sku));
+        sale_invalidate(sale_cache_find(stock->sale_cache, sku));
         result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
     }
     free(locked);

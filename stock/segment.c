@@ -28,24 +28,24 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
     return call;
 }
 
-void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment)
+void segment_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment)
 {
     hold->sale = sale;
     hold->segment = segment;
-    hold->round = view->round;
-    hold->terms = view->terms.version;
+    hold->round = snapshot->round;
+    hold->terms = snapshot->terms.version;
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
 }
 
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment)
+                       const struct sale_snapshot *snapshot, uint32_t segment)
 {
     char name[LOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
-    segment_begin(hold, sale, view, segment);
+    segment_begin(hold, sale, snapshot, segment);
     hold->call = stock->call_count;
     hold->sent_ns = stock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
@@ -68,11 +68,11 @@ void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 }
 
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                       const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    segment_post_lock(stock, hold, sale, view, segment);
+    segment_post_lock(stock, hold, sale, snapshot, segment);
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
-    script_int(take, view->round);
+    script_int(take, snapshot->round);
     script_int(take, wanted);
 }
 

@@ -33,19 +33,19 @@ struct segment_hold {
 /* The lock name of a segment, "sku:7". */
 void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
 
-/* Begins a hold of which nothing is known yet, for orders that are decided by `view`. */
-void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment);
+/* Begins a hold of which nothing is known yet, for orders that are decided by `snapshot`. */
+void segment_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment);
 
 /* Posts the lock alone, to change the segment in the ledger. After stock_run_calls read_lock sets
  * the state: dirty when it is mine, for it is then to be loaded, else busy or in doubt. */
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment);
+                       const struct sale_snapshot *snapshot, uint32_t segment);
 void segment_read_lock(struct stock *stock, struct segment_hold *hold);
 
-/* Posts lock and take of up to `wanted` units, for orders that are decided by `view`. */
+/* Posts lock and take of up to `wanted` units, for orders that are decided by `snapshot`. */
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted);
+                       const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
 /* Reads the answers after stock_run_calls, and sets state and hint. */
 void segment_read_take(struct stock *stock, struct segment_hold *hold);

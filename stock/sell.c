@@ -49,7 +49,7 @@ static void order_begin(struct stock_order *order)
     order->twin = NULL;
     order->allocations = NULL;
     order->allocation_count = 0;
-    order->had = NULL;
+    order->history = NULL;
 }
 
 /* Of those with a key; the others were refused by their front, as far as it knew. */

@@ -55,12 +55,12 @@ static void *allocate(size_t count, size_t size)
     return memory;
 }
 
-struct stock *stock_open(const struct stock_options *options, struct sale_catalog *catalog,
+struct stock *stock_open(const struct stock_options *options, struct sale_cache *cache,
                          char *error_out, size_t error_size)
 {
     struct stock *stock = allocate(1, sizeof *stock);
     stock->options = *options;
-    stock->catalog = catalog;
+    stock->sale_cache = cache;
     stock->strategy = strategy_find(options->strategy);
     stock->random = (unsigned)stock_now_ns() ^ (unsigned)(uintptr_t)stock;
     stock->calls = allocate(STOCK_CALLS_MAX, sizeof *stock->calls);
@@ -148,10 +148,10 @@ size_t stock_batch_max(const struct stock *stock)
 void stock_order_clear(struct stock_order *order)
 {
     free(order->allocations);
-    free(order->had);
+    free(order->history);
     order->allocations = NULL;
     order->allocation_count = 0;
-    order->had = NULL;
+    order->history = NULL;
 }
 
 bool stock_ping_redis(struct stock *stock)
@@ -188,13 +188,13 @@ uint64_t stock_redis_connects(const struct stock *stock)
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
 {
     struct ledger_sale row;
-    struct sale *known = catalog_find(stock->catalog, sku);
-    uint32_t epoch = known ? sale_view(known).epoch : 0;
+    struct sale *known = sale_cache_find(stock->sale_cache, sku);
+    uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
     int64_t asked_ns = stock_now_ns();
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
     if (result != LEDGER_OK)
         return result;
-    *sale_out = catalog_put(stock->catalog, &row);
+    *sale_out = sale_cache_put(stock->sale_cache, &row);
     if (!*sale_out)
         return LEDGER_FAILED;
     sale_confirm(*sale_out, epoch, asked_ns, stock->options.remember_left_ms);
@@ -203,6 +203,6 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
 
 enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out)
 {
-    *sale_out = catalog_find(stock->catalog, sku);
+    *sale_out = sale_cache_find(stock->sale_cache, sku);
     return *sale_out ? LEDGER_OK : stock_sale_reload(stock, sku, sale_out);
 }

@@ -27,7 +27,7 @@ enum stock_outcome {
     STOCK_NOT_STARTED,  /* the sale opens at at_ms */
     STOCK_ENDED,        /* the sale was open until at_ms */
     STOCK_PAUSED,       /* the sale takes no orders for now */
-    STOCK_LIMIT,        /* its user would have more units than the limit; see `had` */
+    STOCK_LIMIT,        /* its user would have more units than the limit; see `history` */
     STOCK_RATE_LIMITED, /* its user or its address has ordered too often; see `over` */
     STOCK_UNKNOWN_SKU,  /* there is no such sale */
     STOCK_AGAIN,        /* nothing was done: segments were busy or had to be recovered; try again */
@@ -36,14 +36,14 @@ enum stock_outcome {
 };
 
 /* The rate limit that an order is over. */
-struct stock_over {
+struct stock_rate_status {
     unsigned burst;
     int64_t retry_ms; /* until one more order would be let through */
     int64_t reset_ms; /* until the whole burst is there again */
 };
 
 /* What the user of an order that was refused for the limit has already. */
-struct stock_had {
+struct stock_history {
     uint32_t limit;
     size_t order_count;
     uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* newest first */
@@ -61,7 +61,7 @@ struct stock_order {
     int64_t created_ms; /* UTC, since 1970: the moment that a sale's window is held against */
     int attempts;       /* failures of Redis or the ledger met so far; 0 to begin with */
     int passes;         /* passes over the segments that found nothing; 0 to begin with */
-    bool rated;         /* the rate limits have let it through; false to begin with */
+    bool rate_passed;   /* the rate limits have let it through; false to begin with */
 
     enum stock_outcome outcome;
     uint32_t segment;                      /* the first one that filled it */
@@ -69,14 +69,15 @@ struct stock_order {
     size_t allocation_count;
     char created_at[LEDGER_TIME_SIZE];
     int64_t at_ms;
-    struct stock_had *had;             /* NULL, or with STOCK_LIMIT */
-    char expires_at[LEDGER_TIME_SIZE]; /* unless it is paid; "": never */
-    struct stock_over over;            /* of STOCK_RATE_LIMITED */
+    struct stock_history *history;        /* NULL, or with STOCK_LIMIT */
+    char expires_at[LEDGER_TIME_SIZE];    /* unless it is paid; "": never */
+    struct stock_rate_status rate_status; /* of STOCK_RATE_LIMITED */
 
     /* Private to stock/. */
     struct sale *sale;
-    const struct sale_view *view; /* by which it is decided; its move must name these terms */
-    struct stock_order *twin;     /* an earlier one in the batch with the same key */
+    const struct sale_snapshot
+        *snapshot;            /* by which it is decided; its move must name these terms */
+    struct stock_order *twin; /* an earlier one in the batch with the same key */
 };
 
 /* Orders per minute at a steady rate, and how many may come at once; 0 per minute: no limit. Shared
@@ -112,9 +113,9 @@ struct stock_stats {
 /* The stock as one thread sees it, over its own connections. */
 struct stock;
 
-/* Opens a client of Redis and of the ledger without connecting. The catalog is shared with other
+/* Opens a client of Redis and of the ledger without connecting. The cache is shared with other
  * threads and outlives it. NULL with the reason in `error_out`. */
-struct stock *stock_open(const struct stock_options *options, struct sale_catalog *catalog,
+struct stock *stock_open(const struct stock_options *options, struct sale_cache *cache,
                          char *error_out, size_t error_size);
 void stock_close(struct stock **stock);
 
@@ -179,7 +180,7 @@ enum {
 
 struct stock_change {
     unsigned fields;
-    struct ledger_terms terms;
+    struct ledger_terms settings;
 };
 
 /* Changes the terms of a sale while it runs, and tells every process. After STOCK_ADMIN_OK no order

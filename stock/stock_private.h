@@ -21,7 +21,7 @@ extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_
 struct stock {
     const struct stock_strategy *strategy;
     struct stock_options options;
-    struct sale_catalog *catalog;
+    struct sale_cache *sale_cache;
     struct redis *redis;
     struct ledger *ledger;
     struct lock_client *locks; /* see stock_locks */
@@ -29,7 +29,8 @@ struct stock {
     struct stock_stats stats;
     unsigned random;
     struct terms_book *terms; /* of the present batch */
-    unsigned look_batches;    /* in which all users of limited sales are looked up; see check_limit.c */
+    unsigned
+        look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
 
     struct script_call *calls; /* the next pipeline: what is left of the last batch stands first */
     size_t call_count;
@@ -67,10 +68,10 @@ bool stock_outcome_refused(enum stock_outcome outcome);
 bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
                     enum ledger_result why);
 
-/* Reads the sale again from the ledger into the catalog. */
+/* Reads the sale again from the ledger into the cache. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
 
-/* Finds a sale, in the catalog or else in the ledger. LEDGER_NO: there is none. */
+/* Finds a sale, in the cache or else in the ledger. LEDGER_NO: there is none. */
 enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
 
 #endif

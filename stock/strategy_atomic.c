@@ -4,16 +4,16 @@
 enum { TOOK = 1 }; /* first number of stock_count.lua; 2 is dirty */
 
 static void post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                 const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                 const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     char key[SCRIPT_KEY_MAX];
-    counter_begin(hold, sale, view, segment, wanted);
+    counter_begin(hold, sale, snapshot, segment, wanted);
     counter_key(hold, key);
     hold->call = stock->call_count;
     struct script_call *call = stock_call(stock);
     script_begin(call, SCRIPT_stock_count);
     script_key(call, key);
-    script_int(call, view->round);
+    script_int(call, snapshot->round);
     script_int(call, wanted);
 }
 

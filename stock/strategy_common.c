@@ -20,16 +20,17 @@ void steps_plan(struct stock *stock, struct group *group, steps_post *post)
         if (hint == 0)
             continue;
         uint32_t wanted = hint < unmet ? hint : unmet;
-        post(stock, &stock->holds[stock->hold_count++], group->sale, &group->view, segment, wanted);
+        post(stock, &stock->holds[stock->hold_count++], group->sale, &group->snapshot, segment,
+             wanted);
         unmet -= wanted;
     }
 }
 
 static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                         const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                         const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     (void)stock;
-    segment_begin(hold, sale, view, segment);
+    segment_begin(hold, sale, snapshot, segment);
     hold->state = SEGMENT_TAKEN;
     hold->taken = wanted;
 }
@@ -222,7 +223,7 @@ bool steps_look(struct stock *stock, struct group *group, struct ledger_segment 
         group_fail(group, ledger_ping(stock->ledger) == LEDGER_OK);
         return false;
     }
-    if (rows_out[0].round != group->view.round || *count_out != group->view.segments) {
+    if (rows_out[0].round != group->snapshot.round || *count_out != group->snapshot.segments) {
         stock_sale_reload(stock, sale_sku(sale), &sale);
         group_decide(group, STOCK_AGAIN, UINT32_MAX);
         return false;
@@ -242,7 +243,7 @@ uint32_t steps_hint(struct sale *sale, const struct ledger_segment *rows, size_t
 
 void steps_left(struct stock *stock, struct group *group, uint32_t left)
 {
-    sale_remember_left(group->sale, group->view.epoch, left,
+    sale_remember_left(group->sale, group->snapshot.epoch, left,
                        stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
     group_decide(group, STOCK_AGAIN, left);
 }

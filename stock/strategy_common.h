@@ -6,7 +6,7 @@
 
 /* Begins a hold of up to `wanted` units of a segment, in whatever way a strategy has. */
 typedef void steps_post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                        const struct sale_view *view, uint32_t segment, uint32_t wanted);
+                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
 /* Begins holds of as many more segments as the group's open orders seem to need, by the hints. */
 void steps_plan(struct stock *stock, struct group *group, steps_post *post);

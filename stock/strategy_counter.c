@@ -28,10 +28,10 @@ void counter_key(const struct segment_hold *hold, char *key_out)
     lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
 }
 
-void counter_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment, uint32_t wanted)
+void counter_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    segment_begin(hold, sale, view, segment);
+    segment_begin(hold, sale, snapshot, segment);
     hold->taken = wanted;
 }
 
@@ -54,7 +54,7 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
         struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale || hold->state != SEGMENT_DIRTY)
             continue;
-        segment_post_take(stock, hold, hold->sale, &group->view, hold->segment, 0);
+        segment_post_take(stock, hold, hold->sale, &group->snapshot, hold->segment, 0);
         found = true;
     }
     if (!found)
@@ -116,7 +116,7 @@ static uint32_t units_in(const struct script_call *read, uint32_t round)
 static bool read_counters(struct stock *stock, struct group *group)
 {
     stock_flush(stock); /* units of our own that are on their way back */
-    for (uint32_t i = 0; i < group->view.segments; i++) {
+    for (uint32_t i = 0; i < group->snapshot.segments; i++) {
         char key[SCRIPT_KEY_MAX];
         struct script_call *call = stock_call(stock);
         counter_key(&(struct segment_hold){.sale = group->sale, .segment = i}, key);
@@ -125,8 +125,8 @@ static bool read_counters(struct stock *stock, struct group *group)
     }
     if (!stock_run_calls(stock))
         return false;
-    for (uint32_t i = 0; i < group->view.segments; i++)
-        sale_hint_set(group->sale, i, units_in(&stock->calls[i], group->view.round));
+    for (uint32_t i = 0; i < group->snapshot.segments; i++)
+        sale_hint_set(group->sale, i, units_in(&stock->calls[i], group->snapshot.round));
     group->tried = 0;
     group->looked = true;
     return true;

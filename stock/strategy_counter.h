@@ -10,8 +10,8 @@ void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t
                   steps_post *post, bool (*take)(struct stock *stock, size_t first_hold));
 
 /* Begins a hold that waits for `take`, with the units wanted in `taken`. */
-void counter_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment, uint32_t wanted);
+void counter_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
 /* The answer to a take: `taken` units at `settled`, `left` stay. */
 void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left);

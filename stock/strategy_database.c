@@ -56,7 +56,7 @@ static void plan(void *context, const struct ledger_segment *rows, size_t count,
     struct group *group = &batch->groups[0];
     stock->hold_count = 0;
     batch_unfill(batch);
-    if (rows[0].round == group->view.round && count == group->view.segments) {
+    if (rows[0].round == group->snapshot.round && count == group->snapshot.segments) {
         steps_hint(group->sale, rows, count);
         steps_fill(stock, batch);
     }

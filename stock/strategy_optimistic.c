@@ -15,10 +15,10 @@ enum {
 };
 
 static void post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                 const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                 const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     (void)stock;
-    counter_begin(hold, sale, view, segment, wanted);
+    counter_begin(hold, sale, snapshot, segment, wanted);
 }
 
 /* Reads a hash's fields as numbers. False when it cannot be sold from: see stock_count.lua. */

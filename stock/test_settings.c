@@ -11,7 +11,7 @@
 enum { PROCESSES = 2, TRIES_MAX = 2000, REMEMBER_MS = 200, NOW_MS = 1000, RACERS = 60 };
 
 /* Two processes on the same servers, as far as the stock can tell. */
-static struct sale_catalog *catalogs[PROCESSES];
+static struct sale_cache *caches[PROCESSES];
 static struct stock *stocks[PROCESSES];
 static const char *strategy;
 static _Atomic uint64_t last_id;
@@ -22,7 +22,7 @@ static void sleep_ms(int ms)
     nanosleep(&span, NULL);
 }
 
-static struct stock *open_stock(struct sale_catalog *catalog)
+static struct stock *open_stock(struct sale_cache *cache)
 {
     char error[128] = "";
     struct stock_options options = {
@@ -35,7 +35,7 @@ static struct stock *open_stock(struct sale_catalog *catalog)
         .resolve_ms = 200,
         .remember_left_ms = REMEMBER_MS,
     };
-    struct stock *opened = stock_open(&options, catalog, error, sizeof error);
+    struct stock *opened = stock_open(&options, cache, error, sizeof error);
     if (!opened)
         fail_msg("%s", error);
     return opened;
@@ -59,8 +59,8 @@ static int start(void **state)
     redis_server_do("FLUSHALL");
     sql_server_empty();
     for (int i = 0; i < PROCESSES; i++) {
-        catalogs[i] = catalog_open();
-        stocks[i] = open_stock(catalogs[i]);
+        caches[i] = sale_cache_open();
+        stocks[i] = open_stock(caches[i]);
     }
     return 0;
 }
@@ -70,7 +70,7 @@ static int stop(void **state)
     (void)state;
     for (int i = 0; i < PROCESSES; i++) {
         stock_close(&stocks[i]);
-        catalog_close(&catalogs[i]);
+        sale_cache_close(&caches[i]);
     }
     return 0;
 }
@@ -78,9 +78,9 @@ static int stop(void **state)
 /* As the news does in the other process. */
 static void hear(void)
 {
-    struct sale *sale = catalog_find(catalogs[1], "s");
+    struct sale *sale = sale_cache_find(caches[1], "s");
     if (sale)
-        sale_forget_left(sale);
+        sale_invalidate(sale);
 }
 
 static void reset(uint32_t total, uint32_t segments, struct ledger_terms terms)
@@ -237,7 +237,7 @@ static void test_change_touches_only_its_fields_and_keeps_the_window_in_order(vo
     reset(10, 2, (struct ledger_terms){.starts_ms = 500, .per_user_limit = 3});
     assert_int_equal(stock_change(stocks[0], "s", &ends, &sale), STOCK_ADMIN_WINDOW);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale WHERE ends_at IS NULL"), 1);
-    ends.terms.ends_ms = 501;
+    ends.settings.ends_ms = 501;
     assert_int_equal(stock_change(stocks[0], "s", &ends, &sale), STOCK_ADMIN_OK);
     assert_int_equal(sale.terms.starts_ms, 500);
     assert_int_equal(sale.terms.ends_ms, 501);
@@ -279,18 +279,18 @@ static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
     (void)state;
     int64_t at_ms = 0;
     reset(10, 2, (struct ledger_terms){.starts_ms = 5000});
-    struct sale *sale = catalog_find(catalogs[0], "s");
+    struct sale *sale = sale_cache_find(caches[0], "s");
     struct ledger_terms terms;
-    assert_false(sale_gate(sale, now_ns(), &terms));
+    assert_false(sale_window_cached(sale, now_ns(), &terms));
     assert_int_equal(buy(0, "u", 1, ""), STOCK_NOT_STARTED);
     int64_t asked_ns = now_ns();
-    assert_true(sale_gate(sale, asked_ns, &terms));
+    assert_true(sale_window_cached(sale, asked_ns, &terms));
     assert_int_equal(stock_closed(&terms, NOW_MS, &at_ms), STOCK_NOT_STARTED);
     assert_int_equal(at_ms, 5000);
     assert_int_equal(stock_closed(&terms, 5000, &at_ms), STOCK_OPEN);
-    assert_false(sale_gate(sale, asked_ns + (int64_t)REMEMBER_MS * 1000000, &terms));
-    sale_forget_left(sale);
-    assert_false(sale_gate(sale, asked_ns, &terms));
+    assert_false(sale_window_cached(sale, asked_ns + (int64_t)REMEMBER_MS * 1000000, &terms));
+    sale_invalidate(sale);
+    assert_false(sale_window_cached(sale, asked_ns, &terms));
 }
 
 static void test_accepted_key_is_answered_whatever_the_terms_say(void **state)
@@ -328,10 +328,10 @@ static void test_limit_counts_units_in_both_processes(void **state)
     assert_int_equal(second.outcome, STOCK_ACCEPTED);
     struct stock_order third = sell_at(0, NOW_MS, "u", 1, "");
     assert_int_equal(third.outcome, STOCK_LIMIT);
-    assert_int_equal(third.had->limit, 3);
-    assert_int_equal(third.had->order_count, 2);
-    assert_int_equal(third.had->order_ids[0], second.order_id);
-    assert_int_equal(third.had->order_ids[1], first.order_id);
+    assert_int_equal(third.history->limit, 3);
+    assert_int_equal(third.history->order_count, 2);
+    assert_int_equal(third.history->order_ids[0], second.order_id);
+    assert_int_equal(third.history->order_ids[1], first.order_id);
     stock_order_clear(&third);
     assert_int_equal(buy(0, "v", 3, ""), STOCK_ACCEPTED);
     audit(6);
@@ -343,7 +343,7 @@ static void test_order_above_the_limit_alone_is_refused(void **state)
     reset(100, 4, (struct ledger_terms){.per_user_limit = 3});
     struct stock_order one = sell_at(0, NOW_MS, "u", 4, "");
     assert_int_equal(one.outcome, STOCK_LIMIT);
-    assert_int_equal(one.had->order_count, 0);
+    assert_int_equal(one.history->order_count, 0);
     stock_order_clear(&one);
     audit(0);
 }
@@ -386,7 +386,7 @@ static void test_users_refused_late_leave_the_others_their_units(void **state)
     for (int i = 0; i < 40; i++) {
         assert_int_equal(orders[i].outcome, i % 4 == 0 ? STOCK_LIMIT : STOCK_ACCEPTED);
         if (i % 4 == 0)
-            assert_int_equal(orders[i].had->order_count, 1);
+            assert_int_equal(orders[i].history->order_count, 1);
         stock_order_clear(&orders[i]);
     }
     audit(40);
@@ -483,11 +483,11 @@ static void test_race_through_two_processes_never_passes_the_limit(void **state)
             struct stock_order *one = &racers[i / RACERS].orders[i % RACERS];
             if (one->outcome != STOCK_ACCEPTED) {
                 assert_int_equal(one->outcome, STOCK_LIMIT);
-                assert_int_equal(one->had->order_count, 1);
+                assert_int_equal(one->history->order_count, 1);
                 assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE user_id='%s' AND "
                                                "order_id=%llu",
                                                one->user_id,
-                                               (unsigned long long)one->had->order_ids[0]),
+                                               (unsigned long long)one->history->order_ids[0]),
                                  1);
             }
             stock_order_clear(one);

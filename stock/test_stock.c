@@ -17,7 +17,7 @@ enum {
 };
 
 static const char *strategy = "segment_lock";
-static struct sale_catalog *catalog;
+static struct sale_cache *cache;
 static struct stock *stock;
 static _Atomic uint64_t last_id;
 
@@ -28,7 +28,7 @@ static void sleep_ms(int ms)
 
 /* ---- the stage ---- */
 
-static struct stock *open_stock(struct sale_catalog *of, const char *redis_url, const char *sql_url)
+static struct stock *open_stock(struct sale_cache *of, const char *redis_url, const char *sql_url)
 {
     char error[128] = "";
     struct stock_options options = {
@@ -64,8 +64,8 @@ static int start(void **state)
     redis_server_do("FLUSHALL");
     redis_server_do("SCRIPT FLUSH"); /* as after a restart */
     sql_server_empty();
-    catalog = catalog_open();
-    stock = open_stock(catalog, redis_server_url(), sql_server_url());
+    cache = sale_cache_open();
+    stock = open_stock(cache, redis_server_url(), sql_server_url());
     return 0;
 }
 
@@ -73,7 +73,7 @@ static int stop(void **state)
 {
     (void)state;
     stock_close(&stock);
-    catalog_close(&catalog);
+    sale_cache_close(&cache);
     return 0;
 }
 
@@ -251,7 +251,7 @@ static void test_unknown_strategy_is_refused(void **state)
     (void)state;
     char error[128] = "";
     struct stock_options options = {.strategy = "luck", .redis_url = "redis://h"};
-    assert_null(stock_open(&options, catalog, error, sizeof error));
+    assert_null(stock_open(&options, cache, error, sizeof error));
     assert_non_null(strstr(error, "luck"));
     assert_false(stock_strategy_known("luck"));
     assert_true(stock_strategy_known("segment_lock"));
@@ -317,7 +317,7 @@ static void test_order_finds_more_than_was_last_seen(void **state)
     (void)state;
     reset("s", 10, 2);
     for (uint32_t i = 0; i < 2; i++)
-        sale_hint_set(catalog_find(catalog, "s"), i, 1);
+        sale_hint_set(sale_cache_find(cache, "s"), i, 1);
     struct stock_order one = sell("s", 9);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
     assert_int_equal(one.allocation_count, 2);
@@ -642,7 +642,7 @@ static void test_unreachable_redis_is_unavailable(void **state)
 {
     (void)state;
     reset("s", 5, 1);
-    struct stock *cut_off = open_stock(catalog, "redis://127.0.0.1:1", sql_server_url());
+    struct stock *cut_off = open_stock(cache, "redis://127.0.0.1:1", sql_server_url());
     struct stock_order one = order("s", 1, "");
     sell_all(cut_off, &one, 1);
     assert_int_equal(one.outcome, STOCK_UNAVAILABLE);
@@ -658,7 +658,7 @@ static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
 {
     (void)state;
     reset("s", 5, 1);
-    struct stock *cut_off = open_stock(catalog, redis_server_url(), "mysql://u:p@127.0.0.1:1/x");
+    struct stock *cut_off = open_stock(cache, redis_server_url(), "mysql://u:p@127.0.0.1:1/x");
     struct stock_order orders[] = {order("s", 1, ""), order("new", 1, ""), order("s", 1, "k")};
     for (int i = 0; i < 3; i++) {
         sell_all(cut_off, &orders[i], 1);
@@ -676,7 +676,7 @@ static struct stock_order sell_over_wire(enum sql_wire_fault fault, bool cut, bo
 {
     struct sql_wire wire;
     sql_wire_open(&wire);
-    struct stock *over = open_stock(catalog, redis_server_url(), wire.url);
+    struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     struct stock_order one = order("s", 3, "");
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
     wire.fault = fault;
@@ -738,7 +738,7 @@ static void test_twin_of_an_order_in_doubt_names_that_order(void **state)
     struct sql_wire wire;
     reset("s", 10, 2);
     sql_wire_open(&wire);
-    struct stock *over = open_stock(catalog, redis_server_url(), wire.url);
+    struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     struct stock_order one = order("s", 3, "k"), twin = order("s", 3, "k");
     struct stock_order *both[] = {&one, &twin};
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
@@ -789,7 +789,7 @@ static void test_reset_ends_the_memory_of_a_shortage(void **state)
     (void)state;
     reset("s", 2, 1);
     assert_int_equal(buy("s", 3), STOCK_SOLD_OUT);
-    struct sale *sale = catalog_find(catalog, "s");
+    struct sale *sale = sale_cache_find(cache, "s");
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -814,7 +814,7 @@ static void test_reset_is_published(void **state)
 static void test_process_that_missed_a_reset_sells_the_new_round(void **state)
 {
     (void)state;
-    struct sale_catalog *old = catalog_open();
+    struct sale_cache *old = sale_cache_open();
     struct stock *slow = open_stock(old, redis_server_url(), sql_server_url());
     struct stock_order one, two;
     reset("s", 9, 3);
@@ -836,7 +836,7 @@ static void test_process_that_missed_a_reset_sells_the_new_round(void **state)
     }
     audit("s", 50);
     stock_close(&slow);
-    catalog_close(&old);
+    sale_cache_close(&old);
 }
 
 static void test_reset_of_one_sale_too_many_is_refused(void **state)
@@ -845,7 +845,7 @@ static void test_reset_of_one_sale_too_many_is_refused(void **state)
     struct ledger_sale row = {.round = 1, .total = 1, .segments = 1};
     for (int i = 0; i < SALES_MAX; i++) {
         snprintf(row.sku, sizeof row.sku, "s%d", i);
-        catalog_put(catalog, &row);
+        sale_cache_put(cache, &row);
     }
     struct ledger_sale more = {.sku = "more", .total = 1, .segments = 1};
     assert_int_equal(stock_reset(stock, &more, WAIT_MS), STOCK_ADMIN_FULL);
@@ -860,8 +860,8 @@ static void test_terms_changed_elsewhere_are_noticed(void **state)
     sql_server_do("UPDATE stock_segment SET terms=terms+1");
     struct stock_order one = order("s", 1, "");
     assert_int_equal(sell_once(stock, &one), STOCK_AGAIN);
-    assert_int_equal(sale_view(one.sale).terms.version, sale.terms.version + 1);
-    assert_int_equal(sale_view(one.sale).terms.per_user_limit, 4);
+    assert_int_equal(sale_snapshot(one.sale).terms.version, sale.terms.version + 1);
+    assert_int_equal(sale_snapshot(one.sale).terms.per_user_limit, 4);
     sell_all(stock, &one, 1);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
 }
@@ -985,7 +985,7 @@ static uint32_t race(void (*disturb)(int step), int steps, const char *const *st
     for (unsigned i = 0; i < SELLERS; i++) {
         if (strategies)
             strategy = strategies[i];
-        struct stock *own = open_stock(catalog, redis_server_url(), sql_server_url());
+        struct stock *own = open_stock(cache, redis_server_url(), sql_server_url());
         sellers[i] = (struct seller){.stock = own, .random = i + 1};
         assert_int_equal(pthread_create(&sellers[i].thread, NULL, run_seller, &sellers[i]), 0);
     }
@@ -1042,7 +1042,7 @@ static void test_sale_goes_on_under_any_other_strategy(void **state)
     for (int i = 0; i < STRATEGIES * STRATEGIES; i++) { /* every one after every other one */
         for (int j = 0; j < 2; j++) {
             strategy = strategies[j == 0 ? i / STRATEGIES : i % STRATEGIES];
-            struct stock *next = open_stock(catalog, redis_server_url(), sql_server_url());
+            struct stock *next = open_stock(cache, redis_server_url(), sql_server_url());
             struct stock_order orders[2] = {order("s", 3, ""), order("s", 4, "")};
             sell_all(next, orders, 2);
             for (int k = 0; k < 2; k++) {
