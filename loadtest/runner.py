@@ -21,7 +21,7 @@ AFTER_SOLD_OUT_S = 0.3
 AUDIT_SEGMENTS_MAX = 20  # kept in a result
 FILL_PER_S = 150_000  # to guess how long it takes, with the audit
 # They take nothing from the counters in Redis, which say what they should after a reconcile.
-WITHOUT_COUNTERS = ("single_lock", "database", "database_for_update")
+WITHOUT_COUNTERS = ("single_lock", "database")
 
 
 class Shop:

@@ -10,7 +10,7 @@
 #endif
 
 /* What can be chosen: only what is built in. Words apart by one space. */
-#define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database database_for_update"
+#define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
 

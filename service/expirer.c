@@ -14,7 +14,7 @@
 #include "service/clock.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "stock/return_order.h"
+#include "stock/return_expired.h"
 
 enum {
     PERIOD_MS = 200, /* between looks for what is due, and for the lock */

@@ -6,6 +6,8 @@
 #include "service/desk.h"
 #include "service/log.h"
 #include "service/sale_terms.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
 
 static void work_reset(struct desk *desk, struct request *request)

@@ -20,6 +20,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/request.h"
+#include "stock/sell.h"
 
 enum {
     IDLE_MS = 1000, /* how often an idle lane shows its connections a sign of life */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "stock/stock.h"
+#include "stock/order.h"
 
 /* Reads sku, user_id and qty into the order. False with what is wrong in `detail_out` (a constant
  * text). The text need not end in NUL. */

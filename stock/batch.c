@@ -139,15 +139,6 @@ void item_unfill(struct batch *batch, struct item *item)
     item->piece_count = 0;
 }
 
-void batch_unfill(struct batch *batch)
-{
-    for (size_t i = 0; i < batch->item_count; i++)
-        batch->items[i].piece_count = 0;
-    for (size_t i = 0; i < batch->group_count; i++)
-        batch->groups[i].tried = batch->groups[i].leftover = 0;
-    batch->piece_count = 0;
-}
-
 bool group_open(const struct group *group)
 {
     for (const struct item *item = group->first; item; item = item->next)
@@ -209,7 +200,7 @@ static void write_move(struct batch *batch, struct segment_hold *hold)
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
-        .terms = hold->terms,
+        .terms = hold->settings,
     };
 }
 

@@ -2,6 +2,7 @@
 #ifndef STOCK_BATCH_H
 #define STOCK_BATCH_H
 
+#include "stock/order.h"
 #include "stock/segment.h"
 
 /* Units of one segment that go to one order. */
@@ -70,9 +71,6 @@ void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
 void item_unfill(struct batch *batch, struct item *item);
-
-/* Takes all units away from all orders, and begins to try the segments anew. */
-void batch_unfill(struct batch *batch);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);

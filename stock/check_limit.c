@@ -69,7 +69,7 @@ static bool look_up(struct stock *stock, const struct claim *claims, size_t coun
 static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_buyer *buyer)
 {
     stock->look_batches = LOOK_BATCHES;
-    terms_refuse(stock, order, STOCK_LIMIT);
+    settings_refuse(stock, order, STOCK_LIMIT);
     if (order->outcome != STOCK_LIMIT)
         return;
     order->history = malloc(sizeof *order->history);

@@ -5,7 +5,8 @@
 #ifndef STOCK_CHECK_LIMIT_H
 #define STOCK_CHECK_LIMIT_H
 
-#include "stock/stock_private.h"
+#include "stock/order.h"
+#include "stock/stock_core.h"
 
 /* Of the open orders of sales with a limit, decides those whose users the ledger knows to have too
  * much (STOCK_LIMIT), and those that are too much only together with earlier ones among `orders`

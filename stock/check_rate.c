@@ -170,11 +170,6 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     write_call(rate, stock_call(stock));
 }
 
-bool rate_posted(const struct stock *stock)
-{
-    return stock->rate && stock->rate->posted;
-}
-
 static void refuse(struct rate *rate, const int64_t *numbers)
 {
     assert(numbers[0] >= 1 && (size_t)numbers[0] <= rate->count);
@@ -190,7 +185,7 @@ static void refuse(struct rate *rate, const int64_t *numbers)
     };
 }
 
-void rate_read(struct stock *stock)
+static void read_answer(struct stock *stock)
 {
     struct rate *rate = stock->rate;
     const struct script_call *call = &stock->calls[rate->call];
@@ -204,4 +199,28 @@ void rate_read(struct stock *stock)
     }
     for (int i = 0; i + 4 <= call->value_count; i += 4)
         refuse(rate, &rate->refused[i]);
+}
+
+bool rate_run(struct stock *stock)
+{
+    bool alive = stock_run_calls(stock);
+    if (stock->rate && stock->rate->posted)
+        read_answer(stock);
+    return alive;
+}
+
+void rate_finish(struct stock *stock)
+{
+    if (stock->rate && stock->rate->posted)
+        rate_run(stock);
+}
+
+void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    rate_post(stock, orders, count);
+    if (!stock->rate || !stock->rate->posted || rate_run(stock))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN)
+            orders[i]->outcome = STOCK_UNAVAILABLE;
 }

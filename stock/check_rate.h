@@ -2,21 +2,29 @@
 #ifndef STOCK_CHECK_RATE_H
 #define STOCK_CHECK_RATE_H
 
-#include "stock/stock_private.h"
+#include "stock/order.h"
+#include "stock/stock_core.h"
 
 /* NULL when no limit is set. */
 struct rate *rate_open(const struct stock_rates *rates);
 void rate_close(struct rate **rate);
 
-/* Posts the question for all open orders that were not let through before, if there are any. It
- * must have been run before one of them is accepted: stock_run_calls reads the answer. */
+/* Posts the question for all open orders that were not let through before, if there are any: it
+ * travels with what a strategy asks Redis first. The strategy must send it by rate_run, and accept
+ * none of the orders before that. */
 void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* True from rate_post until the answer was read. */
-bool rate_posted(const struct stock *stock);
+/* As stock_run_calls; if the question was in the pipeline its answer is read: orders over a limit
+ * are decided, the others are noted as let through. If Redis is lost nothing is decided; the caller
+ * sees that. If Redis refused the question, all its orders fail. */
+bool rate_run(struct stock *stock);
 
-/* Decides the orders that are over a limit; notes the others as let through. Without an answer none
- * is: when Redis is lost that is for the caller to see, and when it refused they all fail. */
-void rate_read(struct stock *stock);
+/* Sends the question by itself if it still waits in the pipeline: the orders were decided without
+ * Redis, and are counted all the same. */
+void rate_finish(struct stock *stock);
+
+/* Posts the question and sends it at once, for strategies that do not begin with Redis. If Redis is
+ * lost the open orders are unavailable. */
+void rate_ask(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 #endif

@@ -2,7 +2,8 @@
 #ifndef STOCK_CHECK_REPLAY_H
 #define STOCK_CHECK_REPLAY_H
 
-#include "stock/stock_private.h"
+#include "stock/order.h"
+#include "stock/stock_core.h"
 
 /* Links the orders with the same key as an earlier one in the batch to that one as its twins. */
 void replay_link(struct stock_order *const *orders, size_t count);

@@ -12,26 +12,26 @@ struct entry {
     enum standing standing;
 };
 
-struct terms_book {
+struct settings_book {
     size_t count;
     struct entry entries[STOCK_BATCH_MAX];
 };
 
-struct terms_book *terms_book_open(void)
+struct settings_book *settings_book_open(void)
 {
-    struct terms_book *book = calloc(1, sizeof *book);
+    struct settings_book *book = calloc(1, sizeof *book);
     if (!book)
         abort();
     return book;
 }
 
-void terms_book_close(struct terms_book **book)
+void settings_book_close(struct settings_book **book)
 {
     free(*book);
     *book = NULL;
 }
 
-static struct entry *entry_of(struct terms_book *book, struct sale *sale)
+static struct entry *entry_of(struct settings_book *book, struct sale *sale)
 {
     for (size_t i = 0; i < book->count; i++)
         if (book->entries[i].sale == sale)
@@ -53,9 +53,9 @@ static enum standing ask(struct stock *stock, const struct entry *entry)
     return same ? CONFIRMED : CHANGED;
 }
 
-void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
+void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
 {
-    struct entry *entry = entry_of(stock->terms, order->sale);
+    struct entry *entry = entry_of(stock->settings, order->sale);
     if (entry->standing == NOT_ASKED)
         entry->standing = ask(stock, entry);
     order->outcome = entry->standing == CONFIRMED ? outcome
@@ -102,29 +102,17 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
         order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
         return;
     }
-    order->snapshot = &entry_of(stock->terms, order->sale)->snapshot;
+    order->snapshot = &entry_of(stock->settings, order->sale)->snapshot;
     enum stock_outcome outcome =
         stock_closed(&order->snapshot->terms, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
-        terms_refuse(stock, order, outcome);
+        settings_refuse(stock, order, outcome);
 }
 
-void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
+void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     bool found = find_sales(stock, orders, count);
-    stock->terms->count = 0;
+    stock->settings->count = 0;
     for (size_t i = 0; i < count; i++)
         begin_one(stock, orders[i], found);
-}
-
-enum stock_outcome stock_closed(const struct ledger_terms *terms, int64_t now_ms,
-                                int64_t *at_ms_out)
-{
-    *at_ms_out = terms->ends_ms;
-    if (terms->ends_ms != 0 && now_ms >= terms->ends_ms)
-        return STOCK_ENDED;
-    *at_ms_out = terms->starts_ms;
-    if (now_ms < terms->starts_ms)
-        return STOCK_NOT_STARTED;
-    return terms->paused ? STOCK_PAUSED : STOCK_OPEN;
 }

@@ -6,21 +6,22 @@
 #ifndef STOCK_CHECK_SETTINGS_H
 #define STOCK_CHECK_SETTINGS_H
 
-#include "stock/stock_private.h"
+#include "stock/order.h"
+#include "stock/stock_core.h"
 
 /* The snapshots of the sales in a batch: one per sale, for all of its orders. */
-struct terms_book;
+struct settings_book;
 
-struct terms_book *terms_book_open(void);
-void terms_book_close(struct terms_book **book);
+struct settings_book *settings_book_open(void);
+void settings_book_close(struct settings_book **book);
 
 /* Begins a batch: finds each order's sale and sets its `sale` and `snapshot`, and decides those that
  * their sale is not open to at their created_ms, or that have none. Asks the ledger only for sales
  * that are not known yet, all at once, or to confirm terms before it refuses by them. */
-void terms_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
+void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 /* Decides an order: with `outcome`, a refusal, if the ledger confirms the terms it is refused by;
  * STOCK_AGAIN if they are others by now, STOCK_UNAVAILABLE if the ledger cannot be asked. */
-void terms_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
+void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
 
 #endif

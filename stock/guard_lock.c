@@ -1,8 +1,8 @@
-/* The outer lock of a segment: one of another kind around its lock in Redis.
+/* The guard lock of a segment: one of another kind around its lock in Redis.
  *
  * why_two: the counter in Redis is guarded by the token of the lock there, and the chain of fences
  * needs one scale, which that lock makes. So it is taken as ever, in the same round trip as the
- * units, and the outer lock decides before it who may try. A holder that outlives the one or the
+ * units, and the guard lock decides before it who may try. A holder that outlives the one or the
  * other is refused by the ledger. Resets and recoveries need the inner lock alone: nobody sells
  * without it. */
 #include "stock/guard_lock.h"
@@ -12,11 +12,11 @@
 #include <string.h>
 
 /* Apart from the inner locks: a server of redlock may be the one that has those. */
-#define OUTER_PREFIX STOCK_PREFIX "outer:"
+#define GUARD_PREFIX STOCK_PREFIX "guard:"
 
 enum { SERVERS_MAX = 32 };
 
-struct outer {
+struct guard_lock {
     enum lock_kind kind;
     struct lock_client *client;
     struct lock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
@@ -68,25 +68,25 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
     }
     struct lock_options options = {
         .servers = servers,
-        .prefix = OUTER_PREFIX,
+        .prefix = GUARD_PREFIX,
         .lease_ms = stock->options.lease_ms,
         .timeout_ms = stock->options.resolve_ms, /* no longer than an order has */
     };
-    stock->outer->kind = kind->kind;
-    if (lock_open(&options, &stock->outer->client) == LOCK_OK)
+    stock->guard_lock->kind = kind->kind;
+    if (lock_open(&options, &stock->guard_lock->client) == LOCK_OK)
         return true;
     snprintf(error_out, error_size, "lock %s: %s", kind->name, lock_error());
     return false;
 }
 
-bool outer_open(struct stock *stock, char *error_out, size_t error_size)
+bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size)
 {
     const char *name = stock->options.lock;
     if (!name || strcmp(name, "redis") == 0)
         return true;
-    stock->outer = calloc(1, sizeof *stock->outer);
+    stock->guard_lock = calloc(1, sizeof *stock->guard_lock);
     char *text = strdup(stock->options.lock_servers ? stock->options.lock_servers : "");
-    if (!stock->outer || !text)
+    if (!stock->guard_lock || !text)
         abort();
     const struct kind *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -99,43 +99,43 @@ bool outer_open(struct stock *stock, char *error_out, size_t error_size)
     return done;
 }
 
-void outer_close(struct stock *stock)
+void guard_lock_close(struct stock *stock)
 {
-    if (stock->outer)
-        lock_close(&stock->outer->client);
-    free(stock->outer);
-    stock->outer = NULL;
+    if (stock->guard_lock)
+        lock_close(&stock->guard_lock->client);
+    free(stock->guard_lock);
+    stock->guard_lock = NULL;
 }
 
 /* Whether the batch has it already, from before the segment was recovered. */
-static bool has(const struct outer *outer, const char *name)
+static bool has(const struct guard_lock *guard, const char *name)
 {
-    for (size_t i = 0; i < outer->count; i++)
-        if (strcmp(lock_name(outer->handles[i]), name) == 0 &&
-            lock_state(outer->handles[i]) == LOCK_STATE_HELD)
+    for (size_t i = 0; i < guard->count; i++)
+        if (strcmp(lock_name(guard->handles[i]), name) == 0 &&
+            lock_state(guard->handles[i]) == LOCK_STATE_HELD)
             return true;
     return false;
 }
 
 static bool take(struct stock *stock, const char *name)
 {
-    struct outer *outer = stock->outer;
+    struct guard_lock *guard = stock->guard_lock;
     struct lock_handle *handle;
-    struct lock_request request = {.name = name, .kind = outer->kind, .fixed_lease = true};
-    if (has(outer, name))
+    struct lock_request request = {.name = name, .kind = guard->kind, .fixed_lease = true};
+    if (has(guard, name))
         return true;
-    if (outer->failed || outer->count == STOCK_HOLDS_MAX)
+    if (guard->failed || guard->count == STOCK_HOLDS_MAX)
         return false;
-    enum lock_result result = lock_acquire(outer->client, &request, &handle);
-    outer->failed = result != LOCK_OK && result != LOCK_BUSY;
-    snprintf(outer->error, sizeof outer->error, "%s", outer->failed ? lock_error() : "");
+    enum lock_result result = lock_acquire(guard->client, &request, &handle);
+    guard->failed = result != LOCK_OK && result != LOCK_BUSY;
+    snprintf(guard->error, sizeof guard->error, "%s", guard->failed ? lock_error() : "");
     if (handle) /* in doubt as well: it is given back with the others */
-        outer->handles[outer->count++] = handle;
+        guard->handles[guard->count++] = handle;
     return result == LOCK_OK;
 }
 
-void outer_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                     const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     char name[LOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
@@ -148,24 +148,25 @@ void outer_post_take(struct stock *stock, struct segment_hold *hold, struct sale
     hold->state = SEGMENT_BUSY;
 }
 
-bool outer_failed(const struct stock *stock)
+bool guard_lock_failed(const struct stock *stock)
 {
-    return stock->outer && stock->outer->failed;
+    return stock->guard_lock && stock->guard_lock->failed;
 }
 
-const char *outer_error(const struct stock *stock)
+const char *guard_lock_error(const struct stock *stock)
 {
-    return stock->outer && stock->outer->error[0] != '\0' ? stock->outer->error : NULL;
+    return stock->guard_lock && stock->guard_lock->error[0] != '\0' ? stock->guard_lock->error
+                                                                    : NULL;
 }
 
-void outer_end(struct stock *stock)
+void guard_lock_end(struct stock *stock)
 {
-    struct outer *outer = stock->outer;
-    if (outer->count > 0)
-        stock_flush(stock);
-    for (size_t i = 0; i < outer->count; i++)
-        lock_release(outer->handles[i]);
-    lock_multi_free(outer->handles, outer->count);
-    outer->count = 0;
-    outer->failed = false;
+    struct guard_lock *guard = stock->guard_lock;
+    if (guard->count > 0)
+        stock_run_posted(stock);
+    for (size_t i = 0; i < guard->count; i++)
+        lock_release(guard->handles[i]);
+    lock_multi_free(guard->handles, guard->count);
+    guard->count = 0;
+    guard->failed = false;
 }

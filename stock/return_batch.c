@@ -19,60 +19,60 @@ enum {
     PAUSE_US_MAX = 3000,
 };
 
-void lot_pause(struct stock *stock)
+void return_batch_pause(struct stock *stock)
 {
     long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t round,
-               enum ledger_status to)
+bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
+                        uint32_t round, enum ledger_status to)
 {
-    enum ledger_result found = stock_sale(stock, sku, &lot->sale);
-    if (found == LEDGER_OK && sale_snapshot(lot->sale).round < round)
-        found = stock_sale_reload(stock, sku, &lot->sale);
+    enum ledger_result found = stock_sale(stock, sku, &batch->sale);
+    if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)
+        found = stock_sale_reload(stock, sku, &batch->sale);
     if (found != LEDGER_OK)
         return false;
-    lot->snapshot = sale_snapshot(lot->sale);
-    lot->returned = (struct ledger_return){
-        .sku = sale_sku(lot->sale),
+    batch->snapshot = sale_snapshot(batch->sale);
+    batch->returned = (struct ledger_return){
+        .sku = sale_sku(batch->sale),
         .round = round,
         .to = to,
-        .order_ids = lot->ids,
-        .segments = lot->segments,
+        .order_ids = batch->ids,
+        .segments = batch->segments,
     };
     stock->hold_count = 0;
     return true;
 }
 
-bool lot_is_old(const struct lot *lot)
+bool return_batch_is_old(const struct return_batch *batch)
 {
-    return lot->returned.round < lot->snapshot.round;
+    return batch->returned.round < batch->snapshot.round;
 }
 
-void lot_post_lock(struct stock *stock, const struct lot *lot, uint32_t segment)
+void return_batch_post_lock(struct stock *stock, const struct return_batch *batch, uint32_t segment)
 {
-    segment_post_lock(stock, &stock->holds[stock->hold_count++], lot->sale, &lot->snapshot,
+    segment_post_lock(stock, &stock->holds[stock->hold_count++], batch->sale, &batch->snapshot,
                       segment);
 }
 
-void lot_release(struct stock *stock)
+void return_batch_release(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
         if (stock->holds[i].state == SEGMENT_DIRTY || stock->holds[i].state == SEGMENT_DOUBT)
             segment_post_release(stock, &stock->holds[i]);
-    stock_flush(stock);
+    stock_run_posted(stock);
     stock->hold_count = 0;
 }
 
-bool lot_lock(struct stock *stock)
+bool return_batch_lock(struct stock *stock)
 {
     size_t kept = 0;
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++)
         segment_read_lock(stock, &stock->holds[i]);
     if (!alive) {
-        lot_release(stock);
+        return_batch_release(stock);
         return false;
     }
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -84,7 +84,7 @@ bool lot_lock(struct stock *stock)
 
 /* Raises the ledger's fences to those of the locks, which waits for a transaction that is still
  * under way or forbids it, and sets the segments again from what it says then. */
-static void recover_all(struct stock *stock, const struct lot *lot)
+static void recover_all(struct stock *stock, const struct return_batch *batch)
 {
     struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
     struct sale *sale = NULL;
@@ -94,67 +94,67 @@ static void recover_all(struct stock *stock, const struct lot *lot)
     if (stock->hold_count > 0)
         recovery_run(stock, dirty, stock->hold_count, &stale);
     if (stale)
-        stock_sale_reload(stock, lot->returned.sku, &sale);
+        stock_sale_reload(stock, batch->returned.sku, &sale);
 }
 
 /* Those in which nothing came back after all are left as they were. */
-static void load_all(struct stock *stock, const struct lot *lot)
+static void load_all(struct stock *stock, const struct return_batch *batch)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
-        if (lot->segments[i].fence == stock->holds[i].lock.fence)
-            recovery_load(stock, &stock->holds[i], &lot->segments[i]);
+        if (batch->segments[i].fence == stock->holds[i].lock.fence)
+            recovery_load(stock, &stock->holds[i], &batch->segments[i]);
 }
 
-static void announce(struct stock *stock, const struct lot *lot)
+static void announce(struct stock *stock, const struct return_batch *batch)
 {
-    sale_invalidate(lot->sale);
-    redis_publish(stock->redis, STOCK_CHANNEL, lot->returned.sku);
+    sale_invalidate(batch->sale);
+    redis_publish(stock->redis, STOCK_CHANNEL, batch->returned.sku);
 }
 
-enum ledger_result lot_return(struct stock *stock, struct lot *lot)
+enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch)
 {
-    struct ledger_return *returned = &lot->returned;
+    struct ledger_return *returned = &batch->returned;
     returned->segment_count = stock->hold_count;
     for (size_t i = 0; i < stock->hold_count; i++) {
-        lot->segments[i].segment = stock->holds[i].segment;
-        lot->segments[i].fence = stock->holds[i].lock.fence;
+        batch->segments[i].segment = stock->holds[i].segment;
+        batch->segments[i].fence = stock->holds[i].lock.fence;
     }
     enum ledger_result result = ledger_return(stock->ledger, returned);
     if (result != LEDGER_OK) /* it says how many could have moved */
         returned->moved = 0;
     if (returned->moved > 0)
-        load_all(stock, lot);
+        load_all(stock, batch);
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
-        recover_all(stock, lot);
+        recover_all(stock, batch);
     bool back = (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
-    lot_release(stock);
+    return_batch_release(stock);
     if (back)
-        announce(stock, lot);
+        announce(stock, batch);
     return result;
 }
 
 /* ---- one order ---- */
 
 /* Tries once to return an order's units. BUSY: look at the order again. */
-static enum stock_state_result order_return(struct stock *stock, struct lot *lot,
+static enum stock_state_result order_return(struct stock *stock, struct return_batch *batch,
                                             const struct ledger_record *record,
                                             enum ledger_status to)
 {
-    if (!lot_begin(stock, lot, record->sku, record->round, to))
+    if (!return_batch_begin(stock, batch, record->sku, record->round, to))
         return STOCK_STATE_FAILED;
-    lot->ids[lot->returned.order_count++] = record->order_id;
+    batch->ids[batch->returned.order_count++] = record->order_id;
     bool several = record->allocation_count > 0;
-    size_t wanted = lot_is_old(lot) ? 0 : several ? record->allocation_count : 1;
+    size_t wanted = return_batch_is_old(batch) ? 0 : several ? record->allocation_count : 1;
     for (size_t i = 0; i < wanted; i++)
-        lot_post_lock(stock, lot,
-                      several ? record->allocations[i].segment : (uint32_t)record->segment);
-    if (wanted > 0 && !lot_lock(stock))
+        return_batch_post_lock(
+            stock, batch, several ? record->allocations[i].segment : (uint32_t)record->segment);
+    if (wanted > 0 && !return_batch_lock(stock))
         return STOCK_STATE_FAILED;
     if (stock->hold_count < wanted) {
-        lot_release(stock);
+        return_batch_release(stock);
         return STOCK_STATE_BUSY;
     }
-    switch (lot_return(stock, lot)) {
+    switch (return_batch_return(stock, batch)) {
     case LEDGER_OK:
     case LEDGER_NO:
         return STOCK_STATE_BUSY;
@@ -165,8 +165,8 @@ static enum stock_state_result order_return(struct stock *stock, struct lot *lot
     }
 }
 
-enum stock_state_result order_look(struct stock *stock, uint64_t order_id, enum ledger_status to,
-                                   struct ledger_record *record_out)
+enum stock_state_result order_fetch(struct stock *stock, uint64_t order_id, enum ledger_status to,
+                                    struct ledger_record *record_out)
 {
     enum ledger_result found = ledger_order_find(stock->ledger, order_id, record_out);
     if (found != LEDGER_OK)
@@ -176,10 +176,11 @@ enum stock_state_result order_look(struct stock *stock, uint64_t order_id, enum 
     return ledger_status_may(record_out->status, to) ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
 }
 
-enum stock_state_result order_try(struct stock *stock, struct lot *lot, uint64_t order_id,
-                                  enum ledger_status to, struct ledger_record *record_out)
+enum stock_state_result order_try(struct stock *stock, struct return_batch *batch,
+                                  uint64_t order_id, enum ledger_status to,
+                                  struct ledger_record *record_out)
 {
-    lot->returned.moved = 0;
-    enum stock_state_result result = order_look(stock, order_id, to, record_out);
-    return result == STOCK_STATE_BUSY ? order_return(stock, lot, record_out, to) : result;
+    batch->returned.moved = 0;
+    enum stock_state_result result = order_fetch(stock, order_id, to, record_out);
+    return result == STOCK_STATE_BUSY ? order_return(stock, batch, record_out, to) : result;
 }

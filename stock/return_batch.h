@@ -2,11 +2,11 @@
 #ifndef STOCK_RETURN_BATCH_H
 #define STOCK_RETURN_BATCH_H
 
-#include "stock/return_order.h"
-#include "stock/stock_private.h"
+#include "sql/ledger_status.h"
+#include "stock/stock_core.h"
 
 /* Orders of one sale and round, whose segments are locked by the stock's holds. */
-struct lot {
+struct return_batch {
     struct sale *sale;
     struct sale_snapshot snapshot;
     struct ledger_return returned;
@@ -14,36 +14,38 @@ struct lot {
     struct ledger_segment segments[LEDGER_SEGMENTS_MAX];
 };
 
-/* Begins an empty lot. False when the ledger cannot be asked for the sale. */
-bool lot_begin(struct stock *stock, struct lot *lot, const char *sku, uint32_t round,
-               enum ledger_status to);
+/* Begins an empty batch. False when the ledger cannot be asked for the sale. */
+bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
+                        uint32_t round, enum ledger_status to);
 
 /* Units of an older round are nobody's any more. Rounds only grow, so what is old stays it. */
-bool lot_is_old(const struct lot *lot);
+bool return_batch_is_old(const struct return_batch *batch);
 
-/* Asks for the lock of a segment, to be sent by lot_lock. */
-void lot_post_lock(struct stock *stock, const struct lot *lot, uint32_t segment);
+/* Asks for the lock of a segment, to be sent by return_batch_lock. */
+void return_batch_post_lock(struct stock *stock, const struct return_batch *batch,
+                            uint32_t segment);
 
 /* Sends the locks and keeps the holds of those that were free. False when Redis is lost. */
-bool lot_lock(struct stock *stock);
+bool return_batch_lock(struct stock *stock);
 
 /* Waits a moment before segments that were busy are tried again. */
-void lot_pause(struct stock *stock);
+void return_batch_pause(struct stock *stock);
 
 /* Releases what is held. */
-void lot_release(struct stock *stock);
+void return_batch_release(struct stock *stock);
 
-/* Ends the orders that the lot lists, returns their units and releases its segments; `moved` of it
+/* Ends the orders that the batch lists, returns their units and releases its segments; `moved` of it
  * says how many, as far as that is certain. LEDGER_NO: not so; look at the orders. */
-enum ledger_result lot_return(struct stock *stock, struct lot *lot);
+enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch);
 
 /* The order's state, when it is `to` or cannot become it; BUSY when it can. */
-enum stock_state_result order_look(struct stock *stock, uint64_t order_id, enum ledger_status to,
-                                   struct ledger_record *record_out);
+enum stock_state_result order_fetch(struct stock *stock, uint64_t order_id, enum ledger_status to,
+                                    struct ledger_record *record_out);
 
-/* Looks at an order and, if it may become `to`, tries once to end it with a lot of its own.
+/* Looks at an order and, if it may become `to`, tries once to end it with a batch of its own.
  * BUSY: perhaps it has; look again. */
-enum stock_state_result order_try(struct stock *stock, struct lot *lot, uint64_t order_id,
-                                  enum ledger_status to, struct ledger_record *record_out);
+enum stock_state_result order_try(struct stock *stock, struct return_batch *batch,
+                                  uint64_t order_id, enum ledger_status to,
+                                  struct ledger_record *record_out);
 
 #endif

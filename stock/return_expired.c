@@ -1,4 +1,6 @@
 /* Reserved orders whose time is over: found in the ledger, sorted, and ended many at a time. */
+#include "stock/return_expired.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,16 +37,16 @@ static size_t alike(const struct ledger_due *due, size_t count)
 }
 
 /* Posts the locks of the first segments the orders are of; returns how many orders these have. */
-static size_t post_locks(struct stock *stock, const struct lot *lot, const struct ledger_due *due,
-                         size_t count)
+static size_t post_locks(struct stock *stock, const struct return_batch *batch,
+                         const struct ledger_due *due, size_t count)
 {
-    size_t max = (lot->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
+    size_t max = (batch->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && due[i].segment == due[i - 1].segment)
             continue;
         if (stock->hold_count == max)
             return i;
-        lot_post_lock(stock, lot, (uint32_t)due[i].segment);
+        return_batch_post_lock(stock, batch, (uint32_t)due[i].segment);
     }
     return count;
 }
@@ -62,18 +64,18 @@ static bool may_pause(struct stock *stock, int *pauses)
     if (*pauses == 0)
         return false;
     --*pauses;
-    lot_pause(stock);
+    return_batch_pause(stock);
     return true;
 }
 
 /* Locks what is free of the segments of the first orders, `done_out` of them. While that is none it
  * tries again: a segment from which much is sold is hardly ever free. False when Redis is lost. */
-static bool lock_some(struct stock *stock, const struct lot *lot, const struct ledger_due *due,
-                      size_t count, int *pauses, size_t *done_out)
+static bool lock_some(struct stock *stock, const struct return_batch *batch,
+                      const struct ledger_due *due, size_t count, int *pauses, size_t *done_out)
 {
     do {
-        *done_out = post_locks(stock, lot, due, count);
-        if (!lot_lock(stock))
+        *done_out = post_locks(stock, batch, due, count);
+        if (!return_batch_lock(stock))
             return false;
     } while (stock->hold_count == 0 && may_pause(stock, pauses));
     return true;
@@ -81,66 +83,66 @@ static bool lock_some(struct stock *stock, const struct lot *lot, const struct l
 
 /* Expires the first of `count` orders that are alike, as one transaction; `done_out` are those that
  * it was about, whether they could be locked or not. */
-static enum ledger_result expire_alike(struct stock *stock, struct lot *lot,
+static enum ledger_result expire_alike(struct stock *stock, struct return_batch *batch,
                                        const struct ledger_due *due, size_t count, int *pauses,
                                        size_t *done_out)
 {
     *done_out = count;
-    if (!lot_begin(stock, lot, due->sku, due->round, LEDGER_EXPIRED))
+    if (!return_batch_begin(stock, batch, due->sku, due->round, LEDGER_EXPIRED))
         return LEDGER_FAILED;
-    bool old = lot_is_old(lot);
-    if (!old && !lock_some(stock, lot, due, count, pauses, done_out))
+    bool old = return_batch_is_old(batch);
+    if (!old && !lock_some(stock, batch, due, count, pauses, done_out))
         return LEDGER_FAILED;
     for (size_t i = 0; i < *done_out; i++)
         if (old || is_held(stock, &due[i]))
-            lot->ids[lot->returned.order_count++] = due[i].order_id;
-    return lot->returned.order_count > 0 ? lot_return(stock, lot) : LEDGER_NO;
+            batch->ids[batch->returned.order_count++] = due[i].order_id;
+    return batch->returned.order_count > 0 ? return_batch_return(stock, batch) : LEDGER_NO;
 }
 
 /* An order that several segments filled needs all of them. */
-static enum ledger_result expire_several(struct stock *stock, struct lot *lot, uint64_t order_id,
-                                         int *pauses)
+static enum ledger_result expire_several(struct stock *stock, struct return_batch *batch,
+                                         uint64_t order_id, int *pauses)
 {
     struct ledger_record record;
     enum stock_state_result result = STOCK_STATE_BUSY;
     do
-        result = order_try(stock, lot, order_id, LEDGER_EXPIRED, &record);
-    while (result == STOCK_STATE_BUSY && lot->returned.moved == 0 && may_pause(stock, pauses));
+        result = order_try(stock, batch, order_id, LEDGER_EXPIRED, &record);
+    while (result == STOCK_STATE_BUSY && batch->returned.moved == 0 && may_pause(stock, pauses));
     return result == STOCK_STATE_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-/* A lot whose units are most of what its segments now have left. */
-static bool is_awaited(const struct lot *lot)
+/* A batch whose units are most of what its segments now have left. */
+static bool is_awaited(const struct return_batch *batch)
 {
     uint64_t left = 0;
-    for (size_t i = 0; i < lot->returned.segment_count; i++)
-        left += lot->segments[i].capacity - lot->segments[i].sold;
-    return lot->returned.segment_count > 0 && left < 2 * lot->returned.moved;
+    for (size_t i = 0; i < batch->returned.segment_count; i++)
+        left += batch->segments[i].capacity - batch->segments[i].sold;
+    return batch->returned.segment_count > 0 && left < 2 * batch->returned.moved;
 }
 
 static enum ledger_result expire_all(struct stock *stock, const struct ledger_due *due,
                                      size_t count, struct stock_expired *expired)
 {
-    struct lot *lot = malloc(sizeof *lot);
+    struct return_batch *batch = malloc(sizeof *batch);
     enum ledger_result result = LEDGER_OK;
     int pauses = PAUSES_MAX;
-    if (!lot)
+    if (!batch)
         abort();
     for (size_t i = 0, done = 1; i < count && result != LEDGER_FAILED; i += done) {
         size_t same = alike(due + i, count - i);
-        lot->returned.moved = 0;
+        batch->returned.moved = 0;
         done = 1;
-        result = same > 0 ? expire_alike(stock, lot, due + i, same, &pauses, &done)
-                          : expire_several(stock, lot, due[i].order_id, &pauses);
-        expired->count += lot->returned.moved;
-        if (lot->returned.moved > 0 && is_awaited(lot))
-            expired->awaited += lot->returned.moved;
+        result = same > 0 ? expire_alike(stock, batch, due + i, same, &pauses, &done)
+                          : expire_several(stock, batch, due[i].order_id, &pauses);
+        expired->count += batch->returned.moved;
+        if (batch->returned.moved > 0 && is_awaited(batch))
+            expired->awaited += batch->returned.moved;
     }
-    free(lot);
+    free(batch);
     return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *place,
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *cursor,
                                 struct stock_expired *expired_out)
 {
     struct ledger_due *due = malloc(DUE_MAX * sizeof *due);
@@ -148,7 +150,7 @@ enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *pl
     if (!due)
         abort();
     *expired_out = (struct stock_expired){0};
-    enum ledger_result result = ledger_due_list(stock->ledger, place, DUE_MAX, due, &count);
+    enum ledger_result result = ledger_due_list(stock->ledger, cursor, DUE_MAX, due, &count);
     if (count > 0) {
         qsort(due, count, sizeof *due, compare_due);
         result = expire_all(stock, due, count, expired_out);

@@ -36,7 +36,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_s
         *result = trial->doubt ? STOCK_STATE_IN_DOUBT : *result;
         return false;
     }
-    lot_pause(stock);
+    return_batch_pause(stock);
     return true;
 }
 
@@ -45,15 +45,15 @@ enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int
 {
     struct trial trial = trial_of(stock, wait_ms);
     enum stock_state_result result = STOCK_STATE_BUSY;
-    struct lot *lot = malloc(sizeof *lot);
-    if (!lot)
+    struct return_batch *batch = malloc(sizeof *batch);
+    if (!batch)
         abort();
     do {
-        result = order_try(stock, lot, order_id, LEDGER_CANCELLED, record_out);
-        trial.doubt |= lot->returned.moved > 0;
+        result = order_try(stock, batch, order_id, LEDGER_CANCELLED, record_out);
+        trial.doubt |= batch->returned.moved > 0;
     } while (trial_goes_on(stock, &trial, &result));
     *moved_out = result == STOCK_STATE_OK && trial.doubt;
-    free(lot);
+    free(batch);
     return result;
 }
 
@@ -65,7 +65,7 @@ static enum stock_state_result pay(struct stock *stock, uint64_t order_id,
     if (paid != LEDGER_OK && paid != LEDGER_NO)
         return paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED;
     trial->doubt |= paid == LEDGER_OK;
-    enum stock_state_result result = order_look(stock, order_id, LEDGER_PAID, record_out);
+    enum stock_state_result result = order_fetch(stock, order_id, LEDGER_PAID, record_out);
     return result == STOCK_STATE_BUSY ? STOCK_STATE_REFUSED : result;
 }
 

@@ -38,12 +38,11 @@ static enum ledger_result find_key(struct stock *stock, const struct adding *add
 
 /* One transaction under the locks, which it releases. */
 static enum ledger_result add_locked(struct stock *stock, const struct adding *adding,
-                                     struct locked *locked, bool *too_many_out)
+                                     struct sale_lock *locked, bool *too_many_out)
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    for (size_t i = 0; i < locked->count; i++)
-        fences[i] = locked->holds[i].fence;
+    sale_lock_fences(locked, fences);
     struct ledger_restock restock = {.sku = adding->sku,
                                      .key = adding->key,
                                      .units = adding->units,
@@ -53,30 +52,30 @@ static enum ledger_result add_locked(struct stock *stock, const struct adding *a
     enum ledger_result result = ledger_restock(stock->ledger, &restock, adding->sale_out, rows);
     *too_many_out = restock.too_many;
     if (result == LEDGER_OK)
-        admin_post_round(stock, locked, adding->sale_out, rows);
-    admin_unlock(stock, locked);
+        sale_lock_post_round(stock, locked, adding->sale_out, rows);
+    sale_lock_release(stock, locked);
     if (result == LEDGER_OK)
-        admin_announce(stock, adding->sale_out);
+        sale_publish(stock, adding->sale_out);
     return result;
 }
 
 /* Tries once; `again_out` tells that another try will find out more. */
 static enum stock_restock_result try_once(struct stock *stock, const struct adding *adding,
-                                          struct locked *locked, enum stock_admin_result *why_out,
-                                          bool *again_out)
+                                          struct sale_lock *locked,
+                                          enum stock_admin_result *why_out, bool *again_out)
 {
     enum stock_restock_result done = STOCK_RESTOCK_NOT_DONE;
     bool too_many = false;
     enum ledger_result result = find_key(stock, adding, &done);
     *again_out = false;
     if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)
-        admin_announce(stock, adding->sale_out); /* whoever did it may not have come to that */
+        sale_publish(stock, adding->sale_out); /* whoever did it may not have come to that */
     if (result == LEDGER_OK)
         return done;
     *why_out = STOCK_ADMIN_FAILED;
     if (result != LEDGER_NO)
         return STOCK_RESTOCK_NOT_DONE;
-    *why_out = admin_lock(stock, adding->sku, adding->wait_ms, locked);
+    *why_out = sale_lock_acquire(stock, adding->sku, adding->wait_ms, locked);
     if (*why_out != STOCK_ADMIN_OK)
         return STOCK_RESTOCK_NOT_DONE;
     result = add_locked(stock, adding, locked, &too_many);
@@ -97,12 +96,12 @@ enum stock_restock_result stock_restock(struct stock *stock, const char *sku, ui
 {
     const struct adding adding = {sku, key, units, wait_ms, sale_out};
     enum stock_restock_result result = STOCK_RESTOCK_NOT_DONE;
-    struct locked *locked = malloc(sizeof *locked);
+    struct sale_lock *locked = malloc(sizeof *locked);
     bool doubt = false, again = true;
     if (!locked)
         abort();
     assert(units > 0 && units <= STOCK_TOTAL_MAX);
-    admin_freshen(stock);
+    stock_revalidate(stock);
     for (int tries = 0; tries < TRIES_MAX && again; tries++) {
         result = try_once(stock, &adding, locked, why_out, &again);
         doubt |= result == STOCK_RESTOCK_NOT_DONE && *why_out == STOCK_ADMIN_IN_DOUBT;

@@ -2,7 +2,8 @@
 #ifndef STOCK_SALE_RESTOCK_H
 #define STOCK_SALE_RESTOCK_H
 
-#include "stock/stock.h"
+#include "sql/ledger.h"
+#include "stock/types.h"
 
 enum { STOCK_TOTAL_MAX = 10000000 }; /* units of one sale */
 
@@ -14,7 +15,7 @@ enum stock_restock_result {
 };
 
 /* Adds `units` >= 1 to a sale, holding all of its segments' locks, so that all segments have the
- * same left, and tells every process. Waits up to `wait_ms` for the locks. `key` is an idempotency
+ * same left, and publishes it to every process. Waits up to `wait_ms` for the locks. `key` is an idempotency
  * key, "" for none: with one, what was done under it is not done again, and an unclear outcome is
  * asked after. On STOCK_RESTOCK_DONE `sale_out` is the sale as it is now; on STOCK_RESTOCK_NOT_DONE
  * `why_out` tells the reason. */

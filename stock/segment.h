@@ -3,7 +3,7 @@
 #define STOCK_SEGMENT_H
 
 #include "lock/redis_pipeline.h"
-#include "stock/stock_private.h"
+#include "stock/stock_core.h"
 
 enum segment_state {
     SEGMENT_POSTED, /* lock and take are in the pipeline */
@@ -19,7 +19,7 @@ struct segment_hold {
     struct sale *sale;
     uint32_t segment;
     uint32_t round;
-    uint32_t terms; /* version of the sale's */
+    uint32_t settings; /* version of the sale's */
     enum segment_state state;
     struct lock_hold lock;
     size_t call; /* where its lock call stands in the pipeline; the take follows it */

@@ -7,50 +7,14 @@
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * that was found. Else its first try, under way in another batch or process, could be accepted
  * between the two, and the repeat be told no. */
+#include "stock/sell.h"
+
 #include <assert.h>
 
 #include "stock/check_limit.h"
-#include "stock/check_rate.h"
 #include "stock/check_replay.h"
 #include "stock/check_settings.h"
-
-bool stock_outcome_refused(enum stock_outcome outcome)
-{
-    switch (outcome) {
-    case STOCK_SOLD_OUT:
-    case STOCK_NOT_STARTED:
-    case STOCK_ENDED:
-    case STOCK_PAUSED:
-    case STOCK_LIMIT:
-    case STOCK_RATE_LIMITED:
-    case STOCK_UNKNOWN_SKU:
-        return true;
-    default:
-        return false;
-    }
-}
-
-bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
-                    enum ledger_result why)
-{
-    if (why == LEDGER_LIMIT && !limit_find(stock, orders, count, true))
-        return false;
-    if (!replay_find(stock, orders, count))
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome != STOCK_OPEN)
-            return true;
-    return false;
-}
-
-static void order_begin(struct stock_order *order)
-{
-    order->outcome = STOCK_OPEN;
-    order->twin = NULL;
-    order->allocations = NULL;
-    order->allocation_count = 0;
-    order->history = NULL;
-}
+#include "stock/strategy_common.h"
 
 /* Of those with a key; the others were refused by their front, as far as it knew. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
@@ -92,26 +56,10 @@ static void fail(struct stock_order *const *orders, size_t count)
     }
 }
 
-/* The question for the rate limits travels with what the strategy asks Redis first, or else before
- * it. Orders that a strategy decides without asking have been counted by the end, too. */
-static void sell_limited(struct stock *stock, struct stock_order *const *orders, size_t count)
-{
-    rate_post(stock, orders, count);
-    if (rate_posted(stock) && !stock->strategy->limits_ride && !stock_run_calls(stock)) {
-        for (size_t i = 0; i < count; i++)
-            if (orders[i]->outcome == STOCK_OPEN)
-                orders[i]->outcome = STOCK_UNAVAILABLE;
-        return;
-    }
-    stock->strategy->sell(stock, orders, count);
-    if (rate_posted(stock))
-        stock_run_calls(stock);
-}
-
 static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct stock_order *late[STOCK_BATCH_MAX];
-    terms_begin(stock, orders, count);
+    settings_begin(stock, orders, count);
     refuse_known_short(orders, count);
     replay_link(orders, count);
     if (!limit_find(stock, orders, count, false) || !replay_find(stock, orders, count)) {
@@ -119,17 +67,22 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
         return;
     }
     size_t found = list_open(orders, count, late);
-    sell_limited(stock, late, found);
+    stock->strategy->sell(stock, late, found);
     found = list_refused(late, found, late);
     if (!replay_find(stock, late, found))
         fail(late, found);
+}
+
+size_t stock_batch_max(const struct stock *stock)
+{
+    return stock->strategy->batch_max;
 }
 
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
     for (size_t i = 0; i < count; i++)
-        order_begin(orders[i]);
+        stock_order_begin(orders[i]);
     decide(stock, orders, count);
     replay_finish(orders, count);
 }

@@ -1,4 +1,7 @@
 /* The strategy of one script and no lock: check and decrement of a counter, then the insert. */
+#include "stock/strategy_atomic.h"
+
+#include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
 
 enum { TOOK = 1 }; /* first number of stock_count.lua; 2 is dirty */
@@ -32,7 +35,7 @@ static void read_answer(struct segment_hold *hold, const struct script_call *cal
 
 static bool take(struct stock *stock, size_t first_hold)
 {
-    bool alive = stock_run_calls(stock);
+    bool alive = rate_run(stock);
     for (size_t i = first_hold; i < stock->hold_count; i++)
         read_answer(&stock->holds[i], &stock->calls[stock->holds[i].call]);
     return alive;
@@ -40,13 +43,14 @@ static bool take(struct stock *stock, size_t first_hold)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    rate_post(stock, orders, count);
     counter_sell(stock, orders, count, post, take);
+    rate_finish(stock);
 }
 
-const struct stock_strategy stock_atomic = {
+const struct stock_strategy strategy_atomic = {
     .name = "atomic",
     .guard = LEDGER_EPOCH,
     .batch_max = STOCK_BATCH_MAX,
-    .limits_ride = true,
     .sell = sell,
 };

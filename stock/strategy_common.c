@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "stock/check_limit.h"
+#include "stock/check_replay.h"
 #include "stock/recovery.h"
 
 enum {
@@ -11,7 +13,7 @@ enum {
     RESOLVE_PAUSE_MS = 20,
 };
 
-void steps_plan(struct stock *stock, struct group *group, steps_post *post)
+void strategy_plan(struct stock *stock, struct group *group, strategy_post *post)
 {
     uint32_t unmet = group_unmet(group);
     uint32_t segment = 0;
@@ -35,18 +37,18 @@ static void post_planned(struct stock *stock, struct segment_hold *hold, struct 
     hold->taken = wanted;
 }
 
-void steps_fill(struct stock *stock, struct batch *batch)
+void strategy_fill(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
         size_t first_hold = stock->hold_count;
-        steps_plan(stock, &batch->groups[i], post_planned);
+        strategy_plan(stock, &batch->groups[i], post_planned);
         for (size_t j = first_hold; j < stock->hold_count; j++)
             batch->groups[i].leftover += stock->holds[j].taken;
         group_fill(stock, batch, &batch->groups[i]);
     }
 }
 
-void steps_recover(struct stock *stock, struct group *group, size_t first_hold)
+void strategy_recover(struct stock *stock, struct group *group, size_t first_hold)
 {
     struct segment_hold *dirty[STOCK_HOLDS_MAX];
     size_t count = 0;
@@ -87,18 +89,24 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     }
 }
 
-/* Somebody wrote one of the keys first, or one of the users has enough by now: those orders are
- * decided, the others go on. False when it was neither (an order id that is taken), or the ledger
- * cannot be asked. */
+/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT):
+ * somebody wrote one of the keys first, or one of the users has enough by now. Decides the orders
+ * that it did so for, and takes their units away again; the others go on. False when there are none
+ * (an order id that is taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count = batch_filled(batch, orders);
-    bool dropped = stock_sort_out(stock, orders, count, why);
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0 && batch->items[i].order->outcome != STOCK_OPEN)
-            item_unfill(batch, &batch->items[i]);
-    return dropped;
+    bool found = (why != LEDGER_LIMIT || limit_find(stock, orders, count, true)) &&
+                 replay_find(stock, orders, count);
+    bool dropped = false;
+    for (size_t i = 0; i < batch->item_count; i++) {
+        if (batch->items[i].piece_count == 0 || batch->items[i].order->outcome == STOCK_OPEN)
+            continue;
+        item_unfill(batch, &batch->items[i]);
+        dropped = true;
+    }
+    return found && dropped;
 }
 
 static bool comes_before(const struct ledger_move *a, const struct ledger_move *b)
@@ -126,15 +134,10 @@ static void guard_moves(struct batch *batch, enum ledger_guard guard)
     }
 }
 
-void steps_prepare(struct stock *stock, struct batch *batch)
+static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
     batch_write(stock, batch);
     guard_moves(batch, stock->strategy->guard);
-}
-
-enum ledger_result steps_write(struct stock *stock, struct batch *batch)
-{
-    steps_prepare(stock, batch);
     if (batch->row_count == 0)
         return LEDGER_NO;
     int64_t start_ns = stock_now_ns();
@@ -147,13 +150,11 @@ enum ledger_result steps_write(struct stock *stock, struct batch *batch)
     return result;
 }
 
-enum ledger_result steps_commit(struct stock *stock, struct batch *batch,
-                                enum ledger_result (*write)(struct stock *stock,
-                                                            struct batch *batch))
+enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 {
     enum ledger_result result = LEDGER_DUPLICATE;
     for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
-        result = write(stock, batch);
+        result = write_once(stock, batch);
         bool some = result == LEDGER_DUPLICATE || result == LEDGER_LIMIT;
         if (!some || !drop_refused(stock, batch, result))
             break;
@@ -178,7 +179,7 @@ static void reload_refused(struct stock *stock, const struct batch *batch)
     }
 }
 
-void steps_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     switch (result) {
     case LEDGER_OK:
@@ -215,8 +216,8 @@ static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows,
     return left;
 }
 
-bool steps_look(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
-                size_t *count_out)
+bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
+                    size_t *count_out)
 {
     struct sale *sale = group->sale;
     if (ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out) != LEDGER_OK) {
@@ -231,7 +232,7 @@ bool steps_look(struct stock *stock, struct group *group, struct ledger_segment 
     return true;
 }
 
-uint32_t steps_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
+uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;
     for (size_t i = 0; i < count; i++) {
@@ -241,18 +242,18 @@ uint32_t steps_hint(struct sale *sale, const struct ledger_segment *rows, size_t
     return left;
 }
 
-void steps_left(struct stock *stock, struct group *group, uint32_t left)
+void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left)
 {
     sale_remember_left(group->sale, group->snapshot.epoch, left,
                        stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
     group_decide(group, STOCK_AGAIN, left);
 }
 
-void steps_conclude(struct stock *stock, struct group *group)
+void strategy_conclude(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
-    if (!steps_look(stock, group, rows, &count))
+    if (!strategy_fetch(stock, group, rows, &count))
         return;
-    steps_left(stock, group, look_again(group->sale, rows, count));
+    strategy_remember_left(stock, group, look_again(group->sale, rows, count));
 }

@@ -18,6 +18,8 @@
 
 #include <assert.h>
 
+#include "stock/check_rate.h"
+
 /* Passes in which units that only the ledger has may yet come back. */
 enum { IN_FLIGHT_PASSES = 16 };
 
@@ -71,7 +73,7 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
         if (hold->state != SEGMENT_DIRTY && hold->lock.state != LOCK_STATE_RELEASED)
             segment_post_release(stock, hold);
     }
-    steps_recover(stock, group, first_hold);
+    strategy_recover(stock, group, first_hold);
     return alive;
 }
 
@@ -115,7 +117,8 @@ static uint32_t units_in(const struct script_call *read, uint32_t round)
  * back. False when Redis is lost. */
 static bool read_counters(struct stock *stock, struct group *group)
 {
-    stock_flush(stock); /* units of our own that are on their way back */
+    if (stock->call_count > 0)
+        rate_run(stock); /* units of our own that are on their way back */
     for (uint32_t i = 0; i < group->snapshot.segments; i++) {
         char key[SCRIPT_KEY_MAX];
         struct script_call *call = stock_call(stock);
@@ -148,14 +151,14 @@ static bool look_again(struct stock *stock, struct batch *batch, bool *again_out
     return alive;
 }
 
-static bool gather(struct stock *stock, struct batch *batch, steps_post *post,
+static bool gather(struct stock *stock, struct batch *batch, strategy_post *post,
                    bool (*take)(struct stock *stock, size_t first_hold))
 {
     for (;;) {
         size_t first_hold = stock->hold_count;
         for (size_t i = 0; i < batch->group_count; i++)
             if (!batch->groups[i].stale)
-                steps_plan(stock, &batch->groups[i], post);
+                strategy_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold) {
             bool again = false;
             if (!look_again(stock, batch, &again))
@@ -218,18 +221,18 @@ static void conclude(struct stock *stock, struct group *group)
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
     uint32_t left = 0;
-    if (!steps_look(stock, group, rows, &count))
+    if (!strategy_fetch(stock, group, rows, &count))
         return;
     for (size_t i = 0; i < count; i++)
         left += rows[i].capacity - rows[i].sold;
     if (group->busy || group_passes(group) < IN_FLIGHT_PASSES)
-        steps_left(stock, group, left);
+        strategy_remember_left(stock, group, left);
     else
         group_decide(group, STOCK_SOLD_OUT, 0);
 }
 
 void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                  steps_post *post, bool (*take)(struct stock *stock, size_t first_hold))
+                  strategy_post *post, bool (*take)(struct stock *stock, size_t first_hold))
 {
     struct batch *batch = stock->batch;
     enum ledger_result result = LEDGER_FAILED;
@@ -241,8 +244,8 @@ void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t
         return;
     }
     if (batch_filled(batch, NULL) > 0) {
-        result = steps_commit(stock, batch, steps_write);
-        steps_decide(stock, batch, result);
+        result = strategy_commit(stock, batch);
+        strategy_decide(stock, batch, result);
     }
     end_holds(stock, batch, result);
     for (size_t i = 0; i < batch->group_count; i++)

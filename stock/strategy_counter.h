@@ -7,7 +7,7 @@
 /* Decides a batch. `post` begins a hold; `take` then carries out those from `first_hold` on: each
  * becomes taken, empty, dirty, busy or in doubt. False: Redis is lost. */
 void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                  steps_post *post, bool (*take)(struct stock *stock, size_t first_hold));
+                  strategy_post *post, bool (*take)(struct stock *stock, size_t first_hold));
 
 /* Begins a hold that waits for `take`, with the units wanted in `taken`. */
 void counter_begin(struct segment_hold *hold, struct sale *sale,

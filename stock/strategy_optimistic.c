@@ -1,5 +1,7 @@
 /* The strategy of compare and swap: WATCH a counter, read it, set it by MULTI and EXEC if nobody
  * else has meanwhile, else again; then the insert. */
+#include "stock/strategy_optimistic.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 #include <time.h>
 
 #include "lua/command.h"
+#include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
 
 enum {
@@ -93,7 +96,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
 static bool take(struct stock *stock, size_t first_hold)
 {
     int64_t start_ns;
-    stock_flush(stock);
+    stock_run_posted(stock);
     start_ns = stock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);
@@ -104,10 +107,11 @@ static bool take(struct stock *stock, size_t first_hold)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    rate_ask(stock, orders, count);
     counter_sell(stock, orders, count, post, take);
 }
 
-const struct stock_strategy stock_optimistic = {
+const struct stock_strategy strategy_optimistic = {
     .name = "optimistic",
     .guard = LEDGER_EPOCH,
     .batch_max = STOCK_BATCH_MAX,

@@ -11,8 +11,10 @@
  * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
  * for the stock to be sold. */
+#include "stock/strategy_segment_lock.h"
+
+#include "stock/check_rate.h"
 #include "stock/guard_lock.h"
-#include "stock/strategy_common.h"
 
 /* Passes that met busy segments before the ledger is asked all the same. */
 enum { BUSY_PASSES = 8 };
@@ -38,26 +40,26 @@ static void sort_out(struct stock *stock, struct group *group, size_t first_hold
 }
 
 /* Takes units until every order is filled or every segment has been tried. False when Redis, or the
- * server of the outer locks, is lost: what is held by then is in doubt. */
+ * server of the guard lock, is lost: what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
-    steps_post *post = stock->outer ? outer_post_take : segment_post_take;
+    strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
     for (;;) {
         size_t first_hold = stock->hold_count;
         for (size_t i = 0; i < batch->group_count; i++)
             if (!batch->groups[i].stale)
-                steps_plan(stock, &batch->groups[i], post);
+                strategy_plan(stock, &batch->groups[i], post);
         if (stock->hold_count == first_hold)
             return true;
-        bool alive = stock_run_calls(stock);
+        bool alive = rate_run(stock);
         for (size_t i = first_hold; i < stock->hold_count; i++)
             if (stock->holds[i].state == SEGMENT_POSTED)
                 segment_read_take(stock, &stock->holds[i]);
-        if (!alive || outer_failed(stock))
+        if (!alive || guard_lock_failed(stock))
             return false;
         for (size_t i = 0; i < batch->group_count; i++) {
             sort_out(stock, &batch->groups[i], first_hold);
-            steps_recover(stock, &batch->groups[i], first_hold);
+            strategy_recover(stock, &batch->groups[i], first_hold);
             group_fill(stock, batch, &batch->groups[i]);
         }
     }
@@ -97,7 +99,7 @@ static void settle_all(struct stock *stock, const struct batch *batch, bool comm
 /* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. */
 static void finish(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
-    steps_decide(stock, batch, result);
+    strategy_decide(stock, batch, result);
     if (result == LEDGER_UNKNOWN)
         abandon(stock);
     else
@@ -117,7 +119,7 @@ static void conclude(struct stock *stock, struct batch *batch)
         if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)
             group_decide(group, STOCK_AGAIN, UINT32_MAX);
         else
-            steps_conclude(stock, group);
+            strategy_conclude(stock, group);
     }
 }
 
@@ -132,7 +134,7 @@ static void sell_batch(struct stock *stock, struct stock_order *const *orders, s
         return;
     }
     if (batch_filled(batch, NULL) > 0)
-        finish(stock, batch, steps_commit(stock, batch, steps_write));
+        finish(stock, batch, strategy_commit(stock, batch));
     else
         settle_all(stock, batch, false);
     conclude(stock, batch);
@@ -140,15 +142,16 @@ static void sell_batch(struct stock *stock, struct stock_order *const *orders, s
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    rate_post(stock, orders, count);
     sell_batch(stock, orders, count);
-    if (stock->outer)
-        outer_end(stock);
+    rate_finish(stock);
+    if (stock->guard_lock)
+        guard_lock_end(stock);
 }
 
-const struct stock_strategy stock_segment_lock = {
+const struct stock_strategy strategy_segment_lock = {
     .name = "segment_lock",
     .guard = LEDGER_CHAIN,
     .batch_max = STOCK_BATCH_MAX,
-    .limits_ride = true,
     .sell = sell,
 };

@@ -2,10 +2,13 @@
  *
  * The obviously right one, which the others are compared with. It checks and writes the ledger, and
  * asks Redis for nothing but the lock. A holder that outlives its lease is refused by the fence. */
+#include "stock/strategy_single_lock.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "stock/strategy_common.h"
+#include "stock/check_rate.h"
+#include "stock/segment.h"
 
 /* No segment has this name: theirs end in a number. */
 static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
@@ -26,7 +29,7 @@ static bool catch_up(struct stock *stock, const struct lock_handle *handle,
     struct lock_hold lock = {.state = LOCK_STATE_RELEASED};
     strcpy(lock.name, lock_name(handle));
     segment_post_fence(stock, &lock, last);
-    stock_flush(stock);
+    stock_run_posted(stock);
     return true;
 }
 
@@ -36,20 +39,20 @@ static void sell_locked(struct stock *stock, struct batch *batch, const struct l
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     struct group *group = &batch->groups[0];
     size_t count = 0;
-    if (!steps_look(stock, group, rows, &count))
+    if (!strategy_fetch(stock, group, rows, &count))
         return;
     if (catch_up(stock, handle, rows, count)) {
         group_decide(group, STOCK_AGAIN, UINT32_MAX);
         return;
     }
-    uint32_t left = steps_hint(group->sale, rows, count);
-    steps_fill(stock, batch);
+    uint32_t left = strategy_hint(group->sale, rows, count);
+    strategy_fill(stock, batch);
     for (size_t i = 0; i < stock->hold_count; i++)
         stock->holds[i].lock.fence = lock_fence(handle);
     if (batch_filled(batch, NULL) > 0)
-        steps_decide(stock, batch, steps_commit(stock, batch, steps_write));
+        strategy_decide(stock, batch, strategy_commit(stock, batch));
     else
-        steps_left(stock, group, left);
+        strategy_remember_left(stock, group, left);
 }
 
 static void sell_one(struct stock *stock, struct stock_order *order)
@@ -82,12 +85,13 @@ static void sell_one(struct stock *stock, struct stock_order *order)
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    rate_ask(stock, orders, count);
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
             sell_one(stock, orders[i]);
 }
 
-const struct stock_strategy stock_single_lock = {
+const struct stock_strategy strategy_single_lock = {
     .name = "single_lock",
     .guard = LEDGER_FENCED,
     .batch_max = 1,

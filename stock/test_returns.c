@@ -1,7 +1,8 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
 #include "lock/redis_pipeline.h"
+#include "stock/return_expired.h"
 #include "stock/return_order.h"
-#include "stock/stock_private.h"
+#include "stock/stock_core.h"
 #include "stock/test_stage.h"
 
 enum { RACERS = 4, YEARS_S = 1000000000 };

@@ -4,6 +4,9 @@
 
 #include "lua/test_server.h"
 #include "sql/test_server.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sell.h"
 #include "stock/stock.h"
 
 enum { LEASE_MS = 300, WAIT_MS = 3000 };

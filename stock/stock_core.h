@@ -1,22 +1,16 @@
-/* Private to stock/: what the strategies and the recovery share. */
-#ifndef STOCK_STOCK_PRIVATE_H
-#define STOCK_STOCK_PRIVATE_H
+/* The inside of a thread's stock, for stock/ alone: its connections, the pipeline of calls for
+ * Redis, and the working space of the present batch. */
+#ifndef STOCK_STOCK_CORE_H
+#define STOCK_STOCK_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "lock/lock.h"
 #include "lua/script.h"
-#include "stock/stock.h"
-
-/* A way of deciding a batch; stock.c has the only list of them. */
-struct stock_strategy {
-    const char *name;
-    enum ledger_guard guard; /* of its moves in the ledger */
-    size_t batch_max;        /* orders that one call should carry */
-    bool limits_ride;        /* nothing is accepted before a stock_run_calls of its own */
-    void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
-};
-
-extern const struct stock_strategy stock_segment_lock, stock_single_lock, stock_atomic,
-    stock_optimistic, stock_database, stock_database_for_update;
+#include "sql/ledger.h"
+#include "stock/sale_cache.h"
+#include "stock/types.h"
 
 struct stock {
     const struct stock_strategy *strategy;
@@ -24,11 +18,10 @@ struct stock {
     struct sale_cache *sale_cache;
     struct redis *redis;
     struct ledger *ledger;
-    struct lock_client *locks; /* see stock_locks */
-    struct outer *outer;       /* see outer.h; NULL for the lock in Redis alone */
+    struct lock_client *locks;     /* see stock_locks */
+    struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
     struct stock_stats stats;
     unsigned random;
-    struct terms_book *terms; /* of the present batch */
     unsigned
         look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
 
@@ -38,9 +31,9 @@ struct stock {
     struct segment_hold *holds; /* of the present batch */
     size_t hold_count;
 
-    struct rate *rate; /* NULL: no limits */
-
-    struct batch *batch; /* working space of segment_lock */
+    struct settings_book *settings; /* of the present batch */
+    struct rate *rate;              /* NULL: no limits */
+    struct batch *batch;            /* working space of the strategies */
 };
 
 enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX };
@@ -60,13 +53,12 @@ struct script_call *stock_call(struct stock *stock);
  * pipeline is empty. False when Redis could not be reached or was lost on the way. */
 bool stock_run_calls(struct stock *stock);
 
-/* True for an outcome that says no to the order, which must not have been accepted before then. */
-bool stock_outcome_refused(enum stock_outcome outcome);
+/* Sends the pipeline if a call is posted. */
+void stock_run_posted(struct stock *stock);
 
-/* The ledger has refused to commit open orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT):
- * decides those for whose sake it did. False when there are none, or the ledger cannot be asked. */
-bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
-                    enum ledger_result why);
+/* Pings Redis and the ledger before a rare call, so that a connection which the other side has
+ * closed meanwhile is reopened first. */
+void stock_revalidate(struct stock *stock);
 
 /* Reads the sale again from the ledger into the cache. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);

@@ -1,0 +1,94 @@
+/* All segments of a sale, locked together for a change of the sale as a whole. */
+#include "stock/sale_lock.h"
+
+#include <assert.h>
+
+#include "stock/segment.h"
+
+enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
+
+enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
+                                                int wait_ms, struct sale_lock *locked)
+{
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
+    locked->count = count;
+    for (size_t i = 0; i < count; i++) {
+        segment_name(sku, (uint32_t)i, locked->names[i]);
+        locked->members[i] = (struct lock_member){
+            .client = stock_locks(stock),
+            .request = {.name = locked->names[i], .kind = LOCK_KIND_SIMPLE},
+        };
+    }
+    enum lock_result result = lock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    if (result != LOCK_OK)
+        return result == LOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    for (size_t i = 0; i < count; i++)
+        lock_redis_copy(locked->handles[i], &locked->holds[i]);
+    return STOCK_ADMIN_OK;
+}
+
+bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        if (locked->holds[i].state != LOCK_STATE_RELEASED)
+            lock_redis_end(&locked->holds[i], stock_call(stock));
+    size_t count = stock->call_count;
+    bool done = stock_run_calls(stock);
+    for (size_t i = 0; i < count; i++)
+        done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
+    lock_multi_free(locked->handles, locked->count);
+    return done;
+}
+
+/* Somebody may reset it to more or fewer segments before the locks are held: then once more. */
+enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
+                                          struct sale_lock *locked)
+{
+    struct sale *sale = NULL;
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum ledger_result found = stock_sale_reload(stock, sku, &sale);
+        if (found != LEDGER_OK)
+            return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+        enum stock_admin_result locks =
+            sale_lock_acquire_first(stock, sku, sale_snapshot(sale).segments, wait_ms, locked);
+        if (locks != STOCK_ADMIN_OK)
+            return locks;
+        found = stock_sale_reload(stock, sku, &sale);
+        if (found == LEDGER_OK && sale_snapshot(sale).segments == locked->count)
+            return STOCK_ADMIN_OK;
+        sale_lock_release(stock, locked);
+        if (found != LEDGER_OK)
+            return STOCK_ADMIN_FAILED;
+    }
+    return STOCK_ADMIN_BUSY;
+}
+
+void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        fences_out[i] = locked->holds[i].fence;
+}
+
+void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
+                          const struct ledger_sale *sale, const struct ledger_segment *segments)
+{
+    for (size_t i = 0; i < locked->count; i++) {
+        struct lock_hold *lock = &locked->holds[i];
+        if (i >= sale->segments) {
+            segment_post_drop(stock, lock);
+            continue;
+        }
+        if (segments[i].fence > lock->fence)
+            segment_post_fence(stock, lock, segments[i].fence);
+        segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,
+                          segments[i].fence);
+    }
+}
+
+void sale_publish(struct stock *stock, const struct ledger_sale *row)
+{
+    struct sale *sale = sale_cache_put(stock->sale_cache, row);
+    if (sale)
+        sale_invalidate(sale);
+    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
+}

@@ -1,0 +1,47 @@
+/* Changing a sale's settings while it runs. */
+#include "stock/sale_settings.h"
+
+#include "stock/sale_lock.h"
+
+enum { TRIES_MAX = 20 }; /* changes of others that came in between */
+
+static void change_terms(struct ledger_terms *terms, const struct stock_change *change)
+{
+    const struct ledger_terms *to = &change->settings;
+    if (change->fields & STOCK_CHANGE_STARTS)
+        terms->starts_ms = to->starts_ms;
+    if (change->fields & STOCK_CHANGE_ENDS)
+        terms->ends_ms = to->ends_ms;
+    if (change->fields & STOCK_CHANGE_LIMIT)
+        terms->per_user_limit = to->per_user_limit;
+    if (change->fields & STOCK_CHANGE_PAY)
+        terms->pay_within_s = to->pay_within_s;
+    if (change->fields & STOCK_CHANGE_PAUSED)
+        terms->paused = to->paused;
+}
+
+enum stock_admin_result stock_change(struct stock *stock, const char *sku,
+                                     const struct stock_change *change,
+                                     struct ledger_sale *sale_out)
+{
+    enum ledger_result result = LEDGER_NO;
+    stock_revalidate(stock);
+    for (int tries = 0; tries < TRIES_MAX && result == LEDGER_NO; tries++) {
+        result = ledger_sale_find(stock->ledger, sku, sale_out);
+        if (result != LEDGER_OK)
+            return result == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+        struct ledger_terms *terms = &sale_out->terms;
+        bool unlimited = terms->per_user_limit == 0;
+        change_terms(terms, change);
+        if (terms->ends_ms != 0 && terms->ends_ms <= terms->starts_ms)
+            return STOCK_ADMIN_WINDOW;
+        result =
+            ledger_terms_change(stock->ledger, sku, terms, unlimited && terms->per_user_limit > 0);
+    }
+    if (result == LEDGER_OK)
+        sale_publish(stock, sale_out);
+    return result == LEDGER_OK        ? STOCK_ADMIN_OK
+           : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
+           : result == LEDGER_NO      ? STOCK_ADMIN_BUSY
+                                      : STOCK_ADMIN_FAILED;
+}
