@@ -32,7 +32,7 @@ static void file_orders(struct clerk *clerk)
     size_t total = 0, count = 0;
     while (result == LEDGER_OK && !atomic_load(&service->draining) &&
            !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
-        result = ledger_post_users(clerk->ledger, &count);
+        result = ledger_index_orders(clerk->ledger, &count);
         total += count;
     }
     if (result != LEDGER_OK && result != LEDGER_NO)

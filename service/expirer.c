@@ -72,7 +72,7 @@ static bool run_for_it(struct expirer *expirer)
  * or the ledger failed. */
 static bool expire(struct expirer *expirer)
 {
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     enum ledger_result result = LEDGER_OK;
     struct stock_expired expired;
     size_t all = 0;

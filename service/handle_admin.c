@@ -15,7 +15,7 @@ static void work_reset(struct desk *desk, struct request *request)
     struct ledger_sale sale = {
         .total = request->total,
         .segments = request->segments,
-        .terms = request->change.settings,
+        .settings = request->change.settings,
     };
     const char *sku = request->order.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);

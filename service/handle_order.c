@@ -22,7 +22,7 @@ static int64_t wall_clock_ms(void)
  * before: then the lane looks. */
 static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
 {
-    struct ledger_terms terms;
+    struct ledger_settings terms;
     struct stock_order *order = &request->order;
     struct sale *sale =
         order->key[0] == '\0' ? sale_cache_find(service->sale_cache, order->sku) : NULL;

@@ -14,7 +14,7 @@ static void work_change(struct desk *desk, struct request *request)
     enum stock_admin_result result = stock_change(desk->stock, sku, &request->change, &sale);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
               "sku=%s fields=%u result=%d terms=%u", sku, request->change.fields, (int)result,
-              result == STOCK_ADMIN_OK ? sale.terms.version : 0);
+              result == STOCK_ADMIN_OK ? sale.settings.version : 0);
     if (result == STOCK_ADMIN_OK)
         desk_answer(request, 200, sale_json(&sale));
     else

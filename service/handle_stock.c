@@ -28,7 +28,7 @@ static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_se
     json_t *stock =
         json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sale->sku, "round", (int)rows[0].round,
                   "total", total, "sold", sold, "available", total - sold, "segments", segments);
-    sale_terms_add(stock, &sale->terms);
+    sale_terms_add(stock, &sale->settings);
     return stock;
 }
 

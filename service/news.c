@@ -26,7 +26,7 @@ static void nap(void)
 /* Hears messages until the connection is lost. */
 static void hear(struct news *news)
 {
-    char sku[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
     enum redis_result result = REDIS_ANSWERED;
     sale_cache_invalidate(news->service->sale_cache);
     while (result != REDIS_UNKNOWN && !atomic_load(&news->stop)) {

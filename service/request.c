@@ -207,7 +207,7 @@ static void answer_closed(struct answer *answer, enum problem problem, const cha
                           const struct stock_order *order)
 {
     char extra[64], time[LEDGER_TIME_SIZE];
-    ledger_time(order->at_ms, time);
+    ledger_time_format(order->at_ms, time);
     snprintf(extra, sizeof extra, ",\"%s\":\"%s\"", member, time);
     answer_problem_text(answer, problem, NULL, extra);
 }
@@ -224,7 +224,7 @@ static void answer_not_started(struct answer *answer, const struct stock_order *
 /* With the orders that the user has. */
 static void answer_limit(struct answer *answer, const struct stock_history *history)
 {
-    char extra[64 + LEDGER_BUYER_ORDERS_MAX * 24];
+    char extra[64 + LEDGER_QUOTA_ORDERS_MAX * 24];
     char *at = put(extra, ",\"limit\":");
     at = put_number(at, history->limit);
     at = put(at, ",\"orders\":[");

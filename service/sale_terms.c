@@ -70,7 +70,7 @@ static bool read_number(const json_t *value, json_int_t max, uint32_t *out)
 
 const char *sale_terms_read(const json_t *object, struct stock_change *change_out)
 {
-    struct ledger_terms *terms = &change_out->settings;
+    struct ledger_settings *terms = &change_out->settings;
     const json_t *starts = json_object_get(object, "starts_at");
     const json_t *ends = json_object_get(object, "ends_at");
     const json_t *limit = json_object_get(object, "per_user_limit");
@@ -106,7 +106,7 @@ static void add_time(json_t *object, const char *name, int64_t ms)
     char text[LEDGER_TIME_SIZE];
     if (ms == 0)
         return;
-    ledger_time(ms, text);
+    ledger_time_format(ms, text);
     json_object_set_new(object, name, json_string(text));
 }
 
@@ -116,7 +116,7 @@ static void add_number(json_t *object, const char *name, uint32_t number)
         json_object_set_new(object, name, json_integer(number));
 }
 
-void sale_terms_add(json_t *object, const struct ledger_terms *terms)
+void sale_terms_add(json_t *object, const struct ledger_settings *terms)
 {
     add_time(object, "starts_at", terms->starts_ms);
     add_time(object, "ends_at", terms->ends_ms);
@@ -131,6 +131,6 @@ json_t *sale_json(const struct ledger_sale *sale)
         json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
                   "total", (int)sale->total, "segments", (int)sale->segments, "sold",
                   (int)sale->sold, "available", (int)(sale->total - sale->sold));
-    sale_terms_add(object, &sale->terms);
+    sale_terms_add(object, &sale->settings);
     return object;
 }

@@ -23,7 +23,7 @@ const char *sale_terms_read(const json_t *object, struct stock_change *change_ou
 size_t sale_terms_count(const struct stock_change *change);
 
 /* Adds the terms to a sale's object: those that are set, and whether it is paused. */
-void sale_terms_add(json_t *object, const struct ledger_terms *terms);
+void sale_terms_add(json_t *object, const struct ledger_settings *terms);
 
 /* A sale with its numbers and terms. */
 json_t *sale_json(const struct ledger_sale *sale);

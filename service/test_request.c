@@ -378,7 +378,7 @@ static void test_closed_sale_tells_when_it_opens_or_ended(void **state)
 static void test_limit_names_the_orders_there_are(void **state)
 {
     (void)state;
-    for (size_t count = 0; count <= LEDGER_BUYER_ORDERS_MAX; count += 5) {
+    for (size_t count = 0; count <= LEDGER_QUOTA_ORDERS_MAX; count += 5) {
         request.order.history = calloc(1, sizeof *request.order.history);
         assert_non_null(request.order.history);
         request.order.history->limit = UINT32_MAX;

@@ -148,7 +148,7 @@ static void test_terms_are_written_when_they_are_set(void **state)
     assert_int_equal(json_object_size(object), 7);
     assert_true(json_is_false(json_object_get(object, "paused")));
     json_decref(object);
-    sale.terms = (struct ledger_terms){1795210200123, 1795210200124, 9, 3, 60, true};
+    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true};
     object = sale_json(&sale);
     assert_int_equal(json_object_size(object), 11);
     assert_string_equal(json_string_value(json_object_get(object, "starts_at")),

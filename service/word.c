@@ -20,7 +20,7 @@ static const bool alphabet[256] = {
 
 bool word_valid(const char *text, size_t length)
 {
-    if (length == 0 || length >= LEDGER_WORD_SIZE)
+    if (length == 0 || length >= LEDGER_IDENTIFIER_SIZE)
         return false;
     for (size_t i = 0; i < length; i++)
         if (!alphabet[(unsigned char)text[i]])

@@ -9,7 +9,7 @@
 bool word_valid(const char *text, size_t length);
 
 /* Copies such a text with a NUL behind it; false and an empty `out` when it is not one. `out` has
- * room for LEDGER_WORD_SIZE bytes. */
+ * room for LEDGER_IDENTIFIER_SIZE bytes. */
 bool word_copy(const char *text, size_t length, char *out);
 
 #endif

@@ -7,9 +7,9 @@ CREATE TABLE IF NOT EXISTS order_batch (
   last_id  BIGINT UNSIGNED NOT NULL COMMENT 'the greatest',
   orders   INT UNSIGNED    NOT NULL COMMENT 'how many it wrote',
   PRIMARY KEY (first_id)
-) ENGINE=InnoDB COMMENT='Commits whose orders are in no posting yet, written in the same transaction: none is ever missed, however late it commits';
+) ENGINE=InnoDB COMMENT='Commits whose orders are not in the index yet, written in the same transaction: none is ever missed, however late it commits';
 
-CREATE TABLE IF NOT EXISTS order_posting (
+CREATE TABLE IF NOT EXISTS order_index (
   bucket  SMALLINT UNSIGNED NOT NULL COMMENT 'CRC32(user_id) % 1024',
   run     BIGINT UNSIGNED   NOT NULL COMMENT 'first_id of one of the commits it was made of',
   last_id BIGINT UNSIGNED   NOT NULL COMMENT 'the greatest order id in it',

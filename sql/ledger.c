@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "sql/ledger_private.h"
-#include "sql/segment_move.h"
+#include "sql/stock_update.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -81,12 +81,12 @@ uint64_t ledger_u64(const char *column)
     return column ? strtoull(column, NULL, 10) : 0;
 }
 
-void ledger_word(char out[LEDGER_WORD_SIZE], const char *column)
+void ledger_word(char out[LEDGER_IDENTIFIER_SIZE], const char *column)
 {
-    snprintf(out, LEDGER_WORD_SIZE, "%s", column ? column : "");
+    snprintf(out, LEDGER_IDENTIFIER_SIZE, "%s", column ? column : "");
 }
 
-void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE])
+void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE])
 {
     struct tm utc;
     time_t seconds = (time_t)(ms / 1000);
@@ -114,7 +114,7 @@ void ledger_text_time(struct sql_text *sql, int64_t ms)
         sql_append(sql, "NULL", 4);
         return;
     }
-    ledger_time(ms, time);
+    ledger_time_format(ms, time);
     sql_append(sql, "'", 1);
     sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
     sql_append(sql, "'", 1);
@@ -137,11 +137,11 @@ static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
     sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
 }
 
-enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *move,
                                   uint64_t order_id)
 {
     sql_clear(&ledger->sql);
-    if (segment_move_fenced(move))
+    if (stock_update_fenced(move))
         text_raise(&ledger->sql, move->sku, move->segment, move->fence);
     else
         text_wait(&ledger->sql, move->sku, move->segment);

@@ -9,12 +9,12 @@
 #include "sql/db.h"
 
 enum {
-    LEDGER_WORD_SIZE = 65,        /* a sku, user id or idempotency key, with its NUL */
+    LEDGER_IDENTIFIER_SIZE = 65,  /* a sku, user id or idempotency key, with its NUL */
     LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */
     LEDGER_ORDERS_MAX = 512,      /* orders of one commit */
     LEDGER_SEGMENT_SEVERAL = -1,  /* an order that several segments filled */
     LEDGER_TIME_SIZE = 25,        /* 2026-11-20T21:30:00.123Z with its NUL */
-    LEDGER_BUYER_ORDERS_MAX = 10, /* orders of one user that are named to him */
+    LEDGER_QUOTA_ORDERS_MAX = 10, /* orders of one user that are named to him */
 };
 
 enum ledger_result {
@@ -52,9 +52,9 @@ enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t s
 /* ---- sales ---- */
 
 /* What a sale may be changed in while it runs. Each change counts the version on, in the sale and
- * in all of its segments at once: a move made under older terms is refused. More units in mid-round
+ * in all of its segments at once: a move made under older settings is refused. More units in mid-round
  * are such a change as well. */
-struct ledger_terms {
+struct ledger_settings {
     int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
     int64_t ends_ms;   /* the first moment that is too late; 0: open until sold out */
     uint32_t version;
@@ -64,12 +64,12 @@ struct ledger_terms {
 };
 
 struct ledger_sale {
-    char sku[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
     uint32_t round;
     uint32_t total;
     uint32_t segments;
     uint32_t sold; /* units in accepted orders of this round */
-    struct ledger_terms terms;
+    struct ledger_settings settings;
 };
 
 struct ledger_segment {
@@ -105,19 +105,19 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
 enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
                                    struct ledger_segment *segments_out, size_t *count_out);
 
-/* Begins the next round of a sale, or its first: `sale` has its sku, total, segments and terms (but
+/* Begins the next round of a sale, or its first: `sale` has its sku, total, segments and settings (but
  * their version), and gets the rest. Nothing is sold. `fences` are those of the segment locks the
  * caller holds, one per segment of the old and the new round. On LEDGER_OK `segments_out` (room for
  * as many as it has) are its rows. On LEDGER_UNKNOWN the round may have begun. */
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
                                 const uint64_t *fences, struct ledger_segment *segments_out);
 
-/* Changes the terms of a sale to `terms` if their version is still the one given. No move under
- * older terms is accepted after LEDGER_OK, and `terms` has the new version. `recount`: a limit is
+/* Changes the settings of a sale to `settings` if their version is still the one given. No move under
+ * older settings is accepted after LEDGER_OK, and `settings` has the new version. `recount`: a limit is
  * set where there was none, so the orders that users have by now must be counted. LEDGER_NO: they
  * are others by now, or there is no such sale. LEDGER_UNKNOWN: read them again. */
-enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
-                                       struct ledger_terms *terms, bool recount);
+enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
+                                          struct ledger_settings *settings, bool recount);
 
 /* ---- orders ---- */
 
@@ -142,7 +142,7 @@ struct ledger_order {
     int64_t expires_ms; /* the same; when it expires unless it is paid, 0: never */
 };
 
-/* From which fence a segment may move, and to which. Every guard also wants round and terms, and
+/* From which fence a segment may move, and to which. Every guard also wants round and settings, and
  * that the units are there. */
 enum ledger_guard {
     LEDGER_CHAIN,    /* from `settled`, which is smaller than `fence`, to `fence` */
@@ -152,14 +152,14 @@ enum ledger_guard {
 };
 
 /* One step of a segment along its chain of fences. */
-struct ledger_move {
+struct ledger_stock_update {
     const char *sku;
     uint32_t segment;
     uint32_t round;
-    uint32_t units;   /* sold more */
-    uint64_t fence;   /* of the lock under which they were taken */
-    uint64_t settled; /* the fence at which the segment was settled when they were taken */
-    uint32_t terms;   /* version of the terms the orders were decided by */
+    uint32_t units;            /* sold more */
+    uint64_t fence;            /* of the lock under which they were taken */
+    uint64_t settled;          /* the fence at which the segment was settled when they were taken */
+    uint32_t settings_version; /* version of the settings the orders were decided by */
     enum ledger_guard guard;
     bool refused; /* out: this segment's guard refused the step */
 };
@@ -169,13 +169,13 @@ struct ledger_move {
  * the segments the moves must be in order of sku and segment, or such transactions deadlock.
  * LEDGER_LIMIT and LEDGER_DUPLICATE: nothing is done either, for the sake of at least one of the
  * orders. */
-enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count);
 
 /* What to write, as for ledger_commit. */
 struct ledger_plan {
-    struct ledger_move *moves;
+    struct ledger_stock_update *moves;
     size_t move_count;
     const struct ledger_order *orders;
     size_t order_count;
@@ -194,7 +194,7 @@ enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
  * transaction to end, then looks for one of its orders. Where the move has a fence, the row's is
  * raised to that. LEDGER_OK: it was committed, LEDGER_NO: it was not and never will be,
  * LEDGER_FAILED: the ledger cannot be asked now. */
-enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_move *move,
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *move,
                                   uint64_t order_id);
 
 /* Raises the fences of the segments to the given ones where they are smaller, and reads the rows.
@@ -206,9 +206,9 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
 /* An order as it was written. */
 struct ledger_record {
     uint64_t order_id;
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE]; /* "" for none */
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char key[LEDGER_IDENTIFIER_SIZE]; /* "" for none */
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
@@ -227,7 +227,7 @@ struct ledger_key {
     const char *user_id;
     const char *key;
     uint64_t order_id; /* out: 0 when there is no order with that key */
-    char sku[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
     uint32_t qty;
 };
 
@@ -235,21 +235,21 @@ struct ledger_key {
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count);
 
 /* What a user has in a round whose sale has a limit. */
-struct ledger_buyer {
+struct ledger_quota {
     const char *sku;
     const char *user_id;
     uint32_t round;
     uint32_t units;                              /* out: in his orders that are reserved or paid */
     size_t order_count;                          /* out: of these orders, as many as are named */
-    uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* out: newest first */
+    uint64_t order_ids[LEDGER_QUOTA_ORDERS_MAX]; /* out: newest first */
 };
 
 /* Looks up many users, `count` <= LEDGER_ORDERS_MAX, in one query. They stand in the order of their
  * skus and, within one, of their user ids (strcmp), each pair once. */
-enum ledger_result ledger_buyers_find(struct ledger *ledger, struct ledger_buyer *buyers,
+enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota *quotas,
                                       size_t count);
 
 /* Writes ms since 1970 as 2026-11-20T21:30:00.123Z. */
-void ledger_time(int64_t ms, char out[LEDGER_TIME_SIZE]);
+void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE]);
 
 #endif

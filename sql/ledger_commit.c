@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/buyer.h"
+#include "sql/user_quota.h"
 #include "sql/ledger_private.h"
-#include "sql/order_posting.h"
-#include "sql/segment_move.h"
+#include "sql/order_index.h"
+#include "sql/stock_update.h"
 
 struct commit {
     struct ledger *ledger;
-    struct ledger_move *moves;
+    struct ledger_stock_update *moves;
     size_t move_count;
     const struct ledger_order *orders;
     size_t order_count;
@@ -69,7 +69,7 @@ static void text_orders(struct sql_text *sql, const struct commit *commit)
     for (size_t i = 0; i < commit->as_text; i++) {
         if (commit->orders[i].created_ms != time_ms) {
             time_ms = commit->orders[i].created_ms;
-            ledger_time(time_ms, time);
+            ledger_time_format(time_ms, time);
         }
         if (i > 0)
             sql_append(sql, ",", 1);
@@ -90,7 +90,7 @@ static int compare_orders(const void *left, const void *right)
     return order;
 }
 
-/* Batches that carry the same users at the same time meet in the rows of keys and of buyers: in one
+/* Batches that carry the same users at the same time meet in the rows of keys and of quotas: in one
  * order for all of them, so that they wait for each other there and do not deadlock. */
 static void sort_orders(struct commit *commit)
 {
@@ -175,14 +175,14 @@ static enum db_result commit_body(struct db *db, void *context)
     enum db_result result = ledger_query(commit->ledger);
     if (result != DB_OK)
         return result;
-    result = segment_move_check(db, commit->joint, commit->moves, commit->move_count);
+    result = stock_update_check(db, commit->joint, commit->moves, commit->move_count);
     size_t rest = commit->order_count - commit->as_text;
     if (result == DB_OK && rest > 0)
         result =
             order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
     rest = commit->limited_count - commit->limited_as_text;
     if (result == DB_OK && rest > 0)
-        result = order_insert_buyers(commit->ledger->insert, db,
+        result = order_insert_quotas(commit->ledger->insert, db,
                                      commit->limited + commit->limited_as_text, rest);
     return result;
 }
@@ -207,11 +207,11 @@ static void commit_text(struct commit *commit, bool joint)
     commit->joint = joint;
     sort_orders(commit);
     sql_clear(sql);
-    segment_move_text(sql, joint, commit->moves, commit->move_count);
-    order_posting_text(sql, commit->orders, commit->order_count);
+    stock_update_text(sql, joint, commit->moves, commit->move_count);
+    order_index_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
-    buyer_text_count(sql, commit->limited, commit->limited_as_text);
+    user_quota_text_count(sql, commit->limited, commit->limited_as_text);
     text_expiries(sql, commit);
     text_allocations(sql, commit);
 }
@@ -222,13 +222,13 @@ static enum db_result commit_run(struct commit *commit, bool joint)
     return db_run(commit->ledger->db, commit_body, commit);
 }
 
-enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_move *moves,
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
     struct commit commit =
         commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
-    bool joint = segment_move_joint(moves, move_count);
+    bool joint = stock_update_joint(moves, move_count);
     enum db_result result = commit_run(&commit, joint);
     if (joint && result == DB_NO) /* one by one they tell which of them was refused */
         result = commit_run(&commit, false);

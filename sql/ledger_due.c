@@ -17,7 +17,7 @@ struct note {
     bool due; /* some of its orders are */
 };
 
-static bool read_notes(struct ledger *ledger, const struct ledger_due_place *place,
+static bool read_notes(struct ledger *ledger, const struct ledger_due_cursor *place,
                        struct note *notes, size_t *count_out)
 {
     struct sql_text *sql = &ledger->sql;
@@ -103,7 +103,7 @@ static bool forget_notes(struct ledger *ledger, const struct note *notes, size_t
     return !any || ledger_read(ledger) == DB_OK;
 }
 
-enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_place *place,
+enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *place,
                                    size_t max, struct ledger_due *due_out, size_t *count_out)
 {
     struct note notes[NOTES_MAX];

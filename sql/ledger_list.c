@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sql/ledger_private.h"
-#include "sql/order_posting.h"
+#include "sql/order_index.h"
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
@@ -100,7 +100,7 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
     assert(filter->user_id[0] != '\0' && max > 0);
     *count_out = 0;
     *next_out = 0;
-    if (!order_posting_find(ledger, filter->user_id, &ids))
+    if (!order_index_find(ledger, filter->user_id, &ids))
         return LEDGER_FAILED;
     if (ids.count == 0)
         return LEDGER_OK;

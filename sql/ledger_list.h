@@ -11,8 +11,8 @@ enum {
 
 struct ledger_listed {
     uint64_t order_id;
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
@@ -22,8 +22,8 @@ struct ledger_listed {
 
 /* What a listing is asked for; "" stands for any. */
 struct ledger_filter {
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
     char status[16]; /* one of the column's words */
 };
 
@@ -34,7 +34,7 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 
-/* The same for the orders of filter->user_id, by the postings of users. */
+/* The same for the orders of filter->user_id, by the index of orders by user. */
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
@@ -43,6 +43,6 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
  * then ledger_user_orders reads those orders one by one. To be called now and then, by anybody:
  * others leave alone what one is filing. LEDGER_OK: it filed `orders_out`, and there may be more;
  * LEDGER_NO: nothing to do. */
-enum ledger_result ledger_post_users(struct ledger *ledger, size_t *orders_out);
+enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out);
 
 #endif

@@ -24,9 +24,9 @@ enum ledger_result ledger_from_db(enum db_result result);
 /* Columns as values; SQL NULL is 0 or "". */
 uint32_t ledger_u32(const char *column);
 uint64_t ledger_u64(const char *column);
-void ledger_word(char out[LEDGER_WORD_SIZE], const char *column);
+void ledger_word(char out[LEDGER_IDENTIFIER_SIZE], const char *column);
 
-/* A DATETIME as ledger_time writes it; SQL NULL is "". */
+/* A DATETIME as ledger_time_format writes it; SQL NULL is "". */
 void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column);
 
 /* Appends ms since 1970 as a DATETIME; 0 is NULL. */

@@ -90,11 +90,12 @@ static void text_changes(struct adding *adding)
     const struct ledger_restock *restock = adding->restock;
     struct sql_text *sql = &adding->ledger->sql;
     sql_clear(sql);
-    sql_printf(sql, "UPDATE sale SET total=total+%u,terms=terms+1 WHERE sku=", restock->units);
+    sql_printf(sql, "UPDATE sale SET total=total+%u,settings_version=settings_version+1 WHERE sku=",
+               restock->units);
     sql_word(sql, restock->sku);
     for (size_t i = 0; i < restock->fence_count; i++) {
         sql_printf(sql,
-                   ";UPDATE stock_segment SET capacity=%u,terms=terms+1,"
+                   ";UPDATE stock_segment SET capacity=%u,settings_version=settings_version+1,"
                    "fence=GREATEST(fence+1,%llu)WHERE segment=%u AND sku=",
                    adding->segments_out[i].capacity, (unsigned long long)restock->fences[i],
                    adding->segments_out[i].segment);

@@ -16,7 +16,7 @@ struct ledger_restock {
 
 /* One transaction: adds the units and levels the segments, so that all have the same left, but for
  * one unit: where they were uneven some get more than they had, others less. It is a change of the
- * terms: their version counts on. On LEDGER_OK `sale_out` and `segments_out` (room for
+ * settings: their version counts on. On LEDGER_OK `sale_out` and `segments_out` (room for
  * `fence_count`) are as they are now. LEDGER_NO: there is no such sale, or it has another number of
  * segments by now, or it would be above `total_max`. LEDGER_DUPLICATE: the key has been used.
  * LEDGER_UNKNOWN: with a key it may be repeated; the repeat waits for the first to end. */

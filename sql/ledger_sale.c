@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/buyer.h"
+#include "sql/user_quota.h"
 #include "sql/ledger_private.h"
 
 enum {
@@ -17,7 +17,7 @@ enum {
 
 #define SALE_COLUMNS                                                                               \
     "SELECT sku,round,total,segments,(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "          \
-    "WHERE g.sku=sale.sku),terms," MS_OF("starts_at") "," MS_OF(                                   \
+    "WHERE g.sku=sale.sku),settings_version," MS_OF("starts_at") "," MS_OF(                        \
         "ends_at") ",per_user_limit,"                                                              \
                    "pay_within_s,paused FROM sale "
 
@@ -28,7 +28,7 @@ static void sale_read(struct ledger_sale *sale, char **row)
     sale->total = ledger_u32(row[2]);
     sale->segments = ledger_u32(row[3]);
     sale->sold = ledger_u32(row[4]);
-    sale->terms = (struct ledger_terms){
+    sale->settings = (struct ledger_settings){
         .version = ledger_u32(row[5]),
         .starts_ms = (int64_t)ledger_u64(row[6]),
         .ends_ms = (int64_t)ledger_u64(row[7]),
@@ -104,7 +104,7 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void *context)
 {
     struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
-    char after[LEDGER_WORD_SIZE] = "";
+    char after[LEDGER_IDENTIFIER_SIZE] = "";
     enum ledger_result result = LEDGER_OK;
     size_t count = SALES_PAGE;
     if (!sales)
@@ -147,23 +147,23 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
     return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
 }
 
-/* ---- terms ---- */
+/* ---- settings ---- */
 
 /* As assignments, the version's apart. */
-static void text_terms(struct sql_text *sql, const struct ledger_terms *terms)
+static void text_settings(struct sql_text *sql, const struct ledger_settings *settings)
 {
     sql_printf(sql, "starts_at=");
-    ledger_text_time(sql, terms->starts_ms);
+    ledger_text_time(sql, settings->starts_ms);
     sql_printf(sql, ",ends_at=");
-    ledger_text_time(sql, terms->ends_ms);
+    ledger_text_time(sql, settings->ends_ms);
     sql_printf(sql, ",per_user_limit=NULLIF(%u,0),pay_within_s=NULLIF(%u,0),paused=%d,",
-               terms->per_user_limit, terms->pay_within_s, terms->paused);
+               settings->per_user_limit, settings->pay_within_s, settings->paused);
 }
 
 struct change {
     struct ledger *ledger;
     const char *sku;
-    const struct ledger_terms *terms;
+    const struct ledger_settings *settings;
     bool recount;
 };
 
@@ -173,10 +173,10 @@ static enum db_result recount(struct db *db, const struct change *change)
     struct sql_text *sql = &change->ledger->sql;
     int timeout_ms = db_set_timeout(db, RECOUNT_MS_MAX);
     sql_clear(sql);
-    buyer_text_forget(sql, change->sku);
+    user_quota_text_forget(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
     sql_clear(sql);
-    buyer_text_recount(sql, change->sku, change->terms->per_user_limit);
+    user_quota_text_recount(sql, change->sku, change->settings->per_user_limit);
     if (result == DB_OK)
         result = ledger_query(change->ledger);
     db_set_timeout(db, timeout_ms);
@@ -190,11 +190,13 @@ static enum db_result change_body(struct db *db, void *context)
     struct sql_text *sql = &change->ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "UPDATE sale SET ");
-    text_terms(sql, change->terms);
-    sql_printf(sql, "terms=terms+1 WHERE terms=%u AND sku=", change->terms->version);
+    text_settings(sql, change->settings);
+    sql_printf(sql, "settings_version=settings_version+1 WHERE settings_version=%u AND sku=",
+               change->settings->version);
     sql_word(sql, change->sku);
-    sql_printf(sql, ";UPDATE stock_segment SET terms=%u WHERE terms=%u AND sku=",
-               change->terms->version + 1, change->terms->version);
+    sql_printf(sql,
+               ";UPDATE stock_segment SET settings_version=%u WHERE settings_version=%u AND sku=",
+               change->settings->version + 1, change->settings->version);
     sql_word(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
     if (result == DB_OK && db_affected(db, 0) != 1)
@@ -202,13 +204,13 @@ static enum db_result change_body(struct db *db, void *context)
     return result == DB_OK && change->recount ? recount(db, change) : result;
 }
 
-enum ledger_result ledger_terms_change(struct ledger *ledger, const char *sku,
-                                       struct ledger_terms *terms, bool recount)
+enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
+                                          struct ledger_settings *settings, bool recount)
 {
-    struct change change = {ledger, sku, terms, recount};
+    struct change change = {ledger, sku, settings, recount};
     enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
     if (result == LEDGER_OK)
-        terms->version++;
+        settings->version++;
     return result;
 }
 
@@ -226,11 +228,12 @@ static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
     sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)VALUES(");
     sql_word(sql, sale->sku);
     sql_printf(sql, ",0,0,0);UPDATE sale SET ");
-    text_terms(sql, &sale->terms);
-    sql_printf(sql, "terms=terms+1,round=round+1,total=%u,segments=%u WHERE sku=", sale->total,
-               sale->segments);
+    text_settings(sql, &sale->settings);
+    sql_printf(sql,
+               "settings_version=settings_version+1,round=round+1,total=%u,segments=%u WHERE sku=",
+               sale->total, sale->segments);
     sql_word(sql, sale->sku);
-    sql_printf(sql, ";SELECT round,terms FROM sale WHERE sku=");
+    sql_printf(sql, ";SELECT round,settings_version FROM sale WHERE sku=");
     sql_word(sql, sale->sku);
 }
 
@@ -238,18 +241,21 @@ static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
  * back: an older lock's late transaction must find one that is not its own. */
 static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, const uint64_t *fences)
 {
-    const char *lead = "INSERT INTO stock_segment(sku,segment,round,terms,capacity,sold,fence)"
-                       "VALUES";
+    const char *lead =
+        "INSERT INTO stock_segment(sku,segment,round,settings_version,capacity,sold,fence)"
+        "VALUES";
     uint32_t base = sale->total / sale->segments;
     uint32_t extra = sale->total % sale->segments;
     for (uint32_t i = 0; i < sale->segments; i++) {
         sql_printf(sql, "%s(", i == 0 ? lead : ",");
         sql_word(sql, sale->sku);
-        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, sale->round, sale->terms.version,
+        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, sale->round, sale->settings.version,
                    base + (i < extra), (unsigned long long)fences[i]);
     }
-    sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),terms=VALUES(terms),sold=0,"
-                    "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
+    sql_printf(
+        sql,
+        "ON DUPLICATE KEY UPDATE round=VALUES(round),settings_version=VALUES(settings_version),sold=0,"
+        "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
     sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
     sql_word(sql, sale->sku);
     sql_printf(sql, " AND segment>=%u;", sale->segments);
@@ -269,7 +275,7 @@ static enum db_result reset_body(struct db *db, void *context)
     char **row = db_row(db);
     assert(row);
     reset->sale->round = ledger_u32(row[0]);
-    reset->sale->terms.version = ledger_u32(row[1]);
+    reset->sale->settings.version = ledger_u32(row[1]);
     sql_clear(sql);
     text_rows(sql, reset->sale, reset->fences);
     result = ledger_query(reset->ledger);

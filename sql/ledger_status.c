@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/buyer.h"
+#include "sql/user_quota.h"
 #include "sql/ledger_private.h"
 
 static const char *const names[] = {
@@ -96,7 +96,7 @@ enum ledger_result ledger_pay(struct ledger *ledger, uint64_t order_id)
 
 /* An order that may move. */
 struct movable {
-    char user_id[LEDGER_WORD_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
     uint32_t qty;
 };
 
@@ -182,8 +182,9 @@ static size_t text_segments_back(struct sql_text *sql, const struct giving *givi
  * the segments' rows are locked: a sale that begins to count changes them all first. */
 static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql, ";SELECT segment,round,capacity,sold,fence,EXISTS(SELECT 1 FROM buyer b WHERE "
-                    "b.sku=g.sku AND b.round=g.round)FROM stock_segment g WHERE sku=");
+    sql_printf(sql,
+               ";SELECT segment,round,capacity,sold,fence,EXISTS(SELECT 1 FROM user_quota b WHERE "
+               "b.sku=g.sku AND b.round=g.round)FROM stock_segment g WHERE sku=");
     sql_word(sql, returned->sku);
     for (size_t i = 0; i < returned->segment_count; i++)
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
@@ -204,13 +205,13 @@ static void read_rows(struct db *db, struct giving *giving)
     }
 }
 
-static enum db_result return_to_buyers(const struct giving *giving)
+static enum db_result return_to_quotas(const struct giving *giving)
 {
     struct sql_text *sql = &giving->ledger->sql;
     sql_clear(sql);
     for (size_t i = 0; i < giving->returned->moved; i++) {
-        buyer_text_return(sql, giving->returned->sku, giving->returned->round,
-                          giving->orders[i].user_id, giving->ids[i], giving->orders[i].qty);
+        user_quota_text_return(sql, giving->returned->sku, giving->returned->round,
+                               giving->orders[i].user_id, giving->ids[i], giving->orders[i].qty);
     }
     return ledger_query(giving->ledger);
 }
@@ -238,7 +239,7 @@ static enum db_result return_body(struct db *db, void *context)
             result = DB_NO;
     if (result == DB_OK && returned->segment_count > 0)
         read_rows(db, giving);
-    return result == DB_OK && giving->counted ? return_to_buyers(giving) : result;
+    return result == DB_OK && giving->counted ? return_to_quotas(giving) : result;
 }
 
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)

@@ -47,13 +47,13 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
 /* An order that is to expire. */
 struct ledger_due {
     uint64_t order_id;
-    char sku[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
     uint32_t round;
     int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
 };
 
 /* How far ledger_due_list has come; all zero: nowhere. */
-struct ledger_due_place {
+struct ledger_due_cursor {
     bool more; /* there are others behind it */
     char expires_at[LEDGER_TIME_SIZE];
     uint64_t first_id;
@@ -62,7 +62,7 @@ struct ledger_due_place {
 /* Reserved orders whose time is over by the ledger's clock, behind `place`, which moves on: at most
  * `max`, perhaps none though there are more behind them. Those that expire first come in the first
  * calls, in each of these by their id. */
-enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_place *place,
+enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *place,
                                    size_t max, struct ledger_due *due_out, size_t *count_out);
 
 #endif

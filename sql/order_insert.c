@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "sql/buyer.h"
+#include "sql/user_quota.h"
 #include "sql/db_private.h"
 #include "sql/sql_text.h"
 
-enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 9, BUYER_COLUMNS = 6 };
+enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 9, QUOTA_COLUMNS = 6 };
 
 /* my_bool in MariaDB's header, bool in MySQL's. */
 typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
@@ -19,18 +19,18 @@ typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
 /* One row's values, where the bindings of every statement point. */
 struct row {
     uint64_t order_id;
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char key[LEDGER_IDENTIFIER_SIZE];
     unsigned long sku_length, user_length, key_length;
     uint32_t round, qty, segment, limit;
     null_flag no_segment, no_key, no_expiry;
     MYSQL_TIME created_at, expires_at;
 };
 
-/* Orders that never expire, which are the most, do without the last column. BUYERS: not the orders
+/* Orders that never expire, which are the most, do without the last column. QUOTAS: not the orders
  * but the units of their users. */
-enum kind { LASTING, EXPIRING, BUYERS, KINDS };
+enum kind { LASTING, EXPIRING, QUOTAS, KINDS };
 
 struct order_insert {
     uint64_t generation; /* of the connection they were prepared on */
@@ -100,8 +100,8 @@ static void bind_row(struct row *row, MYSQL_BIND *bind)
     bind[8].is_null = &row->no_expiry;
 }
 
-/* In the order of the columns in BUYER_INSERT. */
-static void bind_buyer(struct row *row, MYSQL_BIND *bind)
+/* In the order of the columns in USER_QUOTA_INSERT. */
+static void bind_quota(struct row *row, MYSQL_BIND *bind)
 {
     bind[0] = bind_text(row->sku, &row->sku_length);
     bind[1] = bind_number(MYSQL_TYPE_LONG, &row->round);
@@ -111,12 +111,12 @@ static void bind_buyer(struct row *row, MYSQL_BIND *bind)
     bind[5] = bind_number(MYSQL_TYPE_LONGLONG, &row->order_id);
 }
 
-static void buyers_text(struct sql_text *sql, size_t rows)
+static void quotas_text(struct sql_text *sql, size_t rows)
 {
-    sql_printf(sql, BUYER_INSERT);
+    sql_printf(sql, USER_QUOTA_INSERT);
     for (size_t i = 0; i < rows; i++)
         sql_printf(sql, "%s(?,?,?,?,?,?)", i == 0 ? "" : ",");
-    sql_printf(sql, BUYER_ADD, LEDGER_BUYER_ORDERS_MAX);
+    sql_printf(sql, USER_QUOTA_ADD, LEDGER_QUOTA_ORDERS_MAX);
 }
 
 static void orders_text(struct sql_text *sql, size_t rows, enum kind kind)
@@ -142,18 +142,18 @@ static enum db_result prepare(struct order_insert *insert, struct db *db, size_t
                               enum kind kind, MYSQL_STMT **statement_out)
 {
     struct sql_text sql = {0};
-    size_t columns = kind == EXPIRING ? COLUMNS : kind == LASTING ? COLUMNS - 1 : BUYER_COLUMNS;
+    size_t columns = kind == EXPIRING ? COLUMNS : kind == LASTING ? COLUMNS - 1 : QUOTA_COLUMNS;
     MYSQL_BIND *binds = calloc(rows * columns + 1, sizeof *binds);
     MYSQL_STMT *statement = mysql_stmt_init(db_handle(db));
     if (!binds || !statement)
         abort();
     for (size_t i = 0; i < rows; i++)
-        if (kind == BUYERS)
-            bind_buyer(&insert->rows[i], &binds[i * columns]);
+        if (kind == QUOTAS)
+            bind_quota(&insert->rows[i], &binds[i * columns]);
         else
             bind_row(&insert->rows[i], &binds[i * columns]); /* its last is the next one's first */
-    if (kind == BUYERS)
-        buyers_text(&sql, rows);
+    if (kind == QUOTAS)
+        quotas_text(&sql, rows);
     else
         orders_text(&sql, rows, kind);
     bool failed = mysql_stmt_prepare(statement, sql.text, (unsigned long)sql.length) != 0 ||
@@ -169,7 +169,7 @@ static enum db_result prepare(struct order_insert *insert, struct db *db, size_t
 static void set_text(char *out, unsigned long *length_out, const char *text)
 {
     size_t length = strlen(text);
-    assert(length < LEDGER_WORD_SIZE);
+    assert(length < LEDGER_IDENTIFIER_SIZE);
     memcpy(out, text, length);
     *length_out = (unsigned long)length;
 }
@@ -259,10 +259,10 @@ enum db_result order_insert_run(struct order_insert *insert, struct db *db,
     return run(insert, db, fill_rows(insert, orders, count), count);
 }
 
-enum db_result order_insert_buyers(struct order_insert *insert, struct db *db,
+enum db_result order_insert_quotas(struct order_insert *insert, struct db *db,
                                    const struct ledger_order *const *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         fill_row(&insert->rows[i], orders[i]);
-    return run(insert, db, BUYERS, count);
+    return run(insert, db, QUOTAS, count);
 }

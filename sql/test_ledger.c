@@ -73,18 +73,19 @@ static struct ledger_order order(uint64_t id, uint32_t qty, const char *key)
                                  .created_ms = 1790000000123};
 }
 
-static struct ledger_move move(uint32_t segment, uint32_t units, uint64_t settled, uint64_t fence)
+static struct ledger_stock_update move(uint32_t segment, uint32_t units, uint64_t settled,
+                                       uint64_t fence)
 {
-    return (struct ledger_move){.sku = "s",
-                                .segment = segment,
-                                .round = 1,
-                                .units = units,
-                                .fence = fence,
-                                .settled = settled,
-                                .terms = 1};
+    return (struct ledger_stock_update){.sku = "s",
+                                        .segment = segment,
+                                        .round = 1,
+                                        .units = units,
+                                        .fence = fence,
+                                        .settled = settled,
+                                        .settings_version = 1};
 }
 
-static enum ledger_result commit_one(struct ledger_move step, struct ledger_order row)
+static enum ledger_result commit_one(struct ledger_stock_update step, struct ledger_order row)
 {
     return ledger_commit(ledger, &step, 1, &row, 1);
 }
@@ -195,42 +196,42 @@ static void test_reset_begins_the_next_round_with_nothing_sold(void **state)
     assert_int_equal(count_orders(), 1);
 }
 
-static void test_terms_are_kept_and_their_changes_counted(void **state)
+static void test_settings_are_kept_and_their_changes_counted(void **state)
 {
     (void)state;
     struct ledger_sale sale;
-    struct ledger_terms terms = {.version = 1,
-                                 .starts_ms = 1790000000123,
-                                 .ends_ms = 1790000060001,
-                                 .per_user_limit = 2,
-                                 .pay_within_s = 900,
-                                 .paused = true};
-    assert_int_equal(ledger_terms_change(ledger, "s", &terms, false), LEDGER_OK);
-    assert_int_equal(terms.version, 2);
+    struct ledger_settings settings = {.version = 1,
+                                       .starts_ms = 1790000000123,
+                                       .ends_ms = 1790000060001,
+                                       .per_user_limit = 2,
+                                       .pay_within_s = 900,
+                                       .paused = true};
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
+    assert_int_equal(settings.version, 2);
     assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
-    assert_int_equal(sale.terms.version, 2);
-    assert_int_equal(sale.terms.starts_ms, terms.starts_ms);
-    assert_int_equal(sale.terms.ends_ms, terms.ends_ms);
-    assert_int_equal(sale.terms.per_user_limit, 2);
-    assert_int_equal(sale.terms.pay_within_s, 900);
-    assert_true(sale.terms.paused);
-    terms = (struct ledger_terms){.version = 2};
-    assert_int_equal(ledger_terms_change(ledger, "s", &terms, false), LEDGER_OK);
+    assert_int_equal(sale.settings.version, 2);
+    assert_int_equal(sale.settings.starts_ms, settings.starts_ms);
+    assert_int_equal(sale.settings.ends_ms, settings.ends_ms);
+    assert_int_equal(sale.settings.per_user_limit, 2);
+    assert_int_equal(sale.settings.pay_within_s, 900);
+    assert_true(sale.settings.paused);
+    settings = (struct ledger_settings){.version = 2};
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
     assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
-    assert_int_equal(sale.terms.starts_ms + sale.terms.ends_ms, 0);
-    assert_false(sale.terms.paused);
-    assert_int_equal(reset(TOTAL, SEGMENTS, FENCE + 2).terms.version, 4);
+    assert_int_equal(sale.settings.starts_ms + sale.settings.ends_ms, 0);
+    assert_false(sale.settings.paused);
+    assert_int_equal(reset(TOTAL, SEGMENTS, FENCE + 2).settings.version, 4);
 }
 
-static void test_terms_change_only_from_the_version_given(void **state)
+static void test_settings_change_only_from_the_version_given(void **state)
 {
     (void)state;
-    struct ledger_terms terms = {.version = 2};
-    assert_int_equal(ledger_terms_change(ledger, "s", &terms, false), LEDGER_NO);
-    terms.version = 1;
-    assert_int_equal(ledger_terms_change(ledger, "other", &terms, false), LEDGER_NO);
-    assert_int_equal(sql_server_do("SELECT terms FROM sale"), 1);
-    assert_int_equal(sql_server_do("SELECT SUM(terms) FROM stock_segment"), SEGMENTS);
+    struct ledger_settings settings = {.version = 2};
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_NO);
+    settings.version = 1;
+    assert_int_equal(ledger_settings_change(ledger, "other", &settings, false), LEDGER_NO);
+    assert_int_equal(sql_server_do("SELECT settings_version FROM sale"), 1);
+    assert_int_equal(sql_server_do("SELECT SUM(settings_version) FROM stock_segment"), SEGMENTS);
 }
 
 static void test_reset_to_more_and_to_fewer_segments(void **state)
@@ -300,7 +301,7 @@ static void test_sale_that_is_not_there_is_no(void **state)
 static void test_commit_writes_orders_and_moves_the_segment(void **state)
 {
     (void)state;
-    struct ledger_move step = move(0, 3, FENCE, FENCE + 1);
+    struct ledger_stock_update step = move(0, 3, FENCE, FENCE + 1);
     struct ledger_order orders[] = {order(1, 1, NULL), order(2, 2, "k")};
     step.refused = true;
     assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_OK);
@@ -320,7 +321,7 @@ static void test_commit_follows_the_chain_of_fences(void **state)
     assert_int_equal(sold(0), 2);
 }
 
-static void refuse(struct ledger_move step)
+static void refuse(struct ledger_stock_update step)
 {
     assert_int_equal(commit_one(step, order(1, 1, "k")), LEDGER_NO);
     assert_int_equal(count_orders(), 0);
@@ -328,21 +329,21 @@ static void refuse(struct ledger_move step)
     assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
 }
 
-static void test_move_under_older_terms_is_refused(void **state)
+static void test_move_under_older_settings_is_refused(void **state)
 {
     (void)state;
-    struct ledger_terms terms = {.version = 1};
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
-    assert_int_equal(ledger_terms_change(ledger, "s", &terms, false), LEDGER_OK);
+    struct ledger_settings settings = {.version = 1};
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
     refuse(step);
-    step.terms = 2;
+    step.settings_version = 2;
     assert_int_equal(commit_one(step, order(1, 1, NULL)), LEDGER_OK);
 }
 
 static void test_commit_is_refused_by_each_guard(void **state)
 {
     (void)state;
-    struct ledger_move other = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_stock_update other = move(0, 1, FENCE, FENCE + 1);
     refuse(move(0, 1, FENCE - 1, FENCE + 1)); /* settled before the ledger's fence */
     refuse(move(0, 1, FENCE + 1, FENCE + 2)); /* settled after it */
     refuse(move(0, 1, FENCE, FENCE));         /* a fence that has been seen */
@@ -356,9 +357,9 @@ static void test_commit_is_refused_by_each_guard(void **state)
     refuse(other);
 }
 
-static struct ledger_move guarded(enum ledger_guard guard, uint64_t settled, uint64_t fence)
+static struct ledger_stock_update guarded(enum ledger_guard guard, uint64_t settled, uint64_t fence)
 {
-    struct ledger_move step = move(0, 1, settled, fence);
+    struct ledger_stock_update step = move(0, 1, settled, fence);
     step.guard = guard;
     return step;
 }
@@ -383,7 +384,7 @@ static void test_no_guard_oversells_or_moves_another_round(void **state)
 {
     (void)state;
     for (int guard = LEDGER_CHAIN; guard <= LEDGER_UNFENCED; guard++) {
-        struct ledger_move step = guarded((enum ledger_guard)guard, FENCE, FENCE + 1);
+        struct ledger_stock_update step = guarded((enum ledger_guard)guard, FENCE, FENCE + 1);
         step.units = 5; /* of 4 */
         assert_int_equal(commit_one(step, order(1, 5, NULL)), LEDGER_NO);
         step.units = 1;
@@ -397,8 +398,8 @@ static void test_no_guard_oversells_or_moves_another_round(void **state)
 static void test_commit_refused_in_one_segment_moves_none(void **state)
 {
     (void)state;
-    struct ledger_move steps[] = {move(0, 1, FENCE, FENCE + 1), move(1, 4, FENCE, FENCE + 1),
-                                  move(2, 1, FENCE, FENCE + 1)};
+    struct ledger_stock_update steps[] = {
+        move(0, 1, FENCE, FENCE + 1), move(1, 4, FENCE, FENCE + 1), move(2, 1, FENCE, FENCE + 1)};
     struct ledger_order row = order(1, 6, NULL);
     assert_int_equal(ledger_commit(ledger, steps, 3, &row, 1), LEDGER_NO);
     assert_false(steps[0].refused);
@@ -412,21 +413,21 @@ static void test_commit_refused_in_one_segment_moves_none(void **state)
 enum { MANY = 10 };
 
 /* Moves of all segments of a second round with many of them. */
-static void many_moves(struct ledger_move steps[MANY])
+static void many_moves(struct ledger_stock_update steps[MANY])
 {
     struct ledger_sale sale = reset(5 * MANY, MANY, FENCE);
     for (uint32_t i = 0; i < MANY; i++) {
         uint64_t fence = (uint64_t)fence_of(i);
         steps[i] = move(i, 2, fence, fence + 1);
         steps[i].round = sale.round;
-        steps[i].terms = sale.terms.version;
+        steps[i].settings_version = sale.settings.version;
     }
 }
 
 static void test_many_moves_are_made_together(void **state)
 {
     (void)state;
-    struct ledger_move steps[MANY];
+    struct ledger_stock_update steps[MANY];
     struct ledger_order row = order(1, 2 * MANY, NULL);
     many_moves(steps);
     assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_OK);
@@ -437,15 +438,15 @@ static void test_many_moves_are_made_together(void **state)
     }
 }
 
-static void refuse_among_many(struct ledger_move odd)
+static void refuse_among_many(struct ledger_stock_update odd)
 {
-    struct ledger_move steps[MANY];
+    struct ledger_stock_update steps[MANY];
     struct ledger_order row = order(1, 2 * MANY, NULL);
     many_moves(steps);
     odd.settled += steps[4].settled - FENCE;
     odd.fence += steps[4].settled - FENCE;
     odd.round += steps[4].round - 1;
-    odd.terms += steps[4].terms - 1;
+    odd.settings_version += steps[4].settings_version - 1;
     steps[4] = odd;
     assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_NO);
     for (uint32_t i = 0; i < MANY; i++)
@@ -457,7 +458,7 @@ static void refuse_among_many(struct ledger_move odd)
 static void test_each_guard_refuses_among_many_moves(void **state)
 {
     (void)state;
-    struct ledger_move other = move(4, 1, FENCE, FENCE + 1);
+    struct ledger_stock_update other = move(4, 1, FENCE, FENCE + 1);
     refuse_among_many(move(4, 1, FENCE - 1, FENCE + 1));
     refuse_among_many(move(4, 1, FENCE + 1, FENCE + 2));
     refuse_among_many(move(4, 1, FENCE, FENCE));
@@ -466,9 +467,9 @@ static void test_each_guard_refuses_among_many_moves(void **state)
     other.round = 2;
     refuse_among_many(other);
     other.round = 1;
-    other.terms = 2;
+    other.settings_version = 2;
     refuse_among_many(other);
-    other.terms = 1;
+    other.settings_version = 1;
     other.sku = "none";
     refuse_among_many(other);
 }
@@ -477,7 +478,7 @@ static void test_commit_with_a_known_id_is_duplicate(void **state)
 {
     (void)state;
     struct ledger_order orders[] = {order(2, 1, NULL), order(1, 1, NULL)};
-    struct ledger_move step = move(0, 2, FENCE + 1, FENCE + 2);
+    struct ledger_stock_update step = move(0, 2, FENCE + 1, FENCE + 2);
     assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_OK);
     assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_DUPLICATE);
     assert_int_equal(sold(0), 1);
@@ -503,7 +504,8 @@ static void test_commit_of_an_order_that_several_segments_filled(void **state)
     (void)state;
     static const struct ledger_allocation parts[] = {{2, 3}, {0, 1}};
     struct ledger_record record;
-    struct ledger_move steps[] = {move(2, 3, FENCE, FENCE + 1), move(0, 2, FENCE, FENCE + 2)};
+    struct ledger_stock_update steps[] = {move(2, 3, FENCE, FENCE + 1),
+                                          move(0, 2, FENCE, FENCE + 2)};
     struct ledger_order orders[] = {order(1, 4, "k"), order(2, 1, NULL)};
     orders[0].segment = LEDGER_SEGMENT_SEVERAL;
     orders[0].allocations = parts;
@@ -551,7 +553,7 @@ static void find_order(const struct ledger_order *row)
 {
     struct ledger_record record;
     char time[LEDGER_TIME_SIZE];
-    ledger_time(row->created_ms, time);
+    ledger_time_format(row->created_ms, time);
     assert_int_equal(ledger_order_find(ledger, row->order_id, &record), LEDGER_OK);
     assert_string_equal(record.sku, row->sku);
     assert_string_equal(record.user_id, row->user_id);
@@ -568,12 +570,12 @@ static void test_batches_of_every_size_are_written_alike(void **state)
     (void)state;
     static const size_t sizes[] = {1, 15, 16, 17, 47, LEDGER_ORDERS_MAX, 32, 2};
     static struct ledger_order orders[LEDGER_ORDERS_MAX];
-    static char keys[LEDGER_ORDERS_MAX][LEDGER_WORD_SIZE];
+    static char keys[LEDGER_ORDERS_MAX][LEDGER_IDENTIFIER_SIZE];
     uint64_t fence = FENCE, id = 0;
     reset(100000, 1, FENCE);
-    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d", FENCE);
+    sql_server_do("UPDATE stock_segment SET round=1,settings_version=1,fence=%d", FENCE);
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++, fence++) {
-        struct ledger_move step = move(0, 1, fence, fence + 1);
+        struct ledger_stock_update step = move(0, 1, fence, fence + 1);
         for (size_t i = 0; i < sizes[n]; i++) {
             id++;
             snprintf(keys[i], sizeof keys[i], "%.*s%llu", (int)(id % 13), "key-key-key-key",
@@ -593,7 +595,8 @@ static void test_large_batch_stands_or_falls_together(void **state)
 {
     (void)state;
     struct ledger_order orders[40];
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1), late = move(0, 1, FENCE, FENCE + 2);
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1),
+                               late = move(0, 1, FENCE, FENCE + 2);
     for (uint64_t i = 0; i < 40; i++)
         orders[i] = order(i + 1, 1, NULL);
     orders[39].order_id = 30; /* twice, among those of the prepared statement */
@@ -667,7 +670,7 @@ static void test_recover_many_tells_each_as_it_is(void **state)
 static void test_resolve_finds_what_was_committed(void **state)
 {
     (void)state;
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
     assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
     assert_int_equal(fence_of(0), FENCE + 1);
@@ -676,7 +679,7 @@ static void test_resolve_finds_what_was_committed(void **state)
 static void test_resolve_forbids_the_late_commit(void **state)
 {
     (void)state;
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
     assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_NO);
     assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
@@ -706,7 +709,7 @@ static enum ledger_result resolve_while(const char *end, enum ledger_guard guard
 {
     pthread_t thread;
     struct late late = {sql_server_open(sql_server_url()), end};
-    struct ledger_move step = guarded(guard, FENCE, FENCE + 1);
+    struct ledger_stock_update step = guarded(guard, FENCE, FENCE + 1);
     late_query(&late, "START TRANSACTION;"
                       "UPDATE stock_segment SET sold=sold+1,fence=1001 WHERE segment=0;"
                       "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
@@ -742,10 +745,10 @@ static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth
 {
     struct sql_wire wire;
     struct ledger_order row = order(7, 1, NULL);
-    struct ledger_move step = guarded(guard, FENCE, FENCE + 1);
+    struct ledger_stock_update step = guarded(guard, FENCE, FENCE + 1);
     reset(TOTAL, SEGMENTS, 1);
-    sql_server_do("UPDATE stock_segment SET round=1,terms=1,fence=%d;DELETE FROM orders;"
-                  "DELETE FROM order_batch;DELETE FROM order_posting",
+    sql_server_do("UPDATE stock_segment SET round=1,settings_version=1,fence=%d;DELETE FROM orders;"
+                  "DELETE FROM order_batch;DELETE FROM order_index",
                   FENCE);
     sql_wire_open(&wire);
     struct ledger *over = open_url(wire.url);
@@ -778,7 +781,7 @@ static void test_unreachable_ledger_is_failed(void **state)
     (void)state;
     struct ledger *nowhere = open_url("mysql://u:p@127.0.0.1:1/none");
     struct ledger_order row = order(7, 1, NULL);
-    struct ledger_move step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     struct ledger_segment segment = {.segment = 0, .fence = FENCE + 1};
     assert_int_equal(ledger_migrate(nowhere), LEDGER_FAILED);
     assert_int_equal(ledger_commit(nowhere, &step, 1, &row, 1), LEDGER_FAILED);
@@ -794,7 +797,7 @@ static void test_keys_are_found_many_at_once(void **state)
 {
     (void)state;
     struct ledger_order orders[] = {order(1, 1, "a"), order(2, 2, "b"), order(3, 1, NULL)};
-    struct ledger_move step = move(0, 4, FENCE, FENCE + 1);
+    struct ledger_stock_update step = move(0, 4, FENCE, FENCE + 1);
     struct ledger_key keys[] = {{.user_id = "u", .key = "b", .order_id = 9},
                                 {.user_id = "u", .key = "c", .order_id = 9},
                                 {.user_id = "v", .key = "a", .order_id = 9},
@@ -817,7 +820,7 @@ static void test_order_is_found_as_it_was_written(void **state)
     char time[LEDGER_TIME_SIZE];
     struct ledger_record record;
     struct ledger_order row = order(UINT64_MAX, 2, "k:1");
-    ledger_time(row.created_ms, time);
+    ledger_time_format(row.created_ms, time);
     assert_int_equal(commit_one(move(0, 2, FENCE, FENCE + 1), row), LEDGER_OK);
     assert_int_equal(ledger_order_find(ledger, UINT64_MAX, &record), LEDGER_OK);
     assert_true(record.order_id == UINT64_MAX);
@@ -857,7 +860,7 @@ static void test_times_are_written_in_utc_to_the_ms(void **state)
     };
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         char text[LEDGER_TIME_SIZE];
-        ledger_time(times[i].ms, text);
+        ledger_time_format(times[i].ms, text);
         assert_string_equal(text, times[i].text);
     }
 }
@@ -875,9 +878,9 @@ int main(void)
         TEST(test_reset_slices_the_total),
         TEST(test_reset_begins_the_next_round_with_nothing_sold),
         TEST(test_reset_to_more_and_to_fewer_segments),
-        TEST(test_terms_are_kept_and_their_changes_counted),
-        TEST(test_terms_change_only_from_the_version_given),
-        TEST(test_move_under_older_terms_is_refused),
+        TEST(test_settings_are_kept_and_their_changes_counted),
+        TEST(test_settings_change_only_from_the_version_given),
+        TEST(test_move_under_older_settings_is_refused),
         TEST(test_reset_never_sets_a_fence_back),
         TEST(test_reset_forbids_commits_of_the_old_round),
         TEST(test_sales_are_listed_in_pages),

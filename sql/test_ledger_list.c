@@ -46,7 +46,8 @@ static void commit_at(uint64_t id, const char *sku, size_t count, unsigned users
 {
     struct ledger_order orders[BATCH];
     char names[BATCH][16];
-    struct ledger_move move = {.sku = sku, .round = 1, .units = (uint32_t)count, .terms = 1};
+    struct ledger_stock_update move = {
+        .sku = sku, .round = 1, .units = (uint32_t)count, .settings_version = 1};
     assert_true(count <= BATCH);
     move.settled = (uint64_t)sql_server_do("SELECT fence FROM stock_segment WHERE sku='%s'", sku);
     move.fence = ++fence;
@@ -165,7 +166,7 @@ static void test_listed_order_has_all_its_fields(void **state)
 static enum ledger_result post(void)
 {
     size_t count = 0;
-    return ledger_post_users(ledger, &count);
+    return ledger_index_orders(ledger, &count);
 }
 
 static int64_t rows(const char *table)
@@ -179,12 +180,12 @@ static void test_orders_are_filed_when_enough_commits_wait(void **state)
     for (int i = 0; i < RUN - 1; i++)
         commit(i % 2 == 0 ? "s" : "t", 4, 2);
     assert_int_equal(post(), LEDGER_NO);
-    assert_int_equal(rows("order_posting"), 0);
+    assert_int_equal(rows("order_index"), 0);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2 * (RUN - 1));
     commit("t", 4, 2);
     assert_int_equal(post(), LEDGER_OK);
     assert_int_equal(rows("order_batch"), 0);
-    assert_int_equal(rows("order_posting"), 2); /* one for each user's bucket */
+    assert_int_equal(rows("order_index"), 2); /* one for each user's bucket */
     assert_int_equal(post(), LEDGER_NO);
     commit("s", 1, 1);
     for (size_t max = 7; max <= PAGE; max *= 7) {
@@ -216,7 +217,7 @@ static void test_late_commit_is_found_before_and_after_it_is_filed(void **state)
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
 }
 
-/* A ledger from before there were postings: the migration notes its orders. */
+/* A ledger from before there was the index: the migration notes its orders. */
 static void test_orders_from_before_the_migration_are_found(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static void test_orders_from_before_the_migration_are_found(void **state)
         commit("s", BATCH, BATCH);
     sql_server_do("DELETE FROM schema_version WHERE name LIKE '0004%%'");
     sql_server_do("DROP TABLE order_batch");
-    sql_server_do("DROP TABLE order_posting");
+    sql_server_do("DROP TABLE order_index");
     assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
     assert_int_equal(rows("order_batch"), 10 * BATCH / 128 + 1);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u7", ""), 100), 10);

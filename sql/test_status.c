@@ -56,7 +56,7 @@ static void insert(uint64_t id, uint32_t qty, int segment, const char *status, c
 static size_t look_for_due(void)
 {
     static struct ledger_due due[LEDGER_RETURNS_MAX];
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     size_t count = 0;
     assert_int_equal(ledger_due_list(ledger, &place, LEDGER_RETURNS_MAX, due, &count), LEDGER_OK);
     assert_false(place.more);
@@ -254,20 +254,20 @@ static void test_users_may_buy_again_what_they_gave_back(void **state)
     insert(1, 2, 0, "reserved", NULL);
     insert(2, 1, 1, "reserved", NULL);
     insert(3, 1, 1, "paid", NULL);
-    sql_server_do("INSERT INTO buyer VALUES('s',1,'u',4,5,''),('s',2,'u',4,5,''),"
+    sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',4,5,''),('s',2,'u',4,5,''),"
                   "('t',1,'u',4,5,''),('s',1,'v',4,5,'')");
     assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 1, &returned), LEDGER_OK);
-    assert_int_equal(sql_server_do("SELECT units FROM buyer WHERE sku='s' AND round=1 AND"
+    assert_int_equal(sql_server_do("SELECT units FROM user_quota WHERE sku='s' AND round=1 AND"
                                    " user_id='u'"),
                      1);
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM buyer WHERE units=4"), 3);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE units=4"), 3);
 }
 
 static void test_what_is_due_comes_in_order_and_in_pages(void **state)
 {
     (void)state;
     struct ledger_due due[2];
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     size_t count = 0;
     insert(9, 1, 0, "reserved", "2020-01-01 00:00:00.000");
     insert(3, 1, -1, "reserved", "2020-01-01 00:00:00.007");
@@ -294,7 +294,7 @@ static void test_due_orders_taken_together_are_found_by_one_row(void **state)
 {
     (void)state;
     struct ledger_due due[3];
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     size_t count = 0;
     for (uint64_t id = 11; id <= 15; id++)
         insert(id, 1, 0, id == 13 ? "paid" : "reserved", past);

@@ -193,14 +193,14 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
 static void write_move(struct batch *batch, struct segment_hold *hold)
 {
     batch->moved[batch->move_count] = hold;
-    batch->moves[batch->move_count++] = (struct ledger_move){
+    batch->moves[batch->move_count++] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
         .segment = hold->segment,
         .round = hold->round,
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
-        .terms = hold->settings,
+        .settings_version = hold->settings,
     };
 }
 
@@ -218,7 +218,7 @@ static void sort_allocations(struct ledger_allocation *allocations, size_t count
 /* When an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
-    int64_t pay_within_s = order->snapshot->terms.pay_within_s;
+    int64_t pay_within_s = order->snapshot->settings.pay_within_s;
     return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
@@ -242,7 +242,7 @@ static void write_row(struct batch *batch, const struct item *item)
         .allocations = allocations,
         .allocation_count = several ? item->piece_count : 0,
         .created_ms = order->created_ms,
-        .limit = order->snapshot->terms.per_user_limit,
+        .limit = order->snapshot->settings.per_user_limit,
         .expires_ms = expires_ms(order),
     };
 }
@@ -271,10 +271,10 @@ static void accept_order(struct batch *batch, const struct item *item)
     struct stock_order *order = item->order;
     order->outcome = STOCK_ACCEPTED;
     order->segment = batch->allocations[item->piece].segment;
-    ledger_time(order->created_ms, order->created_at);
+    ledger_time_format(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';
     if (expires_ms(order) != 0)
-        ledger_time(expires_ms(order), order->expires_at);
+        ledger_time_format(expires_ms(order), order->expires_at);
     if (item->piece_count == 1)
         return;
     size_t size = item->piece_count * sizeof *order->allocations;

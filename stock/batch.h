@@ -44,7 +44,7 @@ struct batch {
     size_t group_count;
     struct piece pieces[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
     size_t piece_count;
-    struct ledger_move moves[STOCK_HOLDS_MAX];
+    struct ledger_stock_update moves[STOCK_HOLDS_MAX];
     struct segment_hold *moved[STOCK_HOLDS_MAX]; /* the hold behind each move */
     size_t move_count;
     struct ledger_order rows[STOCK_BATCH_MAX];

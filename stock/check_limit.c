@@ -32,7 +32,7 @@ static int compare_claims(const void *left, const void *right)
 
 static uint32_t limit_of(const struct stock_order *order)
 {
-    return order->snapshot->terms.per_user_limit;
+    return order->snapshot->settings.per_user_limit;
 }
 
 /* Those of one user stand together afterwards. */
@@ -54,19 +54,19 @@ static bool same_user(const struct claim *claims, size_t i)
 
 /* One for each user, in the order of the claims. */
 static bool look_up(struct stock *stock, const struct claim *claims, size_t count,
-                    struct ledger_buyer *buyers)
+                    struct ledger_quota *buyers)
 {
     size_t users = 0;
     for (size_t i = 0; i < count; i++) {
         const struct stock_order *order = claims[i].order;
         if (!same_user(claims, i))
-            buyers[users++] = (struct ledger_buyer){
+            buyers[users++] = (struct ledger_quota){
                 .sku = order->sku, .user_id = order->user_id, .round = order->snapshot->round};
     }
-    return ledger_buyers_find(stock->ledger, buyers, users) == LEDGER_OK;
+    return ledger_quotas_find(stock->ledger, buyers, users) == LEDGER_OK;
 }
 
-static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_buyer *buyer)
+static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_quota *buyer)
 {
     stock->look_batches = LOOK_BATCHES;
     settings_refuse(stock, order, STOCK_LIMIT);
@@ -82,10 +82,10 @@ static void refuse(struct stock *stock, struct stock_order *order, const struct 
 
 /* `buyers` is NULL when nobody was looked up: then all are taken to have nothing. */
 static void decide(struct stock *stock, const struct claim *claims, size_t count,
-                   const struct ledger_buyer *buyers)
+                   const struct ledger_quota *buyers)
 {
-    static const struct ledger_buyer nobody = {.units = 0};
-    const struct ledger_buyer *buyer = &nobody;
+    static const struct ledger_quota nobody = {.units = 0};
+    const struct ledger_quota *buyer = &nobody;
     uint64_t units = 0; /* of this user's claims that may go on */
     for (size_t i = 0, user = 0; i < count; i++) {
         struct stock_order *order = claims[i].order;
@@ -107,7 +107,7 @@ static void decide(struct stock *stock, const struct claim *claims, size_t count
 bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t count, bool late)
 {
     struct claim claims[STOCK_BATCH_MAX];
-    struct ledger_buyer buyers[STOCK_BATCH_MAX];
+    struct ledger_quota buyers[STOCK_BATCH_MAX];
     size_t found = collect_claims(orders, count, claims);
     bool look = late || stock->look_batches > 0;
     for (size_t i = 0; i < found && !look; i++)

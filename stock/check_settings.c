@@ -49,7 +49,7 @@ static enum standing ask(struct stock *stock, const struct entry *entry)
     if (!sale_confirmed(sale, stock_now_ns()) &&
         stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
         return SILENT;
-    bool same = sale_snapshot(sale).terms.version == entry->snapshot.terms.version;
+    bool same = sale_snapshot(sale).settings.version == entry->snapshot.settings.version;
     return same ? CONFIRMED : CHANGED;
 }
 
@@ -104,7 +104,7 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
     }
     order->snapshot = &entry_of(stock->settings, order->sale)->snapshot;
     enum stock_outcome outcome =
-        stock_closed(&order->snapshot->terms, order->created_ms, &order->at_ms);
+        stock_closed(&order->snapshot->settings, order->created_ms, &order->at_ms);
     if (outcome != STOCK_OPEN)
         settings_refuse(stock, order, outcome);
 }

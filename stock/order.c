@@ -37,7 +37,7 @@ bool stock_outcome_refused(enum stock_outcome outcome)
     }
 }
 
-enum stock_outcome stock_closed(const struct ledger_terms *settings, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_settings *settings, int64_t now_ms,
                                 int64_t *at_ms_out)
 {
     *at_ms_out = settings->ends_ms;

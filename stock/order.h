@@ -42,7 +42,7 @@ struct stock_rate_status {
 struct stock_history {
     uint32_t limit;
     size_t order_count;
-    uint64_t order_ids[LEDGER_BUYER_ORDERS_MAX]; /* newest first */
+    uint64_t order_ids[LEDGER_QUOTA_ORDERS_MAX]; /* newest first */
 };
 
 struct sale;
@@ -51,9 +51,9 @@ struct sale_snapshot;
 /* The caller owns the order and fills in the first part; the second is valid once the outcome says
  * so. */
 struct stock_order {
-    char sku[LEDGER_WORD_SIZE];
-    char user_id[LEDGER_WORD_SIZE];
-    char key[LEDGER_WORD_SIZE];       /* idempotency key, "" for none */
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char key[LEDGER_IDENTIFIER_SIZE]; /* idempotency key, "" for none */
     char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
@@ -89,7 +89,7 @@ bool stock_outcome_refused(enum stock_outcome outcome);
 
 /* STOCK_OPEN, or why these settings refuse an order of that moment, and when the sale opens or
  * ended. Any thread. */
-enum stock_outcome stock_closed(const struct ledger_terms *settings, int64_t now_ms,
+enum stock_outcome stock_closed(const struct ledger_settings *settings, int64_t now_ms,
                                 int64_t *at_ms_out);
 
 #endif

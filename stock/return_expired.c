@@ -142,7 +142,7 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
     return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *cursor,
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *cursor,
                                 struct stock_expired *expired_out)
 {
     struct ledger_due *due = malloc(DUE_MAX * sizeof *due);

@@ -16,7 +16,7 @@ struct stock_expired {
  * and says whether there are more; then call again at once. Orders are left out while somebody else
  * keeps their segments locked; they come again once the cursor starts over, all zero. LEDGER_OK or
  * LEDGER_FAILED. Safe to run in several processes, but pointless. */
-enum ledger_result stock_expire(struct stock *stock, struct ledger_due_place *cursor,
+enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *cursor,
                                 struct stock_expired *expired_out);
 
 #endif

@@ -13,7 +13,7 @@ static const int64_t PROBE_NS = 50000000;   /* how often a remembered shortage i
 static const int64_t STALE_NS = 1000000000; /* how long it may be used while in doubt */
 
 struct sale {
-    char sku[LEDGER_WORD_SIZE];
+    char sku[LEDGER_IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
     _Atomic uint32_t left_units;
@@ -80,7 +80,7 @@ static struct sale *sale_new(const char *sku)
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
-    assert(strlen(sku) < LEDGER_WORD_SIZE);
+    assert(strlen(sku) < LEDGER_IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;
@@ -120,18 +120,19 @@ struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *
             .total = row->total,
             .segments = row->segments,
             .epoch = sale->snapshot.epoch,
-            .terms = row->terms,
+            .settings = row->settings,
         };
         uint32_t share = (row->total + row->segments - 1) / row->segments;
         for (uint32_t i = 0; i < row->segments; i++)
             sale_hint_set(sale, i, share);
         invalidate_locked(sale);
     }
-    if (row->round == sale->snapshot.round && row->terms.version > sale->snapshot.terms.version) {
+    if (row->round == sale->snapshot.round &&
+        row->settings.version > sale->snapshot.settings.version) {
         sale->snapshot.total = row->total;
-        sale->snapshot.terms = row->terms;
+        sale->snapshot.settings = row->settings;
     }
-    const struct ledger_terms *terms = &sale->snapshot.terms;
+    const struct ledger_settings *terms = &sale->snapshot.settings;
     atomic_store(&sale->has_window, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
@@ -237,7 +238,7 @@ bool sale_confirmed(const struct sale *sale, int64_t now_ns)
     return now_ns < atomic_load(&sale->window_until_ns) - PROBE_NS;
 }
 
-bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out)
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out)
 {
     if (!atomic_load_explicit(&sale->has_window, memory_order_relaxed) ||
         now_ns >= atomic_load(&sale->window_until_ns))
@@ -246,6 +247,6 @@ bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_terms *
     if (now_ns >= probe_ns &&
         atomic_compare_exchange_strong(&sale->window_probe_ns, &probe_ns, now_ns + PROBE_NS))
         return false;
-    *terms_out = sale_snapshot(sale).terms;
+    *terms_out = sale_snapshot(sale).settings;
     return true;
 }

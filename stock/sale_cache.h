@@ -18,7 +18,7 @@ struct sale_snapshot {
     uint32_t total;
     uint32_t segments;
     uint32_t epoch; /* grows whenever units may have come back; see sale_remember_left */
-    struct ledger_terms terms;
+    struct ledger_settings settings;
 };
 
 struct sale_cache *sale_cache_open(void);
@@ -66,7 +66,7 @@ bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 /* Gives the terms of a sale that is not simply open, if orders may be refused by them. When that
  * time has nearly passed, one caller per 50 ms gets false, to find out anew. Any thread; takes no
  * lock for a sale without window and pause. */
-bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_terms *terms_out);
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out);
 
 /* Ends what is remembered and confirmed: units may have come back, or terms have changed. */
 void sale_invalidate(struct sale *sale);

@@ -16,7 +16,7 @@ enum {
 
 struct stock_change {
     unsigned fields;
-    struct ledger_terms settings;
+    struct ledger_settings settings;
 };
 
 /* Changes the settings of a sale while it runs, and publishes them to every process. After

@@ -109,7 +109,7 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
     return found && dropped;
 }
 
-static bool comes_before(const struct ledger_move *a, const struct ledger_move *b)
+static bool comes_before(const struct ledger_stock_update *a, const struct ledger_stock_update *b)
 {
     int order = strcmp(a->sku, b->sku);
     return order < 0 || (order == 0 && a->segment < b->segment);
@@ -121,7 +121,7 @@ static void guard_moves(struct batch *batch, enum ledger_guard guard)
     if (guard == LEDGER_CHAIN)
         return;
     for (size_t i = 0; i < batch->move_count; i++) {
-        struct ledger_move move = batch->moves[i];
+        struct ledger_stock_update move = batch->moves[i];
         struct segment_hold *moved = batch->moved[i];
         size_t j = i;
         for (; j > 0 && comes_before(&move, &batch->moves[j - 1]); j--) {

@@ -140,8 +140,8 @@ static void test_cancel_of_what_is_too_late_to_pay(void **state)
 static void set_terms(uint32_t pay_within_s)
 {
     struct sale *sale = NULL;
-    sql_server_do("UPDATE sale SET terms=terms+1,pay_within_s=%u;"
-                  "UPDATE stock_segment SET terms=terms+1",
+    sql_server_do("UPDATE sale SET settings_version=settings_version+1,pay_within_s=%u;"
+                  "UPDATE stock_segment SET settings_version=settings_version+1",
                   pay_within_s);
     assert_int_equal(stock_sale_reload(stock, "s", &sale), LEDGER_OK);
 }
@@ -149,7 +149,7 @@ static void set_terms(uint32_t pay_within_s)
 /* Expires until a pass finds nothing more behind it. */
 static struct stock_expired expire_telling(void)
 {
-    struct ledger_due_place place = {.more = false};
+    struct ledger_due_cursor place = {.more = false};
     struct stock_expired all = {0}, some;
     do {
         assert_int_equal(stock_expire(stock, &place, &some), LEDGER_OK);

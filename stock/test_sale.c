@@ -254,18 +254,19 @@ static void test_time_without_news_ends_every_memory(void **state)
     assert_false(sale_known_short(second, 4, 50 * MS));
 }
 
-static struct sale *gated_sale(uint32_t version, struct ledger_terms terms)
+static struct sale *gated_sale(uint32_t version, struct ledger_settings terms)
 {
-    struct ledger_sale row = {.sku = "s", .round = 1, .total = 10, .segments = 3, .terms = terms};
-    row.terms.version = version;
+    struct ledger_sale row = {
+        .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = terms};
+    row.settings.version = version;
     return sale_cache_put(cache, &row);
 }
 
 static void test_terms_refuse_only_for_as_long_as_they_are_confirmed(void **state)
 {
     (void)state;
-    struct ledger_terms terms;
-    struct sale *sale = gated_sale(1, (struct ledger_terms){.starts_ms = 7});
+    struct ledger_settings terms;
+    struct sale *sale = gated_sale(1, (struct ledger_settings){.starts_ms = 7});
     assert_false(sale_window_cached(sale, 0, &terms));
     assert_false(sale_confirmed(sale, 0));
     sale_confirm(sale, sale_snapshot(sale).epoch, 100 * MS, 1000);
@@ -284,8 +285,8 @@ static void test_terms_refuse_only_for_as_long_as_they_are_confirmed(void **stat
 static void test_news_put_terms_in_doubt(void **state)
 {
     (void)state;
-    struct ledger_terms terms;
-    struct sale *sale = gated_sale(1, (struct ledger_terms){.paused = true});
+    struct ledger_settings terms;
+    struct sale *sale = gated_sale(1, (struct ledger_settings){.paused = true});
     uint32_t epoch = sale_snapshot(sale).epoch;
     sale_confirm(sale, epoch, 0, 1000);
     assert_true(sale_window_cached(sale, 1, &terms));
@@ -301,14 +302,14 @@ static void test_news_put_terms_in_doubt(void **state)
 static void test_only_newer_terms_are_taken(void **state)
 {
     (void)state;
-    struct ledger_terms terms;
-    struct sale *sale = gated_sale(2, (struct ledger_terms){.ends_ms = 9});
+    struct ledger_settings terms;
+    struct sale *sale = gated_sale(2, (struct ledger_settings){.ends_ms = 9});
     sale_confirm(sale, sale_snapshot(sale).epoch, 0, 1000);
-    gated_sale(1, (struct ledger_terms){.ends_ms = 8});
-    assert_int_equal(sale_snapshot(sale).terms.ends_ms, 9);
+    gated_sale(1, (struct ledger_settings){.ends_ms = 8});
+    assert_int_equal(sale_snapshot(sale).settings.ends_ms, 9);
     assert_true(sale_window_cached(sale, 1, &terms));
-    gated_sale(3, (struct ledger_terms){.per_user_limit = 2});
-    assert_int_equal(sale_snapshot(sale).terms.per_user_limit, 2);
+    gated_sale(3, (struct ledger_settings){.per_user_limit = 2});
+    assert_int_equal(sale_snapshot(sale).settings.per_user_limit, 2);
     assert_false(sale_window_cached(sale, 1, &terms)); /* always open */
 }
 

@@ -87,21 +87,21 @@ static void hear(void)
         sale_invalidate(sale);
 }
 
-static void reset(uint32_t total, uint32_t segments, struct ledger_terms terms)
+static void reset(uint32_t total, uint32_t segments, struct ledger_settings terms)
 {
-    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments, .terms = terms};
+    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments, .settings = terms};
     assert_int_equal(stock_reset(stocks[0], &sale, 5000), STOCK_ADMIN_OK);
     hear();
 }
 
-static void change_unheard(unsigned fields, struct ledger_terms terms)
+static void change_unheard(unsigned fields, struct ledger_settings terms)
 {
     struct ledger_sale sale;
     struct stock_change to = {fields, terms};
     assert_int_equal(stock_change(stocks[0], "s", &to, &sale), STOCK_ADMIN_OK);
 }
 
-static void change(unsigned fields, struct ledger_terms terms)
+static void change(unsigned fields, struct ledger_settings terms)
 {
     change_unheard(fields, terms);
     hear();
@@ -184,7 +184,7 @@ static void audit(uint32_t units)
 static void test_window_is_held_against_the_order_s_moment(void **state)
 {
     (void)state;
-    reset(10, 2, (struct ledger_terms){.starts_ms = 500, .ends_ms = 900});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 500, .ends_ms = 900});
     for (int by = 0; by < PROCESSES; by++) {
         assert_int_equal(buy_at(by, 499), STOCK_NOT_STARTED);
         assert_int_equal(buy_at(by, 500), STOCK_ACCEPTED);
@@ -197,7 +197,7 @@ static void test_window_is_held_against_the_order_s_moment(void **state)
 static void test_window_that_opens_within_a_batch_lets_the_later_orders_in(void **state)
 {
     (void)state;
-    reset(10, 2, (struct ledger_terms){.starts_ms = 500, .ends_ms = 503});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 500, .ends_ms = 503});
     struct stock_order orders[6];
     static const enum stock_outcome expected[] = {STOCK_NOT_STARTED, STOCK_ACCEPTED, STOCK_ACCEPTED,
                                                   STOCK_ACCEPTED,    STOCK_ENDED,    STOCK_ENDED};
@@ -216,16 +216,16 @@ static void test_window_that_opens_within_a_batch_lets_the_later_orders_in(void 
 static void test_after_a_change_nobody_is_let_in_by_the_old_terms(void **state)
 {
     (void)state;
-    reset(10, 2, (struct ledger_terms){.starts_ms = 0});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 0});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy(by, "u", 1, ""), STOCK_ACCEPTED);
-    change(STOCK_CHANGE_PAUSED, (struct ledger_terms){.paused = true});
+    change(STOCK_CHANGE_PAUSED, (struct ledger_settings){.paused = true});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy(by, "u", 1, ""), STOCK_PAUSED);
-    change(STOCK_CHANGE_PAUSED | STOCK_CHANGE_ENDS, (struct ledger_terms){.ends_ms = NOW_MS});
+    change(STOCK_CHANGE_PAUSED | STOCK_CHANGE_ENDS, (struct ledger_settings){.ends_ms = NOW_MS});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy_at(by, NOW_MS), STOCK_ENDED);
-    change_unheard(STOCK_CHANGE_ENDS, (struct ledger_terms){.ends_ms = 0});
+    change_unheard(STOCK_CHANGE_ENDS, (struct ledger_settings){.ends_ms = 0});
     for (int by = 0; by < PROCESSES; by++) {
         sleep_ms(by * REMEMBER_MS); /* then what was confirmed runs out */
         assert_int_equal(buy(by, "u", 1, ""), STOCK_ACCEPTED);
@@ -238,14 +238,14 @@ static void test_change_touches_only_its_fields_and_keeps_the_window_in_order(vo
     (void)state;
     struct ledger_sale sale;
     struct stock_change ends = {STOCK_CHANGE_ENDS, {.ends_ms = 500}};
-    reset(10, 2, (struct ledger_terms){.starts_ms = 500, .per_user_limit = 3});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 500, .per_user_limit = 3});
     assert_int_equal(stock_change(stocks[0], "s", &ends, &sale), STOCK_ADMIN_WINDOW);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale WHERE ends_at IS NULL"), 1);
     ends.settings.ends_ms = 501;
     assert_int_equal(stock_change(stocks[0], "s", &ends, &sale), STOCK_ADMIN_OK);
-    assert_int_equal(sale.terms.starts_ms, 500);
-    assert_int_equal(sale.terms.ends_ms, 501);
-    assert_int_equal(sale.terms.per_user_limit, 3);
+    assert_int_equal(sale.settings.starts_ms, 500);
+    assert_int_equal(sale.settings.ends_ms, 501);
+    assert_int_equal(sale.settings.per_user_limit, 3);
     assert_int_equal(stock_change(stocks[0], "none", &ends, &sale), STOCK_ADMIN_NO_SALE);
 }
 
@@ -257,7 +257,7 @@ static void test_sales_not_known_yet_are_asked_for_all_at_once(void **state)
                                   "WHERE VARIABLE_NAME='COM_SELECT'";
     enum { COUNT = 100, NEW = 50 };
     struct stock_order orders[COUNT];
-    reset(10, 2, (struct ledger_terms){.starts_ms = 0});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 0});
     for (int i = 0; i < COUNT; i++) {
         orders[i] = order("u", 1, "");
         if (i != NEW)
@@ -282,9 +282,9 @@ static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
 {
     (void)state;
     int64_t at_ms = 0;
-    reset(10, 2, (struct ledger_terms){.starts_ms = 5000});
+    reset(10, 2, (struct ledger_settings){.starts_ms = 5000});
     struct sale *sale = sale_cache_find(caches[0], "s");
-    struct ledger_terms terms;
+    struct ledger_settings terms;
     assert_false(sale_window_cached(sale, now_ns(), &terms));
     assert_int_equal(buy(0, "u", 1, ""), STOCK_NOT_STARTED);
     int64_t asked_ns = now_ns();
@@ -300,10 +300,10 @@ static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
 static void test_accepted_key_is_answered_whatever_the_terms_say(void **state)
 {
     (void)state;
-    reset(10, 2, (struct ledger_terms){.per_user_limit = 1});
+    reset(10, 2, (struct ledger_settings){.per_user_limit = 1});
     struct stock_order first = sell_at(0, NOW_MS, "u", 1, "k");
     assert_int_equal(first.outcome, STOCK_ACCEPTED);
-    const struct ledger_terms closed[] = {
+    const struct ledger_settings closed[] = {
         {.starts_ms = NOW_MS + 1}, {.ends_ms = NOW_MS}, {.paused = true}, {.per_user_limit = 1}};
     for (size_t i = 0; i < sizeof closed / sizeof *closed; i++) {
         change(STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS | STOCK_CHANGE_PAUSED | STOCK_CHANGE_LIMIT,
@@ -324,7 +324,7 @@ static void test_accepted_key_is_answered_whatever_the_terms_say(void **state)
 static void test_limit_counts_units_in_both_processes(void **state)
 {
     (void)state;
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 3});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 3});
     struct stock_order first = sell_at(0, NOW_MS, "u", 2, "");
     assert_int_equal(first.outcome, STOCK_ACCEPTED);
     assert_int_equal(buy(1, "u", 2, ""), STOCK_LIMIT);
@@ -344,7 +344,7 @@ static void test_limit_counts_units_in_both_processes(void **state)
 static void test_order_above_the_limit_alone_is_refused(void **state)
 {
     (void)state;
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 3});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 3});
     struct stock_order one = sell_at(0, NOW_MS, "u", 4, "");
     assert_int_equal(one.outcome, STOCK_LIMIT);
     assert_int_equal(one.history->order_count, 0);
@@ -357,7 +357,7 @@ static void test_orders_of_one_user_in_one_batch_are_counted_together(void **sta
     (void)state;
     struct stock_order orders[60];
     char users[4][16];
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 5});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 5});
     for (int i = 0; i < 60; i++) {
         snprintf(users[i % 4], sizeof users[0], "u%d", i % 4);
         orders[i] = order(users[i % 4], i / 4 % 2 == 0 ? 1 : 2, "");
@@ -367,7 +367,7 @@ static void test_orders_of_one_user_in_one_batch_are_counted_together(void **sta
         assert_true(orders[i].outcome == STOCK_ACCEPTED || orders[i].outcome == STOCK_LIMIT);
         stock_order_clear(&orders[i]);
     }
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM buyer WHERE units=5"), 4);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE units=5"), 4);
     audit(20);
 }
 
@@ -377,7 +377,7 @@ static void test_users_refused_late_leave_the_others_their_units(void **state)
     (void)state;
     struct stock_order orders[40];
     char user[16];
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 1});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 1});
     for (int i = 0; i < 40; i += 4) {
         snprintf(user, sizeof user, "u%d", i);
         assert_int_equal(buy(0, user, 1, ""), STOCK_ACCEPTED);
@@ -399,19 +399,19 @@ static void test_users_refused_late_leave_the_others_their_units(void **state)
 static void test_limit_is_changed_while_the_sale_runs(void **state)
 {
     (void)state;
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 0});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy(by, "u", 2, ""), STOCK_ACCEPTED);
-    change(STOCK_CHANGE_LIMIT, (struct ledger_terms){.per_user_limit = 4});
+    change(STOCK_CHANGE_LIMIT, (struct ledger_settings){.per_user_limit = 4});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy(by, "u", 1, ""), STOCK_LIMIT);
-    change(STOCK_CHANGE_LIMIT, (struct ledger_terms){.per_user_limit = 5});
+    change(STOCK_CHANGE_LIMIT, (struct ledger_settings){.per_user_limit = 5});
     assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
-    change(STOCK_CHANGE_LIMIT, (struct ledger_terms){.per_user_limit = 2});
+    change(STOCK_CHANGE_LIMIT, (struct ledger_settings){.per_user_limit = 2});
     for (int by = 0; by < PROCESSES; by++)
         assert_int_equal(buy(by, "u", 1, ""), STOCK_LIMIT);
     assert_int_equal(buy(1, "v", 2, ""), STOCK_ACCEPTED);
-    change(STOCK_CHANGE_LIMIT, (struct ledger_terms){.per_user_limit = 0});
+    change(STOCK_CHANGE_LIMIT, (struct ledger_settings){.per_user_limit = 0});
     assert_int_equal(buy(1, "u", 9, ""), STOCK_ACCEPTED);
     audit(16);
 }
@@ -419,19 +419,19 @@ static void test_limit_is_changed_while_the_sale_runs(void **state)
 static void test_each_round_counts_anew(void **state)
 {
     (void)state;
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 1});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 1});
     assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
     assert_int_equal(buy(1, "u", 1, ""), STOCK_LIMIT);
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 1});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 1});
     assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
     assert_int_equal(buy(1, "u", 1, ""), STOCK_LIMIT);
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM buyer"), 2);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota"), 2);
 }
 
 static void test_limit_survives_redis(void **state)
 {
     (void)state;
-    reset(100, 4, (struct ledger_terms){.per_user_limit = 1});
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 1});
     assert_int_equal(buy(0, "u", 1, ""), STOCK_ACCEPTED);
     redis_server_do("FLUSHALL");
     for (int by = 0; by < PROCESSES; by++)
@@ -480,7 +480,7 @@ static void test_race_through_two_processes_never_passes_the_limit(void **state)
     (void)state;
     static struct racer racers[PROCESSES];
     for (int round = 0; round < 5; round++) {
-        reset(1000, 4, (struct ledger_terms){.per_user_limit = 1});
+        reset(1000, 4, (struct ledger_settings){.per_user_limit = 1});
         sql_server_do("DELETE FROM orders");
         run_race(racers, false);
         for (int i = 0; i < PROCESSES * RACERS; i++) {
@@ -505,7 +505,7 @@ static void test_one_key_in_two_processes_at_once_is_one_order_for_all(void **st
     (void)state;
     static struct racer racers[PROCESSES];
     for (int round = 0; round < 5; round++) {
-        reset(1000, 4, (struct ledger_terms){.per_user_limit = 1});
+        reset(1000, 4, (struct ledger_settings){.per_user_limit = 1});
         sql_server_do("DELETE FROM orders;DELETE FROM order_key");
         run_race(racers, true);
         for (int i = 0; i < PROCESSES * RACERS; i++) {
@@ -526,7 +526,7 @@ static void test_keys_that_race_for_the_last_unit_are_never_told_no(void **state
     (void)state;
     static struct racer racers[PROCESSES];
     for (int round = 0; round < 5; round++) {
-        reset(20, 2, (struct ledger_terms){.per_user_limit = 0});
+        reset(20, 2, (struct ledger_settings){.per_user_limit = 0});
         sql_server_do("DELETE FROM orders;DELETE FROM order_key");
         run_race(racers, true);
         for (int i = 0; i < PROCESSES * RACERS; i++) {

@@ -804,7 +804,7 @@ static void test_reset_ends_the_memory_of_a_shortage(void **state)
 static void test_reset_is_published(void **state)
 {
     (void)state;
-    char message[LEDGER_WORD_SIZE];
+    char message[LEDGER_IDENTIFIER_SIZE];
     struct redis *redis = redis_server_open(1000);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     reset("s", 2, 1);
@@ -858,12 +858,12 @@ static void test_terms_changed_elsewhere_are_noticed(void **state)
 {
     (void)state;
     struct ledger_sale sale = reset("s", 9, 3);
-    sql_server_do("UPDATE sale SET terms=terms+1, per_user_limit=4");
-    sql_server_do("UPDATE stock_segment SET terms=terms+1");
+    sql_server_do("UPDATE sale SET settings_version=settings_version+1, per_user_limit=4");
+    sql_server_do("UPDATE stock_segment SET settings_version=settings_version+1");
     struct stock_order one = order("s", 1, "");
     assert_int_equal(sell_once(stock, &one), STOCK_AGAIN);
-    assert_int_equal(sale_snapshot(one.sale).terms.version, sale.terms.version + 1);
-    assert_int_equal(sale_snapshot(one.sale).terms.per_user_limit, 4);
+    assert_int_equal(sale_snapshot(one.sale).settings.version, sale.settings.version + 1);
+    assert_int_equal(sale_snapshot(one.sale).settings.per_user_limit, 4);
     sell_all(stock, &one, 1);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
 }

@@ -47,7 +47,7 @@ def audit_limits(ledger, sku):
     """No user of a sale with a limit has more than was allowed, and what is counted is what the
     orders say."""
     counted = {user: (int(units), int(allowed)) for user, units, allowed in ledger.run(
-        "SELECT user_id, units, allowed FROM buyer JOIN sale USING (sku, round)"
+        "SELECT user_id, units, allowed FROM user_quota JOIN sale USING (sku, round)"
         f" WHERE sku = '{sku}' AND per_user_limit IS NOT NULL AND units > 0")}
     ordered = {user: int(units) for user, units in ledger.run(
         "SELECT user_id, SUM(qty) FROM orders JOIN sale USING (sku, round)"

@@ -93,7 +93,7 @@ def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     with ThreadPoolExecutor(4) as clients:
         bought = list(clients.map(order, range(4000)))
     ledger = pair[0].stack.ledger
-    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM order_posting"), "filing")
+    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM order_index"), "filing")
     for n in (0, 7, 39):
         mine = sorted(int(o["order_id"]) for o in bought if o["user_id"] == f"u{n}")
         listed = read_all(pair[0], f"/user/u{n}/orders", "?limit=37")

@@ -128,7 +128,7 @@ def test_user_may_buy_again_what_was_cancelled(pair):
         answers = sum(pool.map(shop, range(32)), Counter())
     assert set(answers) <= {"201", "200", "409 limit_reached"}
     audit(pair[0])
-    held = dict(pair[0].stack.ledger.run("SELECT user_id, units FROM buyer"))
+    held = dict(pair[0].stack.ledger.run("SELECT user_id, units FROM user_quota"))
     for n in range(8):
         left = 2 - int(held.get(f"u{n}", 0))
         if left:

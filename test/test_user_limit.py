@@ -100,7 +100,7 @@ def test_kill_9_in_mid_load_leaves_no_unit_and_no_user_miscounted(pair, load):
     steady.reconcile()
     sold = audit(victim, accepted=accepted)
     assert 0 < sold <= 15_000
-    assert steady.stack.ledger.number("SELECT MAX(units) FROM buyer") == 3
+    assert steady.stack.ledger.number("SELECT MAX(units) FROM user_quota") == 3
 
 
 def test_users_at_their_limit_keep_no_unit_from_the_others(pair, load):
@@ -183,5 +183,5 @@ def test_expired_units_are_bought_again_up_to_the_limit(pair, load):
     assert all(set(one.answers) <= ANSWERS | {"409 sold_out"} for one in loads)
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'") == 0,
                "the end of all orders")
-    assert ledger.number("SELECT COALESCE(SUM(units), 0) FROM buyer") == 0
+    assert ledger.number("SELECT COALESCE(SUM(units), 0) FROM user_quota") == 0
     assert audit(victim, accepted=accepted) == 0

@@ -190,5 +190,5 @@ def test_many_changes_at_once_all_happen(pair):
         list(pool.map(lambda n: pair[n % 2].change(**fields[n % 4]), range(16)))
     sale = pair[0].stock()
     assert all(sale[name] == value for change in fields for name, value in change.items())
-    assert pair[0].stack.ledger.number("SELECT terms FROM sale") == 17
+    assert pair[0].stack.ledger.number("SELECT settings_version FROM sale") == 17
     assert len(sell_out(pair[1])) == 10

@@ -1,26 +1,26 @@
--- The terms of a sale, numbered: a change of them is seen by every order that is accepted after it.
+-- The settings of a sale, numbered: a change of them is seen by every order that is accepted after it.
 -- Columns are added only where they are missing, so that every statement may be run again.
 
 SET @missing = (SELECT COUNT(*) = 0 FROM information_schema.columns
-  WHERE table_schema = DATABASE() AND table_name = 'sale' AND column_name = 'terms');
+  WHERE table_schema = DATABASE() AND table_name = 'sale' AND column_name = 'settings_version');
 SET @change = IF(@missing, 'ALTER TABLE sale
   ADD COLUMN paused TINYINT NOT NULL DEFAULT 0 COMMENT ''1: no orders are taken for now'',
-  ADD COLUMN terms INT UNSIGNED NOT NULL DEFAULT 0 COMMENT ''counts the changes of window, limit, time to pay and pause''',
+  ADD COLUMN settings_version INT UNSIGNED NOT NULL DEFAULT 0 COMMENT ''counts the changes of window, limit, time to pay and pause''',
   'DO 0');
 PREPARE change_sale FROM @change;
 EXECUTE change_sale;
 DEALLOCATE PREPARE change_sale;
 
 SET @missing = (SELECT COUNT(*) = 0 FROM information_schema.columns
-  WHERE table_schema = DATABASE() AND table_name = 'stock_segment' AND column_name = 'terms');
+  WHERE table_schema = DATABASE() AND table_name = 'stock_segment' AND column_name = 'settings_version');
 SET @change = IF(@missing, 'ALTER TABLE stock_segment
-  ADD COLUMN terms INT UNSIGNED NOT NULL DEFAULT 0 COMMENT ''the sale''''s; orders decided by older terms are refused''',
+  ADD COLUMN settings_version INT UNSIGNED NOT NULL DEFAULT 0 COMMENT ''the sale''''s; orders decided by older settings are refused''',
   'DO 0');
 PREPARE change_segment FROM @change;
 EXECUTE change_segment;
 DEALLOCATE PREPARE change_segment;
 
-CREATE TABLE IF NOT EXISTS buyer (
+CREATE TABLE IF NOT EXISTS user_quota (
   sku     VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   round   INT UNSIGNED NOT NULL,
   user_id VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -5,7 +5,7 @@
  * of the user and the id of every order; in the same transaction the notes go. So at any time an
  * order is in a noted range or in a posting. Whoever looks for a user's orders reads the
  * notes first and the postings after them: what moves meanwhile is found twice, never missed. */
-#include "sql/order_posting.h"
+#include "sql/order_index.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct note {
     uint32_t orders;
 };
 
-void order_posting_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
+void order_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
 {
     struct note note = {UINT64_MAX, 0, (uint32_t)count};
     for (size_t i = 0; i < count; i++) {
@@ -74,7 +74,7 @@ static void text_run(struct sql_text *sql, const struct run *run)
 {
     sql_clear(sql);
     sql_printf(sql,
-               "INSERT INTO order_posting(bucket,run,last_id,orders)"
+               "INSERT INTO order_index(bucket,run,last_id,orders)"
                "SELECT CRC32(user_id)%%1024 AS b,%llu,MAX(order_id),"
                "GROUP_CONCAT(CRC32(user_id),':',order_id) FROM orders WHERE ",
                (unsigned long long)run->notes[0].first_id);
@@ -110,7 +110,7 @@ static enum db_result run_body(struct db *db, void *context)
     return ledger_query(run->ledger);
 }
 
-enum ledger_result ledger_post_users(struct ledger *ledger, size_t *orders_out)
+enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out)
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)
@@ -185,7 +185,7 @@ static void read_posting(struct order_ids *ids, const char *text, uint32_t hash)
     }
 }
 
-bool order_posting_find(struct ledger *ledger, const char *user_id, struct order_ids *ids)
+bool order_index_find(struct ledger *ledger, const char *user_id, struct order_ids *ids)
 {
     struct sql_text *sql = &ledger->sql;
     if (!find_noted(ledger, user_id, ids))
@@ -193,7 +193,7 @@ bool order_posting_find(struct ledger *ledger, const char *user_id, struct order
     sql_clear(sql);
     sql_printf(sql, "SELECT CRC32(");
     sql_word(sql, user_id);
-    sql_printf(sql, "),orders FROM order_posting WHERE bucket=CRC32(");
+    sql_printf(sql, "),orders FROM order_index WHERE bucket=CRC32(");
     sql_word(sql, user_id);
     sql_printf(sql, ")%%1024 AND last_id>%llu", (unsigned long long)ids->after);
     if (ledger_read(ledger) != DB_OK)

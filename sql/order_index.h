@@ -1,6 +1,6 @@
 /* Private to sql/: which orders a user has, without an index that every order would pay for. */
-#ifndef SQL_ORDER_POSTING_H
-#define SQL_ORDER_POSTING_H
+#ifndef SQL_ORDER_INDEX_H
+#define SQL_ORDER_INDEX_H
 
 #include "sql/ledger_list.h"
 #include "sql/ledger_private.h"
@@ -14,9 +14,9 @@ struct order_ids {
 };
 
 /* Notes in the commit's text that its orders have to be filed. */
-void order_posting_text(struct sql_text *sql, const struct ledger_order *orders, size_t count);
+void order_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count);
 
 /* Collects ids of the user's orders; other users' may be among them. False: the ledger failed. */
-bool order_posting_find(struct ledger *ledger, const char *user_id, struct order_ids *ids);
+bool order_index_find(struct ledger *ledger, const char *user_id, struct order_ids *ids);
 
 #endif

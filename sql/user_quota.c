@@ -2,7 +2,7 @@
  *
  * One row per user of a round holds it all, the ids of his orders too: what a limit costs is one
  * row written per order, and one read where it refuses. */
-#include "sql/buyer.h"
+#include "sql/user_quota.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "sql/ledger_private.h"
 
-static void text_buyer(struct sql_text *sql, const struct ledger_order *order)
+static void text_quota(struct sql_text *sql, const struct ledger_order *order)
 {
     sql_word(sql, order->sku);
     sql_append(sql, ",", 1);
@@ -26,23 +26,24 @@ static void text_buyer(struct sql_text *sql, const struct ledger_order *order)
     sql_append(sql, ")", 1);
 }
 
-void buyer_text_count(struct sql_text *sql, const struct ledger_order *const *orders, size_t count)
+void user_quota_text_count(struct sql_text *sql, const struct ledger_order *const *orders,
+                           size_t count)
 {
-    const char *lead = BUYER_INSERT "(";
+    const char *lead = USER_QUOTA_INSERT "(";
     for (size_t i = 0; i < count; i++) {
         sql_append(sql, lead, strlen(lead));
-        text_buyer(sql, orders[i]);
+        text_quota(sql, orders[i]);
         lead = ",(";
     }
     if (lead[0] == ',')
-        sql_printf(sql, BUYER_ADD ";", LEDGER_BUYER_ORDERS_MAX);
+        sql_printf(sql, USER_QUOTA_ADD ";", LEDGER_QUOTA_ORDERS_MAX);
 }
 
-void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, const char *user_id,
-                       uint64_t order_id, uint32_t qty)
+void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
+                            const char *user_id, uint64_t order_id, uint32_t qty)
 {
     sql_printf(sql,
-               "UPDATE buyer SET units=IF(units>%u,units-%u,0),order_ids=TRIM(BOTH ',' FROM "
+               "UPDATE user_quota SET units=IF(units>%u,units-%u,0),order_ids=TRIM(BOTH ',' FROM "
                "REPLACE(CONCAT(',',order_ids,','),',%llu,',','))WHERE sku=",
                qty, qty, (unsigned long long)order_id);
     sql_word(sql, sku);
@@ -51,46 +52,46 @@ void buyer_text_return(struct sql_text *sql, const char *sku, uint32_t round, co
     sql_append(sql, ";", 1);
 }
 
-void buyer_text_forget(struct sql_text *sql, const char *sku)
+void user_quota_text_forget(struct sql_text *sql, const char *sku)
 {
-    sql_printf(sql, "DELETE FROM buyer WHERE sku=");
+    sql_printf(sql, "DELETE FROM user_quota WHERE sku=");
     sql_word(sql, sku);
     sql_append(sql, ";", 1);
 }
 
 /* One user's ids may be more than GROUP_CONCAT takes, which fails the statement. MariaDB is told
  * how many are wanted; MySQL, which cannot be, takes as many as db.c sets its sessions to. */
-void buyer_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
+void user_quota_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
 {
     sql_printf(sql,
-               "INSERT INTO buyer(sku,round,user_id,units,allowed,order_ids)"
+               "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
                "SELECT o.sku,o.round,user_id,SUM(qty),GREATEST(%u,SUM(qty)),SUBSTRING_INDEX("
                "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
                "FROM orders o JOIN sale USING(sku,round)"
                "WHERE status IN('reserved','paid')AND o.sku=",
-               limit, LEDGER_BUYER_ORDERS_MAX, LEDGER_BUYER_ORDERS_MAX);
+               limit, LEDGER_QUOTA_ORDERS_MAX, LEDGER_QUOTA_ORDERS_MAX);
     sql_word(sql, sku);
     sql_printf(sql, " GROUP BY o.sku,o.round,user_id;");
 }
 
 /* ---- look-up ---- */
 
-static int compare_words(const struct ledger_buyer *buyer, const char *sku, const char *user_id)
+static int compare_words(const struct ledger_quota *quota, const char *sku, const char *user_id)
 {
-    int order = strcmp(buyer->sku, sku);
-    return order != 0 ? order : strcmp(buyer->user_id, user_id);
+    int order = strcmp(quota->sku, sku);
+    return order != 0 ? order : strcmp(quota->user_id, user_id);
 }
 
-static struct ledger_buyer *buyer_find(struct ledger_buyer *buyers, size_t count, const char *sku,
+static struct ledger_quota *quota_find(struct ledger_quota *quotas, size_t count, const char *sku,
                                        const char *user_id)
 {
     while (count > 0) {
         size_t middle = count / 2;
-        int order = compare_words(&buyers[middle], sku, user_id);
+        int order = compare_words(&quotas[middle], sku, user_id);
         if (order == 0)
-            return &buyers[middle];
+            return &quotas[middle];
         if (order < 0) {
-            buyers += middle + 1;
+            quotas += middle + 1;
             count -= middle + 1;
         } else {
             count = middle;
@@ -99,47 +100,48 @@ static struct ledger_buyer *buyer_find(struct ledger_buyer *buyers, size_t count
     return NULL;
 }
 
-static void buyer_read(struct ledger_buyer *buyer, char **row)
+static void quota_read(struct ledger_quota *quota, char **row)
 {
-    buyer->units = ledger_u32(row[2]);
-    buyer->order_count = 0;
-    for (char *at = row[3]; *at && buyer->order_count < LEDGER_BUYER_ORDERS_MAX; at += *at == ',')
-        buyer->order_ids[buyer->order_count++] = strtoull(at, &at, 10);
+    quota->units = ledger_u32(row[2]);
+    quota->order_count = 0;
+    for (char *at = row[3]; *at && quota->order_count < LEDGER_QUOTA_ORDERS_MAX; at += *at == ',')
+        quota->order_ids[quota->order_count++] = strtoull(at, &at, 10);
 }
 
 /* One SELECT per sale: by the primary key, however many users there are. */
-static void text_find(struct sql_text *sql, const struct ledger_buyer *buyers, size_t count)
+static void text_find(struct sql_text *sql, const struct ledger_quota *quotas, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (i > 0 && strcmp(buyers[i].sku, buyers[i - 1].sku) == 0) {
+        if (i > 0 && strcmp(quotas[i].sku, quotas[i - 1].sku) == 0) {
             sql_append(sql, ",", 1);
         } else {
             if (i > 0)
                 sql_printf(sql, ")UNION ALL ");
-            sql_printf(sql, "SELECT sku,user_id,units,order_ids FROM buyer FORCE INDEX(PRIMARY)"
-                            "WHERE sku=");
-            sql_word(sql, buyers[i].sku);
-            sql_printf(sql, " AND round=%u AND user_id IN(", buyers[i].round);
+            sql_printf(sql,
+                       "SELECT sku,user_id,units,order_ids FROM user_quota FORCE INDEX(PRIMARY)"
+                       "WHERE sku=");
+            sql_word(sql, quotas[i].sku);
+            sql_printf(sql, " AND round=%u AND user_id IN(", quotas[i].round);
         }
-        sql_word(sql, buyers[i].user_id);
+        sql_word(sql, quotas[i].user_id);
     }
     sql_append(sql, ")", 1);
 }
 
-enum ledger_result ledger_buyers_find(struct ledger *ledger, struct ledger_buyer *buyers,
+enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota *quotas,
                                       size_t count)
 {
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
     sql_clear(&ledger->sql);
-    text_find(&ledger->sql, buyers, count);
+    text_find(&ledger->sql, quotas, count);
     for (size_t i = 0; i < count; i++)
-        buyers[i].units = 0, buyers[i].order_count = 0;
+        quotas[i].units = 0, quotas[i].order_count = 0;
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        struct ledger_buyer *buyer = buyer_find(buyers, count, row[0], row[1]);
-        assert(buyer);
-        buyer_read(buyer, row);
+        struct ledger_quota *quota = quota_find(quotas, count, row[0], row[1]);
+        assert(quota);
+        quota_read(quota, row);
     }
     return LEDGER_OK;
 }

@@ -1,5 +1,5 @@
 /* The moves of segments along their fences, as SQL. */
-#include "sql/segment_move.h"
+#include "sql/stock_update.h"
 
 #include <string.h>
 
@@ -13,46 +13,46 @@ enum { MOVES_ALONE_MAX = 3 };
     "','$[*]' COLUMNS(i FOR ORDINALITY,"                                                           \
     "sku VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',"                           \
     "segment INT UNSIGNED PATH '$[1]',round INT UNSIGNED PATH '$[2]',"                             \
-    "terms INT UNSIGNED PATH '$[3]',units INT UNSIGNED PATH '$[4]',"                               \
+    "settings_version INT UNSIGNED PATH '$[3]',units INT UNSIGNED PATH '$[4]',"                    \
     "settled BIGINT UNSIGNED PATH '$[5]',fence BIGINT UNSIGNED PATH '$[6]'))m "
 
-bool segment_move_fenced(const struct ledger_move *move)
+bool stock_update_fenced(const struct ledger_stock_update *move)
 {
     return move->guard == LEDGER_CHAIN || move->guard == LEDGER_FENCED;
 }
 
-static void text_alone(struct sql_text *sql, const struct ledger_move *move)
+static void text_alone(struct sql_text *sql, const struct ledger_stock_update *move)
 {
     sql_printf(sql, "UPDATE stock_segment SET sold=sold+%u", move->units);
-    if (segment_move_fenced(move))
+    if (stock_update_fenced(move))
         sql_printf(sql, ",fence=%llu", (unsigned long long)move->fence);
     else if (move->guard == LEDGER_UNFENCED)
         sql_printf(sql, ",fence=fence+1");
     sql_printf(sql, " WHERE sku=");
     sql_word(sql, move->sku);
-    sql_printf(sql, " AND segment=%u AND round=%u AND terms=%u", move->segment, move->round,
-               move->terms);
+    sql_printf(sql, " AND segment=%u AND round=%u AND settings_version=%u", move->segment,
+               move->round, move->settings_version);
     if (move->guard == LEDGER_CHAIN || move->guard == LEDGER_EPOCH)
         sql_printf(sql, " AND fence=%llu", (unsigned long long)move->settled);
-    if (segment_move_fenced(move))
+    if (stock_update_fenced(move))
         sql_printf(sql, " AND fence<%llu", (unsigned long long)move->fence);
     sql_printf(sql, " AND sold+%u<=capacity;", move->units);
 }
 
-static void text_rows(struct sql_text *sql, const struct ledger_move *moves, size_t count)
+static void text_rows(struct sql_text *sql, const struct ledger_stock_update *moves, size_t count)
 {
     sql_printf(sql, "JSON_TABLE('[");
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? "[\"" : ",[\"");
         sql_bare_word(sql, moves[i].sku);
         sql_printf(sql, "\",%u,%u,%u,%u,%llu,%llu]", moves[i].segment, moves[i].round,
-                   moves[i].terms, moves[i].units, (unsigned long long)moves[i].settled,
+                   moves[i].settings_version, moves[i].units, (unsigned long long)moves[i].settled,
                    (unsigned long long)moves[i].fence);
     }
     sql_printf(sql, "]" MOVES_AS_ROWS);
 }
 
-void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_move *moves,
+void stock_update_text(struct sql_text *sql, bool joint, const struct ledger_stock_update *moves,
                        size_t count)
 {
     if (!joint) {
@@ -62,14 +62,16 @@ void segment_move_text(struct sql_text *sql, bool joint, const struct ledger_mov
     }
     sql_printf(sql, "UPDATE ");
     text_rows(sql, moves, count);
-    sql_printf(sql, "STRAIGHT_JOIN stock_segment g FORCE INDEX(PRIMARY)"
-                    "ON g.sku=m.sku AND g.segment=m.segment "
-                    "SET g.sold=g.sold+m.units,g.fence=m.fence "
-                    "WHERE g.round=m.round AND g.terms=m.terms AND g.fence=m.settled "
-                    "AND g.fence<m.fence AND g.sold+m.units<=g.capacity;");
+    sql_printf(
+        sql,
+        "STRAIGHT_JOIN stock_segment g FORCE INDEX(PRIMARY)"
+        "ON g.sku=m.sku AND g.segment=m.segment "
+        "SET g.sold=g.sold+m.units,g.fence=m.fence "
+        "WHERE g.round=m.round AND g.settings_version=m.settings_version AND g.fence=m.settled "
+        "AND g.fence<m.fence AND g.sold+m.units<=g.capacity;");
 }
 
-bool segment_move_joint(const struct ledger_move *moves, size_t count)
+bool stock_update_joint(const struct ledger_stock_update *moves, size_t count)
 {
     bool chained = true;
     for (size_t i = 0; i < count; i++)
@@ -77,8 +79,8 @@ bool segment_move_joint(const struct ledger_move *moves, size_t count)
     return chained && count > MOVES_ALONE_MAX;
 }
 
-enum db_result segment_move_check(const struct db *db, bool joint, struct ledger_move *moves,
-                                  size_t count)
+enum db_result stock_update_check(const struct db *db, bool joint,
+                                  struct ledger_stock_update *moves, size_t count)
 {
     enum db_result result = DB_OK;
     if (joint)
