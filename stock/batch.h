@@ -6,26 +6,26 @@
 #include "stock/segment.h"
 
 /* Units of one segment that go to one order. */
-struct piece {
+struct batch_allocation {
     struct segment_hold *hold;
     uint32_t qty;
 };
 
-/* One open order. Filled when it has pieces. */
-struct item {
+/* One open order of the batch. It is filled when it has allocations. */
+struct batch_order {
     struct stock_order *order;
-    struct item *next; /* of the same group */
-    size_t piece;      /* first of its pieces */
-    size_t piece_count;
+    struct batch_order *next; /* of the same group */
+    size_t first;             /* of its allocations */
+    size_t allocation_count;
 };
 
-/* The open orders of one sale. Segments are tried in turn from a random one on; those that were
- * recovered are tried once more. */
+/* The open orders of one sale. Segments are tried in turn from a random one on; recovered segments
+ * are tried once more. */
 struct group {
     struct sale *sale;
     struct sale_snapshot snapshot;
-    struct item *first;
-    struct item *last;
+    struct batch_order *first;
+    struct batch_order *last;
     uint32_t start;
     uint32_t tried;
     uint32_t retries;
@@ -34,22 +34,26 @@ struct group {
     uint32_t leftover; /* units taken and not given to an order yet */
     bool busy;         /* a segment was held by somebody else */
     bool stale;        /* the ledger is in another round */
-    bool looked;       /* its counters have been read anew */
+    bool counted;      /* its counters have been read anew */
 };
 
+enum { BATCH_ALLOCATIONS_MAX = STOCK_BATCH_MAX + STOCK_HOLDS_MAX };
+
 struct batch {
-    struct item items[STOCK_BATCH_MAX];
-    size_t item_count;
+    struct batch_order orders[STOCK_BATCH_MAX];
+    size_t order_count;
     struct group groups[STOCK_BATCH_MAX];
     size_t group_count;
-    struct piece pieces[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
-    size_t piece_count;
-    struct ledger_stock_update moves[STOCK_HOLDS_MAX];
-    struct segment_hold *moved[STOCK_HOLDS_MAX]; /* the hold behind each move */
-    size_t move_count;
+    struct batch_allocation allocations[BATCH_ALLOCATIONS_MAX];
+    size_t allocation_count;
+
+    /* What batch_write makes of it for the ledger. */
+    struct ledger_stock_update updates[STOCK_HOLDS_MAX];
+    struct segment_hold *updated[STOCK_HOLDS_MAX]; /* the hold behind each update */
+    size_t update_count;
     struct ledger_order rows[STOCK_BATCH_MAX];
     size_t row_count;
-    struct ledger_allocation allocations[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
+    struct ledger_allocation row_allocations[BATCH_ALLOCATIONS_MAX]; /* at the same places */
 };
 
 /* Groups the open orders by their sales. */
@@ -70,7 +74,7 @@ void group_retry(struct group *group, uint32_t segment);
 void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
-void item_unfill(struct batch *batch, struct item *item);
+void batch_order_unfill(struct batch *batch, struct batch_order *entry);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);
@@ -89,10 +93,10 @@ void group_fail(struct group *group, bool reachable);
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Writes the filled orders and their segments' moves as the ledger wants them. */
+/* Writes the filled orders and their segments' updates as the ledger wants them. */
 void batch_write(struct stock *stock, struct batch *batch);
 
-/* True when the ledger refused this hold's move. */
+/* True when the ledger refused this hold's update. */
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold);
 
 /* Decides the filled orders: accepted, with where their units came from. */

@@ -54,19 +54,19 @@ static bool same_user(const struct claim *claims, size_t i)
 
 /* One for each user, in the order of the claims. */
 static bool look_up(struct stock *stock, const struct claim *claims, size_t count,
-                    struct ledger_quota *buyers)
+                    struct ledger_quota *quotas)
 {
     size_t users = 0;
     for (size_t i = 0; i < count; i++) {
         const struct stock_order *order = claims[i].order;
         if (!same_user(claims, i))
-            buyers[users++] = (struct ledger_quota){
+            quotas[users++] = (struct ledger_quota){
                 .sku = order->sku, .user_id = order->user_id, .round = order->snapshot->round};
     }
-    return ledger_quotas_find(stock->ledger, buyers, users) == LEDGER_OK;
+    return ledger_quotas_find(stock->ledger, quotas, users) == LEDGER_OK;
 }
 
-static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_quota *buyer)
+static void refuse(struct stock *stock, struct stock_order *order, const struct ledger_quota *quota)
 {
     stock->look_batches = LOOK_BATCHES;
     settings_refuse(stock, order, STOCK_LIMIT);
@@ -76,26 +76,26 @@ static void refuse(struct stock *stock, struct stock_order *order, const struct 
     if (!order->history)
         abort();
     order->history->limit = limit_of(order);
-    order->history->order_count = buyer->order_count;
-    memcpy(order->history->order_ids, buyer->order_ids, sizeof buyer->order_ids);
+    order->history->order_count = quota->order_count;
+    memcpy(order->history->order_ids, quota->order_ids, sizeof quota->order_ids);
 }
 
-/* `buyers` is NULL when nobody was looked up: then all are taken to have nothing. */
+/* `quotas` is NULL when nobody was looked up: then all are taken to have nothing. */
 static void decide(struct stock *stock, const struct claim *claims, size_t count,
-                   const struct ledger_quota *buyers)
+                   const struct ledger_quota *quotas)
 {
     static const struct ledger_quota nobody = {.units = 0};
-    const struct ledger_quota *buyer = &nobody;
+    const struct ledger_quota *quota = &nobody;
     uint64_t units = 0; /* of this user's claims that may go on */
     for (size_t i = 0, user = 0; i < count; i++) {
         struct stock_order *order = claims[i].order;
         if (!same_user(claims, i)) {
-            buyer = buyers ? &buyers[user++] : &nobody;
+            quota = quotas ? &quotas[user++] : &nobody;
             units = 0;
         }
-        if ((uint64_t)buyer->units + order->qty > limit_of(order)) {
-            refuse(stock, order, buyer);
-        } else if (buyer->units + units + order->qty > limit_of(order)) {
+        if ((uint64_t)quota->units + order->qty > limit_of(order)) {
+            refuse(stock, order, quota);
+        } else if (quota->units + units + order->qty > limit_of(order)) {
             order->outcome = STOCK_AGAIN; /* when it is known what became of the earlier ones */
             stock->look_batches = LOOK_BATCHES;
         } else {
@@ -107,7 +107,7 @@ static void decide(struct stock *stock, const struct claim *claims, size_t count
 bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t count, bool late)
 {
     struct claim claims[STOCK_BATCH_MAX];
-    struct ledger_quota buyers[STOCK_BATCH_MAX];
+    struct ledger_quota quotas[STOCK_BATCH_MAX];
     size_t found = collect_claims(orders, count, claims);
     bool look = late || stock->look_batches > 0;
     for (size_t i = 0; i < found && !look; i++)
@@ -116,8 +116,8 @@ bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t c
         return true;
     if (stock->look_batches > 0)
         stock->look_batches--;
-    if (look && !look_up(stock, claims, found, buyers))
+    if (look && !look_up(stock, claims, found, quotas))
         return false;
-    decide(stock, claims, found, look ? buyers : NULL);
+    decide(stock, claims, found, look ? quotas : NULL);
     return true;
 }

@@ -1,8 +1,8 @@
 /* Whether a sale is open to an order, and by which of its snapshots the order is decided.
  *
  * An order may be let in by whatever snapshot this process has: its move names the version of the
- * terms, and the ledger refuses it when they have changed. A refusal meets no such guard, so orders
- * are refused only by terms that the ledger confirmed lately, and that no news has put in doubt. */
+ * settings, and the ledger refuses it when they have changed. A refusal meets no such guard, so orders
+ * are refused only by settings that the ledger confirmed lately, and that no news has put in doubt. */
 #ifndef STOCK_CHECK_SETTINGS_H
 #define STOCK_CHECK_SETTINGS_H
 
@@ -17,10 +17,10 @@ void settings_book_close(struct settings_book **book);
 
 /* Begins a batch: finds each order's sale and sets its `sale` and `snapshot`, and decides those that
  * their sale is not open to at their created_ms, or that have none. Asks the ledger only for sales
- * that are not known yet, all at once, or to confirm terms before it refuses by them. */
+ * that are not known yet, all at once, or to confirm settings before it refuses by them. */
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count);
 
-/* Decides an order: with `outcome`, a refusal, if the ledger confirms the terms it is refused by;
+/* Decides an order: with `outcome`, a refusal, if the ledger confirms the settings it is refused by;
  * STOCK_AGAIN if they are others by now, STOCK_UNAVAILABLE if the ledger cannot be asked. */
 void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
 

@@ -19,7 +19,7 @@ struct sale {
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is known */
     _Atomic int64_t probe_ns;        /* when the next caller may doubt it */
-    _Atomic bool has_window;         /* its terms have a window, or it is paused */
+    _Atomic bool has_window;         /* its settings have a window, or it is paused */
     _Atomic int64_t window_until_ns; /* until when orders are refused by them; 0: not at all */
     _Atomic int64_t window_probe_ns; /* when the next caller may find out anew */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
@@ -132,8 +132,9 @@ struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *
         sale->snapshot.total = row->total;
         sale->snapshot.settings = row->settings;
     }
-    const struct ledger_settings *terms = &sale->snapshot.settings;
-    atomic_store(&sale->has_window, terms->starts_ms != 0 || terms->ends_ms != 0 || terms->paused);
+    const struct ledger_settings *settings = &sale->snapshot.settings;
+    atomic_store(&sale->has_window,
+                 settings->starts_ms != 0 || settings->ends_ms != 0 || settings->paused);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
 }
@@ -238,7 +239,7 @@ bool sale_confirmed(const struct sale *sale, int64_t now_ns)
     return now_ns < atomic_load(&sale->window_until_ns) - PROBE_NS;
 }
 
-bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out)
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out)
 {
     if (!atomic_load_explicit(&sale->has_window, memory_order_relaxed) ||
         now_ns >= atomic_load(&sale->window_until_ns))
@@ -247,6 +248,6 @@ bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_setting
     if (now_ns >= probe_ns &&
         atomic_compare_exchange_strong(&sale->window_probe_ns, &probe_ns, now_ns + PROBE_NS))
         return false;
-    *terms_out = sale_snapshot(sale).settings;
+    *settings_out = sale_snapshot(sale).settings;
     return true;
 }

@@ -29,7 +29,7 @@ void sale_cache_close(struct sale_cache **cache);
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
 /* Notes what the ledger says of a sale. A new round forgets what is known of the old one; an older
- * round than the one known, or older terms, are ignored. NULL when there are SALES_MAX sales
+ * round than the one known, or older settings, are ignored. NULL when there are SALES_MAX sales
  * already. Any thread. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *sale);
 
@@ -56,19 +56,19 @@ bool sale_suspect_take(struct sale *sale, uint32_t segment);
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns);
 
 /* Notes that the ledger, asked at `asked_ns` (monotonic) when `epoch` was read, said what the snapshot
- * says: unless there was news of the sale since, orders may be refused by its terms for `valid_ms`
+ * says: unless there was news of the sale since, orders may be refused by its settings for `valid_ms`
  * from then on. */
 void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms);
 
 /* True when that time has not nearly passed. Any thread; takes no lock. */
 bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 
-/* Gives the terms of a sale that is not simply open, if orders may be refused by them. When that
+/* Gives the settings of a sale that is not simply open, if orders may be refused by them. When that
  * time has nearly passed, one caller per 50 ms gets false, to find out anew. Any thread; takes no
  * lock for a sale without window and pause. */
-bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *terms_out);
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out);
 
-/* Ends what is remembered and confirmed: units may have come back, or terms have changed. */
+/* Ends what is remembered and confirmed: units may have come back, or settings have changed. */
 void sale_invalidate(struct sale *sale);
 
 /* True when it is known that fewer than `qty` units are left. When the memory runs out, one caller

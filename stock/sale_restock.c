@@ -3,7 +3,7 @@
  * As at a reset all segments are locked, one transaction changes them and moves their fences to the
  * locks', and Redis is set again from the ledger: dying in between leaves segments that are refused
  * and recovered one by one. Orders that were decided before it are refused once, for the version of
- * the terms has counted on; that is how the other processes hear of the new total. */
+ * the settings has counted on; that is how the other processes hear of the new total. */
 #include "stock/sale_restock.h"
 
 #include <assert.h>

@@ -5,19 +5,19 @@
 
 enum { TRIES_MAX = 20 }; /* changes of others that came in between */
 
-static void change_terms(struct ledger_settings *terms, const struct stock_change *change)
+static void change_settings(struct ledger_settings *settings, const struct stock_change *change)
 {
     const struct ledger_settings *to = &change->settings;
     if (change->fields & STOCK_CHANGE_STARTS)
-        terms->starts_ms = to->starts_ms;
+        settings->starts_ms = to->starts_ms;
     if (change->fields & STOCK_CHANGE_ENDS)
-        terms->ends_ms = to->ends_ms;
+        settings->ends_ms = to->ends_ms;
     if (change->fields & STOCK_CHANGE_LIMIT)
-        terms->per_user_limit = to->per_user_limit;
+        settings->per_user_limit = to->per_user_limit;
     if (change->fields & STOCK_CHANGE_PAY)
-        terms->pay_within_s = to->pay_within_s;
+        settings->pay_within_s = to->pay_within_s;
     if (change->fields & STOCK_CHANGE_PAUSED)
-        terms->paused = to->paused;
+        settings->paused = to->paused;
 }
 
 enum stock_admin_result stock_change(struct stock *stock, const char *sku,
@@ -30,13 +30,13 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
         result = ledger_sale_find(stock->ledger, sku, sale_out);
         if (result != LEDGER_OK)
             return result == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
-        struct ledger_settings *terms = &sale_out->settings;
-        bool unlimited = terms->per_user_limit == 0;
-        change_terms(terms, change);
-        if (terms->ends_ms != 0 && terms->ends_ms <= terms->starts_ms)
+        struct ledger_settings *settings = &sale_out->settings;
+        bool unlimited = settings->per_user_limit == 0;
+        change_settings(settings, change);
+        if (settings->ends_ms != 0 && settings->ends_ms <= settings->starts_ms)
             return STOCK_ADMIN_WINDOW;
-        result = ledger_settings_change(stock->ledger, sku, terms,
-                                        unlimited && terms->per_user_limit > 0);
+        result = ledger_settings_change(stock->ledger, sku, settings,
+                                        unlimited && settings->per_user_limit > 0);
     }
     if (result == LEDGER_OK)
         sale_publish(stock, sale_out);

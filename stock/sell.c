@@ -1,6 +1,6 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
- *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
+ *   settings: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
  *      ─► rate limits, and with them the strategy takes units and commits
  *      ─► keys of those that it refused, once more
  *

@@ -80,7 +80,7 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     stock->stats.unknown_commits++;
     for (;;) {
         enum ledger_result result =
-            ledger_resolve(stock->ledger, &batch->moves[0], batch->rows[0].order_id);
+            ledger_resolve(stock->ledger, &batch->updates[0], batch->rows[0].order_id);
         if (result != LEDGER_FAILED)
             return result;
         if (stock_now_ns() > until_ns)
@@ -100,10 +100,10 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
     bool found = (why != LEDGER_LIMIT || limit_find(stock, orders, count, true)) &&
                  replay_find(stock, orders, count);
     bool dropped = false;
-    for (size_t i = 0; i < batch->item_count; i++) {
-        if (batch->items[i].piece_count == 0 || batch->items[i].order->outcome == STOCK_OPEN)
+    for (size_t i = 0; i < batch->order_count; i++) {
+        if (batch->orders[i].allocation_count == 0 || batch->orders[i].order->outcome == STOCK_OPEN)
             continue;
-        item_unfill(batch, &batch->items[i]);
+        batch_order_unfill(batch, &batch->orders[i]);
         dropped = true;
     }
     return found && dropped;
@@ -116,32 +116,32 @@ static bool comes_before(const struct ledger_stock_update *a, const struct ledge
 }
 
 /* Where nobody holds the segments, all transactions change them in one order. */
-static void guard_moves(struct batch *batch, enum ledger_guard guard)
+static void guard_updates(struct batch *batch, enum ledger_guard guard)
 {
     if (guard == LEDGER_CHAIN)
         return;
-    for (size_t i = 0; i < batch->move_count; i++) {
-        struct ledger_stock_update move = batch->moves[i];
-        struct segment_hold *moved = batch->moved[i];
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct ledger_stock_update update = batch->updates[i];
+        struct segment_hold *hold = batch->updated[i];
         size_t j = i;
-        for (; j > 0 && comes_before(&move, &batch->moves[j - 1]); j--) {
-            batch->moves[j] = batch->moves[j - 1];
-            batch->moved[j] = batch->moved[j - 1];
+        for (; j > 0 && comes_before(&update, &batch->updates[j - 1]); j--) {
+            batch->updates[j] = batch->updates[j - 1];
+            batch->updated[j] = batch->updated[j - 1];
         }
-        move.guard = guard;
-        batch->moves[j] = move;
-        batch->moved[j] = moved;
+        update.guard = guard;
+        batch->updates[j] = update;
+        batch->updated[j] = hold;
     }
 }
 
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
     batch_write(stock, batch);
-    guard_moves(batch, stock->strategy->guard);
+    guard_updates(batch, stock->strategy->guard);
     if (batch->row_count == 0)
         return LEDGER_NO;
     int64_t start_ns = stock_now_ns();
-    enum ledger_result result = ledger_commit(stock->ledger, batch->moves, batch->move_count,
+    enum ledger_result result = ledger_commit(stock->ledger, batch->updates, batch->update_count,
                                               batch->rows, batch->row_count);
     stock->stats.ledger_calls++;
     stock->stats.ledger_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
@@ -163,19 +163,19 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
         return result;
     result = resolve(stock, batch);
     if (result == LEDGER_NO)
-        batch->moves[0].refused = true; /* its fence was raised: the segment must be recovered */
+        batch->updates[0].refused = true; /* its fence was raised: the segment must be recovered */
     return result;
 }
 
-/* The ledger refused a move: perhaps for terms or a round that this process does not know yet. */
+/* The ledger refused a move: perhaps for settings or a round that this process does not know yet. */
 static void reload_refused(struct stock *stock, const struct batch *batch)
 {
     struct sale *last = NULL;
-    for (size_t i = 0; i < batch->move_count; i++) {
-        struct sale *sale = batch->moved[i]->sale;
-        if (batch->moves[i].refused && sale != last)
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct sale *sale = batch->updated[i]->sale;
+        if (batch->updates[i].refused && sale != last)
             stock_sale_reload(stock, sale_sku(sale), &sale);
-        last = batch->moved[i]->sale;
+        last = batch->updated[i]->sale;
     }
 }
 

@@ -101,7 +101,7 @@ static void count_taken(struct stock *stock, struct group *group, size_t first_h
         if (hold->state != SEGMENT_TAKEN)
             continue;
         group->leftover += hold->taken;
-        if (group->looked)
+        if (group->counted)
             join(stock, hold);
     }
 }
@@ -131,7 +131,7 @@ static bool read_counters(struct stock *stock, struct group *group)
     for (uint32_t i = 0; i < group->snapshot.segments; i++)
         sale_hint_set(group->sale, i, units_in(&stock->calls[i], group->snapshot.round));
     group->tried = 0;
-    group->looked = true;
+    group->counted = true;
     return true;
 }
 
@@ -143,7 +143,7 @@ static bool look_again(struct stock *stock, struct batch *batch, bool *again_out
     *again_out = false;
     for (size_t i = 0; i < batch->group_count && alive; i++) {
         struct group *group = &batch->groups[i];
-        if (group->looked || group->stale || !group_open(group))
+        if (group->counted || group->stale || !group_open(group))
             continue;
         alive = read_counters(stock, group);
         *again_out = true;

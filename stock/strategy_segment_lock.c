@@ -8,7 +8,7 @@
  *             ─► conclude: who got nothing asks the ledger what is left
  *
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
- * Redis, a segment's row moves only from exactly the fence at which Redis was settled when the
+ * Redis, a segment's row updates only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
  * for the stock to be sold. */
 #include "stock/strategy_segment_lock.h"

@@ -254,63 +254,64 @@ static void test_time_without_news_ends_every_memory(void **state)
     assert_false(sale_known_short(second, 4, 50 * MS));
 }
 
-static struct sale *gated_sale(uint32_t version, struct ledger_settings terms)
+static struct sale *gated_sale(uint32_t version, struct ledger_settings settings)
 {
     struct ledger_sale row = {
-        .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = terms};
+        .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = settings};
     row.settings.version = version;
     return sale_cache_put(cache, &row);
 }
 
-static void test_terms_refuse_only_for_as_long_as_they_are_confirmed(void **state)
+static void test_settings_refuse_only_for_as_long_as_they_are_confirmed(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(1, (struct ledger_settings){.starts_ms = 7});
-    assert_false(sale_window_cached(sale, 0, &terms));
+    assert_false(sale_window_cached(sale, 0, &settings));
     assert_false(sale_confirmed(sale, 0));
     sale_confirm(sale, sale_snapshot(sale).epoch, 100 * MS, 1000);
-    assert_true(sale_window_cached(sale, 100 * MS, &terms));
-    assert_int_equal(terms.starts_ms, 7);
+    assert_true(sale_window_cached(sale, 100 * MS, &settings));
+    assert_int_equal(settings.starts_ms, 7);
     assert_true(sale_confirmed(sale, 1049 * MS));
     assert_false(sale_confirmed(sale, 1050 * MS));
-    assert_true(sale_window_cached(sale, 1049 * MS, &terms));
-    assert_false(sale_window_cached(sale, 1050 * MS, &terms)); /* this caller is to find out anew */
-    assert_true(sale_window_cached(sale, 1050 * MS, &terms));
-    assert_true(sale_window_cached(sale, 1099 * MS, &terms));
-    assert_false(sale_window_cached(sale, 1100 * MS, &terms));
-    assert_false(sale_window_cached(sale, 1100 * MS, &terms));
+    assert_true(sale_window_cached(sale, 1049 * MS, &settings));
+    assert_false(
+        sale_window_cached(sale, 1050 * MS, &settings)); /* this caller is to find out anew */
+    assert_true(sale_window_cached(sale, 1050 * MS, &settings));
+    assert_true(sale_window_cached(sale, 1099 * MS, &settings));
+    assert_false(sale_window_cached(sale, 1100 * MS, &settings));
+    assert_false(sale_window_cached(sale, 1100 * MS, &settings));
 }
 
 static void test_news_put_terms_in_doubt(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(1, (struct ledger_settings){.paused = true});
     uint32_t epoch = sale_snapshot(sale).epoch;
     sale_confirm(sale, epoch, 0, 1000);
-    assert_true(sale_window_cached(sale, 1, &terms));
+    assert_true(sale_window_cached(sale, 1, &settings));
     sale_invalidate(sale);
-    assert_false(sale_window_cached(sale, 1, &terms));
+    assert_false(sale_window_cached(sale, 1, &settings));
     sale_confirm(sale, epoch, 0, 1000); /* asked before the news came */
-    assert_false(sale_window_cached(sale, 1, &terms));
+    assert_false(sale_window_cached(sale, 1, &settings));
     assert_false(sale_confirmed(sale, 1));
     sale_confirm(sale, sale_snapshot(sale).epoch, 0, 1000);
-    assert_true(sale_window_cached(sale, 1, &terms));
+    assert_true(sale_window_cached(sale, 1, &settings));
 }
 
 static void test_only_newer_terms_are_taken(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(2, (struct ledger_settings){.ends_ms = 9});
     sale_confirm(sale, sale_snapshot(sale).epoch, 0, 1000);
     gated_sale(1, (struct ledger_settings){.ends_ms = 8});
     assert_int_equal(sale_snapshot(sale).settings.ends_ms, 9);
-    assert_true(sale_window_cached(sale, 1, &terms));
+    assert_true(sale_window_cached(sale, 1, &settings));
     gated_sale(3, (struct ledger_settings){.per_user_limit = 2});
     assert_int_equal(sale_snapshot(sale).settings.per_user_limit, 2);
-    assert_false(sale_window_cached(sale, 1, &terms)); /* always open */
+    assert_false(sale_window_cached(sale, 1, &settings)); /* always open */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -334,7 +335,7 @@ int main(void)
         TEST(test_finding_older_than_returned_units_is_not_remembered),
         TEST(test_new_round_ends_the_memory),
         TEST(test_time_without_news_ends_every_memory),
-        TEST(test_terms_refuse_only_for_as_long_as_they_are_confirmed),
+        TEST(test_settings_refuse_only_for_as_long_as_they_are_confirmed),
         TEST(test_news_put_terms_in_doubt),
         TEST(test_only_newer_terms_are_taken),
     };

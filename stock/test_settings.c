@@ -87,23 +87,24 @@ static void hear(void)
         sale_invalidate(sale);
 }
 
-static void reset(uint32_t total, uint32_t segments, struct ledger_settings terms)
+static void reset(uint32_t total, uint32_t segments, struct ledger_settings settings)
 {
-    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments, .settings = terms};
+    struct ledger_sale sale = {
+        .sku = "s", .total = total, .segments = segments, .settings = settings};
     assert_int_equal(stock_reset(stocks[0], &sale, 5000), STOCK_ADMIN_OK);
     hear();
 }
 
-static void change_unheard(unsigned fields, struct ledger_settings terms)
+static void change_unheard(unsigned fields, struct ledger_settings settings)
 {
     struct ledger_sale sale;
-    struct stock_change to = {fields, terms};
+    struct stock_change to = {fields, settings};
     assert_int_equal(stock_change(stocks[0], "s", &to, &sale), STOCK_ADMIN_OK);
 }
 
-static void change(unsigned fields, struct ledger_settings terms)
+static void change(unsigned fields, struct ledger_settings settings)
 {
-    change_unheard(fields, terms);
+    change_unheard(fields, settings);
     hear();
 }
 
@@ -284,17 +285,17 @@ static void test_fronts_refuse_only_what_the_ledger_confirmed(void **state)
     int64_t at_ms = 0;
     reset(10, 2, (struct ledger_settings){.starts_ms = 5000});
     struct sale *sale = sale_cache_find(caches[0], "s");
-    struct ledger_settings terms;
-    assert_false(sale_window_cached(sale, now_ns(), &terms));
+    struct ledger_settings settings;
+    assert_false(sale_window_cached(sale, now_ns(), &settings));
     assert_int_equal(buy(0, "u", 1, ""), STOCK_NOT_STARTED);
     int64_t asked_ns = now_ns();
-    assert_true(sale_window_cached(sale, asked_ns, &terms));
-    assert_int_equal(stock_closed(&terms, NOW_MS, &at_ms), STOCK_NOT_STARTED);
+    assert_true(sale_window_cached(sale, asked_ns, &settings));
+    assert_int_equal(stock_closed(&settings, NOW_MS, &at_ms), STOCK_NOT_STARTED);
     assert_int_equal(at_ms, 5000);
-    assert_int_equal(stock_closed(&terms, 5000, &at_ms), STOCK_OPEN);
-    assert_false(sale_window_cached(sale, asked_ns + (int64_t)REMEMBER_MS * 1000000, &terms));
+    assert_int_equal(stock_closed(&settings, 5000, &at_ms), STOCK_OPEN);
+    assert_false(sale_window_cached(sale, asked_ns + (int64_t)REMEMBER_MS * 1000000, &settings));
     sale_invalidate(sale);
-    assert_false(sale_window_cached(sale, asked_ns, &terms));
+    assert_false(sale_window_cached(sale, asked_ns, &settings));
 }
 
 static void test_accepted_key_is_answered_whatever_the_terms_say(void **state)

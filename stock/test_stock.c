@@ -854,7 +854,7 @@ static void test_reset_of_one_sale_too_many_is_refused(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale"), 0);
 }
 
-static void test_terms_changed_elsewhere_are_noticed(void **state)
+static void test_settings_changed_elsewhere_are_noticed(void **state)
 {
     (void)state;
     struct ledger_sale sale = reset("s", 9, 3);
@@ -1103,7 +1103,7 @@ static int run_common(const char *name)
         TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
         TEST(test_twin_of_an_order_in_doubt_names_that_order),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
-        TEST(test_terms_changed_elsewhere_are_noticed),
+        TEST(test_settings_changed_elsewhere_are_noticed),
         TEST(test_racing_sellers_sell_exactly_the_total),
     };
     strategy = name;
