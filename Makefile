@@ -13,6 +13,8 @@
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
+#   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
+#                   are its seconds and its seed, SANITIZE=thread another sanitizer
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
@@ -32,6 +34,7 @@ WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
 OBJCOPY    ?= objcopy
 export BUILD PYTHON
+comma      := ,
 
 ifeq ($(MAKELEVEL),0)
   MAKEFLAGS += --no-print-directory -j$(shell nproc)
@@ -73,7 +76,7 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 # --- What there is ------------------------------------------------------------------------------
 
-folders  := lua sql lock stock service
+folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(addsuffix /*.c,$(folders)))
 test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
@@ -90,7 +93,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -126,8 +129,9 @@ $(BUILD)/%.o: %.c | $(headers)
 # --- The lock library by itself -----------------------------------------------------------------
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
+               $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
-               $(addprefix sql/,db.c db_url.c sql_text.c)
+               $(addprefix sql/,db.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
@@ -186,7 +190,7 @@ lock_tools := $(lock_tests) $(BUILD)/bench_lock
 $(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
 $(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
-                     $(BUILD)/sql/db_url.o $(BUILD)/libseclock.a
+                     $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
@@ -271,6 +275,17 @@ asan:
 # Its runtime cannot bear much address space randomisation, hence setarch (where that is allowed).
 tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
+
+# Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
+fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
+fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
+             env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
+             PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+fuzz-http:
+	@deploy/packages test
+	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
+	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/test_hostile.py
+	@$(fuzz_env) $(PYTHON) test/fuzz/http
 
 valgrind:
 	@deploy/packages valgrind

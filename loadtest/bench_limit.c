@@ -12,7 +12,7 @@
 #include <zookeeper/zookeeper.h>
 #endif
 
-#include "sql/db_url.h"
+#include "base/url.h"
 
 enum { URL_MAX = 256, SESSION_MS = 10000, CONNECT_TRIES = 500, TRY_US = 20000 };
 
@@ -103,8 +103,9 @@ static void mysql_unlock(void)
 
 static bool mysql_connect_to(const char *url)
 {
-    struct db_url at;
-    if (!db_url_parse(url, &at))
+    struct url at;
+    char error[URL_ERROR_SIZE];
+    if (!url_parse(url, "mysql", &at, error, sizeof error))
         return false;
     if (mysql)
         mysql_close(mysql);

@@ -9,149 +9,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/decimal.h"
+#include "base/url.h"
 
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 1000
-#define COUNT_DIGITS 20
 
 struct redis {
     redisContext *context;
-    char host[256];
-    int port;
-    int database;
-    char user[128];
-    char password[256];
+    struct url url;
     struct timeval timeout;
     char *out; /* commands not sent yet; hiredis would send them with SIGPIPE */
     size_t out_used, out_room;
-    int64_t retry_at_ms;
-    int backoff_ms;
-    unsigned jitter;
+    struct backoff backoff;
     char error[192];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit each, on this connection */
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Copies the percent-encoded text [from, to) decoded; false when malformed or too long. */
-static bool url_decode(const char *from, const char *to, char *out, size_t size)
-{
-    size_t used = 0;
-    for (; from < to; from++) {
-        char c = *from;
-        if (c == '%') {
-            if (to - from < 3 || hex_digit(from[1]) < 0 || hex_digit(from[2]) < 0)
-                return false;
-            c = (char)(hex_digit(from[1]) * 16 + hex_digit(from[2]));
-            from += 2;
-        }
-        if (c == '\0' || used + 1 >= size)
-            return false;
-        out[used++] = c;
-    }
-    out[used] = '\0';
-    return true;
-}
-
-static bool parse_number(const char *text, long max, int *out)
-{
-    char *end = NULL;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > max)
-        return false;
-    *out = (int)value;
-    return true;
-}
-
-static bool parse_credentials(struct redis *redis, const char *from, const char *at)
-{
-    const char *colon = memchr(from, ':', (size_t)(at - from));
-    if (!colon)
-        return url_decode(from, at, redis->user, sizeof redis->user);
-    return url_decode(from, colon, redis->user, sizeof redis->user) &&
-           url_decode(colon + 1, at, redis->password, sizeof redis->password);
-}
-
-/* host[:port][/db]; an IPv6 host stands in brackets. */
-static bool parse_place(struct redis *redis, const char *text)
-{
-    char place[320];
-    if (snprintf(place, sizeof place, "%s", text) >= (int)sizeof place)
-        return false;
-    char *slash = strchr(place, '/');
-    if (slash) {
-        *slash = '\0';
-        if (slash[1] != '\0' && !parse_number(slash + 1, 1 << 20, &redis->database))
-            return false;
-    }
-    char *host = place;
-    char *rest = place;
-    if (place[0] == '[') {
-        host = place + 1;
-        rest = strchr(place, ']');
-        if (!rest)
-            return false;
-        *rest++ = '\0';
-        if (*rest != ':' && *rest != '\0')
-            return false;
-    }
-    char *colon = strchr(rest, ':');
-    if (colon) {
-        *colon = '\0';
-        if (!parse_number(colon + 1, 65535, &redis->port) || redis->port == 0)
-            return false;
-    }
-    if (host[0] == '\0' || strlen(host) >= sizeof redis->host)
-        return false;
-    strcpy(redis->host, host);
-    return true;
-}
-
-static bool parse_url(struct redis *redis, const char *url)
-{
-    static const char scheme[] = "redis://";
-    if (strncasecmp(url, scheme, sizeof scheme - 1) != 0)
-        return false;
-    const char *place = url + sizeof scheme - 1;
-    const char *at = strrchr(place, '@');
-    redis->port = 6379;
-    if (at && !parse_credentials(redis, place, at))
-        return false;
-    return parse_place(redis, at ? at + 1 : place);
-}
-
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
     assert(timeout_ms > 0);
     struct redis *redis = calloc(1, sizeof *redis);
-    if (!redis || !parse_url(redis, url)) {
-        snprintf(error_out, error_size, "%s",
-                 redis ? "not of the form redis://[user:password@]host[:port][/db]"
-                       : "out of memory");
+    if (!redis) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    if (!url_parse(url, "redis", &redis->url, error_out, error_size)) {
         free(redis);
         return NULL;
     }
     redis->timeout.tv_sec = timeout_ms / 1000;
     redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
-    redis->jitter = (unsigned)now_ms() ^ (unsigned)(uintptr_t)redis;
+    backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX,
+                 (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)redis);
     return redis;
 }
 
@@ -198,9 +93,7 @@ static void disconnect(struct redis *redis, const char *why)
 static enum redis_result connect_failed(struct redis *redis, const char *why)
 {
     disconnect(redis, why);
-    int delay = redis->backoff_ms < BACKOFF_MS_MIN ? BACKOFF_MS_MIN : redis->backoff_ms;
-    redis->backoff_ms = delay * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : delay * 2;
-    redis->retry_at_ms = now_ms() + delay / 2 + rand_r(&redis->jitter) % (delay / 2 + 1);
+    backoff_fail(&redis->backoff, clock_now_ms());
     return REDIS_FAILED;
 }
 
@@ -216,15 +109,16 @@ static bool handshake_step(struct redis *redis, int argc, const char **argv)
 
 static bool handshake(struct redis *redis)
 {
-    if (redis->password[0] != '\0') {
-        const char *full[] = {"AUTH", redis->user, redis->password};
-        const char *old[] = {"AUTH", redis->password};
-        bool named = redis->user[0] != '\0';
+    const struct url *url = &redis->url;
+    if (url->password[0] != '\0') {
+        const char *full[] = {"AUTH", url->user, url->password};
+        const char *old[] = {"AUTH", url->password};
+        bool named = url->user[0] != '\0';
         if (!handshake_step(redis, named ? 3 : 2, named ? full : old))
             return false;
     }
     char database[16];
-    snprintf(database, sizeof database, "%d", redis->database);
+    snprintf(database, sizeof database, "%u", url->database_number);
     const char *select[] = {"SELECT", database};
     return handshake_step(redis, 2, select);
 }
@@ -233,9 +127,9 @@ enum redis_result redis_connect(struct redis *redis)
 {
     if (redis->context)
         return REDIS_ANSWERED;
-    if (now_ms() < redis->retry_at_ms)
+    if (!backoff_over(&redis->backoff, clock_now_ms()))
         return REDIS_FAILED;
-    redis->context = redisConnectWithTimeout(redis->host, redis->port, redis->timeout);
+    redis->context = redisConnectWithTimeout(redis->url.host, (int)redis->url.port, redis->timeout);
     if (!redis->context || redis->context->err)
         return connect_failed(redis, redis->context ? redis->context->errstr : "out of memory");
     redisSetTimeout(redis->context, redis->timeout);
@@ -245,7 +139,7 @@ enum redis_result redis_connect(struct redis *redis)
         memcpy(why, redis->error, sizeof why);
         return connect_failed(redis, why);
     }
-    redis->backoff_ms = 0;
+    backoff_reset(&redis->backoff);
     redis->stats.connects++;
     return REDIS_ANSWERED;
 }
@@ -313,24 +207,17 @@ static char *put(char *out, const char *bytes, size_t count)
 /* "*3\r\n" or "$3\r\n": how many words follow, or bytes. */
 static char *put_count(char *out, char kind, size_t count)
 {
-    char digits[COUNT_DIGITS];
-    int used = 0;
-    do
-        digits[used++] = (char)('0' + count % 10);
-    while ((count /= 10) > 0);
     *out++ = kind;
-    while (used > 0)
-        *out++ = digits[--used];
-    return put(out, "\r\n", 2);
+    return put(decimal_put(out, count), "\r\n", 2);
 }
 
 /* As redisFormatCommandArgv does it, but in place. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)
 {
-    size_t room = COUNT_DIGITS + 3;
+    size_t room = DECIMAL_DIGITS_MAX + 3;
     assert(redis->context);
     for (int i = 0; i < argc; i++)
-        room += COUNT_DIGITS + 5 + (lengths ? lengths[i] : strlen(argv[i]));
+        room += DECIMAL_DIGITS_MAX + 5 + (lengths ? lengths[i] : strlen(argv[i]));
     if (!out_reserve(redis, room))
         return false;
     char *out = put_count(redis->out + redis->out_used, '*', (size_t)argc);

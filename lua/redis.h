@@ -22,9 +22,9 @@ struct redis_stats {
     uint64_t reloads;  /* scripts sent again because the server did not know them */
 };
 
-/* Makes a client of `url` (redis://[user:password@]host[:port][/db], user and password
- * percent-encoded where needed) without connecting. `timeout_ms` bounds each connect, send and
- * wait for a reply. Returns NULL with the reason in `error_out` when the url is not of that form.
+/* Makes a client of `url` (redis://[user:password@]host[:port][/db], see base/url.h) without
+ * connecting. `timeout_ms` bounds each connect, send and wait for a reply. Returns NULL with the
+ * reason in `error_out` when the url is not of that form.
  * A client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 

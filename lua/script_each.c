@@ -6,14 +6,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#include "base/clock.h"
 
 /* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
 
@@ -108,7 +102,7 @@ static bool listen_once(struct script_line *lines, struct script_call *calls, si
             .fd = calls[i].value_count == WAITING ? redis_fd(lines[i].redis) : -1,
             .events = POLLIN,
         };
-    int64_t left_ms = until_ms - now_ms();
+    int64_t left_ms = until_ms - clock_now_ms();
     if (left_ms < 0 || poll(fds, count, (int)left_ms) == 0)
         return false;
     for (size_t i = 0; i < count; i++)
@@ -124,7 +118,7 @@ void script_run_each(struct script_line *lines, struct script_call *calls, size_
 {
     assert(count <= SCRIPT_EACH_MAX);
     connect_all(lines, count);
-    int64_t until_ms = now_ms() + wait_ms;
+    int64_t until_ms = clock_now_ms() + wait_ms;
     send_all(lines, calls, count);
     bool in_time = true;
     while (in_time && wanted(calls, count, enough))

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/url.h"
 #include "service/log.h"
 #include "service/networks.h"
 
 #define SECRET_MAX 256
-#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 const struct option config_options[OPTION_COUNT] = {
 #define OPTION(type, name, initial, detail, min, max, doc)                                         \
@@ -27,8 +27,8 @@ const struct option config_options[OPTION_COUNT] = {
  */
 static void mask_url(const char *url, char *masked_out, size_t size)
 {
-    const char *scheme_end = url + strspn(url, LETTERS);
-    const char *user = strncmp(scheme_end, "://", 3) == 0 ? scheme_end + 3 : url;
+    const char *scheme_end = url_scheme_end(url);
+    const char *user = scheme_end ? scheme_end + 3 : url;
     const char *at = strrchr(user, '@');
     const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
     /* Alone before the @ stands a user for most, but a password for some who write Redis URLs. */
@@ -45,7 +45,7 @@ static const char *url_end(const char *url)
 {
     for (; *url && *url != ' '; url++) {
         const char *next = url + strspn(url, ", ");
-        if (next > url && strncmp(next + strspn(next, LETTERS), "://", 3) == 0)
+        if (next > url && url_scheme_end(next))
             break;
     }
     return url;
@@ -94,7 +94,7 @@ void config_print_allowed(FILE *stream, const struct option *option)
         fprintf(stream, "host:port with a port from 0 to 65535");
         break;
     case URL:
-        fprintf(stream, "%s://[user:password@]host[:port][/name]", option->detail);
+        fprintf(stream, "%s", url_form(option->detail));
         break;
     case URLS:
         fprintf(stream, "URLs apart by spaces or commas, of these schemes: %s", option->detail);
@@ -175,16 +175,16 @@ static bool parse_integer(const char *text, long min, long max, long *value_out)
 }
 
 /* host:port or [host]:port from `from` up to `to`. */
-static bool check_address(const char *from, const char *to, bool port_needed)
+static bool check_address(const char *from, const char *to)
 {
     const char *host_end = memchr(from, *from == '[' ? ']' : ':', (size_t)(to - from));
     if (!host_end)
-        return !port_needed && *from != '[' && to > from && is_visible(from, to);
+        return false;
     const char *colon = *from == '[' ? host_end + 1 : host_end;
     if (host_end == from || (*from == '[' && host_end == from + 1) || !is_visible(from, to))
         return false;
     if (colon == to)
-        return !port_needed;
+        return false;
     char port[8];
     long number;
     size_t length = (size_t)(to - colon) - 1;
@@ -193,27 +193,6 @@ static bool check_address(const char *from, const char *to, bool port_needed)
     memcpy(port, colon + 1, length);
     port[length] = '\0';
     return parse_integer(port, 0, 65535, &number) && port[0] != '-';
-}
-
-/*
- * Scheme and place; what the user, the password and the path mean is for the client that will use
- * them.
- */
-static bool check_url(const char *url, const char *scheme)
-{
-    size_t length = strlen(scheme);
-    if (strncasecmp(url, scheme, length) != 0 || strncmp(url + length, "://", 3) != 0)
-        return false;
-    const char *from = url + length + 3;
-    const char *to = from + strcspn(from, "/?");
-    const char *query = to + strcspn(to, "?");
-    /* An @ in the path: a password with a slash, which must be written %2F there. */
-    if (!is_visible(from, query + strlen(query)) || memchr(to, '@', (size_t)(query - to)))
-        return false;
-    for (const char *at = from; at < to; at++)
-        if (*at == '@')
-            from = at + 1;
-    return check_address(from, to, false) || (from == to && strstr(query, "socket=/"));
 }
 
 static bool check_choice(const char *word, const char *choices)
@@ -228,35 +207,39 @@ static bool check_choice(const char *word, const char *choices)
     return false;
 }
 
-/* Of a list what stands between scheme and place; the rest is for the lock to say. */
-static bool check_urls(const char *list, const char *schemes)
+/* Each URL of the list is of one of the schemes, and of that scheme's form. */
+static bool check_urls(const char *list, const char *schemes, char why_out[URL_ERROR_SIZE])
 {
-    char url[CONFIG_VALUE_MAX];
+    char url[CONFIG_VALUE_MAX], scheme[CONFIG_VALUE_MAX];
+    struct url parts;
     while (url_next(&list, url)) {
-        char *place = strstr(url, "://");
-        if (!place || place[3] == '\0' || !is_visible(url, url + strlen(url)))
-            return false;
-        *place = '\0';
-        if (!check_choice(url, schemes))
+        const char *end = url_scheme_end(url);
+        snprintf(scheme, sizeof scheme, "%.*s", end ? (int)(end - url) : 0, url);
+        if (!check_choice(scheme, schemes) ||
+            !url_parse(url, scheme, &parts, why_out, URL_ERROR_SIZE))
             return false;
     }
     return true;
 }
 
-/* Whether the value is of the option's kind; its number, if it is one. */
-static bool check_value(const struct option *option, const char *value, long *number_out)
+/* Whether the value is of the option's kind; its number, if it is one. When it is not, `why_out`
+ * may say more than config_print_allowed does. */
+static bool check_value(const struct option *option, const char *value, long *number_out,
+                        char why_out[URL_ERROR_SIZE])
 {
     const char *end = value + strlen(value);
+    struct url parts;
     *number_out = 0;
+    why_out[0] = '\0';
     if (end - value >= CONFIG_VALUE_MAX)
         return false;
     switch (option->type) {
     case ADDRESS:
-        return check_address(value, end, true);
+        return check_address(value, end);
     case URL:
-        return check_url(value, option->detail);
+        return url_parse(value, option->detail, &parts, why_out, URL_ERROR_SIZE);
     case URLS:
-        return check_urls(value, option->detail);
+        return check_urls(value, option->detail, why_out);
     case SECRET:
         return end - value <= SECRET_MAX && is_visible(value, end);
     case PATH:
@@ -293,11 +276,12 @@ static void set_text(char **field, const char *text)
     *field = copy;
 }
 
-bool config_set(struct config *config, const struct option *option, const char *value)
+static bool set_option(struct config *config, const struct option *option, const char *value,
+                       char why_out[URL_ERROR_SIZE])
 {
     long number;
     char urls[CONFIG_VALUE_MAX];
-    if (!check_value(option, value, &number))
+    if (!check_value(option, value, &number, why_out))
         return false;
     if (option->type == URLS) {
         write_urls(value, false, urls, sizeof urls);
@@ -312,14 +296,25 @@ bool config_set(struct config *config, const struct option *option, const char *
     return true;
 }
 
+bool config_set(struct config *config, const struct option *option, const char *value)
+{
+    char why[URL_ERROR_SIZE];
+    return set_option(config, option, value, why);
+}
+
 bool config_apply(const struct loader *loader, const struct option *option, struct config *config)
 {
-    if (config_set(config, option, loader->settings[option - config_options].value))
+    char why[URL_ERROR_SIZE];
+    if (set_option(config, option, loader->settings[option - config_options].value, why))
         return true;
     config_print_complaint(loader, option);
-    fprintf(loader->err, "must be ");
-    config_print_allowed(loader->err, option);
-    fprintf(loader->err, "\n");
+    if (option->type != URL || why[0] == '\0') {
+        fprintf(loader->err, "must be ");
+        config_print_allowed(loader->err, option);
+        if (why[0] != '\0')
+            fprintf(loader->err, "; one is ");
+    }
+    fprintf(loader->err, "%s\n", why);
     return false;
 }
 

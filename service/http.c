@@ -64,7 +64,7 @@ void front_list_remove(struct request *request)
     request->list = NULL;
 }
 
-struct request *front_request_new(struct front *front)
+struct request *front_request_new(struct front *front, struct http_connection *connection)
 {
     struct request *request = front->spare;
     if (request) {
@@ -84,11 +84,15 @@ struct request *front_request_new(struct front *front)
     request->expire = NULL;
     atomic_store_explicit(&request->progress, 0, memory_order_relaxed);
     request->body_length = 0;
+    assert(!connection->request);
+    request->connection = connection;
+    connection->request = request;
     return request;
 }
 
 void front_request_free(struct front *front, struct request *request)
 {
+    assert(!request->connection && !request->away && !request->parked);
     front_list_remove(request);
     answer_clear(&request->answer);
     stream_close(&request->stream);
@@ -131,9 +135,10 @@ static void take_one(struct front *front, struct request *request)
         front_request_free(front, request);
         return;
     }
+    assert(request->connection->request == request);
     request->ready = true;
     if (request->suspended)
-        MHD_resume_connection(request->connection);
+        MHD_resume_connection(request->connection->mhd);
 }
 
 static void take_returned(struct front *front)
@@ -154,12 +159,12 @@ static void expire(struct front *front, struct request *request)
     bool receiving = request->list == &front->lists[LIST_RECEIVING];
     front_list_remove(request);
     if (receiving) {
-        reply_timeout(request->connection);
+        reply_past_libmicrohttpd(request->connection, PROBLEM_REQUEST_TIMEOUT);
         return;
     }
     request->expired = true; /* its handler answers */
     if (request->suspended)
-        MHD_resume_connection(request->connection);
+        MHD_resume_connection(request->connection->mhd);
 }
 
 static void expire_due(struct front *front)
@@ -291,6 +296,7 @@ static void *front_main(void *context)
         turn(front);
     drain(front);
     MHD_stop_daemon(front->daemon);
+    assert(front->connections == 0);
     return NULL;
 }
 

@@ -25,6 +25,16 @@ struct request_list {
     struct request *first, *last;
 };
 
+/* One client's connection, kept as libmicrohttpd's socket context from the moment it is accepted
+ * until it is closed. Everything that needs the connection goes through here, and a request points
+ * here as long as somebody waits for its answer; closing takes that pointer away. libmicrohttpd
+ * does not report the end of every request, but it reports the end of every connection. */
+struct http_connection {
+    struct MHD_Connection *mhd;
+    struct request *request; /* the one that is being received or answered, or NULL */
+    bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
+};
+
 enum wait_list { LIST_RECEIVING, LIST_ORDERS, LIST_CALLS, LIST_ADMIN, LIST_COUNT };
 
 struct front {
@@ -42,6 +52,7 @@ struct front {
     struct request_list lists[LIST_COUNT];
     struct request *orders_first, *orders_last; /* read in this turn, for the lanes */
     struct request *spare;                      /* freed requests */
+    size_t connections;                         /* open ones */
     size_t parked;
     size_t away;       /* sent on and not come back */
     size_t replies;    /* queued in the last run of libmicrohttpd */
@@ -67,7 +78,7 @@ struct route {
 /* http.c */
 void front_list_add(struct front *front, enum wait_list list, struct request *request);
 void front_list_remove(struct request *request);
-struct request *front_request_new(struct front *front);
+struct request *front_request_new(struct front *front, struct http_connection *connection);
 void front_request_free(struct front *front, struct request *request);
 
 /* http_route.c: finds the route; else the problem, and for a wrong method what is allowed. */
@@ -78,19 +89,23 @@ const struct route *route_find(const char *method, const char *url, enum problem
 size_t route_tail(const struct route *route);
 
 /* http_exchange.c: libmicrohttpd's callbacks. */
-enum MHD_Result exchange_access(void *cls, struct MHD_Connection *connection, const char *url,
+enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const char *url,
                                 const char *method, const char *version, const char *upload_data,
                                 size_t *upload_data_size, void **con_cls);
-void exchange_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code);
-void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *connection);
-void exchange_end(void *cls, struct MHD_Connection *connection, void **con_cls,
+void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
+void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason);
 size_t exchange_unescape(void *cls, struct MHD_Connection *connection, char *text);
 
 /* Sends a request, whose state is `from`, on to a desk, or to the lanes with all others of this
  * turn; the queue has a place for it. */
 void exchange_send(struct front *front, struct request *request, enum request_state from);
+
+/* Takes the request away from its connection, which then waits for no answer any more. A request
+ * that a lane or desk has is carried through all the same and freed when it comes back. */
+void exchange_abandon(struct front *front, struct http_connection *connection);
 
 /* http_stream.c: what reads the request's stream, for as long as the request is there. */
 struct MHD_Response *stream_response(struct request *request);
@@ -100,18 +115,19 @@ void reply_prepare(struct front *front);
 void reply_discard(struct front *front);
 
 /* Queues the request's answer; the request stays until it is written. */
-enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_answer(struct front *front, struct http_connection *connection,
                              struct request *request);
 
 /* Queues a fixed problem, with an Allow header unless `allow` is NULL. */
-enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_problem(struct front *front, struct http_connection *connection,
                               enum problem problem, const char *allow);
 
 /* Queues the answer for a request whose deadline came while somebody else has it. */
-enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_expired(struct front *front, struct http_connection *connection,
                               struct request *request);
 
-/* Writes 408 past libmicrohttpd to a connection whose request never gets complete, and shuts it. */
-void reply_timeout(struct MHD_Connection *connection);
+/* For a connection whose request libmicrohttpd will never hand over: writes a problem past it,
+ * unless the request was answered before, and shuts the connection down. */
+void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem);
 
 #endif

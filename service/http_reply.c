@@ -65,15 +65,16 @@ void reply_discard(struct front *front)
             MHD_destroy_response(front->problems[close][problem]);
 }
 
-static enum MHD_Result queue_response(struct front *front, struct MHD_Connection *connection,
+static enum MHD_Result queue_response(struct front *front, struct http_connection *connection,
                                       unsigned status, struct MHD_Response *response)
 {
     metrics_count_status(status);
     front->replies++;
-    return MHD_queue_response(connection, status, response);
+    connection->answered = true;
+    return MHD_queue_response(connection->mhd, status, response);
 }
 
-enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_problem(struct front *front, struct http_connection *connection,
                               enum problem problem, const char *allow)
 {
     unsigned status = problem_status(problem);
@@ -86,7 +87,7 @@ enum MHD_Result reply_problem(struct front *front, struct MHD_Connection *connec
     return result;
 }
 
-static enum MHD_Result reply_text(struct front *front, struct MHD_Connection *connection,
+static enum MHD_Result reply_text(struct front *front, struct http_connection *connection,
                                   const struct answer *answer, bool copy)
 {
     struct MHD_Response *response =
@@ -102,7 +103,7 @@ static enum MHD_Result reply_text(struct front *front, struct MHD_Connection *co
     return result;
 }
 
-static enum MHD_Result reply_stream(struct front *front, struct MHD_Connection *connection,
+static enum MHD_Result reply_stream(struct front *front, struct http_connection *connection,
                                     struct request *request)
 {
     struct MHD_Response *response = stream_response(request);
@@ -116,7 +117,7 @@ static enum MHD_Result reply_stream(struct front *front, struct MHD_Connection *
     return result;
 }
 
-enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_answer(struct front *front, struct http_connection *connection,
                              struct request *request)
 {
     const struct answer *answer = &request->answer;
@@ -127,7 +128,7 @@ enum MHD_Result reply_answer(struct front *front, struct MHD_Connection *connect
     return reply_text(front, connection, answer, false);
 }
 
-static enum MHD_Result reply_own(struct front *front, struct MHD_Connection *connection,
+static enum MHD_Result reply_own(struct front *front, struct http_connection *connection,
                                  struct request *request)
 {
     struct answer answer = {.text = NULL};
@@ -161,7 +162,7 @@ static bool take_back(struct request *request)
 
 /* The request may be written to by a lane or desk at this moment: only what never changes, and what
  * is atomic, is read from it. */
-enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connection,
+enum MHD_Result reply_expired(struct front *front, struct http_connection *connection,
                               struct request *request)
 {
     if (request->expire)
@@ -179,23 +180,42 @@ enum MHD_Result reply_expired(struct front *front, struct MHD_Connection *connec
     return reply_text(front, connection, &answer, true);
 }
 
-void reply_timeout(struct MHD_Connection *connection)
+/* Reads what has come and nobody wants: a close with bytes unread resets the connection, and the
+ * client would lose the answer. */
+static void discard_input(int fd)
+{
+    enum { READS_MAX = 16 };
+    char bytes[4096];
+    for (int i = 0; i < READS_MAX && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        ;
+}
+
+static void write_problem(int fd, enum problem problem)
 {
     char body[ANSWER_INLINE_MAX];
     char text[ANSWER_INLINE_MAX + 256];
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (!info)
-        return;
-    size_t length = problem_text(PROBLEM_REQUEST_TIMEOUT, NULL, "", body, sizeof body);
+    unsigned status = problem_status(problem);
+    size_t length = problem_text(problem, NULL, "", body, sizeof body);
     int total =
         snprintf(text, sizeof text,
-                 "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+                 "HTTP/1.1 %u %s\r\nConnection: close\r\n"
                  "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
-                 length, (int)length, body);
-    metrics_count_status(408);
+                 status, MHD_get_reason_phrase_for(status), length, (int)length, body);
+    metrics_count_status(status);
     /* A client that does not even read loses its answer: the socket never blocks the front. */
-    if (send(info->connect_fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-        shutdown(info->connect_fd, SHUT_WR);
+    if (send(fd, text, (size_t)total, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        shutdown(fd, SHUT_WR);
+}
+
+void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return;
+    if (!connection->answered)
+        write_problem(info->connect_fd, problem);
+    connection->answered = true;
+    discard_input(info->connect_fd);
     shutdown(info->connect_fd, SHUT_RD);
 }

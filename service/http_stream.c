@@ -18,7 +18,7 @@ static ssize_t next_page(struct request *request)
     request->arrived_ns = front->now_ns;
     exchange_send(front, request, REQUEST_DONE);
     request->suspended = true;
-    MHD_suspend_connection(request->connection);
+    MHD_suspend_connection(request->connection->mhd);
     return 0;
 }
 

@@ -38,7 +38,7 @@
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
     X(200) X(201) X(400) X(401) X(404) X(405) X(408)                                               \
-    X(409) X(413) X(415) X(422) X(429) X(500) X(503)
+    X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(500) X(503)
 /* clang-format on */
 
 /* X(id, name, help) */

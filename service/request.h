@@ -62,6 +62,8 @@ enum request_state {
       "The order cannot get there from the state it is in.", 0)                                    \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
+    X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
+      "A query may have at most 32 parameters.", 0)                                                \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
       "The body must be application/json.", 0)                                                     \
     X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \
@@ -101,7 +103,7 @@ struct front;
 struct request_list;
 struct route;
 struct stream;
-struct MHD_Connection;
+struct http_connection;
 
 struct request {
     _Atomic int state;
@@ -111,7 +113,7 @@ struct request {
     struct front *front;
 
     /* The front's own. */
-    struct MHD_Connection *connection; /* NULL: answered or closed, nobody waits any more */
+    struct http_connection *connection; /* NULL: answered or closed, nobody waits any more */
     const struct route *route;
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
@@ -120,6 +122,7 @@ struct request {
     int64_t arrived_ns; /* when it was complete: a slow sender loses none of its deadline */
     int64_t until_ns;   /* when the front stops waiting */
     bool begun;         /* its headers were read */
+    bool query_cut;     /* it had more parameters than are read */
     bool head;          /* HEAD: the answer goes without its body */
     bool away;          /* in a queue, a lane or a desk */
     bool ready;         /* its answer is there */

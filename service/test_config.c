@@ -330,16 +330,20 @@ static void test_urls(void **state)
 {
     (void)state;
     char *const good[] = {
-        "mysql://h",
         "mysql://h/db",
         "mysql://u:p@h:1/db?socket=/run/x@y.sock",
-        "MySQL://u@[::1]:3306",
-        "mysql://u:p%2F@h:1",
+        "MySQL://u@[::1]:3306/db",
+        "mysql://u:p%2F@h:1/db",
         "mysql://u:p@x@h:1/db",
         "mysql://u@/db?socket=/run/m.sock",
     };
     char *const bad[] = {
         "",
+        "mysql://h", /* the driver needs a database */
+        "MySQL://u@[::1]:3306",
+        "mysql://u:p%2F@h:1",
+        "mysql://h:0/db",
+        "mysql://u:%zz@h/db",
         "mysql:",
         "mysql://",
         "mysql:///db",
@@ -356,6 +360,14 @@ static void test_urls(void **state)
     };
     assert_each("mysql-url", good, sizeof good / sizeof *good, true);
     assert_each("mysql-url", bad, sizeof bad / sizeof *bad, false);
+    assert_refused(LIST("--mysql-url=mysql://h:x/db"), no_words,
+                   LIST("mysql_url = mysql://h:x/db (from the flag --mysql-url): not of the form "
+                        "mysql://",
+                        "the port is not a number"));
+    assert_refused(LIST("--redis-url=redis://h/x"), no_words,
+                   LIST("redis_url = ", "redis://[user", "the database is not a number"));
+    assert_refused(LIST("--lock-servers=redis://h redis://h:x"), no_words,
+                   LIST("lock_servers = ", "; one is not of the form redis://", "the port"));
 }
 
 static void test_unknown_flags(void **state)
@@ -457,13 +469,19 @@ static void test_long_values_are_refused(void **state)
 {
     (void)state;
     char flag[2 * CONFIG_VALUE_MAX];
-    int prefix = snprintf(flag, sizeof flag, "--redis-url=redis://");
-    memset(flag + prefix, 'h', sizeof flag - (size_t)prefix - 1);
+    /* The hosts of one URL: h,h,h,... */
+    size_t prefix = (size_t)snprintf(flag, sizeof flag, "--lock-servers=zookeeper://");
+    for (size_t i = prefix; i < sizeof flag; i++)
+        flag[i] = (i - prefix) % 2 == 0 ? 'h' : ',';
+    size_t start = strlen("--lock-servers="), longest = start + CONFIG_VALUE_MAX - 1;
+    flag[longest - 1] = 'h'; /* wherever the text ends, it ends with a host */
+    flag[longest] = 'h';
+    flag[sizeof flag - 2] = 'h';
     flag[sizeof flag - 1] = '\0';
-    assert_refused(LIST(flag), no_words, LIST("redis_url = "));
-    flag[strlen("--redis-url=") + CONFIG_VALUE_MAX] = '\0';
-    assert_refused(LIST(flag), no_words, LIST("redis_url = "));
-    flag[strlen("--redis-url=") + CONFIG_VALUE_MAX - 1] = '\0';
+    assert_refused(LIST(flag), no_words, LIST("lock_servers = "));
+    flag[longest + 1] = '\0';
+    assert_refused(LIST(flag), no_words, LIST("lock_servers = "));
+    flag[longest] = '\0';
     struct load load;
     load_words(&load, LIST(flag), no_words);
     assert_int_equal(load.result, CONFIG_OK);

@@ -10,11 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/url.h"
 #include "sql/db_private.h"
-#include "sql/db_url.h"
 
 enum {
     BACKOFF_MS_MIN = 20,
@@ -38,12 +39,11 @@ static const char session_setup[] =
 struct db {
     MYSQL *mysql; /* NULL while there is no connection */
     MYSQL_RES *rows;
-    struct db_url url;
+    struct url url;
     unsigned timeout_s;
     int timeout_ms;
-    int64_t retry_at_ms;
-    int backoff_ms;
-    unsigned jitter;
+    struct backoff backoff;
+    unsigned random;
     bool in_run; /* between db_run's begin and end: no reconnecting on the way */
     bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
@@ -56,13 +56,6 @@ struct db {
     char error[256];
     struct db_stats stats;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
@@ -77,16 +70,18 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
     assert(timeout_ms > 0);
     pthread_once(&library_once, library_start);
     struct db *db = calloc(1, sizeof *db);
-    if (!db || !db_url_parse(url, &db->url)) {
-        snprintf(error_out, error_size, "%s",
-                 db ? "not of the form mysql://user[:password]@host[:port]/db[?socket=/path]"
-                    : "out of memory");
+    if (!db) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    if (!url_parse(url, "mysql", &db->url, error_out, error_size)) {
         free(db);
         return NULL;
     }
     db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
-    db->jitter = (unsigned)now_ms() ^ (unsigned)(uintptr_t)db;
+    db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
+    backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
     return db;
 }
 
@@ -139,9 +134,7 @@ static void keep_error(struct db *db, unsigned code, const char *text)
 static enum db_result connect_failed(struct db *db)
 {
     disconnect(db);
-    int delay = db->backoff_ms < BACKOFF_MS_MIN ? BACKOFF_MS_MIN : db->backoff_ms;
-    db->backoff_ms = delay * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : delay * 2;
-    db->retry_at_ms = now_ms() + delay / 2 + rand_r(&db->jitter) % (delay / 2 + 1);
+    backoff_fail(&db->backoff, clock_now_ms());
     return DB_FAILED;
 }
 
@@ -151,7 +144,7 @@ static bool connect_now(struct db *db)
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    const struct db_url *url = &db->url;
+    const struct url *url = &db->url;
     const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
     return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
                               url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
@@ -161,7 +154,7 @@ enum db_result db_connect(struct db *db)
 {
     if (db->mysql)
         return DB_OK;
-    if (now_ms() < db->retry_at_ms)
+    if (!backoff_over(&db->backoff, clock_now_ms()))
         return DB_FAILED;
     db->mysql = mysql_init(NULL);
     if (!db->mysql)
@@ -173,7 +166,7 @@ enum db_result db_connect(struct db *db)
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
         return connect_failed(db);
-    db->backoff_ms = 0;
+    backoff_reset(&db->backoff);
     db->stats.connects++;
     return DB_OK;
 }
@@ -362,8 +355,7 @@ static void rollback(struct db *db)
 
 static void pause_randomly(struct db *db)
 {
-    struct timespec span = {.tv_nsec = 200000L + rand_r(&db->jitter) % 2000000};
-    nanosleep(&span, NULL);
+    clock_sleep_ns(200000 + rand_r(&db->random) % 2000000);
 }
 
 static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *db, void *context),

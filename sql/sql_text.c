@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
+#include "base/identifier.h"
+
 void sql_clear(struct sql_text *sql)
 {
     sql->length = 0;
@@ -50,26 +53,15 @@ void sql_printf(struct sql_text *sql, const char *format, ...)
 
 void sql_number(struct sql_text *sql, uint64_t number)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    sql_append(sql, digits + at, sizeof digits - at);
-}
-
-static int is_word_char(unsigned char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '-' && c <= ':' && c != '/') ||
-           c == '_';
+    char *digits = sql_reserve(sql, DECIMAL_DIGITS_MAX);
+    sql->length += (size_t)(decimal_put(digits, number) - digits);
 }
 
 void sql_bare_word(struct sql_text *sql, const char *word)
 {
     size_t length = strlen(word);
     for (size_t i = 0; i < length; i++)
-        if (!is_word_char((unsigned char)word[i]))
+        if (!identifier_alphabet[(unsigned char)word[i]])
             abort();
     sql_append(sql, word, length);
 }

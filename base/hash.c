@@ -1,0 +1,21 @@
+/* FNV-1a (Fowler, Noll, Vo): a hash for short texts in tables of our own. */
+#include "base/hash.h"
+
+#include <assert.h>
+
+uint64_t hash_text(const char *text)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash;
+}
+
+size_t hash_slot(const char *text, size_t count)
+{
+    assert(count > 0);
+    uint64_t hash = hash_text(text);
+    /* The lowest bits depend on the lowest bits of each byte alone: the upper half is folded in, as
+     * the authors advise for tables. */
+    return (size_t)((hash ^ hash >> 32) % count);
+}
