@@ -42,7 +42,7 @@ void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *c
     batch->order_count = batch->group_count = batch->allocation_count = 0;
     batch->update_count = batch->row_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+        if (orders[i]->outcome == STOCK_OPEN)
             batch_add(stock, batch, orders[i]);
 }
 

@@ -40,7 +40,7 @@ static size_t collect_claims(struct stock_order *const *orders, size_t count, st
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && limit_of(orders[i]) > 0)
+        if (orders[i]->outcome == STOCK_OPEN && limit_of(orders[i]) > 0)
             claims[found++] = (struct claim){orders[i], i};
     if (found > 1)
         qsort(claims, found, sizeof *claims, compare_claims);

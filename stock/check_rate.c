@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum {
     SUBJECTS_MAX = 2 * STOCK_BATCH_MAX,
     KEYS = 4,
@@ -62,14 +64,10 @@ void rate_close(struct rate **rate)
     *rate = NULL;
 }
 
-/* The subject's number of its kind, from 1; a new one gets the next. They are told apart by FNV-1a
- * (Fowler, Noll, Vo), and then by their names. */
+/* The subject's number of its kind, from 1; a new one gets the next. */
 static uint16_t number_of(struct subjects *subjects, const char *name)
 {
-    uint32_t hash = 2166136261u;
-    for (const char *at = name; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 16777619u;
-    size_t slot = (hash ^ hash >> 16) % SLOTS;
+    size_t slot = hash_slot(name, SLOTS);
     for (; subjects->slots[slot] != 0; slot = (slot + 1) % SLOTS)
         if (strcmp(subjects->names[subjects->slots[slot] - 1], name) == 0)
             return subjects->slots[slot];
@@ -161,7 +159,7 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     clear(&rate->users);
     clear(&rate->addresses);
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin && !orders[i]->rate_passed)
+        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->rate_passed)
             add_order(rate, orders[i]);
     if (rate->users.count + rate->addresses.count == 0)
         return;

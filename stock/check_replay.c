@@ -1,14 +1,22 @@
 /* A retry finds its first order: idempotency keys, looked up with the batch. */
 #include "stock/check_replay.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Open, or to be refused unless its key was accepted before. */
+#include "base/hash.h"
+
+enum { SLOTS = 2048 }; /* of the table of a batch's keys: a power of two, a quarter of it used */
+
+static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
+
+/* Open, or to be refused or tried again unless its key was accepted before. */
 static bool waits_for_key(const struct stock_order *order)
 {
-    bool waits = order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome);
-    return waits && order->key[0] != '\0' && !order->twin;
+    bool waits =
+        order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome) || order->deferred;
+    return waits && order->key[0] != '\0';
 }
 
 static bool same_key(const struct stock_order *a, const struct stock_order *b)
@@ -32,14 +40,33 @@ static size_t list_keyed(struct stock_order *const *orders, size_t count,
     return found;
 }
 
-void replay_link(struct stock_order *const *orders, size_t count)
+/* True when an earlier order in the table has the same key; else the order is in it now. */
+static bool has_earlier(struct stock_order *slots[SLOTS], struct stock_order *order)
 {
-    struct stock_order *keyed[STOCK_BATCH_MAX];
-    size_t found = list_keyed(orders, count, keyed);
-    for (size_t i = 1; i < found; i++)
-        for (size_t j = 0; j < i && !keyed[i]->twin; j++)
-            if (!keyed[j]->twin && same_key(keyed[i], keyed[j]))
-                keyed[i]->twin = keyed[j];
+    uint64_t hash = hash_text(order->key) + 31 * hash_text(order->user_id);
+    size_t slot = (hash ^ hash >> 32) % SLOTS;
+    for (; slots[slot]; slot = (slot + 1) % SLOTS)
+        if (same_key(slots[slot], order))
+            return true;
+    slots[slot] = order;
+    return false;
+}
+
+void replay_defer(struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *slots[SLOTS];
+    bool any = false;
+    assert(count <= STOCK_BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (!waits_for_key(orders[i]))
+            continue;
+        if (!any)
+            memset(slots, 0, sizeof slots);
+        any = true;
+        orders[i]->deferred = has_earlier(slots, orders[i]);
+        if (orders[i]->deferred)
+            orders[i]->outcome = STOCK_AGAIN;
+    }
 }
 
 static void copy_allocations(struct stock_order *order, const struct ledger_allocation *from,
@@ -91,46 +118,4 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
         if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
             return false;
     return true;
-}
-
-static void copy_history(struct stock_order *order, const struct stock_history *from)
-{
-    if (!from)
-        return;
-    order->history = malloc(sizeof *from);
-    if (!order->history)
-        abort();
-    *order->history = *from;
-}
-
-static void finish_twin(struct stock_order *order)
-{
-    const struct stock_order *first = order->twin;
-    bool accepted = first->outcome == STOCK_ACCEPTED || first->outcome == STOCK_REPLAYED;
-    bool same = same_body(order, first->sku, first->qty);
-    order->twin = NULL;
-    if (!accepted) { /* its own body may fare otherwise; let it come again by itself */
-        order->outcome = same ? first->outcome : STOCK_AGAIN;
-        if (same) /* in doubt it is that order that may be there, never this one */
-            order->order_id = first->order_id;
-        order->at_ms = first->at_ms;
-        copy_history(order, first->history);
-        order->rate_status = first->rate_status;
-        return;
-    }
-    order->outcome = same ? STOCK_REPLAYED : STOCK_KEY_REUSED;
-    if (!same)
-        return;
-    order->order_id = first->order_id;
-    order->segment = first->segment;
-    copy_allocations(order, first->allocations, first->allocation_count);
-    memcpy(order->created_at, first->created_at, sizeof order->created_at);
-    memcpy(order->expires_at, first->expires_at, sizeof order->expires_at);
-}
-
-void replay_finish(struct stock_order *const *orders, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->twin)
-            finish_twin(orders[i]);
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
 
@@ -46,7 +48,7 @@ static struct entry *entry_of(struct settings_book *book, struct sale *sale)
 static enum standing ask(struct stock *stock, const struct entry *entry)
 {
     struct sale *sale = entry->sale;
-    if (!sale_confirmed(sale, stock_now_ns()) &&
+    if (!sale_confirmed(sale, clock_now_ns()) &&
         stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
         return SILENT;
     bool same = sale_snapshot(sale).settings.version == entry->snapshot.settings.version;

@@ -6,7 +6,7 @@
 void stock_order_begin(struct stock_order *order)
 {
     order->outcome = STOCK_OPEN;
-    order->twin = NULL;
+    order->deferred = false;
     order->allocations = NULL;
     order->allocation_count = 0;
     order->history = NULL;

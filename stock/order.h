@@ -75,7 +75,7 @@ struct stock_order {
     /* Private to stock/: set by check_settings. */
     struct sale *sale;
     const struct sale_snapshot *snapshot; /* its stock update must name these settings */
-    struct stock_order *twin;             /* an earlier one in the batch with the same key */
+    bool deferred; /* an earlier order in the batch has its key: see check_replay.h */
 };
 
 /* Opens an order for stock_sell; what an earlier try allocated must have been freed. */

@@ -9,8 +9,8 @@
 #include "stock/return_batch.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "stock/recovery.h"
 #include "stock/segment.h"
 
@@ -22,7 +22,7 @@ enum {
 void return_batch_pause(struct stock *stock)
 {
     long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
-    nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+    clock_sleep_ns(us * 1000);
 }
 
 bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "stock/return_batch.h"
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
@@ -17,10 +18,10 @@ struct trial {
 
 static struct trial trial_of(const struct stock *stock, int wait_ms)
 {
-    int64_t now_ns = stock_now_ns();
+    int64_t now_ns = clock_now_ns();
     return (struct trial){
-        .until_ns = now_ns + (int64_t)wait_ms * 1000000,
-        .resolve_until_ns = now_ns + (int64_t)stock->options.resolve_ms * 1000000,
+        .until_ns = now_ns + wait_ms * CLOCK_NS_PER_MS,
+        .resolve_until_ns = now_ns + stock->options.resolve_ms * CLOCK_NS_PER_MS,
     };
 }
 
@@ -32,7 +33,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_s
     trial->doubt |= *result == STOCK_STATE_IN_DOUBT;
     trial->failures += *result == STOCK_STATE_FAILED;
     bool hopeless = trial->failures == FAILURES_MAX && !trial->doubt;
-    if (hopeless || stock_now_ns() > (trial->doubt ? trial->resolve_until_ns : trial->until_ns)) {
+    if (hopeless || clock_now_ns() > (trial->doubt ? trial->resolve_until_ns : trial->until_ns)) {
         *result = trial->doubt ? STOCK_STATE_IN_DOUBT : *result;
         return false;
     }

@@ -7,10 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
+
 enum { SLOTS = 32768 }; /* a power of two, at most a third of it used */
 
-static const int64_t PROBE_NS = 50000000;   /* how often a remembered shortage is doubted */
-static const int64_t STALE_NS = 1000000000; /* how long it may be used while in doubt */
+static const int64_t PROBE_NS =
+    50 * CLOCK_NS_PER_MS;                       /* how often a remembered shortage is doubted */
+static const int64_t STALE_NS = CLOCK_NS_PER_S; /* how long it may be used while in doubt */
 
 struct sale {
     char sku[LEDGER_IDENTIFIER_SIZE];
@@ -49,19 +53,10 @@ void sale_cache_close(struct sale_cache **cache)
     *cache = NULL;
 }
 
-/* FNV-1a (Fowler, Noll, Vo): short words, no adversary who could gain more than a slow look-up. */
-static size_t slot_of(const char *sku)
-{
-    uint64_t hash = 14695981039346656037u;
-    for (; *sku; sku++)
-        hash = (hash ^ (unsigned char)*sku) * 1099511628211u;
-    return (size_t)(hash ^ hash >> 32) % SLOTS;
-}
-
 /* The slot where the sku is, or the empty one where it would be. */
 static size_t slot_find(const struct sale_cache *cache, const char *sku, struct sale **sale_out)
 {
-    for (size_t slot = slot_of(sku);; slot = (slot + 1) % SLOTS) {
+    for (size_t slot = hash_slot(sku, SLOTS);; slot = (slot + 1) % SLOTS) {
         *sale_out = atomic_load_explicit(&cache->slots[slot], memory_order_acquire);
         if (!*sale_out || strcmp((*sale_out)->sku, sku) == 0)
             return slot;
@@ -225,7 +220,7 @@ bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns)
 
 void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms)
 {
-    int64_t until_ns = asked_ns + (int64_t)valid_ms * 1000000;
+    int64_t until_ns = asked_ns + valid_ms * CLOCK_NS_PER_MS;
     pthread_mutex_lock(&sale->mutex);
     if (sale->snapshot.epoch == epoch) {
         atomic_store(&sale->window_probe_ns, until_ns - PROBE_NS);

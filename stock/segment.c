@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "lock/redis_pipeline.h"
 
 enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
@@ -47,7 +48,7 @@ void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sa
     segment_name(sale_sku(sale), segment, name);
     segment_begin(hold, sale, snapshot, segment);
     hold->call = stock->call_count;
-    hold->sent_ns = stock_now_ns();
+    hold->sent_ns = clock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
 }
 

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "stock/check_limit.h"
 #include "stock/check_replay.h"
 #include "stock/check_settings.h"
@@ -19,7 +20,7 @@
 /* Of those with a key; the others were refused by their front, as far as it knew. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
 {
-    int64_t now_ns = stock_now_ns();
+    int64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
             sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
@@ -30,7 +31,7 @@ static size_t list_open(struct stock_order *const *orders, size_t count, struct 
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+        if (orders[i]->outcome == STOCK_OPEN)
             out[found++] = orders[i];
     return found;
 }
@@ -45,12 +46,13 @@ static size_t list_refused(struct stock_order *const *orders, size_t count,
     return found;
 }
 
-/* The ledger cannot be asked: for open orders, and for the keys of those to be refused. */
+/* The ledger cannot be asked. An order that would be refused may have been accepted before, under
+ * its key, so it is not refused either. */
 static void fail(struct stock_order *const *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         bool keyed = orders[i]->key[0] != '\0';
-        if (orders[i]->outcome == STOCK_OPEN ||
+        if (orders[i]->outcome == STOCK_OPEN || orders[i]->deferred ||
             (keyed && stock_outcome_refused(orders[i]->outcome)))
             orders[i]->outcome = STOCK_UNAVAILABLE;
     }
@@ -61,7 +63,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
     struct stock_order *late[STOCK_BATCH_MAX];
     settings_begin(stock, orders, count);
     refuse_known_short(orders, count);
-    replay_link(orders, count);
+    replay_defer(orders, count);
     if (!limit_find(stock, orders, count, false) || !replay_find(stock, orders, count)) {
         fail(orders, count);
         return;
@@ -84,5 +86,4 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     for (size_t i = 0; i < count; i++)
         stock_order_begin(orders[i]);
     decide(stock, orders, count);
-    replay_finish(orders, count);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "stock/batch.h"
 #include "stock/check_rate.h"
 #include "stock/check_settings.h"
@@ -45,7 +46,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     stock->options = *options;
     stock->sale_cache = cache;
     stock->strategy = strategy_find(options->strategy);
-    stock->random = (unsigned)stock_now_ns() ^ (unsigned)(uintptr_t)stock;
+    stock->random = (unsigned)clock_now_ns() ^ (unsigned)(uintptr_t)stock;
     stock->calls = allocate(STOCK_CALLS_MAX, sizeof *stock->calls);
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);

@@ -3,17 +3,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };
-
-int64_t stock_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 uint32_t stock_random(struct stock *stock, uint32_t bound)
 {
@@ -45,10 +39,10 @@ struct script_call *stock_call(struct stock *stock)
 
 bool stock_run_calls(struct stock *stock)
 {
-    int64_t start_ns = stock_now_ns();
+    int64_t start_ns = clock_now_ns();
     script_run(stock->redis, stock->calls, stock->call_count);
     stock->stats.redis_calls++;
-    stock->stats.redis_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
+    stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     stock->call_count = 0;
     return redis_connected(stock->redis);
 }
@@ -70,7 +64,7 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     struct ledger_sale row;
     struct sale *known = sale_cache_find(stock->sale_cache, sku);
     uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
-    int64_t asked_ns = stock_now_ns();
+    int64_t asked_ns = clock_now_ns();
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
     if (result != LEDGER_OK)
         return result;

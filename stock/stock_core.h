@@ -38,8 +38,6 @@ struct stock {
 
 enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX };
 
-int64_t stock_now_ns(void);
-
 /* A uniform number below `bound` > 0, good enough to spread load. */
 uint32_t stock_random(struct stock *stock, uint32_t bound);
 

@@ -2,8 +2,8 @@
 #include "stock/strategy_common.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "stock/check_limit.h"
 #include "stock/check_replay.h"
 #include "stock/recovery.h"
@@ -67,25 +67,19 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
 
 /* ---- commit ---- */
 
-static void pause_ms(int ms)
-{
-    struct timespec span = {.tv_nsec = ms * 1000000L};
-    nanosleep(&span, NULL);
-}
-
 /* Asks the ledger what became of a commit whose answer was lost. */
 static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 {
-    int64_t until_ns = stock_now_ns() + (int64_t)stock->options.resolve_ms * 1000000;
+    int64_t until_ns = clock_now_ns() + stock->options.resolve_ms * CLOCK_NS_PER_MS;
     stock->stats.unknown_commits++;
     for (;;) {
         enum ledger_result result =
             ledger_resolve(stock->ledger, &batch->updates[0], batch->rows[0].order_id);
         if (result != LEDGER_FAILED)
             return result;
-        if (stock_now_ns() > until_ns)
+        if (clock_now_ns() > until_ns)
             return LEDGER_UNKNOWN;
-        pause_ms(RESOLVE_PAUSE_MS);
+        clock_sleep_ns(RESOLVE_PAUSE_MS * CLOCK_NS_PER_MS);
     }
 }
 
@@ -140,11 +134,11 @@ static enum ledger_result write_once(struct stock *stock, struct batch *batch)
     guard_updates(batch, stock->strategy->guard);
     if (batch->row_count == 0)
         return LEDGER_NO;
-    int64_t start_ns = stock_now_ns();
+    int64_t start_ns = clock_now_ns();
     enum ledger_result result = ledger_commit(stock->ledger, batch->updates, batch->update_count,
                                               batch->rows, batch->row_count);
     stock->stats.ledger_calls++;
-    stock->stats.ledger_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
+    stock->stats.ledger_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     if (result == LEDGER_NO)
         stock->stats.refusals++;
     return result;
@@ -245,7 +239,7 @@ uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, siz
 void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left)
 {
     sale_remember_left(group->sale, group->snapshot.epoch, left,
-                       stock_now_ns() + (int64_t)stock->options.remember_left_ms * 1000000);
+                       clock_now_ns() + stock->options.remember_left_ms * CLOCK_NS_PER_MS);
     group_decide(group, STOCK_AGAIN, left);
 }
 

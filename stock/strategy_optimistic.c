@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lua/command.h"
 #include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
@@ -87,8 +87,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
     for (int tries = 1; tries < TRIES_MAX && hold->state == SEGMENT_BUSY; tries++) {
         if (!redis_connected(stock->redis))
             return;
-        struct timespec span = {.tv_nsec = 1000L * stock_random(stock, PAUSE_US_MAX)};
-        nanosleep(&span, NULL);
+        clock_sleep_ns(INT64_C(1000) * stock_random(stock, PAUSE_US_MAX));
         take_once(stock->redis, hold, wanted);
     }
 }
@@ -97,11 +96,11 @@ static bool take(struct stock *stock, size_t first_hold)
 {
     int64_t start_ns;
     stock_run_posted(stock);
-    start_ns = stock_now_ns();
+    start_ns = clock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);
     stock->stats.redis_calls++;
-    stock->stats.redis_calls_ns += (uint64_t)(stock_now_ns() - start_ns);
+    stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     return redis_connected(stock->redis);
 }
 

@@ -87,7 +87,7 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
 {
     rate_ask(stock, orders, count);
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+        if (orders[i]->outcome == STOCK_OPEN)
             sell_one(stock, orders[i]);
 }
 

@@ -444,7 +444,7 @@ static void test_key_with_another_body_is_reused(void **state)
     audit("t", 0);
 }
 
-static void test_twins_in_one_batch_are_one_order(void **state)
+static void test_duplicates_in_one_batch_are_one_order(void **state)
 {
     (void)state;
     reset("s", 10, 3);
@@ -463,7 +463,7 @@ static void test_twins_in_one_batch_are_one_order(void **state)
     audit("s", 6);
 }
 
-static void test_twin_of_a_sold_out_order_is_sold_out(void **state)
+static void test_duplicate_of_a_sold_out_order_is_sold_out(void **state)
 {
     (void)state;
     reset("s", 3, 1);
@@ -734,26 +734,29 @@ static void test_commit_that_cannot_be_asked_after_is_in_doubt(void **state)
     }
 }
 
-static void test_twin_of_an_order_in_doubt_names_that_order(void **state)
+static void test_duplicate_of_an_order_in_doubt_finds_that_order(void **state)
 {
     (void)state;
     struct sql_wire wire;
     reset("s", 10, 2);
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
-    struct stock_order one = order("s", 3, "k"), twin = order("s", 3, "k");
-    struct stock_order *both[] = {&one, &twin};
+    struct stock_order one = order("s", 3, "k"), duplicate = order("s", 3, "k");
+    struct stock_order *both[] = {&one, &duplicate};
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
     wire.fault = WIRE_LOSES_ANSWER;
     wire.server_port = 0;
     stock_sell(over, both, 2);
     assert_int_equal(one.outcome, STOCK_IN_DOUBT);
-    assert_int_equal(twin.outcome, STOCK_IN_DOUBT);
-    assert_int_equal(twin.order_id, one.order_id);
+    assert_int_equal(duplicate.outcome, STOCK_AGAIN);
     stock_close(&over);
     sql_wire_close(&wire);
+    sell_all(stock, &duplicate, 1);
+    assert_int_equal(duplicate.outcome, STOCK_REPLAYED);
+    assert_int_equal(duplicate.order_id, one.order_id);
+    stock_order_clear(&duplicate);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id=%llu",
-                                   (unsigned long long)twin.order_id),
+                                   (unsigned long long)duplicate.order_id),
                      1);
 }
 
@@ -1090,8 +1093,8 @@ static int run_common(const char *name)
         TEST(test_repeat_gets_the_first_order_even_after_the_end),
         TEST(test_repeat_tells_the_same_segments),
         TEST(test_key_with_another_body_is_reused),
-        TEST(test_twins_in_one_batch_are_one_order),
-        TEST(test_twin_of_a_sold_out_order_is_sold_out),
+        TEST(test_duplicates_in_one_batch_are_one_order),
+        TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
         TEST(test_redis_that_forgot_everything_is_filled_again),
         TEST(test_lost_fence_keys_do_no_harm),
         TEST(test_ledger_ahead_of_redis_clock_is_caught_up_with),
@@ -1101,7 +1104,7 @@ static int run_common(const char *name)
         TEST(test_commit_whose_answer_is_lost_is_asked_after_and_accepted),
         TEST(test_commit_that_is_lost_is_tried_again),
         TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
-        TEST(test_twin_of_an_order_in_doubt_names_that_order),
+        TEST(test_duplicate_of_an_order_in_doubt_finds_that_order),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_settings_changed_elsewhere_are_noticed),
         TEST(test_racing_sellers_sell_exactly_the_total),
