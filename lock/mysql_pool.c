@@ -15,7 +15,6 @@ enum {
     QUERY_TRIES_MAX = 5,
     PATIENCE_MS_MIN = 50, /* one hold about to end must not keep the others from being renewed */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
-    DATA_TOO_LONG = 1406, /* ER_DATA_TOO_LONG: a column is as an older version has made it */
 };
 
 struct mysql_pool {
@@ -94,7 +93,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
-/* Runs the numbered files of lock/, each of which may be run again. */
+/* Runs the numbered files for lock/, each of which may be run again. */
 static bool make_tables(struct db *db)
 {
     bool made = true;
@@ -116,7 +115,7 @@ enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
             return LOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
-        bool missing = code == NO_SUCH_TABLE || code == DATA_TOO_LONG;
+        bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
         if (lost && !repeated)
             repeated = true;

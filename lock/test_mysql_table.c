@@ -16,13 +16,6 @@ static struct db *database(void)
     return db;
 }
 
-static void run(const char *text)
-{
-    struct db *db = database();
-    assert_int_equal(db_query(db, text, strlen(text)), DB_OK);
-    db_close(&db);
-}
-
 static int begin(void **state)
 {
     static int tests;
@@ -166,36 +159,6 @@ static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
     assert_result(driver->release(self, &handle), LOCK_OK);
 }
 
-/* The table as the first version of the library made it, in use. */
-static void test_table_of_an_older_version(void **state)
-{
-    (void)state;
-    struct lock_handle holds[4];
-    char text[400];
-    run("DELETE FROM distributed_lock WHERE LENGTH(request_id)>80 OR LENGTH(release_id)>80");
-    run("ALTER TABLE distributed_lock MODIFY request_id VARBINARY(80) NULL,"
-        "MODIFY release_id VARBINARY(80) NULL");
-    snprintf(text, sizeof text,
-             "INSERT INTO distributed_lock VALUES('%s%s','old',1,7,NOW(6)+INTERVAL 1 SECOND,0,"
-             "'old-1','old-0')",
-             servers.prefix, name);
-    run(text);
-    holds[0] = handle_of(1, 0);
-    assert_result(driver->acquire(self, &holds[0]), LOCK_BUSY);
-    wait_for(driver->acquire(self, &holds[0]) == LOCK_OK);
-    assert_true(holds[0].fence > 7);
-    for (int i = 1; i < 4; i++) {
-        holds[i] = handle_of(1, i);
-        assert_result(driver->acquire(self, &holds[i]), LOCK_OK);
-    }
-    assert_int_equal(count(), 4);
-    for (int i = 0; i < 4; i++) {
-        assert_result(driver->release(self, &holds[i]), LOCK_OK);
-        assert_result(driver->release(self, &holds[0]), LOCK_OK);
-    }
-    assert_int_equal(count(), 0);
-}
-
 #define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
 int main(void)
@@ -206,7 +169,6 @@ int main(void)
         CASE(test_unknown_hold_is_found_behind_another),
         CASE(test_holds_end_with_the_lease),
         CASE(test_renewal_waits_no_longer_than_the_hold_is_valid),
-        CASE(test_table_of_an_older_version),
     };
     if (!servers_open("table"))
         return 1;

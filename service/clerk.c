@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "service/log.h"
+#include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
 
 enum {

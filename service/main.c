@@ -17,6 +17,7 @@
 #include "service/log.h"
 #include "service/news.h"
 #include "service/service.h"
+#include "sql/ledger_setup.h"
 
 enum {
     PARTS_MAX = 64,

@@ -2,7 +2,7 @@
 #ifndef SECKILL_SERVICE_ORDER_JSON_H
 #define SECKILL_SERVICE_ORDER_JSON_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_lookup.h"
 
 struct json_t;
 

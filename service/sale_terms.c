@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "sql/ledger_time.h"
+
 enum { YEAR_MIN = 2000 };
 
 /* Reads exactly `digits` digits and then `after`, unless that is NUL. */

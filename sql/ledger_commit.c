@@ -1,12 +1,16 @@
 /* One transaction of orders and the moves of their segments: the hot path of the ledger. */
+#include "sql/ledger_commit.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/user_quota.h"
-#include "sql/ledger_private.h"
-#include "sql/order_index.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_query.h"
+#include "sql/ledger_time.h"
+#include "sql/order_insert.h"
 #include "sql/stock_update.h"
+#include "sql/user_quota.h"
 
 struct commit {
     struct ledger *ledger;
@@ -53,7 +57,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order, c
     sql_append(sql, ",'", 2);
     sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
     sql_append(sql, "',", 2);
-    ledger_text_time(sql, order->expires_ms);
+    ledger_time_text(sql, order->expires_ms);
     sql_append(sql, ")", 1);
 }
 
@@ -144,7 +148,7 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         if (orders[i].expires_ms == 0)
             continue;
         sql_append(sql, lead, strlen(lead));
-        ledger_text_time(sql, orders[i].expires_ms);
+        ledger_time_text(sql, orders[i].expires_ms);
         sql_append(sql, ",", 1);
         sql_number(sql, first_id);
         sql_append(sql, ",", 1);
@@ -208,7 +212,7 @@ static void commit_text(struct commit *commit, bool joint)
     sort_orders(commit);
     sql_clear(sql);
     stock_update_text(sql, joint, commit->moves, commit->move_count);
-    order_index_text(sql, commit->orders, commit->order_count);
+    ledger_index_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
     user_quota_text_count(sql, commit->limited, commit->limited_as_text);
@@ -250,7 +254,7 @@ static enum db_result locked_body(struct db *db, void *context)
     struct sql_text *sql = &locked->ledger->sql;
     struct ledger_plan plan = {0};
     sql_clear(sql);
-    ledger_text_segments(sql, locked->sku);
+    ledger_segments_text(sql, locked->sku);
     sql_printf(sql, " ORDER BY segment FOR UPDATE");
     enum db_result result = ledger_query(locked->ledger);
     if (result != DB_OK)

@@ -3,10 +3,11 @@
  * Which orders expire is noted in order_expiry, one row for those that were taken together: a range
  * of ids and their moment. A row is read with the moment it names, then the orders of its range,
  * and it goes when it is found to have none left that is reserved. */
-#include <assert.h>
+#include "sql/ledger_due.h"
+
 #include <stdio.h>
 
-#include "sql/ledger_private.h"
+#include "sql/ledger_query.h"
 #include "sql/ledger_status.h"
 
 enum { NOTES_MAX = 64 }; /* read at a time */
@@ -17,16 +18,16 @@ struct note {
     bool due; /* some of its orders are */
 };
 
-static bool read_notes(struct ledger *ledger, const struct ledger_due_cursor *place,
+static bool read_notes(struct ledger *ledger, const struct ledger_due_cursor *cursor,
                        struct note *notes, size_t *count_out)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "SELECT expires_at,first_id,last_id FROM order_expiry WHERE "
                     "expires_at<=UTC_TIMESTAMP(3)");
-    if (place->more)
+    if (cursor->more)
         sql_printf(sql, " AND expires_at>='%s' AND(expires_at>'%s' OR first_id>%llu)",
-                   place->expires_at, place->expires_at, (unsigned long long)place->first_id);
+                   cursor->expires_at, cursor->expires_at, (unsigned long long)cursor->first_id);
     sql_printf(sql, " ORDER BY expires_at,first_id LIMIT %d", NOTES_MAX);
     if (ledger_read(ledger) != DB_OK)
         return false;
@@ -73,7 +74,7 @@ static bool read_orders(struct ledger *ledger, const struct note *notes, size_t 
 static void read_due(struct ledger_due *due, char **row)
 {
     due->order_id = ledger_u64(row[0]);
-    ledger_word(due->sku, row[1]);
+    ledger_identifier(due->sku, row[1]);
     due->round = ledger_u32(row[2]);
     due->segment = row[3] ? (int32_t)ledger_u32(row[3]) : LEDGER_SEGMENT_SEVERAL;
 }
@@ -103,20 +104,20 @@ static bool forget_notes(struct ledger *ledger, const struct note *notes, size_t
     return !any || ledger_read(ledger) == DB_OK;
 }
 
-enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *place,
+enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out)
 {
     struct note notes[NOTES_MAX];
     size_t found = 0;
     *count_out = 0;
-    if (!read_notes(ledger, place, notes, &found))
+    if (!read_notes(ledger, cursor, notes, &found))
         return LEDGER_FAILED;
     size_t count = notes_within(notes, found, max);
-    place->more = count < found || found == NOTES_MAX;
+    cursor->more = count < found || found == NOTES_MAX;
     if (count == 0)
         return LEDGER_OK;
-    snprintf(place->expires_at, sizeof place->expires_at, "%s", notes[count - 1].expires_at);
-    place->first_id = notes[count - 1].first_id;
+    snprintf(cursor->expires_at, sizeof cursor->expires_at, "%s", notes[count - 1].expires_at);
+    cursor->first_id = notes[count - 1].first_id;
     if (!read_orders(ledger, notes, count, max))
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db)) {

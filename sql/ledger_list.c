@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_private.h"
-#include "sql/order_index.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_query.h"
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
@@ -15,8 +15,8 @@ static const char columns[] =
 static void read_listed(struct ledger_listed *listed, char **row)
 {
     listed->order_id = ledger_u64(row[0]);
-    ledger_word(listed->sku, row[1]);
-    ledger_word(listed->user_id, row[2]);
+    ledger_identifier(listed->sku, row[1]);
+    ledger_identifier(listed->user_id, row[2]);
     listed->qty = ledger_u32(row[3]);
     listed->segment = ledger_u32(row[4]);
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
@@ -96,11 +96,11 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out)
 {
-    struct order_ids ids = {.after = after};
+    struct ledger_order_ids ids = {.after = after};
     assert(filter->user_id[0] != '\0' && max > 0);
     *count_out = 0;
     *next_out = 0;
-    if (!order_index_find(ledger, filter->user_id, &ids))
+    if (!ledger_index_find(ledger, filter->user_id, &ids))
         return LEDGER_FAILED;
     if (ids.count == 0)
         return LEDGER_OK;

@@ -3,6 +3,7 @@
 #define SQL_LEDGER_LIST_H
 
 #include "sql/ledger.h"
+#include "sql/ledger_time.h"
 
 enum {
     LEDGER_SCAN_MAX = 100000,  /* rows that one call looks at, for those it is asked for */
@@ -38,11 +39,5 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
-
-/* Files the orders of the oldest commits under their users, when enough commits wait for it; until
- * then ledger_user_orders reads those orders one by one. To be called now and then, by anybody:
- * others leave alone what one is filing. LEDGER_OK: it filed `orders_out`, and there may be more;
- * LEDGER_NO: nothing to do. */
-enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out);
 
 #endif

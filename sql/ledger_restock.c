@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "sql/ledger_private.h"
+#include "sql/ledger_query.h"
 
 struct adding {
     struct ledger *ledger;

@@ -2,7 +2,8 @@
 #ifndef SQL_LEDGER_RESTOCK_H
 #define SQL_LEDGER_RESTOCK_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
 
 struct ledger_restock {
     const char *sku;

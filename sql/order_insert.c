@@ -7,9 +7,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "sql/user_quota.h"
 #include "sql/db_private.h"
+#include "sql/ledger_quota.h"
 #include "sql/sql_text.h"
+#include "sql/user_quota.h"
 
 enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 9, QUOTA_COLUMNS = 6 };
 

@@ -2,7 +2,7 @@
 #ifndef SQL_ORDER_INSERT_H
 #define SQL_ORDER_INSERT_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
 
 struct order_insert;
 
@@ -18,7 +18,8 @@ size_t order_insert_share(size_t count);
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
                                 const struct ledger_order *orders, size_t count);
 
-/* The same for the units of the orders' users, as user_quota_text_count, all of whom have a limit. */
+/* The same for the units of the orders' users, as user_quota_text_count, all of whom have a limit.
+ */
 enum db_result order_insert_quotas(struct order_insert *insert, struct db *db,
                                    const struct ledger_order *const *orders, size_t count);
 

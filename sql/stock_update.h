@@ -2,7 +2,7 @@
 #ifndef SQL_STOCK_UPDATE_H
 #define SQL_STOCK_UPDATE_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
 #include "sql/sql_text.h"
 
 /* True when the move sets a fence of its own. */

@@ -1,5 +1,8 @@
 /* Listing orders: page by page along the ids, and those of one user, filed or not yet. */
+#include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 
 enum { BATCH = 40, RUN = 512, PAGE = 500, ID_MS = 1 << 22 };
@@ -217,20 +220,6 @@ static void test_late_commit_is_found_before_and_after_it_is_filed(void **state)
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
 }
 
-/* A ledger from before there was the index: the migration notes its orders. */
-static void test_orders_from_before_the_migration_are_found(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 10; i++)
-        commit("s", BATCH, BATCH);
-    sql_server_do("DELETE FROM schema_version WHERE name LIKE '0004%%'");
-    sql_server_do("DROP TABLE order_batch");
-    sql_server_do("DROP TABLE order_index");
-    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
-    assert_int_equal(rows("order_batch"), 10 * BATCH / 128 + 1);
-    assert_int_equal(read_all(ledger_user_orders, filter("", "u7", ""), 100), 10);
-}
-
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
@@ -241,7 +230,6 @@ int main(void)
         TEST(test_listed_order_has_all_its_fields),
         TEST(test_orders_are_filed_when_enough_commits_wait),
         TEST(test_late_commit_is_found_before_and_after_it_is_filed),
-        TEST(test_orders_from_before_the_migration_are_found),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

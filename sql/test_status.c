@@ -1,4 +1,7 @@
 /* What becomes of accepted orders: every move of a status, and the units that come back. */
+#include "sql/ledger_due.h"
+#include "sql/ledger_return.h"
+#include "sql/ledger_setup.h"
 #include "sql/ledger_status.h"
 #include "sql/test_server.h"
 

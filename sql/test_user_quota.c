@@ -1,4 +1,8 @@
 /* Units per user: what the ledger counts, refuses above the limit, and gives back. */
+#include "sql/ledger_quota.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_settings.h"
+#include "sql/ledger_setup.h"
 #include "sql/user_quota.h"
 #include "sql/test_server.h"
 

@@ -2,7 +2,7 @@
 #ifndef SQL_USER_QUOTA_H
 #define SQL_USER_QUOTA_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
 #include "sql/sql_text.h"
 
 /* Each appends one statement, with its semicolon, to be run in the transaction that changes the

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_time.h"
+
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
 
 static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,

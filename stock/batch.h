@@ -2,6 +2,7 @@
 #ifndef STOCK_BATCH_H
 #define STOCK_BATCH_H
 
+#include "sql/ledger_commit.h"
 #include "stock/order.h"
 #include "stock/segment.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_quota.h"
 #include "stock/check_settings.h"
 
 enum {

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "sql/ledger_sale.h"
 #include "base/clock.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */

@@ -6,7 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger_commit.h"
+#include "sql/ledger_time.h"
+#include "sql/ledger_quota.h"
+#include "sql/ledger_sale.h"
 
 enum {
     STOCK_BATCH_MAX = 512,   /* orders that one call may carry */

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "sql/ledger_recovery.h"
+
 void recovery_load(struct stock *stock, struct segment_hold *hold, const struct ledger_segment *row)
 {
     if (row->round == 0) {

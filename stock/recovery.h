@@ -2,6 +2,7 @@
 #ifndef STOCK_RECOVERY_H
 #define STOCK_RECOVERY_H
 
+#include "sql/ledger_segment.h"
 #include "stock/segment.h"
 
 /* Recovers dirty holds of one sale: raises the ledger's fences to theirs, posts the segments'

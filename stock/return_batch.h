@@ -2,6 +2,9 @@
 #ifndef STOCK_RETURN_BATCH_H
 #define STOCK_RETURN_BATCH_H
 
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_return.h"
+#include "sql/ledger_segment.h"
 #include "sql/ledger_status.h"
 #include "stock/stock_core.h"
 

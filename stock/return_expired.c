@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_return.h"
 #include "stock/return_batch.h"
 #include "stock/segment.h"
 

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "sql/ledger_due.h"
 #include "sql/ledger_status.h"
 #include "stock/types.h"
 

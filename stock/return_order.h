@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "sql/ledger_lookup.h"
 #include "sql/ledger_status.h"
 #include "stock/types.h"
 

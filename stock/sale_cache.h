@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sql/ledger.h"
+#include "sql/ledger_sale.h"
 
 enum { SALES_MAX = 10000 };
 

@@ -2,6 +2,8 @@
 #ifndef STOCK_SALE_LOCK_H
 #define STOCK_SALE_LOCK_H
 
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
 #include "lock/redis_pipeline.h"
 #include "stock/stock_core.h"
 

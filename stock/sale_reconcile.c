@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_segment.h"
 #include "stock/sale_lock.h"
 #include "stock/segment.h"
 

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "sql/ledger_reset.h"
+#include "sql/ledger_segment.h"
 #include "stock/sale_lock.h"
 
 enum { TRIES_MAX = 5 }; /* resets to more segments that came in between */

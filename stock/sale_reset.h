@@ -2,7 +2,7 @@
 #ifndef STOCK_SALE_RESET_H
 #define STOCK_SALE_RESET_H
 
-#include "sql/ledger.h"
+#include "sql/ledger_sale.h"
 #include "stock/types.h"
 
 /* Begins the next round of a sale, or its first, holding all of its segments' locks, and publishes

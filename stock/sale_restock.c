@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "sql/ledger_segment.h"
 #include "sql/ledger_restock.h"
 #include "stock/sale_lock.h"
 

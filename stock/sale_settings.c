@@ -1,6 +1,7 @@
 /* Changing a sale's settings while it runs. */
 #include "stock/sale_settings.h"
 
+#include "sql/ledger_settings.h"
 #include "stock/sale_lock.h"
 
 enum { TRIES_MAX = 20 }; /* changes of others that came in between */

@@ -2,6 +2,7 @@
 #ifndef STOCK_STOCK_H
 #define STOCK_STOCK_H
 
+#include "sql/ledger.h"
 #include "stock/order.h"
 #include "stock/sale_cache.h"
 #include "stock/types.h"

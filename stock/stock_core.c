@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "sql/ledger_sale.h"
 #include "base/clock.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */

@@ -1,6 +1,7 @@
 /* The strategy of one script and no lock: check and decrement of a counter, then the insert. */
 #include "stock/strategy_atomic.h"
 
+#include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
 

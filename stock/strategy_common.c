@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "sql/ledger_recovery.h"
 #include "base/clock.h"
 #include "stock/check_limit.h"
 #include "stock/check_replay.h"

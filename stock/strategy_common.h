@@ -2,6 +2,8 @@
 #ifndef STOCK_STRATEGY_COMMON_H
 #define STOCK_STRATEGY_COMMON_H
 
+#include "sql/ledger_commit.h"
+#include "sql/ledger_segment.h"
 #include "stock/batch.h"
 
 /* A way of deciding a batch; stock.c has the only list of them. `sell` decides every open order of

@@ -18,6 +18,7 @@
 
 #include <assert.h>
 
+#include "sql/ledger_segment.h"
 #include "stock/check_rate.h"
 
 /* Passes in which units that only the ledger has may yet come back. */

@@ -8,6 +8,8 @@
  * counters in Redis afterwards finds them out of date and recovers them. */
 #include "stock/strategy_database.h"
 
+#include "sql/ledger_commit.h"
+#include "sql/ledger_segment.h"
 #include "stock/check_rate.h"
 
 static void look(struct stock *stock, struct group *group)

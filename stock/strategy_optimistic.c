@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_commit.h"
 #include "base/clock.h"
 #include "lua/command.h"
 #include "stock/check_rate.h"

@@ -13,6 +13,7 @@
  * for the stock to be sold. */
 #include "stock/strategy_segment_lock.h"
 
+#include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
 #include "stock/guard_lock.h"
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sql/ledger_commit.h"
+#include "sql/ledger_segment.h"
 #include "stock/check_rate.h"
 #include "stock/segment.h"
 

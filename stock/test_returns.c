@@ -1,4 +1,7 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_sale.h"
 #include "lock/redis_pipeline.h"
 #include "stock/return_expired.h"
 #include "stock/return_order.h"

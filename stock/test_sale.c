@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_sale.h"
 #include "stock/sale_cache.h"
 
 #define MS INT64_C(1000000)

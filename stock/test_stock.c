@@ -1,4 +1,9 @@
 /* N buyers, K units, never K + 1, never K - 1: whatever happens to Redis and the ledger. */
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
+#include "sql/ledger_setup.h"
 #include "lock/redis_pipeline.h"
 #include "lua/script.h"
 #include "lua/test_server.h"

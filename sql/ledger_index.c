@@ -5,11 +5,13 @@
  * of the user and the id of every order; in the same transaction the notes go. So at any time an
  * order is in a noted range or in a posting. Whoever looks for a user's orders reads the
  * notes first and the postings after them: what moves meanwhile is found twice, never missed. */
-#include "sql/order_index.h"
+#include "sql/ledger_index.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "sql/ledger_query.h"
 
 enum {
     RUN_NOTES_MIN = 512, /* filed at a time */
@@ -26,7 +28,7 @@ struct note {
     uint32_t orders;
 };
 
-void order_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
+void ledger_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count)
 {
     struct note note = {UINT64_MAX, 0, (uint32_t)count};
     for (size_t i = 0; i < count; i++) {
@@ -124,7 +126,7 @@ enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out
 
 /* ---- finding ---- */
 
-static void add_id(struct order_ids *ids, uint64_t id)
+static void add_id(struct ledger_order_ids *ids, uint64_t id)
 {
     size_t at = ids->count;
     while (at > 0 && ids->ids[at - 1] > id)
@@ -142,7 +144,7 @@ static void add_id(struct order_ids *ids, uint64_t id)
 }
 
 /* The user's orders in ranges that no posting has yet. */
-static bool find_noted(struct ledger *ledger, const char *user_id, struct order_ids *ids)
+static bool find_noted(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids)
 {
     struct sql_text *sql = &ledger->sql;
     struct note *notes = calloc(NOTES_MAX, sizeof *notes);
@@ -172,7 +174,7 @@ static bool find_noted(struct ledger *ledger, const char *user_id, struct order_
 }
 
 /* Reads one posting, hash:id,hash:id… */
-static void read_posting(struct order_ids *ids, const char *text, uint32_t hash)
+static void read_posting(struct ledger_order_ids *ids, const char *text, uint32_t hash)
 {
     char *end = NULL;
     for (; *text; text = *end == ',' ? end + 1 : end) {
@@ -185,7 +187,7 @@ static void read_posting(struct order_ids *ids, const char *text, uint32_t hash)
     }
 }
 
-bool order_index_find(struct ledger *ledger, const char *user_id, struct order_ids *ids)
+bool ledger_index_find(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids)
 {
     struct sql_text *sql = &ledger->sql;
     if (!find_noted(ledger, user_id, ids))

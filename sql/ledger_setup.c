@@ -1,42 +1,47 @@
 /* What a daemon does to the ledger when it starts: creates and upgrades the tables by the numbered
  * files, gets its number, and looks whether the server keeps what it commits. */
+#include "sql/ledger_setup.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_private.h"
+#include "sql/ledger_query.h"
 #include "sql_migrations.h"
 
-enum { MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0], NODES = 1024 };
+enum {
+    MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
+    LOCK_WAIT_S = 60,
+    NODES = 1024,
+};
 
 static enum db_result run_text(struct ledger *ledger, const char *text)
 {
     return db_query(ledger->db, text, strlen(text));
 }
 
-/* True when the query gave a row whose first column is 1. */
-static bool says_one(struct ledger *ledger, const char *text)
+/* Asks a question whose answer is 1 or something else. Not asked is not answered: anything but
+ * DB_OK leaves it open. */
+static enum db_result ask(struct ledger *ledger, const char *question, bool *yes_out)
 {
-    if (run_text(ledger, text) != DB_OK)
-        return false;
-    char **row = db_row(ledger->db);
-    return row && row[0] && strcmp(row[0], "1") == 0;
+    *yes_out = false;
+    enum db_result result = run_text(ledger, question);
+    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
+    *yes_out = row && row[0] && strcmp(row[0], "1") == 0;
+    return result;
 }
 
-static bool migrated(struct ledger *ledger, const char *name)
-{
-    char text[128];
-    snprintf(text, sizeof text, "SELECT COUNT(*) FROM schema_version WHERE name='%s'", name);
-    return says_one(ledger, text);
-}
-
-/* DDL commits by itself, so a file is noted as done only after its last statement; each file can be
- * run again. */
+/* DDL commits by itself, so a file counts as applied only when its last statement has run: each
+ * file can be run again. */
 static enum db_result migrate_one(struct ledger *ledger, const char *name, const char *text)
 {
-    char note[128];
-    if (migrated(ledger, name))
-        return DB_OK;
-    enum db_result result = run_text(ledger, text);
+    char question[128], note[128];
+    bool applied = false;
+    snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
+             name);
+    enum db_result result = ask(ledger, question, &applied);
+    if (result != DB_OK || applied)
+        return result;
+    result = run_text(ledger, text);
     if (result != DB_OK)
         return result;
     snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);
@@ -55,17 +60,24 @@ static enum db_result migrate_all(struct ledger *ledger)
     return result;
 }
 
+/* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so
+ * the lock is asked for in steps of one second. Its name carries the database's, because several
+ * databases may live on one server. */
+static bool lock_migration(struct ledger *ledger)
+{
+    bool locked = false;
+    for (int second = 0; second < LOCK_WAIT_S && !locked; second++) {
+        enum db_result result =
+            ask(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)", &locked);
+        if (result != DB_OK && db_connect(ledger->db) != DB_OK)
+            return false;
+    }
+    return locked;
+}
+
 enum ledger_result ledger_migrate(struct ledger *ledger)
 {
-    /* The lock's name carries the database's: several may live on one server. It must be waited for
-     * within the client's read timeout, so it is asked for in steps of one second. */
-    bool locked = false;
-    for (int second = 0; second < 60 && !locked; second++) {
-        locked = says_one(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)");
-        if (!locked && db_connect(ledger->db) != DB_OK)
-            return LEDGER_FAILED;
-    }
-    if (!locked)
+    if (!lock_migration(ledger))
         return LEDGER_FAILED;
     enum db_result result = migrate_all(ledger);
     run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");

@@ -1,0 +1,75 @@
+/* Accepted orders written to the ledger: the hot path. */
+#ifndef SQL_LEDGER_COMMIT_H
+#define SQL_LEDGER_COMMIT_H
+
+#include "sql/ledger_segment.h"
+
+struct ledger_allocation {
+    uint32_t segment;
+    uint32_t qty;
+};
+
+/* One order to be written. What the pointers point to stays the caller's. */
+struct ledger_order {
+    uint64_t order_id;
+    const char *sku;
+    const char *user_id;
+    const char *key; /* idempotency key; NULL or "" for none */
+    uint32_t round;
+    uint32_t qty;
+    int32_t segment;                             /* or LEDGER_SEGMENT_SEVERAL */
+    const struct ledger_allocation *allocations; /* of an order that several segments filled */
+    size_t allocation_count;
+    int64_t created_ms; /* UTC, since 1970 */
+    uint32_t limit;     /* units the user may have in this round; 0: no limit, and not counted */
+    int64_t expires_ms; /* UTC, since 1970: when the order expires unless it is paid; 0: never */
+};
+
+/* From which fence a stock update may bring a segment, and to which. Every guard also checks round
+ * and settings, and that the segment has the units. */
+enum ledger_guard {
+    LEDGER_CHAIN,    /* from `settled`, which is smaller than `fence`, to `fence` */
+    LEDGER_FENCED,   /* from any that is smaller than `fence`, to `fence` */
+    LEDGER_EPOCH,    /* from `settled`, and it stays */
+    LEDGER_UNFENCED, /* from any to the next number, so that sellers along the chain notice */
+};
+
+/* Units sold from one segment: one step along its chain of fences. */
+struct ledger_stock_update {
+    const char *sku;
+    uint32_t segment;
+    uint32_t round;
+    uint32_t units;            /* sold more */
+    uint64_t fence;            /* of the lock under which the units were taken */
+    uint64_t settled;          /* the fence at which the segment was settled when they were taken */
+    uint32_t settings_version; /* of the settings by which the orders were decided */
+    enum ledger_guard guard;
+    bool refused; /* out: this segment's guard refused the update */
+};
+
+/* One transaction: inserts the orders and updates each segment. A segment changes only as its guard
+ * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). A caller without
+ * locks on the segments must sort `updates` by sku and segment, or such transactions deadlock.
+ * LEDGER_LIMIT and LEDGER_DUPLICATE: at least one of the orders caused it, and nothing is done. */
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
+                                 size_t update_count, const struct ledger_order *orders,
+                                 size_t order_count);
+
+/* What to write, as for ledger_commit. */
+struct ledger_plan {
+    struct ledger_stock_update *moves;
+    size_t move_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+};
+
+/* As ledger_commit, in one transaction with a SELECT ... FOR UPDATE of the sale's segments, by
+ * whose rows `plan` says what to write. It is called again when the transaction is repeated.
+ * LEDGER_NO also when there is no such sale or `plan` plans no order. */
+enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
+                                        void (*plan)(void *context,
+                                                     const struct ledger_segment *rows,
+                                                     size_t count, struct ledger_plan *plan_out),
+                                        void *context);
+
+#endif

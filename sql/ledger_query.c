@@ -1,0 +1,41 @@
+/* The ledger's queries, and the columns of their rows as values. */
+#include "sql/ledger_query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum db_result ledger_query(struct ledger *ledger)
+{
+    return db_query(ledger->db, ledger->sql.text, ledger->sql.length);
+}
+
+enum db_result ledger_read(struct ledger *ledger)
+{
+    enum db_result result = ledger_query(ledger);
+    return result == DB_FAILED && db_in_doubt(ledger->db) ? ledger_query(ledger) : result;
+}
+
+enum ledger_result ledger_from_db(enum db_result result)
+{
+    static const enum ledger_result map[] = {
+        [DB_OK] = LEDGER_OK,           [DB_NO] = LEDGER_NO,       [DB_DUPLICATE] = LEDGER_DUPLICATE,
+        [DB_CHECK] = LEDGER_LIMIT,     [DB_SOFT] = LEDGER_FAILED, [DB_FAILED] = LEDGER_FAILED,
+        [DB_UNKNOWN] = LEDGER_UNKNOWN,
+    };
+    return map[result];
+}
+
+uint32_t ledger_u32(const char *column)
+{
+    return column ? (uint32_t)strtoul(column, NULL, 10) : 0;
+}
+
+uint64_t ledger_u64(const char *column)
+{
+    return column ? strtoull(column, NULL, 10) : 0;
+}
+
+void ledger_identifier(char out[LEDGER_IDENTIFIER_SIZE], const char *column)
+{
+    snprintf(out, LEDGER_IDENTIFIER_SIZE, "%s", column ? column : "");
+}

@@ -1,0 +1,29 @@
+/* Private to sql/: the inside of a ledger, its queries, and the columns of their rows. */
+#ifndef SQL_LEDGER_QUERY_H
+#define SQL_LEDGER_QUERY_H
+
+#include "sql/ledger.h"
+#include "sql/sql_text.h"
+
+struct ledger {
+    struct db *db;
+    struct sql_text
+        sql; /* the text of the next query, kept so that the hot path does not allocate */
+    struct order_insert *insert;
+};
+
+/* Runs ledger->sql, within db_run or by itself. */
+enum db_result ledger_query(struct ledger *ledger);
+
+/* Runs ledger->sql by itself, outside db_run; when the connection turns out to be lost, once more
+ * on a new one. Only for a text that can be repeated without harm. */
+enum db_result ledger_read(struct ledger *ledger);
+
+enum ledger_result ledger_from_db(enum db_result result);
+
+/* Columns as values; SQL NULL is 0 or "". */
+uint32_t ledger_u32(const char *column);
+uint64_t ledger_u64(const char *column);
+void ledger_identifier(char out[LEDGER_IDENTIFIER_SIZE], const char *column);
+
+#endif

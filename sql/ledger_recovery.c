@@ -1,0 +1,84 @@
+/* What became of an unknown commit, and the rows that a segment is counted again from. */
+#include "sql/ledger_recovery.h"
+
+#include <assert.h>
+
+#include "sql/ledger_query.h"
+#include "sql/stock_update.h"
+
+static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
+{
+    sql_printf(sql, "UPDATE stock_segment SET fence=%llu WHERE sku=", (unsigned long long)fence);
+    sql_word(sql, sku);
+    sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
+}
+
+/* A transaction that has sent its commit holds the row until it has ended. */
+static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
+{
+    sql_printf(sql, "SELECT fence FROM stock_segment WHERE sku=");
+    sql_word(sql, sku);
+    sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
+}
+
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *move,
+                                  uint64_t order_id)
+{
+    sql_clear(&ledger->sql);
+    if (stock_update_fenced(move))
+        text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    else
+        text_wait(&ledger->sql, move->sku, move->segment);
+    sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
+               (unsigned long long)order_id);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    return db_row(ledger->db) ? LEDGER_OK : LEDGER_NO;
+}
+
+struct recovery {
+    struct ledger *ledger;
+    const char *sku;
+    struct ledger_segment *segments;
+    size_t count;
+};
+
+static struct ledger_segment *segment_find(struct recovery *recovery, uint32_t segment)
+{
+    for (size_t i = 0; i < recovery->count; i++)
+        if (recovery->segments[i].segment == segment)
+            return &recovery->segments[i];
+    return NULL;
+}
+
+static enum db_result recover_body(struct db *db, void *context)
+{
+    struct recovery *recovery = context;
+    enum db_result result = ledger_query(recovery->ledger);
+    if (result != DB_OK)
+        return result;
+    for (char **row = db_row(db); row; row = db_row(db)) {
+        struct ledger_segment *segment = segment_find(recovery, ledger_u32(row[0]));
+        if (segment)
+            ledger_segment_read(segment, row);
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segments, size_t count)
+{
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
+    struct recovery recovery = {ledger, sku, segments, count};
+    struct sql_text *sql = &ledger->sql;
+    sql_clear(sql);
+    for (size_t i = 0; i < count; i++)
+        text_raise(sql, sku, segments[i].segment, segments[i].fence);
+    ledger_segments_text(sql, sku);
+    for (size_t i = 0; i < count; i++) {
+        sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);
+        segments[i].round = 0;
+    }
+    sql_append(sql, ")", 1);
+    return ledger_from_db(db_run(ledger->db, recover_body, &recovery));
+}

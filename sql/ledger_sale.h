@@ -1,0 +1,48 @@
+/* Sales in the ledger: found by sku, or listed. */
+#ifndef SQL_LEDGER_SALE_H
+#define SQL_LEDGER_SALE_H
+
+#include "sql/ledger.h"
+
+/* What may be changed while a sale runs. Each change, and each restock, increments the version in
+ * the sale and in all of its segments at once, so that a stock update decided by older settings is
+ * refused. */
+struct ledger_settings {
+    int64_t starts_ms; /* UTC, since 1970; 0: open from the beginning */
+    int64_t ends_ms;   /* the first moment that is too late; 0: open until sold out */
+    uint32_t version;
+    uint32_t per_user_limit; /* units that one user may buy in a round; 0: no limit */
+    uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
+    bool paused;
+};
+
+struct ledger_sale {
+    char sku[LEDGER_IDENTIFIER_SIZE];
+    uint32_t round;
+    uint32_t total;
+    uint32_t segments;
+    uint32_t sold; /* units in accepted orders of this round */
+    struct ledger_settings settings;
+};
+
+/* LEDGER_NO: no such sale. */
+enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
+                                    struct ledger_sale *sale_out);
+
+/* Finds many sales, `count` <= LEDGER_ORDERS_MAX, in one query: calls `visit`, which must not use
+ * the ledger, with each sale that exists. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context);
+
+/* At most `max` sales whose skus come after `after` ("" for the first), in order of their skus. */
+enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
+                                    struct ledger_sale *sales_out, size_t *count_out);
+
+/* Calls `visit` with every sale in order of their skus, read page by page. On anything but
+ * LEDGER_OK some sales may be missing. */
+enum ledger_result ledger_sales_each(struct ledger *ledger,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context);
+
+#endif

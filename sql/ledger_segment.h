@@ -1,0 +1,33 @@
+/* Rows of stock_segment: what is sold of each segment of a sale. */
+#ifndef SQL_LEDGER_SEGMENT_H
+#define SQL_LEDGER_SEGMENT_H
+
+#include "sql/ledger.h"
+
+struct sql_text;
+
+struct ledger_segment {
+    uint32_t segment;
+    uint32_t round;
+    uint32_t capacity;
+    uint32_t sold;
+    uint64_t fence;
+};
+
+/* Reads all segments of a sale by one statement, in order, so that they are consistent with each
+ * other; `segments_out` has room for LEDGER_SEGMENTS_MAX. LEDGER_NO: no such sale. */
+enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
+                                   struct ledger_segment *segments_out, size_t *count_out);
+
+/* ---- for sql/ only ---- */
+
+/* Appends a SELECT of the sale's segments that ends in its condition on the sku. */
+void ledger_segments_text(struct sql_text *sql, const char *sku);
+
+/* Reads one row of that SELECT. */
+void ledger_segment_read(struct ledger_segment *segment, char **row);
+
+/* Reads all of its rows, at most `max`; returns their number. */
+size_t ledger_segments_read(struct db *db, struct ledger_segment *segments_out, size_t max);
+
+#endif

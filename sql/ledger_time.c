@@ -1,0 +1,42 @@
+/* Moments as the interface and as the ledger's tables write them. */
+#include "sql/ledger_time.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "sql/sql_text.h"
+
+void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE])
+{
+    struct tm utc;
+    time_t seconds = (time_t)(ms / 1000);
+    char text[64];
+    gmtime_r(&seconds, &utc);
+    snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
+             utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, (int)(ms % 1000));
+    memcpy(out, text, LEDGER_TIME_SIZE - 1);
+    out[LEDGER_TIME_SIZE - 1] = '\0';
+}
+
+void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column)
+{
+    out[0] = '\0';
+    if (!column)
+        return;
+    snprintf(out, LEDGER_TIME_SIZE, "%.23sZ", column);
+    out[10] = 'T';
+}
+
+void ledger_time_text(struct sql_text *sql, int64_t ms)
+{
+    char time[LEDGER_TIME_SIZE];
+    if (ms == 0) {
+        sql_append(sql, "NULL", 4);
+        return;
+    }
+    ledger_time_format(ms, time);
+    sql_append(sql, "'", 1);
+    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
+    sql_append(sql, "'", 1);
+}
