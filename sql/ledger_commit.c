@@ -191,27 +191,12 @@ static enum db_result commit_body(struct db *db, void *context)
     return result;
 }
 
-static struct commit commit_of(struct ledger *ledger, const struct ledger_plan *plan)
-{
-    assert(plan->move_count > 0 && plan->move_count <= LEDGER_SEGMENTS_MAX);
-    assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
-    return (struct commit){
-        .ledger = ledger,
-        .moves = plan->moves,
-        .move_count = plan->move_count,
-        .orders = plan->orders,
-        .order_count = plan->order_count,
-        .as_text = plan->order_count - order_insert_share(plan->order_count),
-    };
-}
-
-static void commit_text(struct commit *commit, bool joint)
+static void commit_text(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
-    commit->joint = joint;
     sort_orders(commit);
     sql_clear(sql);
-    stock_update_text(sql, joint, commit->moves, commit->move_count);
+    stock_update_text(sql, commit->joint, commit->moves, commit->move_count);
     ledger_index_text(sql, commit->orders, commit->order_count);
     text_orders(sql, commit);
     text_keys(sql, commit);
@@ -220,61 +205,21 @@ static void commit_text(struct commit *commit, bool joint)
     text_allocations(sql, commit);
 }
 
-static enum db_result commit_run(struct commit *commit, bool joint)
-{
-    commit_text(commit, joint);
-    return db_run(commit->ledger->db, commit_body, commit);
-}
-
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *moves,
                                  size_t move_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    struct commit commit =
-        commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
-    bool joint = stock_update_joint(moves, move_count);
-    enum db_result result = commit_run(&commit, joint);
-    if (joint && result == DB_NO) /* one by one they tell which of them was refused */
-        result = commit_run(&commit, false);
-    return ledger_from_db(result);
-}
-
-struct locked {
-    struct ledger *ledger;
-    const char *sku;
-    void (*plan)(void *context, const struct ledger_segment *rows, size_t count,
-                 struct ledger_plan *plan_out);
-    void *context;
-};
-
-static enum db_result locked_body(struct db *db, void *context)
-{
-    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    struct locked *locked = context;
-    struct sql_text *sql = &locked->ledger->sql;
-    struct ledger_plan plan = {0};
-    sql_clear(sql);
-    ledger_segments_text(sql, locked->sku);
-    sql_printf(sql, " ORDER BY segment FOR UPDATE");
-    enum db_result result = ledger_query(locked->ledger);
-    if (result != DB_OK)
-        return result;
-    size_t count = ledger_segments_read(db, rows, LEDGER_SEGMENTS_MAX);
-    if (count > 0)
-        locked->plan(locked->context, rows, count, &plan);
-    if (plan.order_count == 0)
-        return DB_NO;
-    struct commit commit = commit_of(locked->ledger, &plan);
-    commit_text(&commit, false);
-    return commit_body(db, &commit);
-}
-
-enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
-                                        void (*plan)(void *context,
-                                                     const struct ledger_segment *rows,
-                                                     size_t count, struct ledger_plan *plan_out),
-                                        void *context)
-{
-    struct locked locked = {ledger, sku, plan, context};
-    return ledger_from_db(db_run(ledger->db, locked_body, &locked));
+    assert(move_count > 0 && move_count <= LEDGER_SEGMENTS_MAX);
+    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
+    struct commit commit = {
+        .ledger = ledger,
+        .moves = moves,
+        .move_count = move_count,
+        .orders = orders,
+        .order_count = order_count,
+        .as_text = order_count - order_insert_share(order_count),
+        .joint = stock_update_joint(moves, move_count),
+    };
+    commit_text(&commit);
+    return ledger_from_db(db_run(ledger->db, commit_body, &commit));
 }

@@ -48,28 +48,13 @@ struct ledger_stock_update {
 };
 
 /* One transaction: inserts the orders and updates each segment. A segment changes only as its guard
- * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). A caller without
- * locks on the segments must sort `updates` by sku and segment, or such transactions deadlock.
+ * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). Many updates are made
+ * by one statement, which does not tell them apart: then `refused` is set in all of them. A caller
+ * without locks on the segments must sort `updates` by sku and segment, or such transactions
+ * deadlock.
  * LEDGER_LIMIT and LEDGER_DUPLICATE: at least one of the orders caused it, and nothing is done. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count);
-
-/* What to write, as for ledger_commit. */
-struct ledger_plan {
-    struct ledger_stock_update *moves;
-    size_t move_count;
-    const struct ledger_order *orders;
-    size_t order_count;
-};
-
-/* As ledger_commit, in one transaction with a SELECT ... FOR UPDATE of the sale's segments, by
- * whose rows `plan` says what to write. It is called again when the transaction is repeated.
- * LEDGER_NO also when there is no such sale or `plan` plans no order. */
-enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
-                                        void (*plan)(void *context,
-                                                     const struct ledger_segment *rows,
-                                                     size_t count, struct ledger_plan *plan_out),
-                                        void *context);
 
 #endif

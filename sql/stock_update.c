@@ -83,10 +83,9 @@ enum db_result stock_update_check(const struct db *db, bool joint,
                                   struct ledger_stock_update *moves, size_t count)
 {
     enum db_result result = DB_OK;
-    if (joint)
-        return db_affected(db, 0) == count ? DB_OK : DB_NO;
+    bool all = joint && db_affected(db, 0) != count;
     for (size_t i = 0; i < count; i++) {
-        moves[i].refused = db_affected(db, i) != 1;
+        moves[i].refused = joint ? all : db_affected(db, i) != 1;
         if (moves[i].refused)
             result = DB_NO;
     }

@@ -15,8 +15,8 @@ bool stock_update_joint(const struct ledger_stock_update *moves, size_t count);
 void stock_update_text(struct sql_text *sql, bool joint, const struct ledger_stock_update *moves,
                        size_t count);
 
-/* After that query, in the same transaction: DB_OK when every move was made, else DB_NO. Which ones
- * were `refused` is known from single statements only. */
+/* After that query, in the same transaction: DB_OK when every move was made, else DB_NO. A joint
+ * statement does not tell which were `refused`: then all of them are. */
 enum db_result stock_update_check(const struct db *db, bool joint,
                                   struct ledger_stock_update *moves, size_t count);
 
