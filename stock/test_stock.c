@@ -876,6 +876,33 @@ static void test_settings_changed_elsewhere_are_noticed(void **state)
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
 }
 
+/* Six segments are updated by one statement, which does not tell which of them the ledger refused:
+ * all are left dirty, and none of their units is lost. */
+static void test_segments_of_a_refused_joint_update_are_recovered(void **state)
+{
+    (void)state;
+    struct stock_order orders[6];
+    reset("s", 30, 6);
+    sql_server_do("UPDATE stock_segment SET fence=fence+1 WHERE segment=4");
+    for (int i = 0; i < 6; i++)
+        orders[i] = order("s", 5, "");
+    struct stock_order *all[] = {&orders[0], &orders[1], &orders[2],
+                                 &orders[3], &orders[4], &orders[5]};
+    stock_sell(stock, all, 6);
+    stock_flush(stock);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(orders[i].outcome, STOCK_AGAIN);
+    assert_int_equal(stock_stats(stock).refusals, 1);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders"), 0);
+    sell_all(stock, orders, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(orders[i].outcome, STOCK_ACCEPTED);
+    assert_int_equal(stock_stats(stock).recoveries, 6);
+    assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
+    audit("s", 30);
+    reconcile_sold_out("s");
+}
+
 /* ---- reconcile ---- */
 
 static void test_reconcile_finds_and_repairs_what_differs(void **state)
@@ -1132,6 +1159,7 @@ int main(void)
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
+        TEST(test_segments_of_a_refused_joint_update_are_recovered),
         TEST(test_reset_waits_for_a_held_segment_or_does_nothing),
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),
