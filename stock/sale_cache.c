@@ -12,26 +12,29 @@
 
 enum { SLOTS = 32768 }; /* a power of two, at most a third of it used */
 
-static const int64_t PROBE_NS =
-    50 * CLOCK_NS_PER_MS;                       /* how often a remembered shortage is doubted */
-static const int64_t STALE_NS = CLOCK_NS_PER_S; /* how long it may be used while in doubt */
+/* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger anew.
+ * The others are refused meanwhile, or all of a sold-out sale's buyers would ask together; but for no
+ * longer than STALE_NS, in case the probing order is lost. */
+static const int64_t PROBE_NS = 50 * CLOCK_NS_PER_MS;
+static const int64_t STALE_NS = CLOCK_NS_PER_S;
 
 struct sale {
     char sku[LEDGER_IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
     _Atomic uint32_t left_units;
-    _Atomic int64_t left_until_ns;   /* 0: nothing is known */
-    _Atomic int64_t probe_ns;        /* when the next caller may doubt it */
-    _Atomic bool has_window;         /* its settings have a window, or it is paused */
-    _Atomic int64_t window_until_ns; /* until when orders are refused by them; 0: not at all */
-    _Atomic int64_t window_probe_ns; /* when the next caller may find out anew */
+    _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
+    _Atomic int64_t probe_ns;        /* when the next order asks anew */
+    _Atomic bool has_window;         /* the settings have a window, or the sale is paused */
+    _Atomic int64_t window_until_ns; /* until when the settings are confirmed; 0: not at all */
+    _Atomic int64_t window_probe_ns; /* when the next order asks anew */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic bool suspects[LEDGER_SEGMENTS_MAX];
 };
 
 struct sale_cache {
-    pthread_mutex_t mutex; /* one writer; readers take no lock: a slot is set once and for ever */
+    pthread_mutex_t
+        mutex; /* of writers; readers take none, as a slot never changes once it is set */
     size_t count;
     _Atomic(struct sale *) slots[SLOTS];
 };
@@ -81,20 +84,7 @@ static struct sale *sale_new(const char *sku)
     return sale;
 }
 
-static struct sale *find_or_insert(struct sale_cache *cache, const char *sku)
-{
-    struct sale *sale = NULL;
-    pthread_mutex_lock(&cache->mutex);
-    size_t slot = slot_find(cache, sku, &sale);
-    if (!sale && cache->count < SALES_MAX) {
-        sale = sale_new(sku);
-        cache->count++;
-        atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
-    }
-    pthread_mutex_unlock(&cache->mutex);
-    return sale;
-}
-
+/* The epoch tells whoever is asking the ledger just now that its answer may be out of date. */
 static void invalidate_locked(struct sale *sale)
 {
     sale->snapshot.epoch++;
@@ -102,26 +92,27 @@ static void invalidate_locked(struct sale *sale)
     atomic_store(&sale->window_until_ns, 0);
 }
 
-struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
+static void begin_round(struct sale *sale, const struct ledger_sale *row)
 {
-    assert(row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
-    struct sale *sale = find_or_insert(cache, row->sku);
-    if (!sale)
-        return NULL;
-    pthread_mutex_lock(&sale->mutex);
-    if (row->round > sale->snapshot.round) {
-        sale->snapshot = (struct sale_snapshot){
-            .round = row->round,
-            .total = row->total,
-            .segments = row->segments,
-            .epoch = sale->snapshot.epoch,
-            .settings = row->settings,
-        };
-        uint32_t share = (row->total + row->segments - 1) / row->segments;
-        for (uint32_t i = 0; i < row->segments; i++)
-            sale_hint_set(sale, i, share);
-        invalidate_locked(sale);
-    }
+    sale->snapshot = (struct sale_snapshot){
+        .round = row->round,
+        .total = row->total,
+        .segments = row->segments,
+        .epoch = sale->snapshot.epoch,
+        .settings = row->settings,
+    };
+    /* Nothing was seen of the new round's segments yet: as many as an even split gives each. */
+    uint32_t share = (row->total + row->segments - 1) / row->segments;
+    for (uint32_t i = 0; i < row->segments; i++)
+        sale_hint_set(sale, i, share);
+    invalidate_locked(sale);
+}
+
+/* Rows arrive in any order, as several threads read them: only a later round or version counts. */
+static void update(struct sale *sale, const struct ledger_sale *row)
+{
+    if (row->round > sale->snapshot.round)
+        begin_round(sale, row);
     if (row->round == sale->snapshot.round &&
         row->settings.version > sale->snapshot.settings.version) {
         sale->snapshot.total = row->total;
@@ -130,6 +121,32 @@ struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *
     const struct ledger_settings *settings = &sale->snapshot.settings;
     atomic_store(&sale->has_window,
                  settings->starts_ms != 0 || settings->ends_ms != 0 || settings->paused);
+}
+
+/* A new sale gets its numbers before it can be found: whoever finds it divides by its segments. */
+static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
+{
+    struct sale *sale = NULL;
+    pthread_mutex_lock(&cache->mutex);
+    size_t slot = slot_find(cache, row->sku, &sale);
+    if (!sale && cache->count < SALES_MAX) {
+        sale = sale_new(row->sku);
+        update(sale, row);
+        cache->count++;
+        atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
+    }
+    pthread_mutex_unlock(&cache->mutex);
+    return sale;
+}
+
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
+{
+    assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
+    struct sale *sale = find_or_insert(cache, row);
+    if (!sale)
+        return NULL;
+    pthread_mutex_lock(&sale->mutex);
+    update(sale, row);
     pthread_mutex_unlock(&sale->mutex);
     return sale;
 }
@@ -166,21 +183,26 @@ struct sale_snapshot sale_snapshot(struct sale *sale)
 
 uint32_t sale_hint(const struct sale *sale, uint32_t segment)
 {
+    assert(segment < LEDGER_SEGMENTS_MAX);
     return atomic_load_explicit(&sale->hints[segment], memory_order_relaxed);
 }
 
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
 {
+    assert(segment < LEDGER_SEGMENTS_MAX);
     atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
 }
 
 void sale_suspect(struct sale *sale, uint32_t segment)
 {
+    assert(segment < LEDGER_SEGMENTS_MAX);
     atomic_store(&sale->suspects[segment], true);
 }
 
 bool sale_suspect_take(struct sale *sale, uint32_t segment)
 {
+    assert(segment < LEDGER_SEGMENTS_MAX);
+    /* The plain read first: the mark is rare, and an exchange would make the cache line ours. */
     return atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed) &&
            atomic_exchange(&sale->suspects[segment], false);
 }
@@ -189,6 +211,7 @@ void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64
 {
     pthread_mutex_lock(&sale->mutex);
     if (sale->snapshot.epoch == epoch) {
+        /* left_until_ns last: whoever reads it sees the units that belong to it. */
         atomic_store(&sale->left_units, units);
         atomic_store(&sale->probe_ns, until_ns);
         atomic_store(&sale->left_until_ns, until_ns);
@@ -222,6 +245,7 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 {
     int64_t until_ns = asked_ns + valid_ms * CLOCK_NS_PER_MS;
     pthread_mutex_lock(&sale->mutex);
+    assert(valid_ms > 0);
     if (sale->snapshot.epoch == epoch) {
         atomic_store(&sale->window_probe_ns, until_ns - PROBE_NS);
         atomic_store(&sale->window_until_ns, until_ns);

@@ -49,30 +49,39 @@ void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, u
 
 /* ---- gather ---- */
 
-/* Recovers the dirty segments, under locks, which keep several from doing the same. */
-static bool recover(struct stock *stock, struct group *group, size_t first_hold)
+/* Posts the locks of the group's dirty segments; how many. */
+static size_t post_locks(struct stock *stock, struct group *group, size_t first_hold,
+                         struct segment_hold **locked_out)
 {
-    bool found = false, alive = true;
+    size_t count = 0;
     for (size_t i = first_hold; i < stock->hold_count; i++) {
         struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale || hold->state != SEGMENT_DIRTY)
             continue;
         segment_post_take(stock, hold, hold->sale, &group->snapshot, hold->segment, 0);
-        found = true;
+        locked_out[count++] = hold;
     }
-    if (!found)
+    return count;
+}
+
+/* Recovers the dirty segments. Their locks keep several processes from recovering one at once; a take
+ * of no units under the lock tells whether the segment still is dirty. False when Redis is lost. */
+static bool recover(struct stock *stock, struct group *group, size_t first_hold)
+{
+    struct segment_hold *locked[STOCK_HOLDS_MAX];
+    size_t count = post_locks(stock, group, first_hold, locked);
+    if (count == 0)
         return true;
-    alive = stock_run_calls(stock);
-    for (size_t i = first_hold; i < stock->hold_count; i++) {
-        struct segment_hold *hold = &stock->holds[i];
-        if (hold->sale != group->sale || hold->state != SEGMENT_POSTED)
-            continue;
-        segment_read_take(stock, hold);
-        group->busy |= hold->state == SEGMENT_BUSY;
-        if (hold->state == SEGMENT_EMPTY) /* locked, and found to be recovered already */
-            group_retry(group, hold->segment);
-        if (hold->state != SEGMENT_DIRTY && hold->lock.state != LOCK_STATE_RELEASED)
-            segment_post_release(stock, hold);
+    bool alive = stock_run_calls(stock);
+    for (size_t i = 0; i < count; i++)
+        segment_read_take(stock, locked[i]);
+    /* All answers are read before anything is posted, which would take their places. */
+    for (size_t i = 0; i < count; i++) {
+        group->busy |= locked[i]->state == SEGMENT_BUSY;
+        if (locked[i]->state == SEGMENT_EMPTY) /* somebody else has recovered it since */
+            group_retry(group, locked[i]->segment);
+        if (locked[i]->state != SEGMENT_DIRTY && locked[i]->lock.state != LOCK_STATE_RELEASED)
+            segment_post_release(stock, locked[i]);
     }
     strategy_recover(stock, group, first_hold);
     return alive;
