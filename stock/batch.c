@@ -15,10 +15,12 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
     for (size_t i = 0; i < batch->group_count; i++)
         if (batch->groups[i].sale == sale)
             return &batch->groups[i];
+    assert(batch->group_count < STOCK_BATCH_MAX && snapshot->segments > 0);
     struct group *group = &batch->groups[batch->group_count++];
     group->sale = sale;
     group->snapshot = *snapshot;
     group->first = group->last = NULL;
+    /* A random start spreads the workers of all processes over the segments. */
     group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
     group->busy = group->stale = group->counted = false;
@@ -27,6 +29,7 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
 
 static void batch_add(struct stock *stock, struct batch *batch, struct stock_order *order)
 {
+    assert(order->sale && order->snapshot); /* every open order passed check_settings */
     struct group *group = group_of(stock, batch, order->sale, order->snapshot);
     struct batch_order *entry = &batch->orders[batch->order_count++];
     *entry = (struct batch_order){.order = order};
@@ -68,6 +71,7 @@ bool group_next(struct group *group, uint32_t *segment_out)
         *segment_out = group->retry[--group->retry_count];
         return true;
     }
+    assert(group->tried <= group->snapshot.segments);
     if (group->tried == group->snapshot.segments)
         return false;
     *segment_out = (group->start + group->tried++) % group->snapshot.segments;
@@ -76,10 +80,11 @@ bool group_next(struct group *group, uint32_t *segment_out)
 
 void group_retry(struct group *group, uint32_t segment)
 {
+    assert(segment < LEDGER_SEGMENTS_MAX && group->retry_count < LEDGER_SEGMENTS_MAX);
     if (group->retries++ < group->snapshot.segments)
         group->retry[group->retry_count++] = (uint16_t)segment;
     else
-        group->busy = true; /* somebody keeps it dirty: not now, but it is not empty either */
+        group->busy = true; /* it stays dirty: not to be had now, but it is not known to be empty */
 }
 
 static void entry_take(struct batch *batch, struct group *group, struct batch_order *entry,
@@ -88,6 +93,7 @@ static void entry_take(struct batch *batch, struct group *group, struct batch_or
     assert(qty > 0 && hold->used + qty <= hold->taken && group->leftover >= qty);
     if (entry->allocation_count++ == 0)
         entry->first = batch->allocation_count;
+    assert(batch->allocation_count < BATCH_ALLOCATIONS_MAX);
     batch->allocations[batch->allocation_count++] = (struct batch_allocation){hold, qty};
     hold->used += qty;
     group->leftover -= qty;
@@ -99,7 +105,7 @@ static uint32_t spare(const struct segment_hold *hold, const struct group *group
     return mine ? hold->taken - hold->used : 0;
 }
 
-/* True when one segment could give all of it. */
+/* From one segment, so that the order is one row in the ledger. False when no segment has enough. */
 static bool fill_whole(struct stock *stock, struct batch *batch, struct group *group,
                        struct batch_order *entry)
 {
@@ -111,6 +117,7 @@ static bool fill_whole(struct stock *stock, struct batch *batch, struct group *g
     return false;
 }
 
+/* The group's taken units suffice, as group_fill has checked; each segment is used up in turn. */
 static void fill_split(struct stock *stock, struct batch *batch, struct group *group,
                        struct batch_order *entry)
 {
@@ -137,8 +144,10 @@ void group_fill(struct stock *stock, struct batch *batch, struct group *group)
 
 void batch_order_unfill(struct batch *batch, struct batch_order *entry)
 {
-    for (size_t i = entry->first; i < entry->first + entry->allocation_count; i++)
+    for (size_t i = entry->first; i < entry->first + entry->allocation_count; i++) {
+        assert(batch->allocations[i].hold->used >= batch->allocations[i].qty);
         batch->allocations[i].hold->used -= batch->allocations[i].qty;
+    }
     entry->allocation_count = 0;
 }
 
@@ -170,6 +179,7 @@ void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left
 
 static void order_fail(struct stock_order *order, bool reachable)
 {
+    assert(order->outcome == STOCK_OPEN);
     bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
     order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
 }
@@ -195,6 +205,8 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
 
 static void write_update(struct batch *batch, struct segment_hold *hold)
 {
+    assert(hold->state == SEGMENT_TAKEN && hold->used > 0 && hold->used <= hold->taken);
+    assert(batch->update_count < STOCK_HOLDS_MAX);
     batch->updated[batch->update_count] = hold;
     batch->updates[batch->update_count++] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
@@ -207,7 +219,8 @@ static void write_update(struct batch *batch, struct segment_hold *hold)
     };
 }
 
-/* By segment, as the ledger will list them. Few, and nearly always one. */
+/* By segment, as the ledger lists them for a repeat of the order. Insertion: they are few, nearly
+ * always one. */
 static void sort_allocations(struct ledger_allocation *allocations, size_t count)
 {
     for (size_t i = 1; i < count; i++)
@@ -277,6 +290,7 @@ bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
 static void accept_order(struct batch *batch, const struct batch_order *entry)
 {
     struct stock_order *order = entry->order;
+    assert(order->outcome == STOCK_OPEN && !order->allocations); /* decided once */
     order->outcome = STOCK_ACCEPTED;
     order->segment = batch->row_allocations[entry->first].segment;
     ledger_time_format(order->created_ms, order->created_at);
@@ -285,6 +299,7 @@ static void accept_order(struct batch *batch, const struct batch_order *entry)
         ledger_time_format(expires_ms(order), order->expires_at);
     if (entry->allocation_count == 1)
         return;
+    /* The batch is used again before the answer is written, so the order gets a copy. */
     size_t size = entry->allocation_count * sizeof *order->allocations;
     order->allocation_count = entry->allocation_count;
     order->allocations = malloc(size);

@@ -67,11 +67,11 @@ uint32_t group_unmet(const struct group *group);
 /* The next segment to try; false when all have been. */
 bool group_next(struct group *group, uint32_t *segment_out);
 
-/* Puts a segment up for one more try, a bounded number of times. */
+/* Lets a segment be tried once more, a bounded number of times. */
 void group_retry(struct group *group, uint32_t segment);
 
-/* Gives taken units to open orders: whole from one segment where one has enough, else from several,
- * all or nothing. */
+/* Gives taken units to open orders, all or nothing: whole from one segment where one has enough, else
+ * from several. */
 void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
@@ -80,15 +80,14 @@ void batch_order_unfill(struct batch *batch, struct batch_order *entry);
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);
 
-/* The most passes that an open order of the group has made. */
+/* How many passes the group's open order with the most of them has made. */
 int group_passes(const struct group *group);
 
-/* Decides the group's open orders: those wanting more than `left` are sold out, the others get
- * `outcome`. */
+/* Decides the group's open orders: sold out where an order wants more than `left`, else `outcome`. */
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
 
-/* A remote failure met the group's open orders: once more if it can be reached again, else
- * unavailable. */
+/* Decides the group's open orders after a failure of Redis or the ledger: to be tried again if the
+ * server is `reachable` by now, a bounded number of times, else unavailable. */
 void group_fail(struct group *group, bool reachable);
 
 /* Counts the filled orders, and lists them when asked to. */
@@ -103,13 +102,13 @@ bool batch_refused(const struct batch *batch, const struct segment_hold *hold);
 /* Decides the filled orders: accepted, with where their units came from. */
 void batch_accept(struct batch *batch);
 
-/* Decides the filled orders otherwise. */
+/* Decides the filled orders: `outcome`. */
 void batch_decide(struct batch *batch, enum stock_outcome outcome);
 
-/* A remote failure met the filled orders. */
+/* The same as group_fail for the filled orders. */
 void batch_fail(struct batch *batch, bool reachable);
 
-/* A remote failure met all open orders, filled or not. */
+/* The same as group_fail for all open orders, filled or not. */
 void batch_lost(struct batch *batch, bool reachable);
 
 #endif

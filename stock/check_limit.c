@@ -1,4 +1,4 @@
-/* The limit per user: who would be above it is refused before units are taken for him. */
+/* The limit per user: an order that would take its user above it is refused before units are taken. */
 #include "stock/check_limit.h"
 
 #include <assert.h>
@@ -9,13 +9,14 @@
 #include "stock/check_settings.h"
 
 enum {
-    LOOK_BATCHES = 64, /* in which all users are looked up, after one was above his limit */
+    LOOK_BATCHES = 64, /* in which all users are looked up after one was above the limit: where one
+                        * tries, more follow, and each of them would send a batch back */
 };
 
 /* An order that counts towards a limit. */
 struct claim {
     struct stock_order *order;
-    size_t place; /* in the batch: earlier ones go first */
+    size_t place; /* in the batch: of one user's orders the earlier go first */
 };
 
 static int compare_users(const struct stock_order *a, const struct stock_order *b)
@@ -36,7 +37,7 @@ static uint32_t limit_of(const struct stock_order *order)
     return order->snapshot->settings.per_user_limit;
 }
 
-/* Those of one user stand together afterwards. */
+/* Lists the orders that count towards a limit, sorted so that one user's stand together. */
 static size_t collect_claims(struct stock_order *const *orders, size_t count, struct claim *claims)
 {
     size_t found = 0;
@@ -53,7 +54,7 @@ static bool same_user(const struct claim *claims, size_t i)
     return i > 0 && compare_users(claims[i].order, claims[i - 1].order) == 0;
 }
 
-/* One for each user, in the order of the claims. */
+/* Asks for each user once, in the order of the claims, which is the order that the ledger wants. */
 static bool look_up(struct stock *stock, const struct claim *claims, size_t count,
                     struct ledger_quota *quotas)
 {
@@ -81,7 +82,8 @@ static void refuse(struct stock *stock, struct stock_order *order, const struct 
     memcpy(order->history->order_ids, quota->order_ids, sizeof quota->order_ids);
 }
 
-/* `quotas` is NULL when nobody was looked up: then all are taken to have nothing. */
+/* `quotas` is NULL when nobody was looked up: then all users are taken to have nothing yet, and only
+ * what does not fit together in this batch waits. */
 static void decide(struct stock *stock, const struct claim *claims, size_t count,
                    const struct ledger_quota *quotas)
 {

@@ -85,6 +85,7 @@ static void copy_allocations(struct stock_order *order, const struct ledger_allo
     order->segment = from[0].segment;
 }
 
+/* The order gets the fields of the first one, as the ledger has them. */
 static bool replay_one(struct stock *stock, struct stock_order *order, const struct ledger_key *key)
 {
     struct ledger_record record;
@@ -94,6 +95,7 @@ static bool replay_one(struct stock *stock, struct stock_order *order, const str
     }
     if (ledger_order_find(stock->ledger, key->order_id, &record) != LEDGER_OK)
         return false;
+    assert(!order->allocations);
     order->order_id = record.order_id;
     order->segment = record.segment < 0 ? 0 : (uint32_t)record.segment;
     copy_allocations(order, record.allocations, record.allocation_count);

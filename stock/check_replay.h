@@ -1,4 +1,6 @@
-/* A retry finds its first order: idempotency keys, looked up with the batch. */
+/* A retry finds its first order: idempotency keys, looked up for a whole batch.
+ *
+ * The ledger enforces that a key is used once; this finds the first order instead of an error. */
 #ifndef STOCK_CHECK_REPLAY_H
 #define STOCK_CHECK_REPLAY_H
 

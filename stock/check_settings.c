@@ -1,9 +1,9 @@
 /* Whether a sale is open to an order, and by which of its snapshots the order is decided. */
 #include "stock/check_settings.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-#include "sql/ledger_sale.h"
 #include "base/clock.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
@@ -39,6 +39,7 @@ static struct entry *entry_of(struct settings_book *book, struct sale *sale)
     for (size_t i = 0; i < book->count; i++)
         if (book->entries[i].sale == sale)
             return &book->entries[i];
+    assert(book->count < STOCK_BATCH_MAX);
     struct entry *entry = &book->entries[book->count++];
     entry->sale = sale;
     entry->snapshot = sale_snapshot(sale);
@@ -46,6 +47,7 @@ static struct entry *entry_of(struct settings_book *book, struct sale *sale)
     return entry;
 }
 
+/* A confirmation that is recent enough serves as an answer. */
 static enum standing ask(struct stock *stock, const struct entry *entry)
 {
     struct sale *sale = entry->sale;
@@ -59,6 +61,7 @@ static enum standing ask(struct stock *stock, const struct entry *entry)
 void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
 {
     struct entry *entry = entry_of(stock->settings, order->sale);
+    assert(stock_outcome_refused(outcome));
     if (entry->standing == NOT_ASKED)
         entry->standing = ask(stock, entry);
     order->outcome = entry->standing == CONFIRMED ? outcome
@@ -77,8 +80,8 @@ static void put_found(const struct ledger_sale *row, void *context)
     finding->full |= sale_cache_put(finding->cache, row) == NULL;
 }
 
-/* Those that are not known yet in one query, however many skus the clients have thought of. False
- * when it cannot be said whether there are sales for them. */
+/* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however many
+ * skus the clients make up. False when it cannot be said whether there are sales for them. */
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
@@ -98,7 +101,7 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     return asked && !finding.full;
 }
 
-/* `found`: an order without a sale has none in the ledger either. */
+/* `found`: an order without a sale in the cache has none in the ledger either. */
 static void begin_one(struct stock *stock, struct stock_order *order, bool found)
 {
     if (!order->sale) {

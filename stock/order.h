@@ -81,7 +81,7 @@ struct stock_order {
     bool deferred; /* an earlier order in the batch has its key: see check_replay.h */
 };
 
-/* Opens an order for stock_sell; what an earlier try allocated must have been freed. */
+/* Opens an order for another try; stock_order_clear has freed what an earlier try allocated. */
 void stock_order_begin(struct stock_order *order);
 
 /* Frees what stock_sell allocated in an order. */

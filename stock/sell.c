@@ -1,12 +1,12 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
  *   settings: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
- *      ─► rate limits, and with them the strategy takes units and commits
- *      ─► keys of those that it refused, once more
+ *      ─► the strategy asks for the rate limits, takes units and commits
+ *      ─► the keys of the orders that it refused, once more
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
- * that was found. Else its first try, under way in another batch or process, could be accepted
- * between the two, and the repeat be told no. */
+ * the refusal was found. Else its first try, under way in another batch or process, could be
+ * accepted between the two, and the repeat be told no. */
 #include "stock/sell.h"
 
 #include <assert.h>
@@ -17,7 +17,8 @@
 #include "stock/check_settings.h"
 #include "stock/strategy_common.h"
 
-/* Of those with a key; the others were refused by their front, as far as it knew. */
+/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were checked
+ * against it on arrival. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
 {
     int64_t now_ns = clock_now_ns();
@@ -70,6 +71,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
     }
     size_t found = list_open(orders, count, late);
     stock->strategy->sell(stock, late, found);
+    /* The reason for a refusal is newer than the look at its key: look once more, why_keys_last. */
     found = list_refused(late, found, late);
     if (!replay_find(stock, late, found))
         fail(late, found);
@@ -86,4 +88,6 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     for (size_t i = 0; i < count; i++)
         stock_order_begin(orders[i]);
     decide(stock, orders, count);
+    for (size_t i = 0; i < count; i++)
+        assert(orders[i]->outcome != STOCK_OPEN);
 }

@@ -28,7 +28,7 @@ struct lock_client *stock_locks(struct stock *stock)
     };
     if (!stock->locks)
         lock_open(&options, &stock->locks);
-    assert(stock->locks); /* the same url was good enough for stock_open */
+    assert(stock->locks); /* stock_open has parsed the same url */
     return stock->locks;
 }
 
@@ -64,6 +64,8 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
 {
     struct ledger_sale row;
     struct sale *known = sale_cache_find(stock->sale_cache, sku);
+    /* Read before the question: if the sale is invalidated meanwhile, the answer may be older than
+     * that and confirms nothing. */
     uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
     int64_t asked_ns = clock_now_ns();
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);

@@ -25,7 +25,7 @@ struct stock {
     unsigned
         look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
 
-    struct script_call *calls; /* the next pipeline: what is left of the last batch stands first */
+    struct script_call *calls; /* the next pipeline; the last batch's settles and releases first */
     size_t call_count;
 
     struct segment_hold *holds; /* of the present batch */
@@ -44,7 +44,8 @@ uint32_t stock_random(struct stock *stock, uint32_t bound);
 /* The client of this Redis' locks; opened when first used. */
 struct lock_client *stock_locks(struct stock *stock);
 
-/* The next call of the pipeline, to be filled in. */
+/* The next call of the pipeline, for the caller to fill in. After a stock_run_calls it takes the
+ * place of an answer: read all answers first. */
 struct script_call *stock_call(struct stock *stock);
 
 /* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
