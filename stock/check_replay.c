@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "sql/ledger_commit.h"
 #include "sql/ledger_lookup.h"
-#include "base/hash.h"
 
 enum { SLOTS = 2048 }; /* of the table of a batch's keys: a power of two, a quarter of it used */
 

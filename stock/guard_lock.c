@@ -1,17 +1,18 @@
-/* The guard lock of a segment: one of another kind around its lock in Redis.
+/* The guard lock of a segment: a lock of another kind around the segment's own lock in Redis.
  *
- * why_two: the counter in Redis is guarded by the token of the lock there, and the chain of fences
- * needs one scale, which that lock makes. So it is taken as ever, in the same round trip as the
- * units, and the guard lock decides before it who may try. A holder that outlives the one or the
- * other is refused by the ledger. Resets and recoveries need the inner lock alone: nobody sells
- * without it. */
+ * why_two: the scripts that change the counter in Redis check the token of the lock beside it, and
+ * the chain of fences needs numbers of one scale, which that lock makes. So the segment's lock is
+ * taken as always, in the same round trip as the units, and the guard lock decides before that who
+ * may try. The ledger refuses a holder that outlives either lock. Resets and recoveries need the
+ * segment's lock alone: nobody sells without it. */
 #include "stock/guard_lock.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Apart from the inner locks: a server of redlock may be the one that has those. */
+/* Apart from the segments' own locks: the server that has these may be one of the redlock servers. */
 #define GUARD_PREFIX STOCK_PREFIX "guard:"
 
 enum { SERVERS_MAX = 32 };
@@ -21,11 +22,11 @@ struct guard_lock {
     struct lock_client *client;
     struct lock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
     size_t count;
-    bool failed;
-    char error[200]; /* of the last try that failed; empty after one that did not */
+    bool failed;     /* a server could not be asked in the present batch */
+    char error[200]; /* of the last try if it failed, else empty */
 };
 
-/* Which kinds of lock an option's word stands for, with the least servers they need. */
+/* The kind of lock that an option's value names, and how many servers it needs at least. */
 static const struct kind {
     const char *name;
     enum lock_kind kind;
@@ -39,7 +40,7 @@ static const struct kind {
 #endif
 };
 
-/* Cuts the list of servers in place, and keeps those of the kind. */
+/* Cuts the list of servers in place, and keeps the URLs of the kind's scheme. */
 static size_t list_servers(char *text, const struct kind *kind, const char **servers_out)
 {
     size_t count = 0;
@@ -107,7 +108,7 @@ void guard_lock_close(struct stock *stock)
     stock->guard_lock = NULL;
 }
 
-/* Whether the batch has it already, from before the segment was recovered. */
+/* Whether the batch holds it already: it is kept while a segment is recovered and locked again. */
 static bool has(const struct guard_lock *guard, const char *name)
 {
     for (size_t i = 0; i < guard->count; i++)
@@ -122,6 +123,7 @@ static bool take(struct stock *stock, const char *name)
     struct guard_lock *guard = stock->guard_lock;
     struct lock_handle *handle;
     struct lock_request request = {.name = name, .kind = guard->kind, .fixed_lease = true};
+    assert(guard->count <= STOCK_HOLDS_MAX);
     if (has(guard, name))
         return true;
     if (guard->failed || guard->count == STOCK_HOLDS_MAX)
@@ -129,7 +131,7 @@ static bool take(struct stock *stock, const char *name)
     enum lock_result result = lock_acquire(guard->client, &request, &handle);
     guard->failed = result != LOCK_OK && result != LOCK_BUSY;
     snprintf(guard->error, sizeof guard->error, "%s", guard->failed ? lock_error() : "");
-    if (handle) /* in doubt as well: it is given back with the others */
+    if (handle) /* also when it is unknown whether it is held: then its release may end it */
         guard->handles[guard->count++] = handle;
     return result == LOCK_OK;
 }
@@ -162,6 +164,7 @@ const char *guard_lock_error(const struct stock *stock)
 void guard_lock_end(struct stock *stock)
 {
     struct guard_lock *guard = stock->guard_lock;
+    /* Settled first: whoever gets the guard lock next must find the segment free. */
     if (guard->count > 0)
         stock_run_posted(stock);
     for (size_t i = 0; i < guard->count; i++)

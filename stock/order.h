@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 #include "sql/ledger_commit.h"
-#include "sql/ledger_time.h"
 #include "sql/ledger_quota.h"
 #include "sql/ledger_sale.h"
+#include "sql/ledger_time.h"
 
 enum {
     STOCK_BATCH_MAX = 512,   /* orders that one call may carry */

@@ -2,9 +2,9 @@
 #ifndef STOCK_SALE_LOCK_H
 #define STOCK_SALE_LOCK_H
 
+#include "lock/redis_pipeline.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
-#include "lock/redis_pipeline.h"
 #include "stock/stock_core.h"
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */

@@ -9,8 +9,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sql/ledger_segment.h"
 #include "sql/ledger_restock.h"
+#include "sql/ledger_segment.h"
 #include "stock/sale_lock.h"
 
 enum { TRIES_MAX = 5 }; /* resets that came in between, or commits that were not answered */

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sql/ledger_sale.h"
 #include "base/clock.h"
+#include "sql/ledger_sale.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
 enum { LOCK_POLL_MS = 5 };

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "sql/ledger.h"
 #include "lock/lock.h"
 #include "lua/script.h"
+#include "sql/ledger.h"
 #include "stock/sale_cache.h"
 #include "stock/types.h"
 

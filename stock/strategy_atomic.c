@@ -1,6 +1,8 @@
 /* The strategy of one script and no lock: check and decrement of a counter, then the insert. */
 #include "stock/strategy_atomic.h"
 
+#include <assert.h>
+
 #include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
@@ -11,6 +13,7 @@ static void post(struct stock *stock, struct segment_hold *hold, struct sale *sa
                  const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     char key[SCRIPT_KEY_MAX];
+    assert(wanted > 0);
     counter_begin(hold, sale, snapshot, segment, wanted);
     counter_key(hold, key);
     hold->call = stock->call_count;
@@ -24,9 +27,10 @@ static void post(struct stock *stock, struct segment_hold *hold, struct sale *sa
 static void read_answer(struct segment_hold *hold, const struct script_call *call)
 {
     if (call->result == REDIS_UNKNOWN)
-        hold->state = SEGMENT_DOUBT;
+        hold->state = SEGMENT_DOUBT; /* units that were taken are leaked: giving them back as well
+                                      * could sell them twice, if they were not */
     else if (call->result != REDIS_ANSWERED)
-        hold->state = SEGMENT_BUSY;
+        hold->state = SEGMENT_BUSY; /* certainly nothing taken */
     else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[3] < 0)
         hold->state = SEGMENT_DIRTY;
     else

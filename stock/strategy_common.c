@@ -1,10 +1,11 @@
-/* The steps that strategies have in common: planning, writing, asking in doubt, concluding. */
+/* The steps that strategies have in common: planning, recovering, committing, concluding. */
 #include "stock/strategy_common.h"
 
+#include <assert.h>
 #include <string.h>
 
-#include "sql/ledger_recovery.h"
 #include "base/clock.h"
+#include "sql/ledger_recovery.h"
 #include "stock/check_limit.h"
 #include "stock/check_replay.h"
 #include "stock/recovery.h"
@@ -20,7 +21,8 @@ void strategy_plan(struct stock *stock, struct group *group, strategy_post *post
     uint32_t segment = 0;
     while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
         uint32_t hint = sale_hint(group->sale, segment);
-        if (hint == 0)
+        if (hint ==
+            0) /* skipped without asking; strategy_conclude asks the ledger before "sold out" */
             continue;
         uint32_t wanted = hint < unmet ? hint : unmet;
         post(stock, &stock->holds[stock->hold_count++], group->sale, &group->snapshot, segment,
@@ -29,6 +31,7 @@ void strategy_plan(struct stock *stock, struct group *group, strategy_post *post
     }
 }
 
+/* A hold that nothing stands behind: the update's condition tells whether the units are there. */
 static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                          const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
@@ -60,7 +63,7 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
         return;
     bool stale = false;
     if (!recovery_run(stock, dirty, count, &stale))
-        group->busy = true;
+        group->busy = true; /* the ledger could not be asked: nothing says that they are empty */
     group->stale |= stale;
     for (size_t i = 0; i < count; i++)
         group_retry(group, dirty[i]->segment);
@@ -68,9 +71,11 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
 
 /* ---- commit ---- */
 
-/* Asks the ledger what became of a commit whose answer was lost. */
+/* Asks the ledger what became of a commit whose answer was lost. One update and one order tell for
+ * all of them: the transaction is atomic. */
 static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 {
+    assert(batch->update_count > 0 && batch->row_count > 0);
     int64_t until_ns = clock_now_ns() + stock->options.resolve_ms * CLOCK_NS_PER_MS;
     stock->stats.unknown_commits++;
     for (;;) {
@@ -85,13 +90,14 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 }
 
 /* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT):
- * somebody wrote one of the keys first, or one of the users has enough by now. Decides the orders
- * that it did so for, and takes their units away again; the others go on. False when there are none
- * (an order id that is taken), or the ledger cannot be asked. */
+ * somebody wrote one of the keys first, or one of the users has enough by now. Finds the orders that
+ * caused it, decides them, and takes their units away again; the others go on. False when none is
+ * found (an order id was taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count = batch_filled(batch, orders);
+    assert(count > 0 && (why == LEDGER_DUPLICATE || why == LEDGER_LIMIT));
     bool found = (why != LEDGER_LIMIT || limit_find(stock, orders, count, true)) &&
                  replay_find(stock, orders, count);
     bool dropped = false;
@@ -110,7 +116,8 @@ static bool comes_before(const struct ledger_stock_update *a, const struct ledge
     return order < 0 || (order == 0 && a->segment < b->segment);
 }
 
-/* Where nobody holds the segments, all transactions change them in one order. */
+/* Sets the guards. Where no locks are held on the segments, all transactions must update them in the
+ * same order, or they deadlock. */
 static void guard_updates(struct batch *batch, enum ledger_guard guard)
 {
     if (guard == LEDGER_CHAIN)
@@ -157,12 +164,13 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
     if (result != LEDGER_UNKNOWN)
         return result;
     result = resolve(stock, batch);
+    /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
     if (result == LEDGER_NO)
-        batch->updates[0].refused = true; /* its fence was raised: the segment must be recovered */
+        batch->updates[0].refused = true;
     return result;
 }
 
-/* The ledger refused a move: perhaps for settings or a round that this process does not know yet. */
+/* The ledger refused an update: perhaps for settings or a round that this process does not know yet. */
 static void reload_refused(struct stock *stock, const struct batch *batch)
 {
     struct sale *last = NULL;
@@ -183,10 +191,10 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
     case LEDGER_UNKNOWN:
         batch_decide(batch, STOCK_IN_DOUBT);
         break;
-    case LEDGER_FAILED:
+    case LEDGER_FAILED: /* certainly not committed */
         batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
         break;
-    default: /* refused, or an id, key or limit was met: nothing was written */
+    default: /* refused by a guard, or for an id, key or limit: nothing was written */
         batch_decide(batch, STOCK_AGAIN);
         reload_refused(stock, batch);
         break;
@@ -195,8 +203,8 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
 
 /* ---- conclude ---- */
 
-/* The ledger knows units where this process saw none: look there again, and recover what Redis
- * still calls empty. */
+/* The ledger has units where this process saw none: such segments are tried again, and recovered if
+ * Redis still calls them empty. Returns how many units are left in all. */
 static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;

@@ -1,4 +1,8 @@
-/* The steps that strategies have in common: planning, writing, asking in doubt, concluding. */
+/* What a strategy is, and the steps that strategies have in common: planning, recovering, committing,
+ * concluding.
+ *
+ * A new strategy is a pair strategy_NAME.h, strategy_NAME.c with a table of this kind, and a line in
+ * stock.c. The shortest one to read first is strategy_database.c. */
 #ifndef STOCK_STRATEGY_COMMON_H
 #define STOCK_STRATEGY_COMMON_H
 
@@ -16,19 +20,19 @@ struct stock_strategy {
     void (*sell)(struct stock *stock, struct stock_order *const *orders, size_t count);
 };
 
-/* Begins a hold of up to `wanted` units of a segment, in whatever way a strategy has. */
+/* Begins a hold of up to `wanted` units of a segment, in the strategy's own way. */
 typedef void strategy_post(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                            const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 
-/* Begins holds of as many more segments as the group's open orders seem to need, by the hints. */
+/* Begins holds of enough further segments for the group's open orders, judging by the hints. */
 void strategy_plan(struct stock *stock, struct group *group, strategy_post *post);
 
 /* Plans without reserving anything and fills the orders: the ledger's guards will say whether the
  * units are there. */
 void strategy_fill(struct stock *stock, struct batch *batch);
 
-/* Sets the group's dirty holds from `first_hold` on again from the ledger, and puts their segments
- * up for another try. */
+/* Sets the group's dirty holds from `first_hold` on again from the ledger, and lets their segments be
+ * tried once more. */
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
 
 /* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
@@ -45,15 +49,15 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
 bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
                     size_t *count_out);
 
-/* Sets the sale's hints to what the rows have left, and returns the sum. */
+/* Sets the sale's hints to what its rows have left. Returns the sum. */
 uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count);
 
 /* Remembers that the ledger has `left` units, and decides the group's open orders by that: sold out
  * or to be tried again. */
 void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left);
 
-/* Decides the group's open orders by what the ledger has left: sold out, or to be tried again where
- * this process saw none. */
+/* Asks the ledger what is left, and decides the group's open orders by that: sold out, or to be tried
+ * again in segments where this process saw nothing. */
 void strategy_conclude(struct stock *stock, struct group *group);
 
 #endif

@@ -12,8 +12,8 @@
  * was under way at a recovery is counted once: in the ledger, if it was committed before, else by
  * the recovery, which then has forbidden the commit.
  *
- * What a process that dies had taken is missing from the counter until a recovery; nothing marks it
- * (see README.md). */
+ * What a process had taken when it died is missing from the counter until a recovery; nothing marks
+ * the segment (see README.md). */
 #include "stock/strategy_counter.h"
 
 #include <assert.h>
@@ -35,11 +35,12 @@ void counter_begin(struct segment_hold *hold, struct sale *sale,
                    const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
     segment_begin(hold, sale, snapshot, segment);
-    hold->taken = wanted;
+    hold->taken = wanted; /* until the answer says how many they are */
 }
 
 void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left)
 {
+    assert(hold->used == 0); /* no order has got any of them yet */
     hold->taken = taken;
     hold->settled = settled;
     hold->left = left;
@@ -87,13 +88,14 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
     return alive;
 }
 
-/* An order has each segment once: units of one that was taken from before, by its hint, join those.
- */
+/* Adds the units of a second take to those of the first, by the hint, from the same segment: in the
+ * ledger an order has one allocation per segment, and a batch one update. */
 static void join(struct stock *stock, struct segment_hold *hold)
 {
     for (struct segment_hold *old = stock->holds; old < hold; old++)
         if (old->state == SEGMENT_TAKEN && old->sale == hold->sale &&
             old->segment == hold->segment && old->settled == hold->settled) {
+            assert(old->used <= old->taken);
             old->taken += hold->taken;
             old->left = hold->left;
             hold->state = SEGMENT_ENDED;
@@ -116,15 +118,15 @@ static void count_taken(struct stock *stock, struct group *group, size_t first_h
     }
 }
 
-/* What a counter has, and 1 for one that has to be recovered first. */
+/* What a counter has; 1 for a counter that has to be recovered, so that the segment is tried. */
 static uint32_t units_in(const struct script_call *read, uint32_t round)
 {
     bool clean = read->values[0] == 1 && read->values[2] == round && read->values[3] == 0;
     return clean && read->values[1] >= 0 ? (uint32_t)read->values[1] : 1;
 }
 
-/* Reads all counters of a group that found too little by its hints: others may have given units
- * back. False when Redis is lost. */
+/* Reads all counters of a group that found too little by its hints: other processes may have given
+ * units back. False when Redis is lost. */
 static bool read_counters(struct stock *stock, struct group *group)
 {
     if (stock->call_count > 0)
@@ -162,7 +164,7 @@ static bool look_again(struct stock *stock, struct batch *batch, bool *again_out
 }
 
 static bool gather(struct stock *stock, struct batch *batch, strategy_post *post,
-                   bool (*take)(struct stock *stock, size_t first_hold))
+                   counter_take *take)
 {
     for (;;) {
         size_t first_hold = stock->hold_count;
@@ -190,7 +192,8 @@ static bool gather(struct stock *stock, struct batch *batch, strategy_post *post
 
 /* ---- end ---- */
 
-/* Posts that units come back, or that the ledger refused the counter they came from. */
+/* Posts that units come back, or marks the counter they came from as refused by the ledger: units of a
+ * refused counter stay away, as its recovery counts them. */
 static void post_return(struct stock *stock, const struct segment_hold *hold, uint32_t units,
                         const char *mark)
 {
@@ -206,8 +209,8 @@ static void post_return(struct stock *stock, const struct segment_hold *hold, ui
     sale_hint_set(hold->sale, hold->segment, hold->left + (units > 0 ? units : 1));
 }
 
-/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold
- * stays away. */
+/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is not
+ * given back. */
 static void end_holds(struct stock *stock, const struct batch *batch, enum ledger_result result)
 {
     bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
@@ -224,8 +227,8 @@ static void end_holds(struct stock *stock, const struct batch *batch, enum ledge
     }
 }
 
-/* Where the ledger knows of units that the counters lack they are in flight, and may come back, or
- * have been leaked, and will not. */
+/* Units that the ledger has and the counters lack are either in flight, and may come back, or leaked by
+ * a process that died, and will not. After some passes they count as leaked. */
 static void conclude(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
@@ -242,7 +245,7 @@ static void conclude(struct stock *stock, struct group *group)
 }
 
 void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
-                  strategy_post *post, bool (*take)(struct stock *stock, size_t first_hold))
+                  strategy_post *post, counter_take *take)
 {
     struct batch *batch = stock->batch;
     enum ledger_result result = LEDGER_FAILED;

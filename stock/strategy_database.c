@@ -4,15 +4,16 @@
  * trying; its condition says whether the units are there. When it refuses, or nothing is to be seen
  * any more, the segments are read.
  *
- * Each change leaves the segment's fence one greater than it was, so that whoever sells by the
- * counters in Redis afterwards finds them out of date and recovers them. */
+ * Each change leaves the segment's fence one greater than it was, so that a strategy which sells by
+ * the counters in Redis afterwards finds them out of date and recovers them. */
 #include "stock/strategy_database.h"
 
 #include "sql/ledger_commit.h"
 #include "sql/ledger_segment.h"
 #include "stock/check_rate.h"
 
-static void look(struct stock *stock, struct group *group)
+/* Reads the group's segments: what they have left decides its open orders, and is the next hint. */
+static void fetch(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
@@ -20,6 +21,7 @@ static void look(struct stock *stock, struct group *group)
         strategy_remember_left(stock, group, strategy_hint(group->sale, rows, count));
 }
 
+/* The hints follow what this process has sold; what others sell shows when an UPDATE is refused. */
 static void lower_hints(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++) {
@@ -45,7 +47,7 @@ static void sell(struct stock *stock, struct stock_order *const *orders, size_t 
         lower_hints(stock);
     for (size_t i = 0; i < batch->group_count; i++)
         if (result == LEDGER_NO || group_open(&batch->groups[i]))
-            look(stock, &batch->groups[i]);
+            fetch(stock, &batch->groups[i]);
 }
 
 const struct stock_strategy strategy_database = {

@@ -1,5 +1,5 @@
-/* The strategy of compare and swap: WATCH a counter, read it, set it by MULTI and EXEC if nobody
- * else has meanwhile, else again; then the insert. */
+/* The strategy of compare and swap: WATCH a counter, read it, set it by MULTI and EXEC, again while
+ * others change it in between; then the insert. */
 #include "stock/strategy_optimistic.h"
 
 #include <inttypes.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_commit.h"
 #include "base/clock.h"
 #include "lua/command.h"
+#include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
 
@@ -25,7 +25,8 @@ static void post(struct stock *stock, struct segment_hold *hold, struct sale *sa
     counter_begin(hold, sale, snapshot, segment, wanted);
 }
 
-/* Reads a hash's fields as numbers. False when it cannot be sold from: see stock_count.lua. */
+/* Reads a hash's fields as numbers. False when the segment cannot be sold from; stock_count.lua has the
+ * same conditions. */
 static bool read_fields(const struct command *read, uint32_t round, int64_t *available_out,
                         uint64_t *settled_out)
 {
@@ -37,7 +38,7 @@ static bool read_fields(const struct command *read, uint32_t round, int64_t *ava
     return there && open == 0 && command_int(read, 1) == round && *available_out >= 0;
 }
 
-/* Sets the watched counter. Busy: somebody else was faster. */
+/* Sets the watched counter. SEGMENT_BUSY: somebody else has changed it since it was read. */
 static enum segment_state swap(struct redis *redis, const char *key, int64_t available)
 {
     char number[24];

@@ -5,13 +5,15 @@
  *                                 └── busy, empty, recovered: more segments ◄───────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
  *             ─► settle and release, posted for the pipeline of the next batch
- *             ─► conclude: who got nothing asks the ledger what is left
+ *             ─► conclude: for orders that got nothing, the ledger is asked what is left
  *
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
- * Redis, a segment's row updates only from exactly the fence at which Redis was settled when the
+ * Redis, a segment's row changes only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
  * for the stock to be sold. */
 #include "stock/strategy_segment_lock.h"
+
+#include <assert.h>
 
 #include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
@@ -22,26 +24,29 @@ enum { BUSY_PASSES = 8 };
 
 /* ---- gather ---- */
 
-static void sort_out(struct stock *stock, struct group *group, size_t first_hold)
+/* Ends the holds that gave nothing, and counts what the others gave. Dirty holds stay for the
+ * recovery. */
+static void classify(struct stock *stock, struct group *group, size_t first_hold)
 {
     for (size_t i = first_hold; i < stock->hold_count; i++) {
         struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale)
             continue;
+        assert(hold->state != SEGMENT_POSTED); /* its answer was read */
+        /* Locked, and then the take did not find the lock: it took nothing, so nothing is to be
+         * settled. */
         bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == LOCK_STATE_HELD;
-        if (hold->state == SEGMENT_BUSY)
-            group->busy = true;
-        if (lost) /* locked, and then the take did not find the lock: nothing is to be settled */
-            segment_post_release(stock, hold);
-        else if (hold->state == SEGMENT_EMPTY)
+        group->busy |= hold->state == SEGMENT_BUSY;
+        if (lost || hold->state == SEGMENT_EMPTY)
             segment_post_release(stock, hold);
         else if (hold->state == SEGMENT_TAKEN)
             group->leftover += hold->taken;
     }
 }
 
-/* Takes units until every order is filled or every segment has been tried. False when Redis, or the
- * server of the guard lock, is lost: what is held by then is in doubt. */
+/* Takes units until every order is filled or every segment has been tried. Each pass is one round trip
+ * for all sales of the batch. False when Redis, or the server of the guard locks, is lost: what is
+ * held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
     strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
@@ -59,15 +64,16 @@ static bool gather(struct stock *stock, struct batch *batch)
         if (!alive || guard_lock_failed(stock))
             return false;
         for (size_t i = 0; i < batch->group_count; i++) {
-            sort_out(stock, &batch->groups[i], first_hold);
+            classify(stock, &batch->groups[i], first_hold);
             strategy_recover(stock, &batch->groups[i], first_hold);
             group_fill(stock, batch, &batch->groups[i]);
         }
     }
 }
 
-/* Redis was lost: gives up what is held, without settling. The next holder finds the segments dirty
- * and recovers them; releasing them spares it waiting for the leases. */
+/* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done. The
+ * next holder finds the segments dirty and recovers them; releasing them spares it the wait for the
+ * leases. */
 static void abandon(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -78,8 +84,9 @@ static void abandon(struct stock *stock)
 
 /* ---- commit ---- */
 
-/* Settles every hold by what became of the commit: at its own fence when the ledger moved it, else
- * at that of its last settled round. */
+/* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
+ * segment, else at the fence of its last settled round. Posted only: the calls travel with the next
+ * batch's locks. */
 static void settle_all(struct stock *stock, const struct batch *batch, bool committed)
 {
     for (size_t i = 0; i < stock->hold_count; i++) {
@@ -87,7 +94,9 @@ static void settle_all(struct stock *stock, const struct batch *batch, bool comm
         if (hold->state != SEGMENT_TAKEN)
             continue;
         if (!committed && batch_refused(batch, hold)) {
-            sale_hint_set(hold->sale, hold->segment, 1); /* dirty: to be looked at, not skipped */
+            /* Redis said what the ledger refutes, so nothing is given back: released as it is, the
+             * segment is dirty. The hint has the next batch try it, and recover it. */
+            sale_hint_set(hold->sale, hold->segment, 1);
             segment_post_release(stock, hold);
         } else if (committed && hold->used > 0) {
             segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
@@ -97,7 +106,8 @@ static void settle_all(struct stock *stock, const struct batch *batch, bool comm
     }
 }
 
-/* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. */
+/* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. After an
+ * unknown commit no hold may be settled, not even at its old fence: the units may be sold. */
 static void finish(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     strategy_decide(stock, batch, result);
@@ -109,14 +119,15 @@ static void finish(struct stock *stock, struct batch *batch, enum ledger_result 
 
 /* ---- conclude ---- */
 
+/* Decides the orders that got no units. "Sold out" is never concluded from Redis alone. */
 static void conclude(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
         struct group *group = &batch->groups[i];
         if (!group_open(group))
             continue;
-        /* Who holds a busy segment may give units back, and will soon be gone; a holder that died
-         * will not, so the ledger is asked in the end. */
+        /* The holder of a busy segment may give units back, and soon releases it. A holder that died
+         * does neither, so the ledger is asked in the end. */
         if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)
             group_decide(group, STOCK_AGAIN, UINT32_MAX);
         else

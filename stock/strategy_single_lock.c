@@ -1,9 +1,11 @@
 /* The strategy of one lock for the whole product, an order at a time: lock, check, write, release.
  *
  * The obviously right one, which the others are compared with. It checks and writes the ledger, and
- * asks Redis for nothing but the lock. A holder that outlives its lease is refused by the fence. */
+ * asks Redis for nothing but the lock. The ledger refuses a holder that outlives its lease, by its
+ * fence. */
 #include "stock/strategy_single_lock.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +20,8 @@ static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
     snprintf(name_out, LOCK_NAME_MAX, "%s:sale", sku);
 }
 
-/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was: the lock must
- * be taken again. */
+/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was ahead: the lock
+ * must be taken again, for a greater fence. */
 static bool catch_up(struct stock *stock, const struct lock_handle *handle,
                      const struct ledger_segment *rows, size_t count)
 {
@@ -35,7 +37,8 @@ static bool catch_up(struct stock *stock, const struct lock_handle *handle,
     return true;
 }
 
-/* Sells the batch's one order under the lock. */
+/* Sells the batch's one order under the lock. The rows are read under the lock as well, so the units
+ * that they have left are there for this order. */
 static void sell_locked(struct stock *stock, struct batch *batch, const struct lock_handle *handle)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
@@ -49,6 +52,7 @@ static void sell_locked(struct stock *stock, struct batch *batch, const struct l
     }
     uint32_t left = strategy_hint(group->sale, rows, count);
     strategy_fill(stock, batch);
+    assert(batch->group_count == 1 && batch->order_count == 1);
     for (size_t i = 0; i < stock->hold_count; i++)
         stock->holds[i].lock.fence = lock_fence(handle);
     if (batch_filled(batch, NULL) > 0)

@@ -1,8 +1,8 @@
 /* Units added to a running sale: each once, in equal parts, and to be sold at once. */
+#include "sql/ledger_restock.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
 #include "stock/sale_restock.h"
-#include "sql/ledger_restock.h"
 #include "stock/test_stage.h"
 
 static struct ledger_sale sale;

@@ -1,8 +1,8 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
+#include "lock/redis_pipeline.h"
 #include "sql/ledger_due.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_sale.h"
-#include "lock/redis_pipeline.h"
 #include "stock/return_expired.h"
 #include "stock/return_order.h"
 #include "stock/stock_core.h"

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lua/test_server.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_setup.h"
-#include "lua/test_server.h"
 #include "sql/test_server.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"

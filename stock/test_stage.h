@@ -2,9 +2,9 @@
 #ifndef STOCK_TEST_STAGE_H
 #define STOCK_TEST_STAGE_H
 
+#include "lua/test_server.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_setup.h"
-#include "lua/test_server.h"
 #include "sql/test_server.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
