@@ -111,6 +111,7 @@ bool limit_find(struct stock *stock, struct stock_order *const *orders, size_t c
 {
     struct claim claims[STOCK_BATCH_MAX];
     struct ledger_quota quotas[STOCK_BATCH_MAX];
+    assert(count <= STOCK_BATCH_MAX);
     size_t found = collect_claims(orders, count, claims);
     bool look = late || stock->look_batches > 0;
     for (size_t i = 0; i < found && !look; i++)

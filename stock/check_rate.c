@@ -64,13 +64,14 @@ void rate_close(struct rate **rate)
     *rate = NULL;
 }
 
-/* The subject's number of its kind, from 1; a new one gets the next. */
+/* The number of a user, or of an address, in this batch, from 1; a new one gets the next. */
 static uint16_t number_of(struct subjects *subjects, const char *name)
 {
     size_t slot = hash_slot(name, SLOTS);
     for (; subjects->slots[slot] != 0; slot = (slot + 1) % SLOTS)
         if (strcmp(subjects->names[subjects->slots[slot] - 1], name) == 0)
             return subjects->slots[slot];
+    assert(subjects->count < STOCK_BATCH_MAX);
     subjects->names[subjects->count] = name;
     subjects->slots[slot] = (uint16_t)++subjects->count;
     return subjects->slots[slot];
@@ -92,8 +93,10 @@ static void clear(struct subjects *subjects)
     subjects->count = 0;
 }
 
+/* Two digits of base 64, which the script reads without a call of its own per number. */
 static char *put_digits(char *at, size_t number)
 {
+    assert(number < 4096);
     *at++ = (char)('0' + number / 64);
     *at++ = (char)('0' + number % 64);
     return at;
@@ -154,7 +157,7 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     struct rate *rate = stock->rate;
     if (!rate)
         return;
-    assert(!rate->posted && count <= STOCK_BATCH_MAX);
+    assert(!rate->posted && count <= STOCK_BATCH_MAX); /* the last question was answered */
     rate->count = 0;
     clear(&rate->users);
     clear(&rate->addresses);
@@ -170,7 +173,8 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
 
 static void refuse(struct rate *rate, const int64_t *numbers)
 {
-    assert(numbers[0] >= 1 && (size_t)numbers[0] <= rate->count);
+    if (numbers[0] < 1 || (size_t)numbers[0] > rate->count)
+        return;
     struct stock_order *order = rate->orders[numbers[0] - 1];
     order->rate_passed = false;
     if (order->outcome != STOCK_OPEN)
@@ -186,6 +190,8 @@ static void refuse(struct rate *rate, const int64_t *numbers)
 static void read_answer(struct stock *stock)
 {
     struct rate *rate = stock->rate;
+    assert(stock->call_count == 0 &&
+           rate->call < STOCK_CALLS_MAX); /* no answer is overwritten yet */
     const struct script_call *call = &stock->calls[rate->call];
     rate->posted = false;
     for (size_t i = 0; i < rate->count; i++) {

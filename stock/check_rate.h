@@ -1,11 +1,11 @@
-/* Limits of orders per user and per client address, asked for a whole batch in one call. */
+/* Limits of orders per user and per client address, asked for a whole batch in one call to Redis. */
 #ifndef STOCK_CHECK_RATE_H
 #define STOCK_CHECK_RATE_H
 
 #include "stock/order.h"
 #include "stock/stock_core.h"
 
-/* NULL when no limit is set. */
+/* Opens the limits of one thread; NULL when none is set. */
 struct rate *rate_open(const struct stock_rates *rates);
 void rate_close(struct rate **rate);
 

@@ -109,6 +109,7 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
 {
     struct stock_order *keyed[STOCK_BATCH_MAX];
     struct ledger_key keys[STOCK_BATCH_MAX];
+    assert(count <= STOCK_BATCH_MAX);
     size_t found = list_keyed(orders, count, keyed);
     if (found == 0)
         return true;

@@ -117,6 +117,7 @@ static void begin_one(struct stock *stock, struct stock_order *order, bool found
 
 void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
+    assert(count <= STOCK_BATCH_MAX);
     bool found = find_sales(stock, orders, count);
     stock->settings->count = 0;
     for (size_t i = 0; i < count; i++)

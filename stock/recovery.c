@@ -37,6 +37,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
         rows[i].segment = dirty[i]->segment;
         rows[i].fence = dirty[i]->lock.fence;
     }
+    /* Before the segments are loaded: from now on no update of a holder before this one is accepted. */
     enum ledger_result result =
         ledger_recover(stock->ledger, sale_sku(dirty[0]->sale), rows, count);
     *stale_out = false;

@@ -1,13 +1,15 @@
 /* Orders of one sale that end together: one transaction, under the locks of their segments.
  *
  *   lock the segments (fence F) ─► ledger, one transaction: statuses · sold -= n, fence = F
- *     ─► set the segments in Redis again from the ledger, and release ─► tell every process
+ *     ─► load the segments in Redis from the ledger, and release ─► publish to every process
  *
- * why_like_recovery: the ledger's fence moves to F, so whatever Redis said of the segment before is
- * refused from then on. Setting it from the ledger is therefore not what makes the return right, it
- * only spares the next holder a recovery; dying anywhere on the way loses nothing. */
+ * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
+ * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what makes
+ * the return right, it only spares the next holder a recovery; dying anywhere on the way loses
+ * nothing. */
 #include "stock/return_batch.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -28,7 +30,9 @@ void return_batch_pause(struct stock *stock)
 bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
                         uint32_t round, enum ledger_status to)
 {
+    assert(to == LEDGER_CANCELLED || to == LEDGER_EXPIRED);
     enum ledger_result found = stock_sale(stock, sku, &batch->sale);
+    /* An order of a later round than the cached one: this process has missed a reset. */
     if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)
         found = stock_sale_reload(stock, sku, &batch->sale);
     if (found != LEDGER_OK)
@@ -52,6 +56,7 @@ bool return_batch_is_old(const struct return_batch *batch)
 
 void return_batch_post_lock(struct stock *stock, const struct return_batch *batch, uint32_t segment)
 {
+    assert(stock->hold_count < STOCK_HOLDS_MAX && !return_batch_is_old(batch));
     segment_post_lock(stock, &stock->holds[stock->hold_count++], batch->sale, &batch->snapshot,
                       segment);
 }
@@ -82,8 +87,8 @@ bool return_batch_lock(struct stock *stock)
     return true;
 }
 
-/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still
- * under way or forbids it, and sets the segments again from what it says then. */
+/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still under
+ * way or forbids it, and loads the segments from what the ledger says then. */
 static void recover_all(struct stock *stock, const struct return_batch *batch)
 {
     struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
@@ -97,7 +102,8 @@ static void recover_all(struct stock *stock, const struct return_batch *batch)
         stock_sale_reload(stock, batch->returned.sku, &sale);
 }
 
-/* Those in which nothing came back after all are left as they were. */
+/* Loads the segments that units came back to. The others keep their last fence in the ledger, so what
+ * Redis says of them still counts. */
 static void load_all(struct stock *stock, const struct return_batch *batch)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -105,7 +111,7 @@ static void load_all(struct stock *stock, const struct return_batch *batch)
             recovery_load(stock, &stock->holds[i], &batch->segments[i]);
 }
 
-static void announce(struct stock *stock, const struct return_batch *batch)
+static void publish(struct stock *stock, const struct return_batch *batch)
 {
     sale_invalidate(batch->sale);
     redis_publish(stock->redis, STOCK_CHANNEL, batch->returned.sku);
@@ -114,28 +120,32 @@ static void announce(struct stock *stock, const struct return_batch *batch)
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch)
 {
     struct ledger_return *returned = &batch->returned;
+    assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
+    assert(stock->hold_count > 0 || return_batch_is_old(batch));
     returned->segment_count = stock->hold_count;
     for (size_t i = 0; i < stock->hold_count; i++) {
         batch->segments[i].segment = stock->holds[i].segment;
         batch->segments[i].fence = stock->holds[i].lock.fence;
     }
     enum ledger_result result = ledger_return(stock->ledger, returned);
-    if (result != LEDGER_OK) /* it says how many could have moved */
+    if (result != LEDGER_OK) /* nothing is certain: a transaction that failed may have counted */
         returned->moved = 0;
     if (returned->moved > 0)
         load_all(stock, batch);
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
         recover_all(stock, batch);
+    /* After an unknown commit units may have come back as well: publishing is harmless. */
     bool back = (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
     return_batch_release(stock);
     if (back)
-        announce(stock, batch);
+        publish(stock, batch);
     return result;
 }
 
 /* ---- one order ---- */
 
-/* Tries once to return an order's units. BUSY: look at the order again. */
+/* Tries once to return an order's units, under the locks of all its segments. BUSY: fetch the order
+ * again. */
 static enum stock_state_result order_return(struct stock *stock, struct return_batch *batch,
                                             const struct ledger_record *record,
                                             enum ledger_status to)
@@ -165,8 +175,9 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
     }
 }
 
-enum stock_state_result order_fetch(struct stock *stock, uint64_t order_id, enum ledger_status to,
-                                    struct ledger_record *record_out)
+enum stock_state_result return_batch_fetch_order(struct stock *stock, uint64_t order_id,
+                                                 enum ledger_status to,
+                                                 struct ledger_record *record_out)
 {
     enum ledger_result found = ledger_order_find(stock->ledger, order_id, record_out);
     if (found != LEDGER_OK)
@@ -176,11 +187,11 @@ enum stock_state_result order_fetch(struct stock *stock, uint64_t order_id, enum
     return ledger_status_may(record_out->status, to) ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
 }
 
-enum stock_state_result order_try(struct stock *stock, struct return_batch *batch,
-                                  uint64_t order_id, enum ledger_status to,
-                                  struct ledger_record *record_out)
+enum stock_state_result return_batch_try_order(struct stock *stock, struct return_batch *batch,
+                                               uint64_t order_id, enum ledger_status to,
+                                               struct ledger_record *record_out)
 {
     batch->returned.moved = 0;
-    enum stock_state_result result = order_fetch(stock, order_id, to, record_out);
+    enum stock_state_result result = return_batch_fetch_order(stock, order_id, to, record_out);
     return result == STOCK_STATE_BUSY ? order_return(stock, batch, record_out, to) : result;
 }

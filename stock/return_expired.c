@@ -1,6 +1,7 @@
 /* Reserved orders whose time is over: found in the ledger, sorted, and ended many at a time. */
 #include "stock/return_expired.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +11,10 @@
 #include "stock/segment.h"
 
 enum {
-    DUE_MAX = 3600,  /* orders that one stock_expire looks at */
-    HOLDS_PART = 4,  /* of a sale's segments, one in so many is held; orders go on in the others */
-    PAUSES_MAX = 64, /* of one stock_expire before busy segments: about a tenth of a second */
+    DUE_MAX = 3600, /* orders that one stock_expire looks at */
+    HOLDS_PART =
+        4, /* one in so many of a sale's segments is held at once; the others go on selling */
+    PAUSES_MAX = 64, /* waits for busy segments of one stock_expire: about a tenth of a second */
 };
 
 static int compare_due(const void *a, const void *b)
@@ -28,7 +30,8 @@ static int compare_due(const void *a, const void *b)
     return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
 }
 
-/* How many of the next orders are of one sale and round and filled by one segment each. */
+/* How many of the next orders can share a transaction: of one sale and round, and filled by one segment
+ * each. */
 static size_t alike(const struct ledger_due *due, size_t count)
 {
     size_t same = 0;
@@ -38,10 +41,12 @@ static size_t alike(const struct ledger_due *due, size_t count)
     return same;
 }
 
-/* Posts the locks of the first segments the orders are of; returns how many orders these have. */
+/* Posts the locks of the orders' first segments, as many as may be held; returns how many of the orders
+ * these segments have. The orders are sorted by segment. */
 static size_t post_locks(struct stock *stock, const struct return_batch *batch,
                          const struct ledger_due *due, size_t count)
 {
+    assert(stock->hold_count == 0);
     size_t max = (batch->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && due[i].segment == due[i - 1].segment)
@@ -70,7 +75,7 @@ static bool may_pause(struct stock *stock, int *pauses)
     return true;
 }
 
-/* Locks what is free of the segments of the first orders, `done_out` of them. While that is none it
+/* Locks those segments of the first orders, `done_out` of them, that are free. While none is free it
  * tries again: a segment from which much is sold is hardly ever free. False when Redis is lost. */
 static bool lock_some(struct stock *stock, const struct return_batch *batch,
                       const struct ledger_due *due, size_t count, int *pauses, size_t *done_out)
@@ -83,12 +88,13 @@ static bool lock_some(struct stock *stock, const struct return_batch *batch,
     return true;
 }
 
-/* Expires the first of `count` orders that are alike, as one transaction; `done_out` are those that
- * it was about, whether they could be locked or not. */
+/* Expires the first of `count` orders that are alike, in one transaction. `done_out` says how many it
+ * has dealt with; orders whose segments were busy are among them, and wait for the next pass. */
 static enum ledger_result expire_alike(struct stock *stock, struct return_batch *batch,
                                        const struct ledger_due *due, size_t count, int *pauses,
                                        size_t *done_out)
 {
+    assert(count > 0 && count <= LEDGER_RETURNS_MAX);
     *done_out = count;
     if (!return_batch_begin(stock, batch, due->sku, due->round, LEDGER_EXPIRED))
         return LEDGER_FAILED;
@@ -101,19 +107,19 @@ static enum ledger_result expire_alike(struct stock *stock, struct return_batch 
     return batch->returned.order_count > 0 ? return_batch_return(stock, batch) : LEDGER_NO;
 }
 
-/* An order that several segments filled needs all of them. */
+/* Expires an order that several segments filled: it needs all of their locks at once. */
 static enum ledger_result expire_several(struct stock *stock, struct return_batch *batch,
                                          uint64_t order_id, int *pauses)
 {
     struct ledger_record record;
     enum stock_state_result result = STOCK_STATE_BUSY;
     do
-        result = order_try(stock, batch, order_id, LEDGER_EXPIRED, &record);
+        result = return_batch_try_order(stock, batch, order_id, LEDGER_EXPIRED, &record);
     while (result == STOCK_STATE_BUSY && batch->returned.moved == 0 && may_pause(stock, pauses));
     return result == STOCK_STATE_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-/* A batch whose units are most of what its segments now have left. */
+/* True when the returned units are most of what their segments have left: buyers may wait for them. */
 static bool is_awaited(const struct return_batch *batch)
 {
     uint64_t left = 0;
@@ -151,6 +157,7 @@ enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *c
     size_t count = 0;
     if (!due)
         abort();
+    /* By sale, round and segment, for as few transactions and locks as possible. */
     *expired_out = (struct stock_expired){0};
     enum ledger_result result = ledger_due_list(stock->ledger, cursor, DUE_MAX, due, &count);
     if (count > 0) {

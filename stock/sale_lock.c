@@ -29,10 +29,11 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
 
 bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
 {
+    assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < locked->count; i++)
         if (locked->holds[i].state != LOCK_STATE_RELEASED)
             lock_redis_end(&locked->holds[i], stock_call(stock));
-    size_t count = stock->call_count;
+    size_t count = stock->call_count; /* of the calls whose answers are looked at */
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
@@ -40,7 +41,7 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
     return done;
 }
 
-/* Somebody may reset it to more or fewer segments before the locks are held: then once more. */
+/* A reset may change the number of segments before the locks are held: then all are locked anew. */
 enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
                                           struct sale_lock *locked)
 {
@@ -72,12 +73,14 @@ void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out)
 void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
                           const struct ledger_sale *sale, const struct ledger_segment *segments)
 {
+    assert(locked->count >= sale->segments); /* nobody sells from a segment that changes */
     for (size_t i = 0; i < locked->count; i++) {
         struct lock_hold *lock = &locked->holds[i];
         if (i >= sale->segments) {
             segment_post_drop(stock, lock);
             continue;
         }
+        /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater one. */
         if (segments[i].fence > lock->fence)
             segment_post_fence(stock, lock, segments[i].fence);
         segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,
@@ -85,6 +88,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
     }
 }
 
+/* This process first: its own orders come before its message returns to it. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row)
 {
     struct sale *sale = sale_cache_put(stock->sale_cache, row);

@@ -10,7 +10,7 @@
 
 enum { TRIES_MAX = 5 }; /* resets to more segments that came in between */
 
-/* The segments that there are or will be: both rounds' are locked. */
+/* How many segments to lock: as many as the sale has or will have, as both rounds change. */
 static enum ledger_result segments_to_lock(struct stock *stock, const char *sku, uint32_t wanted,
                                            size_t *count_out)
 {
@@ -25,6 +25,7 @@ static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_s
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    assert(locked->count >= sale->segments);
     if (!sale_cache_find(stock->sale_cache, sale->sku) &&
         sale_cache_count(stock->sale_cache) >= SALES_MAX) {
         sale_lock_release(stock, locked);

@@ -1,9 +1,9 @@
 /* Units added to a running sale, and its segments evened out.
  *
- * As at a reset all segments are locked, one transaction changes them and moves their fences to the
- * locks', and Redis is set again from the ledger: dying in between leaves segments that are refused
- * and recovered one by one. Orders that were decided before it are refused once, for the version of
- * the settings has counted on; that is how the other processes hear of the new total. */
+ * As at a reset all segments are locked, one transaction changes them and raises their fences to those
+ * of the locks, and Redis is loaded from the ledger: dying in between leaves segments that are refused
+ * and recovered one by one. The version of the settings counts on as well, so orders that were decided
+ * before are refused once; that is how the other processes hear of the new total. */
 #include "stock/sale_restock.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct adding {
     struct ledger_sale *sale_out;
 };
 
-/* What was done under the key. */
+/* Looks for what was done under the key. LEDGER_NO: nothing, or there is no key. */
 static enum ledger_result find_key(struct stock *stock, const struct adding *adding,
                                    enum stock_restock_result *result_out)
 {
@@ -37,7 +37,7 @@ static enum ledger_result find_key(struct stock *stock, const struct adding *add
     return ledger_sale_find(stock->ledger, adding->sku, adding->sale_out);
 }
 
-/* One transaction under the locks, which it releases. */
+/* Adds the units in one transaction under the locks, and releases them. */
 static enum ledger_result add_locked(struct stock *stock, const struct adding *adding,
                                      struct sale_lock *locked, bool *too_many_out)
 {
@@ -60,7 +60,8 @@ static enum ledger_result add_locked(struct stock *stock, const struct adding *a
     return result;
 }
 
-/* Tries once; `again_out` tells that another try will find out more. */
+/* Tries once. `again_out` tells that another try will find out more: a reset came in between, or the
+ * outcome is unknown and the key tells. */
 static enum stock_restock_result try_once(struct stock *stock, const struct adding *adding,
                                           struct sale_lock *locked,
                                           enum stock_admin_result *why_out, bool *again_out)
@@ -70,7 +71,8 @@ static enum stock_restock_result try_once(struct stock *stock, const struct addi
     enum ledger_result result = find_key(stock, adding, &done);
     *again_out = false;
     if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)
-        sale_publish(stock, adding->sale_out); /* whoever did it may not have come to that */
+        sale_publish(stock,
+                     adding->sale_out); /* the process that added them may have died before */
     if (result == LEDGER_OK)
         return done;
     *why_out = STOCK_ADMIN_FAILED;

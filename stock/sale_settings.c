@@ -21,6 +21,8 @@ static void change_settings(struct ledger_settings *settings, const struct stock
         settings->paused = to->paused;
 }
 
+/* The ledger changes the settings only from the version that was read: somebody else's change in
+ * between is not overwritten, but changed in turn. */
 enum stock_admin_result stock_change(struct stock *stock, const char *sku,
                                      const struct stock_change *change,
                                      struct ledger_sale *sale_out)

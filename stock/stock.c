@@ -2,6 +2,7 @@
  */
 #include "stock/stock.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void *allocate(size_t count, size_t size)
 struct stock *stock_open(const struct stock_options *options, struct sale_cache *cache,
                          char *error_out, size_t error_size)
 {
+    assert(options->strategy && options->redis_url && cache);
     struct stock *stock = allocate(1, sizeof *stock);
     stock->options = *options;
     stock->sale_cache = cache;
@@ -69,7 +71,7 @@ void stock_close(struct stock **stock)
 {
     struct stock *old = *stock;
     if (old) {
-        stock_run_posted(old);
+        stock_run_posted(old); /* the last batch's segments are settled, not left to their leases */
         lock_close(&old->locks);
         guard_lock_close(old);
         ledger_close(&old->ledger);

@@ -19,6 +19,7 @@ void strategy_plan(struct stock *stock, struct group *group, strategy_post *post
 {
     uint32_t unmet = group_unmet(group);
     uint32_t segment = 0;
+    assert(stock->hold_count <= STOCK_HOLDS_MAX);
     while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
         uint32_t hint = sale_hint(group->sale, segment);
         if (hint ==
@@ -45,6 +46,7 @@ void strategy_fill(struct stock *stock, struct batch *batch)
 {
     for (size_t i = 0; i < batch->group_count; i++) {
         size_t first_hold = stock->hold_count;
+        assert(batch->groups[i].leftover == 0);
         strategy_plan(stock, &batch->groups[i], post_planned);
         for (size_t j = first_hold; j < stock->hold_count; j++)
             batch->groups[i].leftover += stock->holds[j].taken;
@@ -56,6 +58,7 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
 {
     struct segment_hold *dirty[STOCK_HOLDS_MAX];
     size_t count = 0;
+    assert(first_hold <= stock->hold_count);
     for (size_t i = first_hold; i < stock->hold_count; i++)
         if (stock->holds[i].state == SEGMENT_DIRTY && stock->holds[i].sale == group->sale)
             dirty[count++] = &stock->holds[i];

@@ -198,6 +198,7 @@ static void post_return(struct stock *stock, const struct segment_hold *hold, ui
                         const char *mark)
 {
     char key[SCRIPT_KEY_MAX];
+    assert(units == 0 || mark[0] == '\0');
     struct script_call *call = stock_call(stock);
     counter_key(hold, key);
     script_begin(call, SCRIPT_stock_return);

@@ -2,6 +2,7 @@
  * others change it in between; then the insert. */
 #include "stock/strategy_optimistic.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,7 @@ static void take_once(struct redis *redis, struct segment_hold *hold, uint32_t w
     bool answered = commands[1].result == REDIS_ANSWERED;
     bool sound = answered && read_fields(&commands[1], hold->round, &available, &settled);
     command_clear(commands, 2);
+    assert(wanted > 0);
     uint32_t taken = available < wanted ? (uint32_t)available : wanted;
     if (!answered)
         hold->state = SEGMENT_BUSY; /* certainly nothing taken */
@@ -97,7 +99,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
 static bool take(struct stock *stock, size_t first_hold)
 {
     int64_t start_ns;
-    stock_run_posted(stock);
+    stock_run_posted(stock); /* what the last batch gives back is there for this one */
     start_ns = clock_now_ns();
     for (size_t i = first_hold; i < stock->hold_count; i++)
         take_one(stock, &stock->holds[i]);

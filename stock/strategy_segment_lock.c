@@ -93,6 +93,7 @@ static void settle_all(struct stock *stock, const struct batch *batch, bool comm
         struct segment_hold *hold = &stock->holds[i];
         if (hold->state != SEGMENT_TAKEN)
             continue;
+        assert(!committed || !batch_refused(batch, hold));
         if (!committed && batch_refused(batch, hold)) {
             /* Redis said what the ledger refutes, so nothing is given back: released as it is, the
              * segment is dirty. The hint has the next batch try it, and recover it. */
