@@ -103,11 +103,11 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
-$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
+$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
-$(tests): $(archive)
+$(tests): $(BUILD)/test/part.o $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
-$(tests): LIBS := -lcmocka $(LIBS)
+$(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 
 $(daemon) $(load_tools) $(tests):
 	$(call say,LINK,$@)
@@ -124,14 +124,15 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/%.o))
+-include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/tools/%.o) \
+  $(BUILD)/test/part.o)
 
 # --- The lock library by itself -----------------------------------------------------------------
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
-               $(addprefix sql/,db.c sql_text.c)
+               $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
@@ -299,7 +300,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest))
+	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest loadtest/tools test))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

@@ -35,8 +35,8 @@ struct url {
 };
 
 /* Reads a URL of the scheme, "redis", "mysql" or "zookeeper"; of the last only whether it has the
- * form, as its client library takes the list of hosts itself. False, with the reason in
- * `error_out`: "not of the form redis://...: the port is not a number from 1 to 65535", which quotes
+ * form, as its client library takes the list of hosts itself. False with the reason in `error_out`,
+ * "not of the form redis://...: the port is not a number from 1 to 65535". The reason quotes
  * nothing of the URL, as a secret may stand anywhere in it. Any thread; the caller owns all. */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);

@@ -5,7 +5,7 @@
  *   worker_start(worker, run, context) ─► run(context)
  *                                             while (!worker_stopping(worker)) {
  *                                                 … one piece of work …
- *   worker_stop(worker)  ······················►  worker_sleep_ns(worker, pause_ns);
+ *   worker_stop(worker)  ── ends this ─►          worker_sleep_ns(worker, pause_ns);
  *   worker_join(worker)  ◄─ run returns ──    }
  *
  * With many workers their owner tells all of them to stop first and joins them then: they end side

@@ -2,7 +2,8 @@
 #include "lua/test_server.h"
 
 #include <signal.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 static struct redis *open_url(const char *url, int timeout_ms)
 {
@@ -30,15 +31,7 @@ static struct redis *open_as(const char *credentials)
 
 static void sleep_ms(int ms)
 {
-    struct timespec span = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&span, NULL);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    clock_sleep_ns(ms * CLOCK_NS_PER_MS);
 }
 
 static void refuse_url(const char *url)
@@ -226,12 +219,12 @@ static void test_failed_connects_back_off(void **state)
 {
     (void)state;
     struct redis *redis = open_nowhere();
-    int64_t until_ms = now_ms() + 200;
+    int64_t until_ms = clock_now_ms() + 200;
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
     assert_int_equal(redis_stats(redis).failures, 1);
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
     assert_int_equal(redis_stats(redis).failures, 1);
-    while (now_ms() < until_ms) {
+    while (clock_now_ms() < until_ms) {
         assert_int_equal(redis_connect(redis), REDIS_FAILED);
         sleep_ms(1);
     }
@@ -272,9 +265,9 @@ static void test_no_reply_in_time_is_unknown(void **state)
     struct fake_redis fake;
     struct redis *redis = fake_redis_open(&fake, NULL, 60);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
-    assert_in_range(now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
     assert_string_equal(redis_error(redis), "no reply in time");
     assert_false(redis_connected(redis));
     fake_redis_close(&fake, &redis);
@@ -288,9 +281,9 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
     int listener = listen_anywhere(&port);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     struct redis *redis = open_url(url, 60);
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
-    assert_in_range(now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
     assert_false(redis_connected(redis));
     redis_close(&redis);
     close(listener);

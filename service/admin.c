@@ -1,7 +1,7 @@
 /* What the admin calls share: reading their bodies, and telling why nothing was done. */
 #include "service/admin.h"
 
-#include "service/word.h"
+#include "base/identifier.h"
 
 json_t *admin_read_object(struct request *request, const struct call *call)
 {
@@ -25,8 +25,9 @@ json_t *admin_read_sale(struct request *request, const struct call *call)
 {
     json_t *object = admin_read_object(request, call);
     const json_t *sku = json_object_get(object, "sku");
-    if (!object || (json_is_string(sku) &&
-                    word_copy(json_string_value(sku), json_string_length(sku), request->order.sku)))
+    if (!object ||
+        (json_is_string(sku) &&
+         identifier_copy(json_string_value(sku), json_string_length(sku), request->order.sku)))
         return object;
     answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
                   "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -");

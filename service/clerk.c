@@ -4,10 +4,10 @@
  * costs those who ask for a user's orders some time, and nothing else. */
 #include "service/clerk.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/worker.h"
 #include "service/log.h"
 #include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
@@ -18,12 +18,9 @@ enum {
 };
 
 struct clerk {
-    pthread_t thread;
+    struct worker worker;
     struct service *service;
     struct ledger *ledger;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-    bool stop;
 };
 
 static void file_orders(struct clerk *clerk)
@@ -31,7 +28,7 @@ static void file_orders(struct clerk *clerk)
     struct service *service = clerk->service;
     enum ledger_result result = LEDGER_OK;
     size_t total = 0, count = 0;
-    while (result == LEDGER_OK && !atomic_load(&service->draining) &&
+    while (result == LEDGER_OK && !worker_stopping(&clerk->worker) &&
            !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
         result = ledger_index_orders(clerk->ledger, &count);
         total += count;
@@ -40,23 +37,12 @@ static void file_orders(struct clerk *clerk)
         log_event(LOG_WARN, "orders_not_filed", "error=%s", LOG_QUOTE(ledger_error(clerk->ledger)));
 }
 
-static void *clerk_main(void *context)
+static void clerk_main(void *context)
 {
     struct clerk *clerk = context;
-    struct timespec until;
-    pthread_mutex_lock(&clerk->mutex);
-    while (!clerk->stop) {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += PAUSE_S;
-        if (pthread_cond_timedwait(&clerk->wake, &clerk->mutex, &until) == 0 ||
-            !atomic_load(&clerk->service->prepared))
-            continue;
-        pthread_mutex_unlock(&clerk->mutex);
-        file_orders(clerk);
-        pthread_mutex_lock(&clerk->mutex);
-    }
-    pthread_mutex_unlock(&clerk->mutex);
-    return NULL;
+    while (worker_sleep_ns(&clerk->worker, PAUSE_S * CLOCK_NS_PER_S))
+        if (atomic_load(&clerk->service->prepared))
+            file_orders(clerk);
 }
 
 struct clerk *clerk_start(struct service *service, char *error_out, size_t error_size)
@@ -71,26 +57,23 @@ struct clerk *clerk_start(struct service *service, char *error_out, size_t error
         free(clerk);
         return NULL;
     }
-    pthread_mutex_init(&clerk->mutex, NULL);
-    pthread_cond_init(&clerk->wake, NULL);
-    if (pthread_create(&clerk->thread, NULL, clerk_main, clerk) != 0)
+    if (!worker_start(&clerk->worker, clerk_main, clerk))
         abort();
     return clerk;
 }
 
-void clerk_stop(struct clerk **clerk)
+void clerk_stop(struct clerk *clerk)
 {
-    struct clerk *old = *clerk;
-    if (old) {
-        pthread_mutex_lock(&old->mutex);
-        old->stop = true;
-        pthread_cond_signal(&old->wake);
-        pthread_mutex_unlock(&old->mutex);
-        pthread_join(old->thread, NULL);
-        pthread_cond_destroy(&old->wake);
-        pthread_mutex_destroy(&old->mutex);
-        ledger_close(&old->ledger);
+    if (clerk)
+        worker_stop(&clerk->worker);
+}
+
+void clerk_join(struct clerk **clerk)
+{
+    if (*clerk) {
+        worker_join(&(*clerk)->worker);
+        ledger_close(&(*clerk)->ledger);
     }
-    free(old);
+    free(*clerk);
     *clerk = NULL;
 }

@@ -10,7 +10,10 @@ struct clerk;
  * `error_out`. */
 struct clerk *clerk_start(struct service *service, char *error_out, size_t error_size);
 
-/* Ends the thread, after what it is at, and frees it. */
-void clerk_stop(struct clerk **clerk);
+/* Tells the thread to end after what it is at, and does not wait for it. NULL is fine. */
+void clerk_stop(struct clerk *clerk);
+
+/* Waits for the thread to end, and frees it. */
+void clerk_join(struct clerk **clerk);
 
 #endif

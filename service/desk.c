@@ -2,15 +2,15 @@
 #include "service/desk.h"
 
 #include <jansson.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/worker.h"
 #include "service/http.h"
 #include "service/queue.h"
 
 struct desk_thread {
-    pthread_t thread;
+    struct worker worker;
     struct desk desk;
 };
 
@@ -38,14 +38,13 @@ static void work(struct desk *desk, struct request *request)
     http_return(request->front, request);
 }
 
-static void *desk_main(void *context)
+static void desk_main(void *context)
 {
     struct desk *desk = context;
     struct request *request = NULL;
     while (!queue_stopped(desk->service->calls) || queue_waiting(desk->service->calls))
         if (queue_take(desk->service->calls, &request, 1, 1000) == 1)
             work(desk, request);
-    return NULL;
 }
 
 struct desk_thread *desk_start(struct service *service, char *error_out, size_t error_size)
@@ -59,7 +58,7 @@ struct desk_thread *desk_start(struct service *service, char *error_out, size_t 
         free(thread);
         return NULL;
     }
-    if (pthread_create(&thread->thread, NULL, desk_main, &thread->desk) != 0)
+    if (!worker_start(&thread->worker, desk_main, &thread->desk))
         abort();
     return thread;
 }
@@ -67,7 +66,7 @@ struct desk_thread *desk_start(struct service *service, char *error_out, size_t 
 void desk_join(struct desk_thread **thread)
 {
     if (*thread) {
-        pthread_join((*thread)->thread, NULL);
+        worker_join(&(*thread)->worker);
         stock_close(&(*thread)->desk.stock);
     }
     free(*thread);

@@ -6,12 +6,11 @@
  * off from the ledger alone, and another one not. */
 #include "service/expirer.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "lock/lock.h"
-#include "service/clock.h"
+#include "base/clock.h"
+#include "base/worker.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "stock/return_expired.h"
@@ -23,19 +22,12 @@ enum {
 };
 
 struct expirer {
-    pthread_t thread;
+    struct worker worker;
     struct service *service;
     struct stock *stock; /* its own connections */
     struct lock_client *locks;
     struct lock_handle *elected; /* NULL: this daemon is not */
-    _Atomic bool stop;
 };
-
-static void nap(int64_t ns)
-{
-    struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    nanosleep(&span, NULL);
-}
 
 static void resign(struct expirer *expirer)
 {
@@ -82,9 +74,9 @@ static bool expire(struct expirer *expirer)
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
         if (place.more && 2 * expired.awaited < expired.count)
-            nap((clock_now_ns() - start_ns) / REST_PART);
+            worker_sleep_ns(&expirer->worker, (clock_now_ns() - start_ns) / REST_PART);
     } while (result == LEDGER_OK && place.more && is_elected(expirer) &&
-             !atomic_load(&expirer->stop));
+             !worker_stopping(&expirer->worker));
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (result != LEDGER_OK)
@@ -94,18 +86,18 @@ static bool expire(struct expirer *expirer)
     return result == LEDGER_OK;
 }
 
-static void *expirer_main(void *context)
+static void expirer_main(void *context)
 {
     struct expirer *expirer = context;
-    while (!atomic_load(&expirer->stop)) {
+    while (!worker_stopping(&expirer->worker)) {
+        int pause_ms = PERIOD_MS;
         if (atomic_load(&expirer->service->prepared) && run_for_it(expirer) && !expire(expirer)) {
             resign(expirer);
-            nap(FAILED_MS * 1000000L);
+            pause_ms += FAILED_MS;
         }
-        nap(PERIOD_MS * 1000000L);
+        worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
     }
-    resign(expirer);
-    return NULL;
+    resign(expirer); /* another daemon need not wait for the lease to end */
 }
 
 static bool open_clients(struct expirer *expirer, char *error_out, size_t error_size)
@@ -145,16 +137,21 @@ struct expirer *expirer_start(struct service *service, char *error_out, size_t e
         expirer_free(&expirer);
         return NULL;
     }
-    if (pthread_create(&expirer->thread, NULL, expirer_main, expirer) != 0)
+    if (!worker_start(&expirer->worker, expirer_main, expirer))
         abort();
     return expirer;
 }
 
-void expirer_stop(struct expirer **expirer)
+void expirer_stop(struct expirer *expirer)
+{
+    if (expirer)
+        worker_stop(&expirer->worker);
+}
+
+void expirer_join(struct expirer **expirer)
 {
     if (!*expirer)
         return;
-    atomic_store(&(*expirer)->stop, true);
-    pthread_join((*expirer)->thread, NULL);
+    worker_join(&(*expirer)->worker);
     expirer_free(expirer);
 }

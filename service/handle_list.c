@@ -7,7 +7,7 @@
 #include "service/handlers.h"
 #include "service/listing.h"
 #include "service/snowflake.h"
-#include "service/word.h"
+#include "base/identifier.h"
 
 static json_t *listed_json(const struct ledger_listed *listed)
 {
@@ -66,7 +66,7 @@ enum start_result handle_user_orders(struct service *service, struct request *re
     (void)service;
     if (!listing_read(request, call, LISTING_PAGE))
         return START_ANSWERED;
-    if (!word_copy(call->tail, strcspn(call->tail, "/"), request->filter.user_id)) {
+    if (!identifier_copy(call->tail, strcspn(call->tail, "/"), request->filter.user_id)) {
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
                       "The user_id in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ "
                       ": -");

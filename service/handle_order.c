@@ -1,7 +1,6 @@
 /* POST /order and GET /order/{order_id}. */
 #include <jansson.h>
 #include <string.h>
-#include <time.h>
 
 #include "service/desk.h"
 #include "service/handlers.h"
@@ -9,14 +8,8 @@
 #include "service/order_body.h"
 #include "service/order_json.h"
 #include "service/snowflake.h"
-#include "service/word.h"
-
-static int64_t wall_clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#include "base/clock.h"
+#include "base/identifier.h"
 
 /* Refuses at once what is known to be refused. With a key its first try may have been accepted
  * before: then the lane looks. */
@@ -30,7 +23,7 @@ static bool refuse_at_once(struct service *service, struct request *request, int
         return false;
     order->outcome = STOCK_OPEN;
     if (sale_window_cached(sale, now_ns, &terms)) {
-        order->created_ms = wall_clock_ms();
+        order->created_ms = clock_wall_ms();
         order->outcome = stock_closed(&terms, order->created_ms, &order->at_ms);
     }
     if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
@@ -55,7 +48,7 @@ enum start_result handle_order_post(struct service *service, struct request *req
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
         return START_ANSWERED;
     }
-    if (call->key && !word_copy(call->key, strlen(call->key), order->key)) {
+    if (call->key && !identifier_copy(call->key, strlen(call->key), order->key)) {
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
                       "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
         return START_ANSWERED;

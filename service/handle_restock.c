@@ -5,7 +5,7 @@
 #include "service/desk.h"
 #include "service/log.h"
 #include "service/sale_terms.h"
-#include "service/word.h"
+#include "base/identifier.h"
 #include "stock/sale_restock.h"
 
 static void work_add(struct desk *desk, struct request *request)
@@ -48,7 +48,7 @@ enum start_result handle_admin_add(struct service *service, struct request *requ
         detail = "There is a field other than sku and units.";
     else if (!admin_read_number(object, "units", STOCK_TOTAL_MAX, &request->total))
         detail = "units must be a whole number from 1 to 10000000.";
-    else if (call->key && !word_copy(call->key, strlen(call->key), request->order.key))
+    else if (call->key && !identifier_copy(call->key, strlen(call->key), request->order.key))
         detail = "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
     json_decref(object);
     if (detail) {

@@ -5,7 +5,7 @@
 #include "service/desk.h"
 #include "service/log.h"
 #include "service/sale_terms.h"
-#include "service/word.h"
+#include "base/identifier.h"
 
 static void work_change(struct desk *desk, struct request *request)
 {
@@ -25,7 +25,7 @@ enum start_result handle_admin_sale(struct service *service, struct request *req
                                     const struct call *call)
 {
     (void)service;
-    if (!word_copy(call->tail, strlen(call->tail), request->order.sku)) {
+    if (!identifier_copy(call->tail, strlen(call->tail), request->order.sku)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
         return START_ANSWERED;
     }

@@ -2,7 +2,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "service/clock.h"
+#include "base/clock.h"
 #include "service/desk.h"
 #include "service/handlers.h"
 #include "service/log.h"

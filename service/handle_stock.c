@@ -6,7 +6,7 @@
 #include "service/desk.h"
 #include "service/handlers.h"
 #include "service/sale_terms.h"
-#include "service/word.h"
+#include "base/identifier.h"
 
 static json_t *segment_json(const struct ledger_segment *row)
 {
@@ -58,7 +58,7 @@ enum start_result handle_stock_get(struct service *service, struct request *requ
                                    const struct call *call)
 {
     (void)service;
-    if (!word_copy(call->tail, strlen(call->tail), request->order.sku)) {
+    if (!identifier_copy(call->tail, strlen(call->tail), request->order.sku)) {
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
         return START_ANSWERED;
     }

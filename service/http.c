@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "service/clock.h"
+#include "base/clock.h"
 #include "service/http_private.h"
 #include "service/log.h"
 #include "service/metrics.h"

@@ -10,12 +10,11 @@
 #include "service/lane.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "service/clock.h"
+#include "base/clock.h"
+#include "base/worker.h"
 #include "service/http.h"
 #include "service/log.h"
 #include "service/metrics.h"
@@ -31,7 +30,7 @@ enum {
 };
 
 struct lane {
-    pthread_t thread;
+    struct worker worker;
     struct service *service;
     struct stock *stock;
     struct request *requests[STOCK_BATCH_MAX];
@@ -119,8 +118,7 @@ static size_t lane_answer(struct lane *lane, size_t count)
 static void pause_randomly(struct lane *lane)
 {
     long us = PAUSE_US_MIN + rand_r(&lane->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
-    struct timespec span = {.tv_nsec = us * 1000};
-    nanosleep(&span, NULL);
+    clock_sleep_ns(us * 1000);
 }
 
 static void count_connects(struct lane *lane)
@@ -204,9 +202,8 @@ static void lane_carry(struct lane *lane, size_t taken)
  * far less than that round would take. */
 static size_t lane_gather(struct lane *lane, size_t taken, size_t max)
 {
-    struct timespec span = {.tv_nsec = GATHER_US * 1000L};
     if (taken * GATHER_PART < lane->last) {
-        nanosleep(&span, NULL);
+        clock_sleep_ns(GATHER_US * 1000);
         taken += queue_take(lane->service->orders, lane->requests + taken, max - taken, 0);
     }
     lane->last = taken;
@@ -220,7 +217,7 @@ static void lane_ping(struct lane *lane)
     stock_ping_ledger(lane->stock);
 }
 
-static void *lane_main(void *context)
+static void lane_main(void *context)
 {
     struct lane *lane = context;
     struct queue *queue = lane->service->orders;
@@ -234,7 +231,6 @@ static void *lane_main(void *context)
         else if (atomic_load(&lane->service->prepared))
             lane_ping(lane);
     }
-    return NULL;
 }
 
 struct lane *lane_start(struct service *service, char *error_out, size_t error_size)
@@ -249,7 +245,7 @@ struct lane *lane_start(struct service *service, char *error_out, size_t error_s
         free(lane);
         return NULL;
     }
-    if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0)
+    if (!worker_start(&lane->worker, lane_main, lane))
         abort();
     return lane;
 }
@@ -257,7 +253,7 @@ struct lane *lane_start(struct service *service, char *error_out, size_t error_s
 void lane_join(struct lane **lane)
 {
     if (*lane) {
-        pthread_join((*lane)->thread, NULL);
+        worker_join(&(*lane)->worker);
         stock_close(&(*lane)->stock);
     }
     free(*lane);

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/clock.h"
+#include "base/clock.h"
 #include "service/snowflake.h"
-#include "service/word.h"
+#include "base/identifier.h"
 
 enum { FETCH_MS_MAX = 200 }; /* how long a page may look for orders that the filter lets through */
 
 static bool read_sku(struct request *request, const char *value)
 {
-    return word_copy(value, strlen(value), request->filter.sku);
+    return identifier_copy(value, strlen(value), request->filter.sku);
 }
 
 static bool read_status(struct request *request, const char *value)

@@ -164,23 +164,27 @@ static bool start_workers(struct parts *parts)
     return ok;
 }
 
-/* Fronts first, until all is answered; then those who answer. */
+/* All are told first, so that they end side by side: the clerk and the expirer at once, the others
+ * when the fronts have answered all they had accepted. */
 static void stop(struct parts *parts)
 {
     atomic_store(&parts->service.draining, true);
+    clerk_stop(parts->clerk);
+    expirer_stop(parts->expirer);
     for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
         http_wake(parts->fronts[i]);
     for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
         http_join(parts->fronts[i]);
     queue_stop(parts->service.orders);
     queue_stop(parts->service.calls);
-    expirer_stop(&parts->expirer);
+    news_stop(parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         lane_join(&parts->lanes[i]);
     for (unsigned i = 0; i < DESKS; i++)
         desk_join(&parts->desks[i]);
-    clerk_stop(&parts->clerk);
-    news_stop(&parts->news);
+    expirer_join(&parts->expirer);
+    clerk_join(&parts->clerk);
+    news_join(&parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         http_close(&parts->fronts[i]);
 }

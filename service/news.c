@@ -2,35 +2,32 @@
  * may have been missed: then the memory of every sale is forgotten. */
 #include "service/news.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/worker.h"
 #include "lua/redis.h"
 
-enum { POLL_MS = 100, RETRY_MS = 50 };
+enum { RETRY_MS = 50 };
 
 struct news {
-    pthread_t thread;
+    struct worker worker;
     struct service *service;
     struct redis *redis;
-    _Atomic bool stop;
 };
 
-static void nap(void)
-{
-    struct timespec span = {.tv_nsec = RETRY_MS * 1000000L};
-    nanosleep(&span, NULL);
-}
-
-/* Hears messages until the connection is lost. */
+/* Hears messages until the connection is lost, or the thread is told to stop. Waits only when all
+ * that has arrived was taken: a read may bring several messages, and the socket tells of them
+ * once. */
 static void hear(struct news *news)
 {
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     enum redis_result result = REDIS_ANSWERED;
     sale_cache_invalidate(news->service->sale_cache);
-    while (result != REDIS_UNKNOWN && !atomic_load(&news->stop)) {
-        result = redis_next_message(news->redis, POLL_MS, sku, sizeof sku);
+    while (result != REDIS_UNKNOWN &&
+           (result == REDIS_ANSWERED || worker_await_fd(&news->worker, redis_fd(news->redis))) &&
+           !worker_stopping(&news->worker)) {
+        result = redis_next_message(news->redis, 0, sku, sizeof sku);
         struct sale *sale =
             result == REDIS_ANSWERED ? sale_cache_find(news->service->sale_cache, sku) : NULL;
         if (sale)
@@ -39,16 +36,15 @@ static void hear(struct news *news)
     sale_cache_invalidate(news->service->sale_cache);
 }
 
-static void *news_main(void *context)
+static void news_main(void *context)
 {
     struct news *news = context;
-    while (!atomic_load(&news->stop)) {
+    while (!worker_stopping(&news->worker)) {
         if (redis_subscribe(news->redis, STOCK_CHANNEL) == REDIS_ANSWERED)
             hear(news);
         else
-            nap();
+            worker_sleep_ns(&news->worker, RETRY_MS * CLOCK_NS_PER_MS);
     }
-    return NULL;
 }
 
 struct news *news_start(struct service *service, char *error_out, size_t error_size)
@@ -63,16 +59,21 @@ struct news *news_start(struct service *service, char *error_out, size_t error_s
         free(news);
         return NULL;
     }
-    if (pthread_create(&news->thread, NULL, news_main, news) != 0)
+    if (!worker_start(&news->worker, news_main, news))
         abort();
     return news;
 }
 
-void news_stop(struct news **news)
+void news_stop(struct news *news)
+{
+    if (news)
+        worker_stop(&news->worker);
+}
+
+void news_join(struct news **news)
 {
     if (*news) {
-        atomic_store(&(*news)->stop, true);
-        pthread_join((*news)->thread, NULL);
+        worker_join(&(*news)->worker);
         redis_close(&(*news)->redis);
     }
     free(*news);

@@ -9,7 +9,10 @@ struct news;
 /* Starts the listening thread. NULL with the reason in `error_out`. */
 struct news *news_start(struct service *service, char *error_out, size_t error_size);
 
-/* Ends the thread and frees it; takes up to its poll interval. */
-void news_stop(struct news **news);
+/* Tells the thread to end, and does not wait for it. NULL is fine. */
+void news_stop(struct news *news);
+
+/* Waits for the thread to end, and frees it. */
+void news_join(struct news **news);
 
 #endif

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "service/word.h"
+#include "base/identifier.h"
 
 static const char *skip_space(const char *at, const char *end)
 {
@@ -68,7 +68,7 @@ static const char *scan_field(const char *at, const char *end, struct stock_orde
     char *field = is(name, name_length, "sku")       ? order->sku
                   : is(name, name_length, "user_id") ? order->user_id
                                                      : NULL;
-    bool good = at && field && field[0] == '\0' && word_copy(value, value_length, field);
+    bool good = at && field && field[0] == '\0' && identifier_copy(value, value_length, field);
     return good ? at : NULL;
 }
 
@@ -92,7 +92,7 @@ static bool read_word(const json_t *object, const char *name, char *out)
 {
     const json_t *value = json_object_get(object, name);
     return json_is_string(value) &&
-           word_copy(json_string_value(value), json_string_length(value), out);
+           identifier_copy(json_string_value(value), json_string_length(value), out);
 }
 
 static const char *read_fields(const json_t *object, struct stock_order *order)

@@ -6,8 +6,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "service/request.h"
 
 struct flow {
@@ -32,16 +33,12 @@ struct queue {
 
 struct queue *queue_open(size_t max)
 {
-    pthread_condattr_t monotonic;
     struct queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         abort();
     queue->max = max;
     pthread_mutex_init(&queue->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&queue->arrived, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition_init(&queue->arrived);
     return queue;
 }
 
@@ -55,13 +52,9 @@ void queue_close(struct queue **queue)
     *queue = NULL;
 }
 
-/* FNV-1a (Fowler, Noll, Vo). */
 unsigned queue_flow(const char *word)
 {
-    uint32_t hash = 2166136261u;
-    for (; *word; word++)
-        hash = (hash ^ (unsigned char)*word) * 16777619u;
-    return (hash ^ hash >> 16) % QUEUE_FLOWS;
+    return (unsigned)hash_slot(word, QUEUE_FLOWS);
 }
 
 /* Others may reserve at the same moment: each counts itself first, so together they err on the safe
@@ -133,18 +126,11 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
 
 static void wait_for_first(struct queue *queue, int wait_ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += wait_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    int late = 0;
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    bool in_time = true;
     queue->sleepers++;
-    while (!queue->first && !atomic_load(&queue->stopped) && late == 0)
-        late = pthread_cond_timedwait(&queue->arrived, &queue->mutex, &until);
+    while (!queue->first && !atomic_load(&queue->stopped) && in_time)
+        in_time = clock_wait(&queue->arrived, &queue->mutex, until_ns);
     queue->sleepers--;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "service/metrics.h"
 
 #define PROBLEM_ROW(name, status, code, title, detail, retry) {status, retry, code, title, detail},
@@ -142,26 +143,14 @@ static char *put(char *at, const char *text)
     return at + length;
 }
 
-static char *put_number(char *at, uint64_t number)
-{
-    char digits[20];
-    size_t from = sizeof digits;
-    do {
-        digits[--from] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    memcpy(at, digits + from, sizeof digits - from);
-    return at + sizeof digits - from;
-}
-
 static char *put_allocations(char *at, const struct stock_order *order)
 {
     at = put(at, ",\"allocations\":[");
     for (size_t i = 0; i < order->allocation_count; i++) {
         at = put(at, i == 0 ? "{\"segment\":" : ",{\"segment\":");
-        at = put_number(at, order->allocations[i].segment);
+        at = decimal_put(at, order->allocations[i].segment);
         at = put(at, ",\"qty\":");
-        at = put_number(at, order->allocations[i].qty);
+        at = decimal_put(at, order->allocations[i].qty);
         at = put(at, "}");
     }
     return put(at, "]");
@@ -180,15 +169,15 @@ static void answer_accepted(struct request *request, unsigned status)
     if (size > ANSWER_INLINE_MAX && !(answer->text = malloc(size)))
         abort();
     char *at = put(answer->text, "{\"order_id\":\"");
-    at = put_number(at, order->order_id);
+    at = decimal_put(at, order->order_id);
     at = put(at, "\",\"sku\":\"");
     at = put(at, order->sku);
     at = put(at, "\",\"user_id\":\"");
     at = put(at, order->user_id);
     at = put(at, "\",\"qty\":");
-    at = put_number(at, order->qty);
+    at = decimal_put(at, order->qty);
     at = put(at, ",\"segment\":");
-    at = put_number(at, order->segment);
+    at = decimal_put(at, order->segment);
     if (order->allocation_count > 0)
         at = put_allocations(at, order);
     at = put(at, ",\"status\":\"reserved\",\"created_at\":\"");
@@ -226,11 +215,11 @@ static void answer_limit(struct answer *answer, const struct stock_history *hist
 {
     char extra[64 + LEDGER_QUOTA_ORDERS_MAX * 24];
     char *at = put(extra, ",\"limit\":");
-    at = put_number(at, history->limit);
+    at = decimal_put(at, history->limit);
     at = put(at, ",\"orders\":[");
     for (size_t i = 0; i < history->order_count; i++) {
         at = put(at, i == 0 ? "\"" : ",\"");
-        at = put_number(at, history->order_ids[i]);
+        at = decimal_put(at, history->order_ids[i]);
         at = put(at, "\"");
     }
     at = put(at, "]");

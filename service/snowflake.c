@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <time.h>
+
+#include "base/clock.h"
+#include "base/decimal.h"
 
 #define SEQUENCE_MASK ((UINT64_C(1) << SNOWFLAKE_SEQUENCE_BITS) - 1)
 #define TIME_SHIFT (SNOWFLAKE_NODE_BITS + SNOWFLAKE_SEQUENCE_BITS)
@@ -13,9 +15,7 @@
 static uint64_t system_clock_ms(void *context)
 {
     (void)context;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (uint64_t)clock_wall_ms();
 }
 
 static uint64_t ms_since_epoch(const struct snowflake *snowflake)
@@ -80,15 +80,7 @@ unsigned snowflake_node(uint64_t id)
 
 void snowflake_format(uint64_t id, char text_out[SNOWFLAKE_TEXT_SIZE])
 {
-    char digits[SNOWFLAKE_TEXT_SIZE];
-    size_t count = 0;
-    do {
-        digits[count++] = (char)('0' + id % 10);
-        id /= 10;
-    } while (id != 0);
-    for (size_t i = 0; i < count; i++)
-        text_out[i] = digits[count - 1 - i];
-    text_out[count] = '\0';
+    *decimal_put(text_out, id) = '\0';
 }
 
 bool snowflake_parse(const char *text, uint64_t *id_out)

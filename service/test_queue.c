@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "service/queue.h"
 #include "service/request.h"
 
@@ -34,13 +34,6 @@ static int stop(void **state)
     queue_close(&queue);
     assert_null(queue);
     return 0;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Gives request i the flow i of `flows`, a word like "aab" for two flows. */
@@ -225,15 +218,15 @@ static void test_take_waits_as_long_as_told_for_the_first(void **state)
 {
     (void)state;
     struct request *taken[MAX];
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     assert_int_equal(take(taken, MAX, 30), 0);
-    assert_in_range(now_ms() - start_ms, 29, 2000);
+    assert_in_range(clock_now_ms() - start_ms, 29, 2000);
 }
 
 static void *push_later(void *argument)
 {
     (void)argument;
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    clock_sleep_ns(20 * CLOCK_NS_PER_MS);
     push(0, 2);
     return NULL;
 }
@@ -243,10 +236,10 @@ static void test_take_is_woken_by_what_arrives(void **state)
     (void)state;
     pthread_t thread;
     struct request *taken[MAX];
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     assert_int_equal(pthread_create(&thread, NULL, push_later, NULL), 0);
     assert_int_equal(take(taken, MAX, WAIT_MS), 2);
-    assert_true(now_ms() - start_ms < WAIT_MS);
+    assert_true(clock_now_ms() - start_ms < WAIT_MS);
     pthread_join(thread, NULL);
 }
 
@@ -262,16 +255,16 @@ static void test_all_that_wait_are_woken_for_a_list(void **state)
     (void)state;
     pthread_t threads[CONSUMERS];
     size_t counts[CONSUMERS] = {0};
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     for (int i = 0; i < CONSUMERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, take_for_long, &counts[i]), 0);
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    clock_sleep_ns(20 * CLOCK_NS_PER_MS);
     push(0, CONSUMERS); /* one signal: each that takes wakes the next */
     for (int i = 0; i < CONSUMERS; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(counts[i], 1);
     }
-    assert_true(now_ms() - start_ms < WAIT_MS);
+    assert_true(clock_now_ms() - start_ms < WAIT_MS);
 }
 
 static void test_stop_wakes_all_and_ends_waiting(void **state)
@@ -280,11 +273,11 @@ static void test_stop_wakes_all_and_ends_waiting(void **state)
     pthread_t threads[CONSUMERS];
     size_t counts[CONSUMERS];
     struct request *taken[MAX];
-    int64_t start_ms = now_ms();
+    int64_t start_ms = clock_now_ms();
     assert_false(queue_stopped(queue));
     for (int i = 0; i < CONSUMERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, take_for_long, &counts[i]), 0);
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    clock_sleep_ns(20 * CLOCK_NS_PER_MS);
     queue_stop(queue);
     for (int i = 0; i < CONSUMERS; i++) {
         pthread_join(threads[i], NULL);
@@ -294,7 +287,7 @@ static void test_stop_wakes_all_and_ends_waiting(void **state)
     push(0, 1); /* what still comes is still handed out */
     assert_int_equal(take(taken, MAX, WAIT_MS), 1);
     assert_int_equal(take(taken, MAX, WAIT_MS), 0);
-    assert_true(now_ms() - start_ms < WAIT_MS);
+    assert_true(clock_now_ms() - start_ms < WAIT_MS);
 }
 
 /* ---- many threads ---- */

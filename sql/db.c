@@ -2,8 +2,6 @@
 #include "sql/db.h"
 
 #include <assert.h>
-#include <errmsg.h>
-#include <fcntl.h>
 #include <mysqld_error.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,49 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
-#include "base/url.h"
-#include "sql/db_private.h"
+#include "sql/db_connection.h"
 
 enum {
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
     RUN_TRIES_MAX = 5,
-    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; each header has its own name */
-    ER_CHECK_MYSQL = 3819,
-};
-
-/* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
- * sleeps between statement and commit must not keep its row locks for ever: MariaDB ends idle
- * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
- */
-static const char session_setup[] =
-    "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1;"
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-    "/*M!100300 SET SESSION idle_transaction_timeout=3 */;"
-    "/*!80000 SET SESSION wait_timeout=10 */";
-
-struct db {
-    MYSQL *mysql; /* NULL while there is no connection */
-    MYSQL_RES *rows;
-    struct url url;
-    unsigned timeout_s;
-    int timeout_ms;
-    struct backoff backoff;
-    unsigned random;
-    bool in_run; /* between db_run's begin and end: no reconnecting on the way */
-    bool begin;  /* the transaction begins with the next query, in the same packet */
-    bool in_doubt;
-    bool late;    /* the last query was not answered in time */
-    char *packet; /* that packet */
-    size_t packet_size;
-    size_t statements;
-    uint64_t affected[DB_STATEMENTS_MAX];
-    uint64_t insert_id;
-    char error[256];
-    struct db_stats stats;
 };
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
@@ -93,26 +55,10 @@ int db_set_timeout(struct db *db, int timeout_ms)
     return was_ms;
 }
 
-static void drop_rows(struct db *db)
-{
-    if (db->rows)
-        mysql_free_result(db->rows);
-    db->rows = NULL;
-}
-
-static void disconnect(struct db *db)
-{
-    drop_rows(db);
-    if (db->mysql)
-        mysql_close(db->mysql);
-    db->mysql = NULL;
-    db->stats.failures++;
-}
-
 void db_close(struct db **db)
 {
     if (*db) {
-        disconnect(*db);
+        db_disconnect(*db);
         free((*db)->packet);
     }
     free(*db);
@@ -126,49 +72,9 @@ void db_forget(struct db **db)
     *db = NULL;
 }
 
-static void keep_error(struct db *db, unsigned code, const char *text)
-{
-    snprintf(db->error, sizeof db->error, "%u: %s", code, text);
-}
-
-static enum db_result connect_failed(struct db *db)
-{
-    disconnect(db);
-    backoff_fail(&db->backoff, clock_now_ms());
-    return DB_FAILED;
-}
-
-static bool connect_now(struct db *db)
-{
-    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
-    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
-    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
-    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    const struct url *url = &db->url;
-    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
-    return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
-                              url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
-}
-
 enum db_result db_connect(struct db *db)
 {
-    if (db->mysql)
-        return DB_OK;
-    if (!backoff_over(&db->backoff, clock_now_ms()))
-        return DB_FAILED;
-    db->mysql = mysql_init(NULL);
-    if (!db->mysql)
-        return connect_failed(db);
-    if (!connect_now(db)) {
-        keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-        return connect_failed(db);
-    }
-    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
-    if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
-        return connect_failed(db);
-    backoff_reset(&db->backoff);
-    db->stats.connects++;
-    return DB_OK;
+    return db->mysql ? DB_OK : db_connection_make(db);
 }
 
 bool db_connected(const struct db *db)
@@ -181,50 +87,9 @@ enum db_result db_ping(struct db *db)
     return db_query(db, "DO 1", 4);
 }
 
-enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
-{
-    keep_error(db, code, text);
-    if (db->late) {
-        code = CR_SERVER_LOST;
-        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->timeout_ms);
-    }
-    db->late = false;
-    switch (code) {
-    case ER_LOCK_DEADLOCK:
-    case ER_LOCK_WAIT_TIMEOUT:
-        return DB_SOFT;
-    case ER_DUP_ENTRY:
-        return DB_DUPLICATE;
-    case ER_CHECK_MARIADB:
-    case ER_CHECK_MYSQL:
-        return DB_CHECK;
-    default:
-        break;
-    }
-    bool client_side = code >= CR_MIN_ERROR && code < 3000;
-    bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
-                   code == 1927 /* MariaDB: connection was killed */;
-    if (client_side || cut_off) {
-        db->in_doubt = true;
-        disconnect(db);
-    }
-    return DB_FAILED;
-}
-
 static enum db_result query_error(struct db *db)
 {
     return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-}
-
-MYSQL *db_handle(struct db *db)
-{
-    assert(db->in_run && !db->begin);
-    return db->mysql;
-}
-
-uint64_t db_generation(const struct db *db)
-{
-    return db->stats.connects;
 }
 
 /* False when the rows broke off: then there is a result, of which nothing can be said. */
@@ -234,7 +99,7 @@ static bool keep_result(struct db *db)
     if (!rows && mysql_errno(db->mysql) != 0)
         return false;
     if (rows) {
-        drop_rows(db);
+        db_drop_rows(db);
         db->rows = rows;
     }
     if (db->statements < DB_STATEMENTS_MAX)
@@ -284,7 +149,7 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     db->in_doubt = false; /* from here on: connecting runs a query of its own */
     db->statements = 0;
     db->insert_id = 0;
-    drop_rows(db);
+    db_drop_rows(db);
     if (!connected)
         return DB_FAILED;
     int more = send_query(db, text, length);
@@ -339,18 +204,18 @@ static enum db_result commit(struct db *db)
     if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
         return DB_OK;
     unsigned code = mysql_errno(db->mysql);
-    keep_error(db, code, mysql_error(db->mysql));
+    db_keep_error(db, code, mysql_error(db->mysql));
     if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT)
         return DB_SOFT;
-    disconnect(db);
+    db_disconnect(db);
     return DB_UNKNOWN;
 }
 
 static void rollback(struct db *db)
 {
-    drop_rows(db);
+    db_drop_rows(db);
     if (db->mysql && mysql_real_query(db->mysql, "ROLLBACK", 8) != 0)
-        disconnect(db);
+        db_disconnect(db);
 }
 
 static void pause_randomly(struct db *db)

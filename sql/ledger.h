@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/identifier.h"
 #include "sql/db.h"
 
 enum {
-    LEDGER_IDENTIFIER_SIZE = 65, /* a sku, user id or idempotency key, with its NUL */
     LEDGER_SEGMENTS_MAX = 1024,  /* segments of one sale */
     LEDGER_ORDERS_MAX = 512,     /* orders of one commit */
     LEDGER_SEGMENT_SEVERAL = -1, /* the segment of an order that several segments filled */

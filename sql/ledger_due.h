@@ -8,7 +8,7 @@
 /* An order that is to expire. */
 struct ledger_due {
     uint64_t order_id;
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     uint32_t round;
     int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
 };

@@ -12,8 +12,8 @@ enum {
 
 struct ledger_listed {
     uint64_t order_id;
-    char sku[LEDGER_IDENTIFIER_SIZE];
-    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
@@ -23,8 +23,8 @@ struct ledger_listed {
 
 /* What a listing is asked for; "" stands for any. */
 struct ledger_filter {
-    char sku[LEDGER_IDENTIFIER_SIZE];
-    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
     char status[16]; /* one of the column's words */
 };
 

@@ -8,9 +8,9 @@
 /* An order as it was written, with its present status. */
 struct ledger_record {
     uint64_t order_id;
-    char sku[LEDGER_IDENTIFIER_SIZE];
-    char user_id[LEDGER_IDENTIFIER_SIZE];
-    char key[LEDGER_IDENTIFIER_SIZE]; /* "" for none */
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE]; /* "" for none */
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
@@ -29,7 +29,7 @@ struct ledger_key {
     const char *user_id;
     const char *key;
     uint64_t order_id; /* out: 0 when there is no order with that key; then the rest is not set */
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     uint32_t qty;
 };
 

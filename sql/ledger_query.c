@@ -35,7 +35,7 @@ uint64_t ledger_u64(const char *column)
     return column ? strtoull(column, NULL, 10) : 0;
 }
 
-void ledger_identifier(char out[LEDGER_IDENTIFIER_SIZE], const char *column)
+void ledger_identifier(char out[IDENTIFIER_SIZE], const char *column)
 {
-    snprintf(out, LEDGER_IDENTIFIER_SIZE, "%s", column ? column : "");
+    snprintf(out, IDENTIFIER_SIZE, "%s", column ? column : "");
 }

@@ -24,6 +24,6 @@ enum ledger_result ledger_from_db(enum db_result result);
 /* Columns as values; SQL NULL is 0 or "". */
 uint32_t ledger_u32(const char *column);
 uint64_t ledger_u64(const char *column);
-void ledger_identifier(char out[LEDGER_IDENTIFIER_SIZE], const char *column);
+void ledger_identifier(char out[IDENTIFIER_SIZE], const char *column);
 
 #endif

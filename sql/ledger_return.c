@@ -19,7 +19,7 @@ static void text_ids(struct sql_text *sql, const uint64_t *ids, size_t count)
 
 /* An order that may move. */
 struct movable {
-    char user_id[LEDGER_IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
     uint32_t qty;
 };
 

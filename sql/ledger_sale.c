@@ -92,7 +92,7 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void *context)
 {
     struct ledger_sale *sales = calloc(SALES_PAGE, sizeof *sales);
-    char after[LEDGER_IDENTIFIER_SIZE] = "";
+    char after[IDENTIFIER_SIZE] = "";
     enum ledger_result result = LEDGER_OK;
     size_t count = SALES_PAGE;
     if (!sales)

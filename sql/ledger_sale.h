@@ -17,7 +17,7 @@ struct ledger_settings {
 };
 
 struct ledger_sale {
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     uint32_t round;
     uint32_t total;
     uint32_t segments;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sql/db_private.h"
+#include "sql/db_connection.h"
 #include "sql/ledger_quota.h"
 #include "sql/sql_text.h"
 #include "sql/user_quota.h"
@@ -20,9 +20,9 @@ typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
 /* One row's values, where the bindings of every statement point. */
 struct row {
     uint64_t order_id;
-    char sku[LEDGER_IDENTIFIER_SIZE];
-    char user_id[LEDGER_IDENTIFIER_SIZE];
-    char key[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE];
     unsigned long sku_length, user_length, key_length;
     uint32_t round, qty, segment, limit;
     null_flag no_segment, no_key, no_expiry;
@@ -170,7 +170,7 @@ static enum db_result prepare(struct order_insert *insert, struct db *db, size_t
 static void set_text(char *out, unsigned long *length_out, const char *text)
 {
     size_t length = strlen(text);
-    assert(length < LEDGER_IDENTIFIER_SIZE);
+    assert(length < IDENTIFIER_SIZE);
     memcpy(out, text, length);
     *length_out = (unsigned long)length;
 }

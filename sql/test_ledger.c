@@ -588,7 +588,7 @@ static void test_batches_of_every_size_are_written_alike(void **state)
     (void)state;
     static const size_t sizes[] = {1, 15, 16, 17, 47, LEDGER_ORDERS_MAX, 32, 2};
     static struct ledger_order orders[LEDGER_ORDERS_MAX];
-    static char keys[LEDGER_ORDERS_MAX][LEDGER_IDENTIFIER_SIZE];
+    static char keys[LEDGER_ORDERS_MAX][IDENTIFIER_SIZE];
     uint64_t fence = FENCE, id = 0;
     reset(100000, 1, FENCE);
     sql_server_do("UPDATE stock_segment SET round=1,settings_version=1,fence=%d", FENCE);

@@ -105,7 +105,8 @@ static uint32_t spare(const struct segment_hold *hold, const struct group *group
     return mine ? hold->taken - hold->used : 0;
 }
 
-/* From one segment, so that the order is one row in the ledger. False when no segment has enough. */
+/* From one segment, so that the order is one row in the ledger. False when no segment has
+ * enough. */
 static bool fill_whole(struct stock *stock, struct batch *batch, struct group *group,
                        struct batch_order *entry)
 {

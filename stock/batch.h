@@ -70,8 +70,8 @@ bool group_next(struct group *group, uint32_t *segment_out);
 /* Lets a segment be tried once more, a bounded number of times. */
 void group_retry(struct group *group, uint32_t segment);
 
-/* Gives taken units to open orders, all or nothing: whole from one segment where one has enough, else
- * from several. */
+/* Gives taken units to open orders, all or nothing: whole from one segment where one has enough,
+ * else from several. */
 void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
@@ -83,7 +83,8 @@ bool group_open(const struct group *group);
 /* How many passes the group's open order with the most of them has made. */
 int group_passes(const struct group *group);
 
-/* Decides the group's open orders: sold out where an order wants more than `left`, else `outcome`. */
+/* Decides the group's open orders: sold out where an order wants more than `left`, else
+ * `outcome`. */
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
 
 /* Decides the group's open orders after a failure of Redis or the ledger: to be tried again if the

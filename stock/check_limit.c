@@ -1,4 +1,5 @@
-/* The limit per user: an order that would take its user above it is refused before units are taken. */
+/* The limit per user: an order that would take its user above it is refused before units are
+ * taken. */
 #include "stock/check_limit.h"
 
 #include <assert.h>
@@ -82,8 +83,8 @@ static void refuse(struct stock *stock, struct stock_order *order, const struct 
     memcpy(order->history->order_ids, quota->order_ids, sizeof quota->order_ids);
 }
 
-/* `quotas` is NULL when nobody was looked up: then all users are taken to have nothing yet, and only
- * what does not fit together in this batch waits. */
+/* `quotas` is NULL when nobody was looked up: then all users are taken to have nothing yet, and
+ * only what does not fit together in this batch waits. */
 static void decide(struct stock *stock, const struct claim *claims, size_t count,
                    const struct ledger_quota *quotas)
 {

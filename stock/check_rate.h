@@ -1,4 +1,5 @@
-/* Limits of orders per user and per client address, asked for a whole batch in one call to Redis. */
+/* Limits of orders per user and per client address, asked for a whole batch in one call to
+ * Redis. */
 #ifndef STOCK_CHECK_RATE_H
 #define STOCK_CHECK_RATE_H
 

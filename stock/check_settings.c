@@ -80,8 +80,8 @@ static void put_found(const struct ledger_sale *row, void *context)
     finding->full |= sale_cache_put(finding->cache, row) == NULL;
 }
 
-/* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however many
- * skus the clients make up. False when it cannot be said whether there are sales for them. */
+/* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however
+ * many skus the clients make up. False when it cannot be said whether there are sales for them. */
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];

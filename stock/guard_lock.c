@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Apart from the segments' own locks: the server that has these may be one of the redlock servers. */
+/* Apart from the segments' own locks: the server that has these may be one of the redlock
+ * servers. */
 #define GUARD_PREFIX STOCK_PREFIX "guard:"
 
 enum { SERVERS_MAX = 32 };

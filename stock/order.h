@@ -54,9 +54,9 @@ struct sale_snapshot;
 /* The caller owns the order and fills in the first part; the second is valid once the outcome says
  * so. */
 struct stock_order {
-    char sku[LEDGER_IDENTIFIER_SIZE];
-    char user_id[LEDGER_IDENTIFIER_SIZE];
-    char key[LEDGER_IDENTIFIER_SIZE]; /* idempotency key, "" for none */
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE];        /* idempotency key, "" for none */
     char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;

@@ -4,9 +4,9 @@
  *     ─► load the segments in Redis from the ledger, and release ─► publish to every process
  *
  * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
- * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what makes
- * the return right, it only spares the next holder a recovery; dying anywhere on the way loses
- * nothing. */
+ * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what
+ * makes the return right, it only spares the next holder a recovery; dying anywhere on the way
+ * loses nothing. */
 #include "stock/return_batch.h"
 
 #include <assert.h>
@@ -87,8 +87,8 @@ bool return_batch_lock(struct stock *stock)
     return true;
 }
 
-/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still under
- * way or forbids it, and loads the segments from what the ledger says then. */
+/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still
+ * under way or forbids it, and loads the segments from what the ledger says then. */
 static void recover_all(struct stock *stock, const struct return_batch *batch)
 {
     struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
@@ -102,8 +102,8 @@ static void recover_all(struct stock *stock, const struct return_batch *batch)
         stock_sale_reload(stock, batch->returned.sku, &sale);
 }
 
-/* Loads the segments that units came back to. The others keep their last fence in the ledger, so what
- * Redis says of them still counts. */
+/* Loads the segments that units came back to. The others keep their last fence in the ledger, so
+ * what Redis says of them still counts. */
 static void load_all(struct stock *stock, const struct return_batch *batch)
 {
     for (size_t i = 0; i < stock->hold_count; i++)

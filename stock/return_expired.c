@@ -30,8 +30,8 @@ static int compare_due(const void *a, const void *b)
     return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
 }
 
-/* How many of the next orders can share a transaction: of one sale and round, and filled by one segment
- * each. */
+/* How many of the next orders can share a transaction: of one sale and round, and filled by one
+ * segment each. */
 static size_t alike(const struct ledger_due *due, size_t count)
 {
     size_t same = 0;
@@ -41,8 +41,8 @@ static size_t alike(const struct ledger_due *due, size_t count)
     return same;
 }
 
-/* Posts the locks of the orders' first segments, as many as may be held; returns how many of the orders
- * these segments have. The orders are sorted by segment. */
+/* Posts the locks of the orders' first segments, as many as may be held; returns how many of the
+ * orders these segments have. The orders are sorted by segment. */
 static size_t post_locks(struct stock *stock, const struct return_batch *batch,
                          const struct ledger_due *due, size_t count)
 {
@@ -75,8 +75,9 @@ static bool may_pause(struct stock *stock, int *pauses)
     return true;
 }
 
-/* Locks those segments of the first orders, `done_out` of them, that are free. While none is free it
- * tries again: a segment from which much is sold is hardly ever free. False when Redis is lost. */
+/* Locks those segments of the first orders, `done_out` of them, that are free. While none is free
+ * it tries again: a segment from which much is sold is hardly ever free. False when Redis is
+ * lost. */
 static bool lock_some(struct stock *stock, const struct return_batch *batch,
                       const struct ledger_due *due, size_t count, int *pauses, size_t *done_out)
 {
@@ -88,8 +89,8 @@ static bool lock_some(struct stock *stock, const struct return_batch *batch,
     return true;
 }
 
-/* Expires the first of `count` orders that are alike, in one transaction. `done_out` says how many it
- * has dealt with; orders whose segments were busy are among them, and wait for the next pass. */
+/* Expires the first of `count` orders that are alike, in one transaction. `done_out` says how many
+ * it has dealt with; orders whose segments were busy are among them, and wait for the next pass. */
 static enum ledger_result expire_alike(struct stock *stock, struct return_batch *batch,
                                        const struct ledger_due *due, size_t count, int *pauses,
                                        size_t *done_out)
@@ -119,7 +120,8 @@ static enum ledger_result expire_several(struct stock *stock, struct return_batc
     return result == STOCK_STATE_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }
 
-/* True when the returned units are most of what their segments have left: buyers may wait for them. */
+/* True when the returned units are most of what their segments have left: buyers may wait for
+ * them. */
 static bool is_awaited(const struct return_batch *batch)
 {
     uint64_t left = 0;

@@ -9,7 +9,8 @@
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 
-/* Repeats a call until the order's status is known, or the time is over, or nothing can be reached. */
+/* Repeats a call until the order's status is known, or the time is over, or nothing can be
+ * reached. */
 struct trial {
     int64_t until_ns;
     int64_t resolve_until_ns; /* the same, once a try is in doubt: then it must be found out */
@@ -60,8 +61,8 @@ enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int
     return result;
 }
 
-/* Tries to pay once. An order that is reserved and yet refuses is overdue by the ledger's clock, though
- * nobody has expired it yet. */
+/* Tries to pay once. An order that is reserved and yet refuses is overdue by the ledger's clock,
+ * though nobody has expired it yet. */
 static enum stock_state_result pay(struct stock *stock, uint64_t order_id,
                                    struct ledger_record *record_out, struct trial *trial)
 {
@@ -74,7 +75,8 @@ static enum stock_state_result pay(struct stock *stock, uint64_t order_id,
     return result == STOCK_STATE_BUSY ? STOCK_STATE_REFUSED : result;
 }
 
-/* A payment that was not answered is repeated: the repeat waits in the ledger for the first to end. */
+/* A payment that was not answered is repeated: the repeat waits in the ledger for the first to
+ * end. */
 enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
                                   struct ledger_record *record_out, bool *moved_out)
 {

@@ -12,14 +12,14 @@
 
 enum { SLOTS = 32768 }; /* a power of two, at most a third of it used */
 
-/* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger anew.
- * The others are refused meanwhile, or all of a sold-out sale's buyers would ask together; but for no
- * longer than STALE_NS, in case the probing order is lost. */
+/* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
+ * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
+ * but for no longer than STALE_NS, in case the probing order is lost. */
 static const int64_t PROBE_NS = 50 * CLOCK_NS_PER_MS;
 static const int64_t STALE_NS = CLOCK_NS_PER_S;
 
 struct sale {
-    char sku[LEDGER_IDENTIFIER_SIZE];
+    char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
     _Atomic uint32_t left_units;
@@ -78,7 +78,7 @@ static struct sale *sale_new(const char *sku)
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
-    assert(strlen(sku) < LEDGER_IDENTIFIER_SIZE);
+    assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;

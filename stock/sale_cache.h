@@ -29,9 +29,9 @@ void sale_cache_close(struct sale_cache **cache);
  * valid until sale_cache_close. Any thread; takes no lock. */
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
-/* Notes a sale's row as the ledger has it. A later round replaces what is cached of the earlier one;
- * an earlier round or older settings are ignored. NULL when there are SALES_MAX sales already. Any
- * thread. */
+/* Notes a sale's row as the ledger has it. A later round replaces what is cached of the earlier
+ * one; an earlier round or older settings are ignored. NULL when there are SALES_MAX sales already.
+ * Any thread. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row);
 
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
@@ -57,18 +57,18 @@ bool sale_suspect_take(struct sale *sale, uint32_t segment);
  * come back since `epoch` was read. */
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns);
 
-/* Confirms the snapshot: the ledger, asked at `asked_ns` (monotonic) after `epoch` was read, said the
- * same. Its settings may refuse orders for `valid_ms` from then on, unless the sale was invalidated
- * meanwhile. */
+/* Confirms the snapshot: the ledger, asked at `asked_ns` (monotonic) after `epoch` was read, said
+ * the same. Its settings may refuse orders for `valid_ms` from then on, unless the sale was
+ * invalidated meanwhile. */
 void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms);
 
 /* True while the snapshot is confirmed, and not about to expire. Any thread; takes no lock. */
 bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 
-/* The cached window check: true, with the sale's settings, when the sale has a window or is paused and
- * its confirmed settings may refuse orders. When they are about to expire, one caller per 50 ms gets
- * false, so that its order asks the ledger anew. Any thread; takes no lock for a sale without window
- * and pause. */
+/* The cached window check: true, with the sale's settings, when the sale has a window or is paused
+ * and its confirmed settings may refuse orders. When they are about to expire, one caller per 50 ms
+ * gets false, so that its order asks the ledger anew. Any thread; takes no lock for a sale without
+ * window and pause. */
 bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out);
 
 /* Ends what is remembered and confirmed: units may have come back, or settings have changed. Any
@@ -76,8 +76,8 @@ bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_setting
 void sale_invalidate(struct sale *sale);
 
 /* True when the ledger is remembered to have fewer than `qty` units left. When that memory expires,
- * one caller per 50 ms gets false, so that its order asks the ledger anew, while the other orders are
- * refused for up to 1 s more. Any thread; takes no lock. */
+ * one caller per 50 ms gets false, so that its order asks the ledger anew, while the other orders
+ * are refused for up to 1 s more. Any thread; takes no lock. */
 bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns);
 
 #endif

@@ -80,7 +80,8 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
             segment_post_drop(stock, lock);
             continue;
         }
-        /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater one. */
+        /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater
+         * one. */
         if (segments[i].fence > lock->fence)
             segment_post_fence(stock, lock, segments[i].fence);
         segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,

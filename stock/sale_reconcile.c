@@ -39,8 +39,8 @@ static bool differs(const struct script_call *redis, const struct ledger_segment
     return true;
 }
 
-/* Raises the ledger's fences to those of the locks, so that no batch under way can commit any more, and
- * reads the segments. */
+/* Raises the ledger's fences to those of the locks, so that no batch under way can commit any more,
+ * and reads the segments. */
 static bool read_ledger(struct stock *stock, const char *sku, const struct sale_lock *locked,
                         struct ledger_segment *rows)
 {
@@ -66,7 +66,8 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_l
     for (size_t i = 0; i < locked->count; i++)
         if (differs(&stock->calls[i], &rows[i], &report->differences[report->difference_count]))
             report->difference_count++;
-    /* The ledger's fences were raised, so every segment is loaded again, whether it differs or not. */
+    /* The ledger's fences were raised, so every segment is loaded again, whether it differs or
+     * not. */
     for (size_t i = 0; i < locked->count; i++) {
         if (rows[i].fence > locked->holds[i].fence)
             segment_post_fence(stock, &locked->holds[i], rows[i].fence);

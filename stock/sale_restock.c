@@ -1,9 +1,10 @@
 /* Units added to a running sale, and its segments evened out.
  *
- * As at a reset all segments are locked, one transaction changes them and raises their fences to those
- * of the locks, and Redis is loaded from the ledger: dying in between leaves segments that are refused
- * and recovered one by one. The version of the settings counts on as well, so orders that were decided
- * before are refused once; that is how the other processes hear of the new total. */
+ * As at a reset all segments are locked, one transaction changes them and raises their fences to
+ * those of the locks, and Redis is loaded from the ledger: dying in between leaves segments that
+ * are refused and recovered one by one. The version of the settings counts on as well, so orders
+ * that were decided before are refused once; that is how the other processes hear of the new
+ * total. */
 #include "stock/sale_restock.h"
 
 #include <assert.h>
@@ -60,8 +61,8 @@ static enum ledger_result add_locked(struct stock *stock, const struct adding *a
     return result;
 }
 
-/* Tries once. `again_out` tells that another try will find out more: a reset came in between, or the
- * outcome is unknown and the key tells. */
+/* Tries once. `again_out` tells that another try will find out more: a reset came in between, or
+ * the outcome is unknown and the key tells. */
 static enum stock_restock_result try_once(struct stock *stock, const struct adding *adding,
                                           struct sale_lock *locked,
                                           enum stock_admin_result *why_out, bool *again_out)

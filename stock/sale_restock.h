@@ -15,10 +15,10 @@ enum stock_restock_result {
 };
 
 /* Adds `units` >= 1 to a sale, holding all of its segments' locks, so that all segments have the
- * same left, and publishes it to every process. Waits up to `wait_ms` for the locks. `key` is an idempotency
- * key, "" for none: with one, what was done under it is not done again, and an unclear outcome is
- * asked after. On STOCK_RESTOCK_DONE `sale_out` is the sale as it is now; on STOCK_RESTOCK_NOT_DONE
- * `why_out` tells the reason. */
+ * same left, and publishes it to every process. Waits up to `wait_ms` for the locks. `key` is an
+ * idempotency key, "" for none: with one, what was done under it is not done again, and an unclear
+ * outcome is asked after. On STOCK_RESTOCK_DONE `sale_out` is the sale as it is now; on
+ * STOCK_RESTOCK_NOT_DONE `why_out` tells the reason. */
 enum stock_restock_result stock_restock(struct stock *stock, const char *sku, uint32_t units,
                                         const char *key, int wait_ms, struct ledger_sale *sale_out,
                                         enum stock_admin_result *why_out);

@@ -14,8 +14,8 @@ void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX
     snprintf(name_out, LOCK_NAME_MAX, "%s:%u", sku, segment);
 }
 
-/* Each script gets the token, and does nothing unless that token still holds the lock: a holder that
- * outlived its lease changes nothing in Redis. */
+/* Each script gets the token, and does nothing unless that token still holds the lock: a holder
+ * that outlived its lease changes nothing in Redis. */
 static struct script_call *segment_call(struct stock *stock, enum script_id id,
                                         const struct lock_hold *lock)
 {
@@ -87,7 +87,8 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
         return SEGMENT_DIRTY; /* Redis refused the script: the ledger knows better */
     if (take->values[0] == TAKE_LOST)
         return SEGMENT_BUSY;
-    /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it right. */
+    /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it
+     * right. */
     if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[3] < 0)
         return SEGMENT_DIRTY;
     hold->taken = (uint32_t)take->values[1];

@@ -36,13 +36,14 @@ struct segment_hold {
 /* The lock name of a segment, "sku:7". */
 void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
 
-/* Begins a hold of which nothing is known yet. Its stock update will name the round and the settings
- * of `snapshot`, by which its orders are decided. */
+/* Begins a hold of which nothing is known yet. Its stock update will name the round and the
+ * settings of `snapshot`, by which its orders are decided. */
 void segment_begin(struct segment_hold *hold, struct sale *sale,
                    const struct sale_snapshot *snapshot, uint32_t segment);
 
-/* Posts the lock alone, to change the segment in the ledger. segment_read_lock sets the state: dirty
- * when it is locked, as the segment is to be loaded after the change, else busy or in doubt. */
+/* Posts the lock alone, to change the segment in the ledger. segment_read_lock sets the state:
+ * dirty when it is locked, as the segment is to be loaded after the change, else busy or in
+ * doubt. */
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment);
 void segment_read_lock(struct stock *stock, struct segment_hold *hold);
@@ -64,7 +65,8 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
 /* Posts that the sale has no such segment any more, and the release of its lock. */
 void segment_post_drop(struct stock *stock, struct lock_hold *lock);
 
-/* Posts raising the fence in Redis above one that the ledger has: the next lock gets a greater one. */
+/* Posts raising the fence in Redis above one that the ledger has: the next lock gets a greater
+ * one. */
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence);
 
 /* Posts the release alone. A segment that is not settled stays dirty. */

@@ -17,8 +17,8 @@
 #include "stock/check_settings.h"
 #include "stock/strategy_common.h"
 
-/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were checked
- * against it on arrival. */
+/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were
+ * checked against it on arrival. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
 {
     int64_t now_ns = clock_now_ns();

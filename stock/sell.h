@@ -1,5 +1,5 @@
-/* Orders in, decided orders out: the checks before and after a strategy, and the strategy between.
- */
+/* Orders in, decided orders out: the checks before and after a strategy, and the strategy
+ * between. */
 #ifndef STOCK_SELL_H
 #define STOCK_SELL_H
 

@@ -1,5 +1,5 @@
-/* The stock as one thread sees it: its connections, opened and closed, and the list of strategies.
- */
+/* The stock as one thread sees it: its connections, opened and closed, and the list of
+ * strategies. */
 #include "stock/stock.h"
 
 #include <assert.h>

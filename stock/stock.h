@@ -17,8 +17,8 @@ void stock_close(struct stock **stock);
  * when no next batch is waiting. */
 void stock_flush(struct stock *stock);
 
-/* Pings Redis, or the ledger; a connection that the other side has closed is detected and reopened.
- */
+/* Pings Redis, or the ledger; a connection that the other side has closed is detected and
+ * reopened. */
 bool stock_ping_redis(struct stock *stock);
 bool stock_ping_ledger(struct stock *stock);
 

@@ -92,10 +92,10 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     }
 }
 
-/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or LEDGER_LIMIT):
- * somebody wrote one of the keys first, or one of the users has enough by now. Finds the orders that
- * caused it, decides them, and takes their units away again; the others go on. False when none is
- * found (an order id was taken), or the ledger cannot be asked. */
+/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
+ * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
+ * the orders that caused it, decides them, and takes their units away again; the others go on.
+ * False when none is found (an order id was taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
@@ -119,8 +119,8 @@ static bool comes_before(const struct ledger_stock_update *a, const struct ledge
     return order < 0 || (order == 0 && a->segment < b->segment);
 }
 
-/* Sets the guards. Where no locks are held on the segments, all transactions must update them in the
- * same order, or they deadlock. */
+/* Sets the guards. Where no locks are held on the segments, all transactions must update them in
+ * the same order, or they deadlock. */
 static void guard_updates(struct batch *batch, enum ledger_guard guard)
 {
     if (guard == LEDGER_CHAIN)
@@ -173,7 +173,8 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
     return result;
 }
 
-/* The ledger refused an update: perhaps for settings or a round that this process does not know yet. */
+/* The ledger refused an update: perhaps for settings or a round that this process does not know
+ * yet. */
 static void reload_refused(struct stock *stock, const struct batch *batch)
 {
     struct sale *last = NULL;

@@ -1,8 +1,8 @@
-/* What a strategy is, and the steps that strategies have in common: planning, recovering, committing,
- * concluding.
+/* What a strategy is, and the steps that strategies have in common: planning, recovering,
+ * committing, concluding.
  *
- * A new strategy is a pair strategy_NAME.h, strategy_NAME.c with a table of this kind, and a line in
- * stock.c. The shortest one to read first is strategy_database.c. */
+ * A new strategy is a pair strategy_NAME.h, strategy_NAME.c with a table of this kind, and a line
+ * in stock.c. The shortest one to read first is strategy_database.c. */
 #ifndef STOCK_STRATEGY_COMMON_H
 #define STOCK_STRATEGY_COMMON_H
 
@@ -31,14 +31,15 @@ void strategy_plan(struct stock *stock, struct group *group, strategy_post *post
  * units are there. */
 void strategy_fill(struct stock *stock, struct batch *batch);
 
-/* Sets the group's dirty holds from `first_hold` on again from the ledger, and lets their segments be
- * tried once more. */
+/* Sets the group's dirty holds from `first_hold` on again from the ledger, and lets their segments
+ * be tried once more. */
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
 
 /* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
  * transaction. It drops orders whose keys others have written meanwhile, or whose users have enough
  * by now, and asks for up to resolve_ms what became of a commit that was not answered. As
- * ledger_commit; LEDGER_NO also when no order is left, LEDGER_UNKNOWN: it could not be found out. */
+ * ledger_commit; LEDGER_NO also when no order is left, LEDGER_UNKNOWN: it could not be found
+ * out. */
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
 
 /* Decides the filled orders by what became of their commit. */
@@ -56,8 +57,8 @@ uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, siz
  * or to be tried again. */
 void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left);
 
-/* Asks the ledger what is left, and decides the group's open orders by that: sold out, or to be tried
- * again in segments where this process saw nothing. */
+/* Asks the ledger what is left, and decides the group's open orders by that: sold out, or to be
+ * tried again in segments where this process saw nothing. */
 void strategy_conclude(struct stock *stock, struct group *group);
 
 #endif

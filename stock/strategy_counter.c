@@ -65,8 +65,9 @@ static size_t post_locks(struct stock *stock, struct group *group, size_t first_
     return count;
 }
 
-/* Recovers the dirty segments. Their locks keep several processes from recovering one at once; a take
- * of no units under the lock tells whether the segment still is dirty. False when Redis is lost. */
+/* Recovers the dirty segments. Their locks keep several processes from recovering one at once; a
+ * take of no units under the lock tells whether the segment still is dirty. False when Redis is
+ * lost. */
 static bool recover(struct stock *stock, struct group *group, size_t first_hold)
 {
     struct segment_hold *locked[STOCK_HOLDS_MAX];
@@ -192,8 +193,8 @@ static bool gather(struct stock *stock, struct batch *batch, strategy_post *post
 
 /* ---- end ---- */
 
-/* Posts that units come back, or marks the counter they came from as refused by the ledger: units of a
- * refused counter stay away, as its recovery counts them. */
+/* Posts that units come back, or marks the counter they came from as refused by the ledger: units
+ * of a refused counter stay away, as its recovery counts them. */
 static void post_return(struct stock *stock, const struct segment_hold *hold, uint32_t units,
                         const char *mark)
 {
@@ -210,8 +211,8 @@ static void post_return(struct stock *stock, const struct segment_hold *hold, ui
     sale_hint_set(hold->sale, hold->segment, hold->left + (units > 0 ? units : 1));
 }
 
-/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is not
- * given back. */
+/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is
+ * not given back. */
 static void end_holds(struct stock *stock, const struct batch *batch, enum ledger_result result)
 {
     bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
@@ -228,8 +229,8 @@ static void end_holds(struct stock *stock, const struct batch *batch, enum ledge
     }
 }
 
-/* Units that the ledger has and the counters lack are either in flight, and may come back, or leaked by
- * a process that died, and will not. After some passes they count as leaked. */
+/* Units that the ledger has and the counters lack are either in flight, and may come back, or
+ * leaked by a process that died, and will not. After some passes they count as leaked. */
 static void conclude(struct stock *stock, struct group *group)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];

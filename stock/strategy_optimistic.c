@@ -26,8 +26,8 @@ static void post(struct stock *stock, struct segment_hold *hold, struct sale *sa
     counter_begin(hold, sale, snapshot, segment, wanted);
 }
 
-/* Reads a hash's fields as numbers. False when the segment cannot be sold from; stock_count.lua has the
- * same conditions. */
+/* Reads a hash's fields as numbers. False when the segment cannot be sold from; stock_count.lua has
+ * the same conditions. */
 static bool read_fields(const struct command *read, uint32_t round, int64_t *available_out,
                         uint64_t *settled_out)
 {

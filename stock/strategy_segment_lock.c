@@ -44,9 +44,9 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
     }
 }
 
-/* Takes units until every order is filled or every segment has been tried. Each pass is one round trip
- * for all sales of the batch. False when Redis, or the server of the guard locks, is lost: what is
- * held by then is in doubt. */
+/* Takes units until every order is filled or every segment has been tried. Each pass is one round
+ * trip for all sales of the batch. False when Redis, or the server of the guard locks, is lost:
+ * what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
     strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
@@ -71,9 +71,9 @@ static bool gather(struct stock *stock, struct batch *batch)
     }
 }
 
-/* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done. The
- * next holder finds the segments dirty and recovers them; releasing them spares it the wait for the
- * leases. */
+/* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done.
+ * The next holder finds the segments dirty and recovers them; releasing them spares it the wait for
+ * the leases. */
 static void abandon(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
@@ -127,8 +127,8 @@ static void conclude(struct stock *stock, struct batch *batch)
         struct group *group = &batch->groups[i];
         if (!group_open(group))
             continue;
-        /* The holder of a busy segment may give units back, and soon releases it. A holder that died
-         * does neither, so the ledger is asked in the end. */
+        /* The holder of a busy segment may give units back, and soon releases it. A holder that
+         * died does neither, so the ledger is asked in the end. */
         if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)
             group_decide(group, STOCK_AGAIN, UINT32_MAX);
         else

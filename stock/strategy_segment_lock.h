@@ -1,4 +1,5 @@
-/* The strategy of fenced segment locks: one round of lock, take, commit, settle for a whole batch. */
+/* The strategy of fenced segment locks: one round of lock, take, commit, settle for a whole
+ * batch. */
 #ifndef STOCK_STRATEGY_SEGMENT_LOCK_H
 #define STOCK_STRATEGY_SEGMENT_LOCK_H
 

@@ -20,8 +20,8 @@ static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
     snprintf(name_out, LOCK_NAME_MAX, "%s:sale", sku);
 }
 
-/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was ahead: the lock
- * must be taken again, for a greater fence. */
+/* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was ahead: the
+ * lock must be taken again, for a greater fence. */
 static bool catch_up(struct stock *stock, const struct lock_handle *handle,
                      const struct ledger_segment *rows, size_t count)
 {
@@ -37,8 +37,8 @@ static bool catch_up(struct stock *stock, const struct lock_handle *handle,
     return true;
 }
 
-/* Sells the batch's one order under the lock. The rows are read under the lock as well, so the units
- * that they have left are there for this order. */
+/* Sells the batch's one order under the lock. The rows are read under the lock as well, so the
+ * units that they have left are there for this order. */
 static void sell_locked(struct stock *stock, struct batch *batch, const struct lock_handle *handle)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];

@@ -1,4 +1,5 @@
-/* The strategy of one lock for the whole product, an order at a time: lock, check, write, release. */
+/* The strategy of one lock for the whole product, an order at a time: lock, check, write,
+ * release. */
 #ifndef STOCK_STRATEGY_SINGLE_LOCK_H
 #define STOCK_STRATEGY_SINGLE_LOCK_H
 

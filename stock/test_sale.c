@@ -81,7 +81,7 @@ static void test_old_round_is_ignored(void **state)
     assert_int_equal(sale_snapshot(sale).epoch, epoch);
 }
 
-static void test_catalog_is_bounded(void **state)
+static void test_cache_is_bounded(void **state)
 {
     (void)state;
     char sku[16];
@@ -329,7 +329,7 @@ int main(void)
         TEST(test_sale_is_found_by_its_sku_alone),
         TEST(test_new_round_replaces_the_view),
         TEST(test_old_round_is_ignored),
-        TEST(test_catalog_is_bounded),
+        TEST(test_cache_is_bounded),
         TEST(test_threads_see_one_sale_per_sku),
         TEST(test_hints_begin_with_the_largest_share),
         TEST(test_suspect_is_taken_once),

@@ -812,7 +812,7 @@ static void test_reset_ends_the_memory_of_a_shortage(void **state)
 static void test_reset_is_published(void **state)
 {
     (void)state;
-    char message[LEDGER_IDENTIFIER_SIZE];
+    char message[IDENTIFIER_SIZE];
     struct redis *redis = redis_server_open(1000);
     assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
     reset("s", 2, 1);

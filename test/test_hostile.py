@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from client import Response, assert_problem, read_response, read_to_end, send_raw
 from daemon import Daemon
+from harness.client import Response, assert_problem, read_response, read_to_end, send_raw
 
 LATE_SECONDS = 12  # longer than the daemon waits for a request to be complete
 PARAMETER_FLOOD = b"GET /stock/x?" + b"&a=b" * 700 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -67,7 +67,7 @@ def test_findings_are_answered(daemon, data, statuses):
         sock.sendall(data)
         response = read_response(sock)
     assert response.status in statuses
-    if response.headers["Content-Type"]:  # libmicrohttpd's own refusals have none
+    if response.headers["Content-Type"]:  # refusals by libmicrohttpd itself have none
         assert_problem(response, response.status,
                        {414: "uri_too_long", 431: "headers_too_large"}[response.status])
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from harness.processes import ROOT, free_port, wait_until
 from locks import SECLOCK, run_seclock, seconds_since
-from servers import ROOT, free_port, wait_until
 
 SLACK = 8  # seconds, for a busy machine; the default lease is longer
 

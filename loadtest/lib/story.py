@@ -1,10 +1,10 @@
-"""What the campaigns are to show, and whether they do: ratios, each with its bound."""
+"""The ratios that the campaigns are to show, each with its bound."""
 
-from results import find
+from lib.results import find
 
 
 def ratio(one, other):
-    """Of two runs, each relative to the bare server around it: the machine's moods cancel out."""
+    """The ratio of two runs, each relative to the bare server around it: noise cancels out."""
     return one["of_bare"] / other["of_bare"] if one and other and other["of_bare"] else None
 
 

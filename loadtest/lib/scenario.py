@@ -4,19 +4,19 @@ import itertools
 import re
 import tomllib
 
-from processes import ROOT, BenchError
+from harness.processes import ROOT, HarnessError
 
 DIRECTORY = ROOT / "loadtest" / "scenarios"
 # In the order in which `make campaigns` runs them.
 NAMES = ("steady", "soldout", "rush", "mixed", "strategies", "segments", "batch", "locks",
          "instances", "latency", "growth")
 
-# What a scenario may set, in [settings] or for some of its runs under [[vary]], and what holds if
-# it does not. Beside these, daemon.X sets option X of the service; "default" leaves that alone.
+# What a scenario may set, in [settings] or for some of its runs under [[vary]], with the defaults.
+# Beside these, daemon.X sets option X of the service; "default" leaves the option alone.
 DEFAULTS = {
     "load": "closed",          # closed: every connection sends again once it is answered
                                # rush: closed, to the last unit; paced: rate_share of the peak
-    "script": "order",         # of wrk: loadtest/SCRIPT.lua
+    "script": "order",         # of wrk: loadtest/tools/SCRIPT.lua
     "connections": 256,
     "seconds": 2,              # of a round
     "rounds": 3,
@@ -31,7 +31,7 @@ DEFAULTS = {
     "prefill": 0,              # orders of an earlier sale in the ledger
     "instances": 1,            # daemons
     "proxy": False,            # HAProxy before them
-    "tune_lanes": [],          # numbers of lanes to try; the measured rounds have the best one
+    "tune_lanes": [],          # numbers of order workers to try; the measured rounds use the best
 }
 QUICK_DIVISORS = {"prefill": 100, "sale.total": 20, "sale.sales": 10}  # of large ones
 
@@ -50,7 +50,7 @@ def flatten(table, prefix=""):
 def check(name, settings):
     for key in settings:
         if key not in DEFAULTS and not re.fullmatch(r"daemon\.[a-z_]+", key):
-            raise BenchError(f"scenario {name}: there is no setting {key}")
+            raise HarnessError(f"scenario {name}: there is no setting {key}")
 
 
 def product(axes):
@@ -100,6 +100,6 @@ def read(name, quick=False):
         with open(path, "rb") as text:
             return expand(name, tomllib.load(text), quick)
     except FileNotFoundError:
-        raise BenchError(f"there is no campaign {name}: {', '.join(NAMES)}") from None
+        raise HarnessError(f"there is no campaign {name}: {', '.join(NAMES)}") from None
     except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise BenchError(f"{path}: {error}") from error
+        raise HarnessError(f"{path}: {error}") from error

@@ -4,13 +4,10 @@ import threading
 import time
 from pathlib import Path
 
-import figures
-import generators
-import ledger
-import limits
-from fleet import Fleet, described
-from processes import BenchError
-from progress import Meter
+from harness.processes import HarnessError
+from lib import figures, generators, ledger, limits
+from lib.fleet import Fleet, described
+from lib.progress import Meter
 
 BARE_S, WARM_UP_S, PROBE_S = 1, 1, 1
 TOTAL_MAX = 10_000_000
@@ -19,8 +16,8 @@ PAY_WITHIN_S = 2
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 AUDIT_SEGMENTS_MAX = 20  # kept in a result
-FILL_PER_S = 150_000  # to guess how long it takes, with the audit
-# They take nothing from the counters in Redis, which say what they should after a reconcile.
+FILL_PER_S = 150_000  # to guess how long filling takes, with the audit
+# These strategies leave the counters in Redis alone, which a reconcile sets right.
 WITHOUT_COUNTERS = ("single_lock", "database")
 
 
@@ -46,7 +43,7 @@ def options_of(settings):
 
 
 def guess_seconds(settings):
-    """How long a run will take, about."""
+    """A guess how long a run will take."""
     tuning = len(settings["tune_lanes"]) * (PROBE_S + 1)
     return (6 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
             + settings["prefill"] / FILL_PER_S)
@@ -124,7 +121,7 @@ class Run:
         while status == 201:
             status, text = self.fleet.ask("POST", "/order", order)
         if status != 409:
-            raise BenchError(f"selling out {self.skus[0]}: {status} {text}")
+            raise HarnessError(f"selling out {self.skus[0]}: {status} {text}")
         self.seen += self.total()
 
     # Loads.
@@ -140,8 +137,9 @@ class Run:
         return env
 
     def wrk(self, seconds, until=None):
-        argv = generators.wrk_argv(self.fleet.door.url, self.shop.args.threads,
-                                   self.settings["connections"], seconds, self.settings["script"])
+        argv = generators.wrk_argv(
+            self.fleet.door.url("/order"), self.shop.args.threads, self.settings["connections"],
+            seconds, self.settings["script"])
         return self.measure(argv, until)
 
     def pace(self):
@@ -159,8 +157,8 @@ class Run:
 
     def bare(self):
         shop, bare = self.shop, self.shop.bare
-        argv = generators.wrk_argv(bare.url, shop.args.threads, self.settings["connections"],
-                                   BARE_S)
+        argv = generators.wrk_argv(bare.url("/order"), shop.args.threads,
+                                   self.settings["connections"], BARE_S)
         return generators.measure(argv, {"ORDER_SKUS": "demo"}, {
             "server": [bare.process.pid], **shop.stack.pids()}, shop.progress.tick)
 
@@ -177,14 +175,14 @@ class Run:
 
     def paced(self):
         if not self.peak_per_s:
-            raise BenchError("a paced run wants a closed one before it, for the peak")
+            raise HarnessError("a paced run wants a closed one before it, for the peak")
         self.pace()
         result = self.rounds(self.pace)
         result["rate_wanted"] = result["rounds"][0]["rate_wanted"]
         return result
 
     def rush(self):
-        """To the last unit, again and again, with an audit after each."""
+        """Sells to the last unit, again and again, with an audit after each time."""
         audits, stock = [], []
 
         def once():
@@ -192,7 +190,7 @@ class Run:
             with StockWatch(self.fleet, self.skus[0]) as watch:
                 run = self.wrk(self.settings["seconds"], watch.over)
             if watch.sold_out_at is None:
-                raise BenchError(f"not sold out within {self.settings['seconds']} s")
+                raise HarnessError(f"not sold out within {self.settings['seconds']} s")
             run["sale_s"] = ledger.sale_seconds(self.shop.stack, self.skus[0])
             run["accepted_per_s"] = self.total() / run["sale_s"]
             stock.append(watch.samples)
@@ -255,7 +253,7 @@ class Run:
 
 
 def shortened(report):
-    """Without the segments where they are too many to be read."""
+    """A report without the segments when these are too many to be read."""
     sales = report.get("sales", [report])
     if sum(len(sale["segments"]) for sale in sales) > AUDIT_SEGMENTS_MAX:
         for sale in sales:
@@ -265,10 +263,10 @@ def shortened(report):
 
 
 def best_lanes(shop, settings, options, candidates):
-    """The number of lanes that a short run finds best, and what all gave."""
+    """The number of order workers that short runs find best, and the rates of all numbers."""
     rates = {}
     for lanes in candidates:
-        ledger.clean(shop.stack)
+        shop.stack.clean()
         with Fleet(shop.args.daemon, shop.stack, {**options, "lanes": lanes}) as fleet:
             run = Run(shop, fleet, settings)
             run.open_sales()
@@ -281,7 +279,7 @@ def one(shop, settings, peak_per_s):
     probes = None
     if settings["tune_lanes"]:
         options["lanes"], probes = best_lanes(shop, settings, options, settings["tune_lanes"])
-    ledger.clean(shop.stack)
+    shop.stack.clean()
     with Fleet(shop.args.daemon, shop.stack, options, settings["instances"],
                settings["proxy"]) as fleet:
         run = Run(shop, fleet, settings, peak_per_s)
@@ -296,7 +294,7 @@ def one(shop, settings, peak_per_s):
 def run_scenario(shop, scenario, tell):
     """Adds its figures, or why there are none, to each run of a scenario; tell(run) after each."""
     peak_per_s = 0
-    shop.limits.clear()  # they are to be of the same minutes
+    shop.limits.clear()  # limits are to be measured in the same minutes
     for number, run in enumerate(scenario["runs"], 1):
         where = f"{scenario['campaign']} {number}/{len(scenario['runs'])} {run['label']}"
         shop.progress.begin(where.strip())
@@ -310,7 +308,7 @@ def run_scenario(shop, scenario, tell):
                     run.update(status="audit failed", reason="; ".join(run["audit"]["differences"]))
                 if run["settings"]["load"] == "closed":
                     peak_per_s = run["per_s"]
-            except BenchError as error:
+            except HarnessError as error:
                 run.update(status="failed", reason=str(error))
         tell(run)
     return scenario

@@ -1,4 +1,4 @@
-"""Who used the processors during a run: ours by name, others, nobody."""
+"""The processors' time during a run: used by our processes, by others, or idle."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def used_by(pid):
-    """Seconds of processor time in a process so far; 0 when it is gone."""
+    """Seconds of processor time that a process has used so far; 0 when it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
@@ -16,7 +16,7 @@ def used_by(pid):
 
 
 def used_by_children():
-    """Of children that have ended."""
+    """Seconds of processor time that children used which have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

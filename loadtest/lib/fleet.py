@@ -1,16 +1,20 @@
-"""What a run is made against: daemons, HAProxy before them, servers for their lock."""
+"""What a run measures: daemons, HAProxy before them, servers for their lock."""
 
 import contextlib
 import json
 import re
+import signal
 import socket
 import subprocess
 
-import metrics
-from processes import BenchError, Daemon, Server, Stack, clean_environment
+from harness.processes import HarnessError, clean_environment, free_port
+from harness.program import Program
+from harness.stack import ToolServers
+from lib import metrics
+from lib.programs import Daemon
 
 ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
-# Servers of its own that a lock wants: so many, of this kind of deploy/stack.
+# How many servers of its own a lock needs, and their kind in deploy/stack.
 LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
 
 HAPROXY = "/usr/sbin/haproxy"
@@ -39,7 +43,7 @@ class Build:
         done = subprocess.run([program, "--help-config"], capture_output=True, text=True,
                               env=clean_environment())
         if done.returncode != 0:
-            raise BenchError(f"{program} --help-config: {done.stderr.strip()}")
+            raise HarnessError(f"{program} --help-config: {done.stderr.strip()}")
         found = ALLOWED.findall(done.stdout)
         self.allowed = {name: what for what, name, _ in found}
         self.defaults = {name: value for _, name, value in found}
@@ -55,49 +59,40 @@ class Build:
         return ""
 
 
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-class Proxy(Server):
+class Proxy(Program):
     """Context manager: an HAProxy before daemons."""
 
+    good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
     def __init__(self, daemons, directory):
-        self.host, self.port = "127.0.0.1", free_port()
         path = f"{directory}/haproxy.cfg"
+        super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
+        self.front = ("127.0.0.1", free_port())
         with open(path, "w", encoding="ascii") as text:
-            text.write(HAPROXY_CONFIGURATION.format(port=self.port))
+            text.write(HAPROXY_CONFIGURATION.format(port=self.front[1]))
             for number, daemon in enumerate(daemons):
-                text.write(f"    server d{number} {daemon.host}:{daemon.port}\n")
-        super().__init__([HAPROXY, "-db", "-f", path], directory)
+                text.write("    server d%d %s:%d\n" % (number, *daemon.address))
 
-    def good_statuses(self):
-        return (0, -15, 143)
-
-    def wait_listening(self):
-        self.wait_until(self.answers, "listening")
-
-    def answers(self):
-        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
-            return True
-        return False
+    def listening(self):
+        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
+            return self.front
+        return None
 
 
-class LockServer(Stack):
-    """Context manager: one more server by deploy/stack; `url` is what it prints."""
+class LockServer(ToolServers):
+    """Context manager: one more server by deploy/stack; `url` is its address."""
 
     def __init__(self, kind):
-        self.servers = (kind,)
+        super().__init__((kind,))
         self.kind = kind
 
-    def connect(self, urls):
-        self.url = urls[f"SECKILL_{self.kind.upper()}_URL"]
+    @property
+    def url(self):
+        return self.urls[self.kind]
 
 
 class Fleet:
-    """Context manager: the daemons of a run. Asked like a daemon, the first one answers."""
+    """Context manager: the daemons of a run. The first of them answers what the run asks."""
 
     def __init__(self, program, stack, options, instances=1, proxy=False):
         self.program, self.stack, self.options = program, stack, dict(options)
@@ -145,10 +140,10 @@ class Fleet:
     def reconcile(self, sku):
         status, text = self.ask("POST", "/admin/reconcile", {"sku": sku})
         if status != 200:
-            raise BenchError(f"POST /admin/reconcile {sku}: {status} {text}")
+            raise HarnessError(f"POST /admin/reconcile {sku}: {status} {text}")
 
     def offers(self, call):
-        """Whether there is such a call on an order."""
+        """Whether the service has such a call on an order."""
         return f"/order/{{order_id}}/{call}" in self.interface()
 
     def sales_expire(self):
@@ -160,5 +155,5 @@ class Fleet:
 
 
 def described(options):
-    """The options for a result: without addresses that are another ones every time."""
+    """The options for a result: without addresses, which differ every time."""
     return {name: value for name, value in options.items() if name != "lock_servers"}

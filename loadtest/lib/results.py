@@ -1,9 +1,9 @@
-"""Results of campaigns as they were written down, and the questions that reports ask of them."""
+"""Reads the results of campaigns, and answers the questions that reports ask of them."""
 
 import json
 from pathlib import Path
 
-from processes import BenchError
+from harness.processes import HarnessError
 
 
 def read(paths):
@@ -15,14 +15,14 @@ def read(paths):
                 result = json.loads(file.read_text())
                 found[result["campaign"]] = result
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise BenchError(f"{file}: not a campaign's result: {error!r}") from error
+                raise HarnessError(f"{file}: not a campaign's result: {error!r}") from error
     if not found:
-        raise BenchError(f"no results in {' '.join(map(str, paths))}")
+        raise HarnessError(f"no results in {' '.join(map(str, paths))}")
     return found
 
 
 def measured(result):
-    """The runs that have figures, whatever their audit said."""
+    """The runs that have figures, whatever the result of their audit."""
     return [run for run in result["runs"] if "per_s" in run]
 
 

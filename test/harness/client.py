@@ -38,7 +38,7 @@ def send(address, method, path, body=None, headers=(), timeout=30):
         headers.setdefault("Content-Type", "application/json")
     connection = http.client.HTTPConnection(*address, timeout=timeout)
     try:
-        with suppress(BrokenPipeError, ConnectionResetError):  # answered before it heard us out
+        with suppress(BrokenPipeError, ConnectionResetError):  # an answer came early
             connection.request(method, path, body,
                                {k: v for k, v in headers.items() if v is not None})
         reply = connection.getresponse()
@@ -48,14 +48,14 @@ def send(address, method, path, body=None, headers=(), timeout=30):
 
 
 def read_response(sock, method="GET"):
-    """One response from a socket the test wrote to by hand. It may read ahead into the next one."""
+    """Reads one response from a socket that the test wrote to. It may read ahead into the next."""
     reply = http.client.HTTPResponse(sock, method=method)
     reply.begin()
     return Response(reply.status, reply.headers, reply.read())
 
 
 def read_to_end(sock, limit=1 << 20):
-    """All the server sends until it closes; a reset counts as closed."""
+    """Everything that the server sends until it closes; a reset counts as closing."""
     received = b""
     try:
         while len(received) < limit:
@@ -99,7 +99,7 @@ def order_bytes(sku="demo", user_id="u1", qty=1, key=None):
 
 
 def assert_problem(response, status, code):
-    """The whole contract of an error answer."""
+    """Checks the whole contract of an error answer."""
     assert response.status == status, response
     kind = response.headers.get("Content-Type", "")
     assert kind.startswith("application/problem+json"), response

@@ -1,4 +1,4 @@
-"""The report's plots, as SVG: they differ in marker, line and hatch, so black and white will do."""
+"""The report's plots, as SVG: series differ in marker, line and hatch, for black and white."""
 
 import io
 import math
@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot, ticker  # noqa: E402  after the choice of what it draws with
 
-from results import find, measured, option  # noqa: E402
+from lib.results import find, measured, option  # noqa: E402
 
 DARK, MIDDLE, LIGHT, PALE = "#12355b", "#4a86b8", "#a9c8e0", "#dfe9f1"
 FILLS = ((DARK, ""), (LIGHT, "///"), (MIDDLE, "..."), (PALE, "xx"))
@@ -39,7 +39,7 @@ def svg(figure):
                    metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
     drawn = re.sub(r"^.*?(?=<svg)", "", text.getvalue(), flags=re.S)
-    drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)  # a hundredth of a point will do
+    drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)  # a hundredth of a point is fine enough
     return re.sub(r"[ \t]+$", "", drawn, flags=re.M)
 
 
@@ -50,12 +50,12 @@ def axes(count=1, height=HEIGHT, **options):
 
 
 def legend(axis, columns=2):
-    """Above the plot, where it covers nothing."""
+    """Puts the legend above the plot, where it covers nothing."""
     axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
 def spread(run):
-    """How far the rounds went below and above the rate that counts."""
+    """How far the rates of the rounds lie below and above the rate that counts."""
     kind = f"{run['settings']['counts']}_per_s"
     rates = [one[kind] for one in run["rounds"]]
     return max(0, run["per_s"] - min(rates)), max(0, max(rates) - run["per_s"])

@@ -2,18 +2,14 @@
 
 import re
 
-SAMPLE = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.M)
+from harness.daemon import parse_metrics
+
 ERRORS = ("overloaded", "unavailable", "outcome_unknown")
-
-
-def parse(text):
-    """{'name{labels}': value}"""
-    return {name: float(value) for name, value in SAMPLE.findall(text)}
 
 
 def read(daemon):
     status, text = daemon.ask("GET", "/metrics")
-    return parse(text) if status == 200 else {}
+    return parse_metrics(text) if status == 200 else {}
 
 
 def add(parts):

@@ -1,16 +1,16 @@
-"""One run of a load generator against a server, and who used the processors meanwhile."""
+"""Runs a load generator against a server and accounts for the processors' time."""
 
 import contextlib
 import json
 import signal
 import subprocess
 
-import cpu
-from processes import ROOT, BenchError, clean_environment, spawn
+from harness.processes import ROOT, HarnessError, clean_environment, spawn
+from lib import cpu
 
 HERE = ROOT / "loadtest"
 LOOK_S = 0.25  # between calls of tick
-STOP_LOOK_S = 0.02  # between looks whether the load has done what it is for
+STOP_LOOK_S = 0.02  # between checks whether the load has served its purpose
 
 
 def generate(argv, env, tick, until=None):
@@ -32,17 +32,17 @@ def generate(argv, env, tick, until=None):
         process.wait()
     lines = [line for line in text.splitlines() if line.startswith("{")]
     if process.returncode != 0 or not lines:
-        raise BenchError(f"{argv[0]}: exit status {process.returncode}\n{text}")
+        raise HarnessError(f"{argv[0]}: exit status {process.returncode}\n{text}")
     return json.loads(lines[0])
 
 
 def wrk_argv(url, threads, connections, seconds, script="order"):
     return ["wrk", f"--threads={min(threads, connections)}", f"--connections={connections}",
-            f"--duration={seconds}s", f"--script={HERE / script}.lua", url]
+            f"--duration={seconds}s", f"--script={HERE / 'tools' / script}.lua", url]
 
 
 def pace_argv(program, server, rate, seconds, connections):
-    return [program, f"{rate:.1f}", seconds, connections, f"{server.host}:{server.port}"]
+    return [program, f"{rate:.1f}", seconds, connections, "%s:%d" % server.address]
 
 
 def measure(argv, env, pids, tick, until=None):
@@ -57,8 +57,8 @@ def measure(argv, env, pids, tick, until=None):
 
 
 def measure_rounds(load_once, bare_once, rounds, count_calm):
-    """Rounds between measurements of the bare server with as many connections. As long as too few
-    were undisturbed by other work on the machine, more are made, up to twice as many."""
+    """Measures rounds, and the bare server with as many connections between them. While other work
+    on the machine has disturbed too many rounds it measures more, up to twice as many."""
     measured = []
     before = bare_once()
     while len(measured) < rounds or (
@@ -80,5 +80,5 @@ def audit(stack, skus, options=()):
             **clean_environment(), "SECKILL_REDIS_URL": stack.redis_url,
             "SECKILL_MYSQL_URL": stack.mysql_url})
     if done.returncode not in (0, 1):
-        raise BenchError(f"audit of {', '.join(skus[:5])}: {done.stderr.strip()}")
+        raise HarnessError(f"audit of {', '.join(skus[:5])}: {done.stderr.strip()}")
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What a bench says in the end: the table, the required ratios, the raw figures as JSON."""
+"""What a bench prints in the end: the table, the required ratios, the raw figures as JSON."""
 
 import json
 import os
@@ -9,7 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from processes import ROOT
+from harness.processes import ROOT
+
 
 LINE = "{:<24} {:>5} {:>9} {:>7} {:>8} {:>8} {:>8}  {}".format
 HEAD = ("campaign, connections", "lanes", "orders/s", "× bare", "p50 ms", "p99 ms",
@@ -91,7 +92,7 @@ def print_results(results):
 
 
 def print_cpu(results):
-    """What an answer cost whom: steadier than rates when others use the machine, too."""
+    """Prints the processor time of an answer, which is steadier than rates on a shared machine."""
     line = "{:<24} {:>8} {:>8} {:>8} {:>8}   {:>6} {:>6}".format
     cores = len(os.sched_getaffinity(0))
     print("\n" + line("CPU µs an answer", "server", "mariadb", "redis", "wrk", "idle", "others"))
@@ -104,7 +105,7 @@ def print_cpu(results):
 
 
 def print_disturbance(results):
-    """Says so when others had much of the machine, for then no figure means much."""
+    """Tells when others had much of the machine, for then no figure means much."""
     disturbed = [result for result in results if result["disturbed"] > DISTURBED_SHARE]
     if disturbed:
         print("\nrough figures, as others used the processors: " + ", ".join(
@@ -136,7 +137,7 @@ def requirements(results):
     for name, bound in (("literal", 5), ("single-lock", 15)):
         if accepted and name in of:
             slow = of[name]["per_s"]
-            ratio = accepted["per_s"] / slow if slow > 0 else 0  # none at all is no slow sale
+            ratio = accepted["per_s"] / slow if slow > 0 else 0  # a rate of 0 is no slow sale
             yield at_least(f"accepted orders ÷ {name}", ratio, bound)
     if accepted:
         p99_ms = accepted["p99_ms"]

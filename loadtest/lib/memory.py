@@ -1,4 +1,4 @@
-"""Does the service's memory stay flat under a minute of orders beside thousands of idle clients?"""
+"""Checks that memory stays flat under a minute of orders beside thousands of idle clients."""
 
 import contextlib
 import re
@@ -6,9 +6,10 @@ import socket
 import threading
 import time
 
-from processes import BenchError
+from harness.processes import HarnessError
 
-FLAT_FROM_S = 5  # pools have their size by then
+
+FLAT_FROM_S = 5  # pools have grown to their size by then
 FLAT_GROWTH_MAX = 0.02
 FLAT_GROWTH_MAX_KIB = 1024
 SKU = "memory"
@@ -34,7 +35,7 @@ class IdleClients:
             self.sockets.append(client)
             client.sendall(self.request)
             if not client.recv(4096).startswith(b"HTTP/1.1 200"):
-                raise BenchError(f"idle client {len(self.sockets)}: no 200 from /healthz")
+                raise HarnessError(f"idle client {len(self.sockets)}: no 200 from /healthz")
         return self
 
     def __exit__(self, *_):
@@ -84,19 +85,19 @@ def settled(samples_kib):
 
 
 def is_flat(samples_kib):
-    """Whether nothing was added after the first seconds but what a pool or two may."""
+    """Whether memory grew no more after the first seconds than a pool or two may."""
     kib = settled(samples_kib)
     return max(samples_kib) - kib <= max(FLAT_GROWTH_MAX_KIB, kib * FLAT_GROWTH_MAX)
 
 
 def run(bench):
-    """Loads, samples, audits, prints; the exit status of the bench."""
+    """Loads, samples, audits and prints. Returns the exit status of the bench."""
     args, options = bench.args, bench.service_options()
     connections = max(args.connections)
     with bench.daemon(**options) as daemon:
         bench.reset_ample(daemon, SKU, 20)
         empty_kib = resident_kib(daemon.process.pid)
-        with IdleClients((daemon.host, daemon.port), args.idle) as idle:
+        with IdleClients(daemon.address, args.idle) as idle:
             idle_kib = resident_kib(daemon.process.pid)
             bench.progress.say(f"{args.seconds} s of orders beside {args.idle} idle connections")
             with Sampler(daemon.process.pid) as sampler:

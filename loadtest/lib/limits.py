@@ -1,17 +1,16 @@
-"""What the parts can do by themselves, and what that allows the whole."""
+"""How fast the parts are by themselves, and what that allows the whole."""
 
 import csv
 import json
 import subprocess
 from urllib.parse import urlsplit
 
-import ledger
-from processes import BenchError, clean_environment
+from harness.processes import HarnessError, clean_environment
 
 INSERT_S = 1
 TAKES_FIRST, TAKES_S = 20_000, 1
-# What an order needs of Redis if nothing is shared but the round trip: does the lock hold, is the
-# segment of this round, take one.
+# What an order needs of Redis if orders share nothing but the round trip: check that the lock holds
+# and that the segment is of this round, take one unit.
 TAKE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0} end
 local segment = redis.call('HMGET', KEYS[2], 'available', 'round')
@@ -21,20 +20,20 @@ return {1, redis.call('HINCRBY', KEYS[2], 'available', -1)}
 
 
 def combined(*rates):
-    """The rate of a whole whose every order needs each part in turn: 1/x = 1/a + 1/b + ..."""
+    """The rate of a whole that needs every part in turn for an order: 1/x = 1/a + 1/b + ..."""
     return 1 / sum(1 / rate for rate in rates)
 
 
 def takes_per_s(stack, batch, clients):
-    """Of the script above by redis-benchmark, a pipeline of `batch` on each connection."""
+    """Runs the script above by redis-benchmark, with a pipeline of `batch` on each connection."""
     keys = ("seckill:{limit:0}:lock", "seckill:{limit:0}:segment")
-    sha1 = ledger.redis(stack, "SCRIPT", "LOAD", TAKE)
-    ledger.redis(stack, "SET", keys[0], "token")
-    ledger.redis(stack, "HSET", keys[1], "available", "1000000000", "round", "1")
+    sha1 = stack.redis("SCRIPT", "LOAD", TAKE).decode()
+    stack.redis("SET", keys[0], "token")
+    stack.redis("HSET", keys[1], "available", "1000000000", "round", "1")
     words = ("EVALSHA", sha1, "2", *keys, "token", "1")
     rate = redis_benchmark(stack, batch, clients, TAKES_FIRST, words)
     rate = redis_benchmark(stack, batch, clients, int(rate * TAKES_S), words)
-    ledger.redis(stack, "DEL", *keys)
+    stack.redis("DEL", *keys)
     return rate
 
 
@@ -46,12 +45,12 @@ def redis_benchmark(stack, batch, clients, count, words):
         capture_output=True, text=True)
     rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) > 2]
     if done.returncode != 0 or len(rows) < 2:
-        raise BenchError(f"redis-benchmark: {done.stderr.strip() or done.stdout.strip()}")
+        raise HarnessError(f"redis-benchmark: {done.stderr.strip() or done.stdout.strip()}")
     return float(rows[-1][rows[0].index("rps")])
 
 
 def inserts_per_s(stack, program, batch, clients):
-    """Of rows like those of orders, `batch` of them in a transaction, on each connection."""
+    """Inserts rows like those of orders, `batch` in a transaction, on each connection."""
     argv = [program, stack.mysql_url, str(batch), str(INSERT_S)]
     running = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=clean_environment()) for _ in range(clients)]
@@ -59,7 +58,7 @@ def inserts_per_s(stack, program, batch, clients):
     for process in running:
         text, _ = process.communicate()
         if process.returncode != 0:
-            raise BenchError(f"insert_limit: {text.strip()}")
+            raise HarnessError(f"insert_limit: {text.strip()}")
         rate += json.loads(text)["rows_per_s"]
     return rate
 

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 
-import metrics
+from lib import metrics
 
 LOOK_EVERY_S = 0.5
 
@@ -23,12 +23,12 @@ class Progress:
         self.tick()
 
     def begin(self, where):
-        """A part with a name that stays before all that is said about it."""
+        """Begins a part, whose name then stays before everything that say() says."""
         self.where = f"{where}: "
         self.say("")
 
     def expect(self, seconds):
-        """It will all have ended in so many seconds from now."""
+        """Tells that everything will have ended in so many seconds from now."""
         self.end_s = time.monotonic() - self.start + seconds
 
     def tick(self):

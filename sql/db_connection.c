@@ -1,0 +1,126 @@
+/* A db's connection: made, set up, found broken, and what the server's errors say of it. */
+#include "sql/db_connection.h"
+
+#include <assert.h>
+#include <errmsg.h>
+#include <fcntl.h>
+#include <mysqld_error.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+enum {
+    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; each header has its own name */
+    ER_CHECK_MYSQL = 3819,
+};
+
+/* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
+ * sleeps between statement and commit must not keep its row locks for ever: MariaDB ends idle
+ * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
+ */
+static const char session_setup[] =
+    "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1;"
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+    "/*M!100300 SET SESSION idle_transaction_timeout=3 */;"
+    "/*!80000 SET SESSION wait_timeout=10 */";
+
+void db_drop_rows(struct db *db)
+{
+    if (db->rows)
+        mysql_free_result(db->rows);
+    db->rows = NULL;
+}
+
+void db_disconnect(struct db *db)
+{
+    db_drop_rows(db);
+    if (db->mysql)
+        mysql_close(db->mysql);
+    db->mysql = NULL;
+    db->stats.failures++;
+}
+
+void db_keep_error(struct db *db, unsigned code, const char *text)
+{
+    snprintf(db->error, sizeof db->error, "%u: %s", code, text);
+}
+
+static enum db_result connect_failed(struct db *db)
+{
+    db_disconnect(db);
+    backoff_fail(&db->backoff, clock_now_ms());
+    return DB_FAILED;
+}
+
+static bool connect_now(struct db *db)
+{
+    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    const struct url *url = &db->url;
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
+                              url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
+}
+
+enum db_result db_connection_make(struct db *db)
+{
+    if (!backoff_over(&db->backoff, clock_now_ms()))
+        return DB_FAILED;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return connect_failed(db);
+    if (!connect_now(db)) {
+        db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+        return connect_failed(db);
+    }
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
+    if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
+        return connect_failed(db);
+    backoff_reset(&db->backoff);
+    db->stats.connects++;
+    return DB_OK;
+}
+
+enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
+{
+    db_keep_error(db, code, text);
+    if (db->late) {
+        code = CR_SERVER_LOST;
+        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->timeout_ms);
+    }
+    db->late = false;
+    switch (code) {
+    case ER_LOCK_DEADLOCK:
+    case ER_LOCK_WAIT_TIMEOUT:
+        return DB_SOFT;
+    case ER_DUP_ENTRY:
+        return DB_DUPLICATE;
+    case ER_CHECK_MARIADB:
+    case ER_CHECK_MYSQL:
+        return DB_CHECK;
+    default:
+        break;
+    }
+    bool client_side = code >= CR_MIN_ERROR && code < 3000;
+    bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
+                   code == 1927 /* MariaDB: connection was killed */;
+    if (client_side || cut_off) {
+        db->in_doubt = true;
+        db_disconnect(db);
+    }
+    return DB_FAILED;
+}
+
+MYSQL *db_handle(struct db *db)
+{
+    assert(db->in_run && !db->begin);
+    return db->mysql;
+}
+
+uint64_t db_generation(const struct db *db)
+{
+    return db->stats.connects;
+}

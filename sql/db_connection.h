@@ -1,0 +1,54 @@
+/* Private to sql/: the inside of a db, for prepared statements. */
+#ifndef SQL_DB_CONNECTION_H
+#define SQL_DB_CONNECTION_H
+
+#include <mysql.h>
+
+#include "base/backoff.h"
+#include "base/url.h"
+#include "sql/db.h"
+
+struct db {
+    MYSQL *mysql; /* NULL while there is no connection */
+    MYSQL_RES *rows;
+    struct url url;
+    unsigned timeout_s;
+    int timeout_ms;
+    struct backoff backoff;
+    unsigned random;
+    bool in_run; /* between db_run's begin and end: no reconnecting on the way */
+    bool begin;  /* the transaction begins with the next query, in the same packet */
+    bool in_doubt;
+    bool late;    /* the last query was not answered in time */
+    char *packet; /* that packet */
+    size_t packet_size;
+    size_t statements;
+    uint64_t affected[DB_STATEMENTS_MAX];
+    uint64_t insert_id;
+    char error[256];
+    struct db_stats stats;
+};
+
+/* Makes a connection, where there is none, unless the delay after a failed try still runs. */
+enum db_result db_connection_make(struct db *db);
+
+/* The present connection. Only within db_run, after its first query. */
+MYSQL *db_handle(struct db *db);
+
+/* Grows with every connection: what was prepared on an older one is gone. */
+uint64_t db_generation(const struct db *db);
+
+/* What an error of a statement (not of a commit) means; closes the connection unless it can go on
+ * being used. */
+enum db_result db_statement_error(struct db *db, unsigned code, const char *text);
+
+/* Closes the connection, if there is one, and counts it as lost. */
+void db_disconnect(struct db *db);
+
+/* Frees the rows of the last query. */
+void db_drop_rows(struct db *db);
+
+/* Keeps the error for db_error. */
+void db_keep_error(struct db *db, unsigned code, const char *text);
+
+#endif
