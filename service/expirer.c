@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/log.h"
@@ -25,32 +25,33 @@ struct expirer {
     struct worker worker;
     struct service *service;
     struct stock *stock; /* its own connections */
-    struct lock_client *locks;
-    struct lock_handle *elected; /* NULL: this daemon is not */
+    struct seclock_client *locks;
+    struct seclock_handle *elected; /* NULL: this daemon is not */
 };
 
 static void resign(struct expirer *expirer)
 {
     if (expirer->elected)
-        lock_release(expirer->elected);
-    lock_free(&expirer->elected);
+        seclock_release(expirer->elected);
+    seclock_free(&expirer->elected);
 }
 
 static bool is_elected(const struct expirer *expirer)
 {
-    return expirer->elected && lock_state(expirer->elected) == LOCK_STATE_HELD;
+    return expirer->elected && seclock_state(expirer->elected) == SECLOCK_STATE_HELD;
 }
 
 /* Tries to become the one; the lock's watchdog renews it from then on. */
 static bool run_for_it(struct expirer *expirer)
 {
-    const struct lock_request request = {.name = "expirer", .kind = LOCK_KIND_SIMPLE};
+    const struct seclock_request request =
+        SECLOCK_REQUEST(.name = "expirer", .kind = SECLOCK_KIND_SIMPLE);
     if (is_elected(expirer))
         return true;
     if (expirer->elected)
         log_event(LOG_WARN, "expirer_lost_its_lock", NULL);
     resign(expirer);
-    if (lock_acquire(expirer->locks, &request, &expirer->elected) != LOCK_OK) {
+    if (seclock_acquire(expirer->locks, &request, &expirer->elected) != SECLOCK_OK) {
         resign(expirer); /* one that may have been acquired has a handle as well */
         return false;
     }
@@ -104,24 +105,22 @@ static bool open_clients(struct expirer *expirer, char *error_out, size_t error_
 {
     struct service *service = expirer->service;
     const char *const servers[] = {service->config.redis_url, NULL};
-    const struct lock_options options = {
-        .servers = servers,
-        .prefix = STOCK_PREFIX,
-        .lease_ms = (int)service->config.lease_ms,
-        .timeout_ms = (int)service->config.redis_timeout_ms,
-    };
+    const struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = (int)service->config.lease_ms,
+                        .timeout_ms = (int)service->config.redis_timeout_ms);
     expirer->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!expirer->stock)
         return false;
-    if (lock_open(&options, &expirer->locks) == LOCK_OK)
+    if (seclock_open(&options, &expirer->locks) == SECLOCK_OK)
         return true;
-    snprintf(error_out, error_size, "%s", lock_error());
+    snprintf(error_out, error_size, "%s", seclock_error());
     return false;
 }
 
 static void expirer_free(struct expirer **expirer)
 {
-    lock_close(&(*expirer)->locks);
+    seclock_close(&(*expirer)->locks);
     stock_close(&(*expirer)->stock);
     free(*expirer);
     *expirer = NULL;

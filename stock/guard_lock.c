@@ -19,9 +19,9 @@
 enum { SERVERS_MAX = 32 };
 
 struct guard_lock {
-    enum lock_kind kind;
-    struct lock_client *client;
-    struct lock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
+    enum seclock_kind kind;
+    struct seclock_client *client;
+    struct seclock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
     size_t count;
     bool failed;     /* a server could not be asked in the present batch */
     char error[200]; /* of the last try if it failed, else empty */
@@ -30,14 +30,14 @@ struct guard_lock {
 /* The kind of lock that an option's value names, and how many servers it needs at least. */
 static const struct kind {
     const char *name;
-    enum lock_kind kind;
+    enum seclock_kind kind;
     const char *scheme;
     size_t servers_min;
 } kinds[] = {
-    {"redlock", LOCK_KIND_RED, "redis://", 3},
-    {"mysql", LOCK_KIND_TABLE, "mysql://", 1},
+    {"redlock", SECLOCK_KIND_RED, "redis://", 3},
+    {"mysql", SECLOCK_KIND_TABLE, "mysql://", 1},
 #ifdef LOCK_WITH_ZOOKEEPER
-    {"zookeeper", LOCK_KIND_QUEUE, "zookeeper://", 1},
+    {"zookeeper", SECLOCK_KIND_QUEUE, "zookeeper://", 1},
 #endif
 };
 
@@ -59,7 +59,7 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
 {
     const char *servers[SERVERS_MAX + 1];
     size_t count = list_servers(text, kind, servers);
-    if (count == 0 && kind->kind == LOCK_KIND_TABLE) {
+    if (count == 0 && kind->kind == SECLOCK_KIND_TABLE) {
         servers[count++] = stock->options.mysql_url;
         servers[count] = NULL;
     }
@@ -68,16 +68,15 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
                  kind->name, kind->servers_min, kind->scheme);
         return false;
     }
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = GUARD_PREFIX,
-        .lease_ms = stock->options.lease_ms,
-        .timeout_ms = stock->options.resolve_ms, /* no longer than an order has */
-    };
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = GUARD_PREFIX,
+                        .lease_ms = stock->options.lease_ms,
+                        .timeout_ms = stock->options.resolve_ms, /* no longer than an order has */
+        );
     stock->guard_lock->kind = kind->kind;
-    if (lock_open(&options, &stock->guard_lock->client) == LOCK_OK)
+    if (seclock_open(&options, &stock->guard_lock->client) == SECLOCK_OK)
         return true;
-    snprintf(error_out, error_size, "lock %s: %s", kind->name, lock_error());
+    snprintf(error_out, error_size, "lock %s: %s", kind->name, seclock_error());
     return false;
 }
 
@@ -104,7 +103,7 @@ bool guard_lock_open(struct stock *stock, char *error_out, size_t error_size)
 void guard_lock_close(struct stock *stock)
 {
     if (stock->guard_lock)
-        lock_close(&stock->guard_lock->client);
+        seclock_close(&stock->guard_lock->client);
     free(stock->guard_lock);
     stock->guard_lock = NULL;
 }
@@ -113,8 +112,8 @@ void guard_lock_close(struct stock *stock)
 static bool has(const struct guard_lock *guard, const char *name)
 {
     for (size_t i = 0; i < guard->count; i++)
-        if (strcmp(lock_name(guard->handles[i]), name) == 0 &&
-            lock_state(guard->handles[i]) == LOCK_STATE_HELD)
+        if (strcmp(seclock_name(guard->handles[i]), name) == 0 &&
+            seclock_state(guard->handles[i]) == SECLOCK_STATE_HELD)
             return true;
     return false;
 }
@@ -122,32 +121,33 @@ static bool has(const struct guard_lock *guard, const char *name)
 static bool take(struct stock *stock, const char *name)
 {
     struct guard_lock *guard = stock->guard_lock;
-    struct lock_handle *handle;
-    struct lock_request request = {.name = name, .kind = guard->kind, .fixed_lease = true};
+    struct seclock_handle *handle;
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = guard->kind, .fixed_lease = true);
     assert(guard->count <= STOCK_HOLDS_MAX);
     if (has(guard, name))
         return true;
     if (guard->failed || guard->count == STOCK_HOLDS_MAX)
         return false;
-    enum lock_result result = lock_acquire(guard->client, &request, &handle);
-    guard->failed = result != LOCK_OK && result != LOCK_BUSY;
-    snprintf(guard->error, sizeof guard->error, "%s", guard->failed ? lock_error() : "");
+    enum seclock_result result = seclock_acquire(guard->client, &request, &handle);
+    guard->failed = result != SECLOCK_OK && result != SECLOCK_BUSY;
+    snprintf(guard->error, sizeof guard->error, "%s", guard->failed ? seclock_error() : "");
     if (handle) /* also when it is unknown whether it is held: then its release may end it */
         guard->handles[guard->count++] = handle;
-    return result == LOCK_OK;
+    return result == SECLOCK_OK;
 }
 
 void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                           const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     if (take(stock, name)) {
         segment_post_take(stock, hold, sale, snapshot, segment, wanted);
         return;
     }
     segment_begin(hold, sale, snapshot, segment);
-    hold->lock.state = LOCK_STATE_RELEASED;
+    hold->lock.state = SECLOCK_STATE_RELEASED;
     hold->state = SEGMENT_BUSY;
 }
 
@@ -169,8 +169,8 @@ void guard_lock_end(struct stock *stock)
     if (guard->count > 0)
         stock_run_posted(stock);
     for (size_t i = 0; i < guard->count; i++)
-        lock_release(guard->handles[i]);
-    lock_multi_free(guard->handles, guard->count);
+        seclock_release(guard->handles[i]);
+    seclock_multi_free(guard->handles, guard->count);
     guard->count = 0;
     guard->failed = false;
 }

@@ -14,14 +14,15 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
     locked->count = count;
     for (size_t i = 0; i < count; i++) {
         segment_name(sku, (uint32_t)i, locked->names[i]);
-        locked->members[i] = (struct lock_member){
-            .client = stock_locks(stock),
-            .request = {.name = locked->names[i], .kind = LOCK_KIND_SIMPLE},
-        };
+        locked->requests[i] =
+            SECLOCK_REQUEST(.name = locked->names[i], .kind = SECLOCK_KIND_SIMPLE);
+        locked->members[i] =
+            (struct seclock_member){.client = stock_locks(stock), .request = &locked->requests[i]};
     }
-    enum lock_result result = lock_multi_acquire(locked->members, count, wait_ms, locked->handles);
-    if (result != LOCK_OK)
-        return result == LOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    enum seclock_result result =
+        seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    if (result != SECLOCK_OK)
+        return result == SECLOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
     for (size_t i = 0; i < count; i++)
         lock_redis_copy(locked->handles[i], &locked->holds[i]);
     return STOCK_ADMIN_OK;
@@ -31,13 +32,13 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
 {
     assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
     for (size_t i = 0; i < locked->count; i++)
-        if (locked->holds[i].state != LOCK_STATE_RELEASED)
+        if (locked->holds[i].state != SECLOCK_STATE_RELEASED)
             lock_redis_end(&locked->holds[i], stock_call(stock));
     size_t count = stock->call_count; /* of the calls whose answers are looked at */
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
-    lock_multi_free(locked->handles, locked->count);
+    seclock_multi_free(locked->handles, locked->count);
     return done;
 }
 

@@ -11,9 +11,10 @@
 struct sale_lock {
     size_t count;
     struct lock_hold holds[LEDGER_SEGMENTS_MAX];
-    struct lock_handle *handles[LEDGER_SEGMENTS_MAX];
-    struct lock_member members[LEDGER_SEGMENTS_MAX];
-    char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
+    struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
+    struct seclock_request requests[LEDGER_SEGMENTS_MAX];
+    struct seclock_member members[LEDGER_SEGMENTS_MAX];
+    char names[LEDGER_SEGMENTS_MAX][SECLOCK_NAME_MAX];
 };
 
 /* Locks all segments that the sale has, waiting up to `wait_ms` for them. On anything but

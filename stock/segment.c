@@ -9,9 +9,9 @@
 
 enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
 
-void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX])
+void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
 {
-    snprintf(name_out, LOCK_NAME_MAX, "%s:%u", sku, segment);
+    snprintf(name_out, SECLOCK_NAME_MAX, "%s:%u", sku, segment);
 }
 
 /* Each script gets the token, and does nothing unless that token still holds the lock: a holder
@@ -45,7 +45,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     segment_begin(hold, sale, snapshot, segment);
     assert(hold >= stock->holds && hold < stock->holds + STOCK_HOLDS_MAX);
@@ -58,10 +58,10 @@ void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 {
     assert(hold->state == SEGMENT_POSTED && stock->call_count == 0);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
-    case LOCK_OK: /* until a take tells otherwise: nothing is known of its contents */
+    case SECLOCK_OK: /* until a take tells otherwise: nothing is known of its contents */
         hold->state = SEGMENT_DIRTY;
         break;
-    case LOCK_UNKNOWN: /* it may be held in our name until its lease ends */
+    case SECLOCK_UNKNOWN: /* it may be held in our name until its lease ends */
         hold->state = SEGMENT_DOUBT;
         break;
     default:
@@ -119,26 +119,26 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
     script_int(call, (int64_t)fence);
     script_int(call, back);
     sale_hint_set(hold->sale, hold->segment, hold->left + back);
-    hold->lock.state = LOCK_STATE_RELEASED;
+    hold->lock.state = SECLOCK_STATE_RELEASED;
     hold->state = SEGMENT_ENDED;
 }
 
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence)
 {
-    assert(lock->state == LOCK_STATE_HELD && round > 0);
+    assert(lock->state == SECLOCK_STATE_HELD && round > 0);
     struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
     script_int(call, available);
     script_int(call, round);
     script_int(call, (int64_t)fence);
-    lock->state = LOCK_STATE_RELEASED;
+    lock->state = SECLOCK_STATE_RELEASED;
 }
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
-    assert(lock->state == LOCK_STATE_HELD);
+    assert(lock->state == SECLOCK_STATE_HELD);
     segment_call(stock, SCRIPT_stock_drop, lock);
-    lock->state = LOCK_STATE_RELEASED;
+    lock->state = SECLOCK_STATE_RELEASED;
 }
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)

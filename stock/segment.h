@@ -34,7 +34,7 @@ struct segment_hold {
 };
 
 /* The lock name of a segment, "sku:7". */
-void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
+void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX]);
 
 /* Begins a hold of which nothing is known yet. Its stock update will name the round and the
  * settings of `snapshot`, by which its orders are decided. */

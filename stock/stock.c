@@ -72,7 +72,7 @@ void stock_close(struct stock **stock)
     struct stock *old = *stock;
     if (old) {
         stock_run_posted(old); /* the last batch's segments are settled, not left to their leases */
-        lock_close(&old->locks);
+        seclock_close(&old->locks);
         guard_lock_close(old);
         ledger_close(&old->ledger);
         redis_close(&old->redis);

@@ -16,18 +16,15 @@ uint32_t stock_random(struct stock *stock, uint32_t bound)
     return (uint32_t)rand_r(&stock->random) % bound;
 }
 
-struct lock_client *stock_locks(struct stock *stock)
+struct seclock_client *stock_locks(struct stock *stock)
 {
     const char *const servers[] = {stock->options.redis_url, NULL};
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = STOCK_PREFIX,
-        .lease_ms = stock->options.lease_ms,
-        .timeout_ms = stock->options.redis_timeout_ms,
-        .poll_ms = LOCK_POLL_MS,
-    };
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = stock->options.lease_ms,
+                        .timeout_ms = stock->options.redis_timeout_ms, .poll_ms = LOCK_POLL_MS);
     if (!stock->locks)
-        lock_open(&options, &stock->locks);
+        seclock_open(&options, &stock->locks);
     assert(stock->locks); /* stock_open has parsed the same url */
     return stock->locks;
 }

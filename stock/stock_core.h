@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/script.h"
 #include "sql/ledger.h"
 #include "stock/sale_cache.h"
@@ -18,7 +18,7 @@ struct stock {
     struct sale_cache *sale_cache;
     struct redis *redis;
     struct ledger *ledger;
-    struct lock_client *locks;     /* see stock_locks */
+    struct seclock_client *locks;  /* see stock_locks */
     struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
     struct stock_stats stats;
     unsigned random;
@@ -42,7 +42,7 @@ enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_S
 uint32_t stock_random(struct stock *stock, uint32_t bound);
 
 /* The client of this Redis' locks; opened when first used. */
-struct lock_client *stock_locks(struct stock *stock);
+struct seclock_client *stock_locks(struct stock *stock);
 
 /* The next call of the pipeline, for the caller to fill in. After a stock_run_calls it takes the
  * place of an answer: read all answers first. */

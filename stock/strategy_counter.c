@@ -26,7 +26,7 @@ enum { IN_FLIGHT_PASSES = 16 };
 
 void counter_key(const struct segment_hold *hold, char *key_out)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(hold->sale), hold->segment, name);
     lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
 }
@@ -82,7 +82,7 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
         group->busy |= locked[i]->state == SEGMENT_BUSY;
         if (locked[i]->state == SEGMENT_EMPTY) /* somebody else has recovered it since */
             group_retry(group, locked[i]->segment);
-        if (locked[i]->state != SEGMENT_DIRTY && locked[i]->lock.state != LOCK_STATE_RELEASED)
+        if (locked[i]->state != SEGMENT_DIRTY && locked[i]->lock.state != SECLOCK_STATE_RELEASED)
             segment_post_release(stock, locked[i]);
     }
     strategy_recover(stock, group, first_hold);

@@ -35,7 +35,7 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
         assert(hold->state != SEGMENT_POSTED); /* its answer was read */
         /* Locked, and then the take did not find the lock: it took nothing, so nothing is to be
          * settled. */
-        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == LOCK_STATE_HELD;
+        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
         group->busy |= hold->state == SEGMENT_BUSY;
         if (lost || hold->state == SEGMENT_EMPTY)
             segment_post_release(stock, hold);

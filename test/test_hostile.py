@@ -32,6 +32,12 @@ FINDINGS = {
 }
 
 
+# The last header's folded line ends where libmicrohttpd's memory for the head does.
+FOLDED = [b"GET /" + b"p" * size + b"?sku=%64emo HTTP/1.1\r\nHost: x\r\n"
+          b"Content-Type: application/json\r\nAuthorization: Bearer test-token-0123456789\r\n"
+          b"X:\r\n\tmore\r\n\r\n" for size in range(5990, 6060)]
+
+
 @pytest.fixture
 def daemon(shared_servers, tmp_path):
     stack = shared_servers.aside("hostile", 2)
@@ -70,6 +76,15 @@ def test_findings_are_answered(daemon, data, statuses):
     if response.headers["Content-Type"]:  # refusals by libmicrohttpd itself have none
         assert_problem(response, response.status,
                        {414: "uri_too_long", 431: "headers_too_large"}[response.status])
+
+
+def test_folded_lines_at_the_end_of_the_memory(daemon):
+    for data in FOLDED:
+        with socket.create_connection(daemon.address, timeout=30) as sock:
+            sock.sendall(data)
+            assert read_response(sock).status in (404, 431)
+    time.sleep(LATE_SECONDS)
+    assert daemon.get("/healthz").status == 200
 
 
 def test_too_many_parameters_do_not_end_the_connection(daemon):

