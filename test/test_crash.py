@@ -1,4 +1,4 @@
-"""Daemons that die or sleep at the worst moment; the others sell on, nobody repairs anything."""
+"""Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
 
 import random
 import time
@@ -6,15 +6,15 @@ import time
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 
 
 @pytest.fixture
 def slow_ledger(stack, proxies):
-    """A proxy before MariaDB that makes every transaction long enough to die in."""
+    """A proxy before MariaDB that makes every transaction long enough for a kill."""
     proxy = proxies(stack.ledger.port)
     proxy.delay = 0.008
     return proxy
@@ -140,7 +140,7 @@ def test_killed_daemon_comes_back_with_other_order_ids(stack, spawn):
 
 
 def test_sigkill_of_every_daemon_leaves_a_sale_that_sells_out(stack, slow_ledger, spawn, load):
-    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "lanes": 3, "max_batch": 8}
+    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "order_workers": 3, "max_batch": 8}
     daemons = [spawn(stack, **options) for _ in range(2)]
     daemons[0].reset("demo", 1000, 5)
     loads = [load(daemon, connections=32, seconds=60) for daemon in daemons]
