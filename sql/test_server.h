@@ -1,4 +1,5 @@
-/* For unit tests: the real server that they run against, and a wire to it that breaks in a commit. */
+/* For unit tests: the real server that they run against, and a wire to it that breaks in a commit.
+ */
 #ifndef SQL_TEST_SERVER_H
 #define SQL_TEST_SERVER_H
 
