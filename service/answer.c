@@ -99,6 +99,7 @@ char *answer_begin(struct answer *answer, unsigned status, const char *content_t
     answer_clear(answer);
     answer->status = status;
     answer->content_type = content_type;
+    /* Out of memory ends the process: every promise survives that, as it does kill -9. */
     answer->text = size > ANSWER_INLINE_MAX ? malloc(size) : answer->inline_text;
     if (!answer->text)
         abort();
@@ -124,6 +125,7 @@ void answer_stream(struct answer *answer, unsigned status, const char *content_t
     answer->stream = true;
 }
 
+/* status and content_type stay: they mean nothing without one of the members cleared here. */
 void answer_clear(struct answer *answer)
 {
     if (answer->text != answer->inline_text)

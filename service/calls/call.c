@@ -41,6 +41,7 @@ struct json_t *call_read_object(struct request *request, const struct call *call
 {
     json_error_t error;
     const char *detail = NULL;
+    /* A member that comes twice means two things to two readers: refused. */
     json_t *object = json_loadb(call->body, call->body_length, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         detail = json_error_code(&error) == json_error_duplicate_key
@@ -57,6 +58,6 @@ struct json_t *call_read_object(struct request *request, const struct call *call
 
 int call_lock_wait_ms(const struct call_worker *worker)
 {
-    enum { EXTRA_MS = 2000 };
+    enum { EXTRA_MS = 2000 }; /* to recover its segment, and for other calls that wait as well */
     return (int)worker->service->config.lease_ms + EXTRA_MS;
 }

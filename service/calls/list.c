@@ -31,9 +31,9 @@ static bool read_sku(struct request_call *asked, const char *value)
 
 static bool read_status(struct request_call *asked, const char *value)
 {
-    static const char *const words[] = {"reserved", "paid", "cancelled", "expired"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i], value) == 0) {
+    static const char *const names[] = {"reserved", "paid", "cancelled", "expired"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], value) == 0) {
             strcpy(asked->filter.status, value);
             return true;
         }

@@ -26,17 +26,17 @@ enum { PART_UNKNOWN, PART_OK, PART_DOWN };
  * the request, and its deadline answers from here. */
 static _Atomic int redis_seen, ledger_seen;
 
-static const char *part_word(int part)
+static const char *part_name(int part)
 {
-    static const char *const words[] = {"unknown", "ok", "down"};
-    return words[part];
+    static const char *const names[] = {"unknown", "ok", "down"};
+    return names[part];
 }
 
 static void answer_readyz(struct answer *answer, const char *status, int redis, int ledger)
 {
     char *text = NULL;
     int length = asprintf(&text, "{\"status\":\"%s\",\"redis\":\"%s\",\"ledger\":\"%s\"}\n", status,
-                          part_word(redis), part_word(ledger));
+                          part_name(redis), part_name(ledger));
     if (length < 0)
         abort();
     bool ready = strcmp(status, "ready") == 0;
@@ -48,9 +48,10 @@ static void work_readyz(struct call_worker *worker, struct request *request)
 {
     int redis = stock_ping_redis(worker->stock) ? PART_OK : PART_DOWN;
     atomic_store(&redis_seen, redis);
-    atomic_store(&request->call.progress, redis);
+    atomic_store(&request->call.progress, redis); /* from here on the ledger is being asked */
     int ledger = stock_ping_ledger(worker->stock) ? PART_OK : PART_DOWN;
     atomic_store(&ledger_seen, ledger);
+    /* While draining the service still answers, but a balancer is to send no new clients. */
     bool draining = atomic_load(&worker->service->draining);
     bool ready = redis == PART_OK && ledger == PART_OK && atomic_load(&worker->service->prepared);
     answer_readyz(&request->answer,
@@ -84,6 +85,7 @@ enum call_start call_ops_metrics(struct service *service, struct request *reques
     char *text = malloc(METRICS_TEXT_MAX);
     if (!text)
         abort();
+    /* A gauge is only read when the page is printed, so it is set here and not at every push. */
     metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
     size_t length = metrics_print(text, METRICS_TEXT_MAX);
     answer_text(&request->answer, 200, METRICS_CONTENT_TYPE, text, length);

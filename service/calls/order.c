@@ -6,6 +6,7 @@
  * decided by jansson. */
 #include "service/calls/order.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -80,6 +81,7 @@ static const char *scan_field(const char *at, const char *end, struct stock_orde
     return good ? at : NULL;
 }
 
+/* The whole body: three fields between braces, and nothing behind them. */
 static bool scan_order(const char *at, const char *end, struct stock_order *order)
 {
     order->sku[0] = order->user_id[0] = '\0';
@@ -103,6 +105,8 @@ static bool read_identifier(const json_t *object, const char *name, char *out)
            identifier_copy(json_string_value(value), json_string_length(value), out);
 }
 
+/* jansson has read the body: NULL, or what is wrong with its fields. Their number is checked last,
+ * so that a misspelt name is reported as the missing field. */
 static const char *read_fields(const json_t *object, struct stock_order *order)
 {
     const json_t *qty = json_object_get(object, "qty");
@@ -130,7 +134,7 @@ bool order_body_parse_json(const char *text, size_t length, struct stock_order *
         *detail_out = read_fields(object, order);
     else if (json_error_code(&error) == json_error_duplicate_key)
         *detail_out = "A field comes twice.";
-    else if (json_error_code(&error) == json_error_numeric_overflow)
+    else if (json_error_code(&error) == json_error_numeric_overflow) /* qty is the only number */
         *detail_out = "qty must be a whole number from 1 to 1000.";
     else
         *detail_out = "The body is not valid JSON.";
@@ -158,10 +162,12 @@ static bool refuse_at_once(struct service *service, struct request *request, int
     if (!sale)
         return false;
     order->outcome = STOCK_OPEN;
+    /* The window is refused from the cache only while the ledger has confirmed it lately. */
     if (sale_gate(sale, now_ns, &settings)) {
         order->created_ms = clock_wall_ms();
         order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
     }
+    /* Most of a flash sale's traffic comes after the last unit: it must not reach the queue. */
     if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
         metrics_count(METRIC_SOLD_OUT_FAST);
         order->outcome = STOCK_SOLD_OUT;
@@ -177,6 +183,7 @@ enum call_start call_order_post(struct service *service, struct request *request
 {
     struct stock_order *order = &request->order;
     const char *detail = NULL;
+    assert(!order->allocations); /* of the order that had this memory before */
     order->attempts = order->passes = 0;
     order->rated = false;
     if (order_body_parse(call->body, call->body_length, order, &detail))
@@ -213,7 +220,7 @@ enum call_start call_order_get(struct service *service, struct request *request,
                                const struct call *call)
 {
     (void)service;
-    if (!order_id_parse(call->tail, &request->call.order_id)) {
+    if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }

@@ -65,6 +65,7 @@ char *order_put(char *at, const struct order_text *order)
     return put(at, "\"}");
 }
 
+/* An order that one segment filled fits into the answer itself: no allocation. */
 static void answer_text_of(struct answer *answer, unsigned status, const struct order_text *order)
 {
     size_t size = order_text_max(order);
@@ -76,6 +77,7 @@ static void answer_text_of(struct answer *answer, unsigned status, const struct 
 
 void order_answer_record(struct answer *answer, const struct ledger_record *record)
 {
+    /* The ledger leaves the row's segment open when several filled the order. */
     bool several = record->allocation_count > 0;
     struct order_text order = {
         .order_id = record->order_id,
@@ -175,7 +177,7 @@ void order_answer(struct request *request)
         metrics_count(METRIC_ORDERS_ACCEPTED);
         answer_accepted(answer, 201, order);
         break;
-    case STOCK_REPLAYED:
+    case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
         metrics_count(METRIC_ORDERS_REPLAYED);
         answer_accepted(answer, 200, order);
         break;
@@ -221,4 +223,5 @@ void order_answer(struct request *request)
         break;
     }
     stock_order_clear(order);
+    assert(answer->status != 0);
 }

@@ -53,10 +53,10 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
     case STOCK_ADMIN_WINDOW:
         answer_detail(answer, PROBLEM_INVALID_REQUEST, "ends_at must be later than starts_at.");
         break;
-    case STOCK_ADMIN_IN_DOUBT:
+    case STOCK_ADMIN_IN_DOUBT: /* the commit may have happened: never a failure */
         answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
         break;
-    default:
+    default: /* certainly not carried out */
         answer_problem(answer, PROBLEM_UNAVAILABLE);
         break;
     }
@@ -64,6 +64,7 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
 
 /* ---- reset ---- */
 
+/* Each change is logged with its result, as operators ask later who changed what, and when. */
 static void work_reset(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {
@@ -137,7 +138,7 @@ static void work_restock(struct call_worker *worker, struct request *request)
         answer_detail(&request->answer, PROBLEM_KEY_REUSED,
                       "Other units were added to this sale with this Idempotency-Key.");
         break;
-    default:
+    default: /* `why` knows whether it may have been carried out */
         answer_failure(&request->answer, why);
         break;
     }
@@ -251,6 +252,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
                      (int)report->difference_count, "consistent", 1);
 }
 
+/* The report has a row per segment: too large for the stack of a thread. */
 static void work_reconcile(struct call_worker *worker, struct request *request)
 {
     struct stock_report *report = malloc(sizeof *report);

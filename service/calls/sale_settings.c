@@ -47,12 +47,13 @@ bool sale_time_parse(const char *text, size_t length, int64_t *ms_out)
     utc.tm_year -= 1900;
     utc.tm_mon -= 1;
     struct tm given = utc;
-    time_t seconds = timegm(&utc); /* which makes March 1 of February 29 */
+    time_t seconds = timegm(&utc); /* which makes March 1 of a February 29 that does not exist */
     *ms_out = (int64_t)seconds * 1000 + ms;
     return given.tm_mon == utc.tm_mon && given.tm_mday == utc.tm_mday &&
            given.tm_hour == utc.tm_hour && given.tm_min == utc.tm_min && given.tm_sec == utc.tm_sec;
 }
 
+/* Null is a value: it takes the setting away. 0 stands for that. */
 static bool read_time(const json_t *value, int64_t *ms_out)
 {
     *ms_out = 0;
@@ -70,7 +71,7 @@ static bool read_number(const json_t *value, json_int_t max, uint32_t *out)
 
 const char *sale_settings_read(const json_t *object, struct stock_change *change_out)
 {
-    struct ledger_settings *terms = &change_out->terms;
+    struct ledger_settings *settings = &change_out->terms;
     const json_t *starts = json_object_get(object, "starts_at");
     const json_t *ends = json_object_get(object, "ends_at");
     const json_t *limit = json_object_get(object, "per_user_limit");
@@ -80,18 +81,19 @@ const char *sale_settings_read(const json_t *object, struct stock_change *change
     change_out->fields = (starts ? STOCK_CHANGE_STARTS : 0) | (ends ? STOCK_CHANGE_ENDS : 0) |
                          (limit ? STOCK_CHANGE_LIMIT : 0) | (pay ? STOCK_CHANGE_PAY : 0) |
                          (paused ? STOCK_CHANGE_PAUSED : 0);
-    if (starts && !read_time(starts, &terms->starts_ms))
+    if (starts && !read_time(starts, &settings->starts_ms))
         return "starts_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
-    if (ends && !read_time(ends, &terms->ends_ms))
+    if (ends && !read_time(ends, &settings->ends_ms))
         return "ends_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
-    if (limit && !read_number(limit, PER_USER_LIMIT_MAX, &terms->per_user_limit))
+    if (limit && !read_number(limit, PER_USER_LIMIT_MAX, &settings->per_user_limit))
         return "per_user_limit must be null or a whole number from 1 to 10000000.";
-    if (pay && !read_number(pay, PAY_WITHIN_S_MAX, &terms->pay_within_s))
+    if (pay && !read_number(pay, PAY_WITHIN_S_MAX, &settings->pay_within_s))
         return "pay_within_s must be null or a whole number from 1 to 2592000.";
     if (paused && !json_is_boolean(paused))
         return "paused must be true or false.";
-    terms->paused = json_is_true(paused);
-    if (terms->ends_ms != 0 && terms->ends_ms <= terms->starts_ms)
+    settings->paused = json_is_true(paused);
+    /* Only what the body says; stock_change compares with the setting that stays. */
+    if (settings->ends_ms != 0 && settings->ends_ms <= settings->starts_ms)
         return "ends_at must be later than starts_at.";
     return NULL;
 }
@@ -116,13 +118,13 @@ static void add_number(json_t *object, const char *name, uint32_t number)
         json_object_set_new(object, name, json_integer(number));
 }
 
-void sale_settings_add(json_t *object, const struct ledger_settings *terms)
+void sale_settings_add(json_t *object, const struct ledger_settings *settings)
 {
-    add_time(object, "starts_at", terms->starts_ms);
-    add_time(object, "ends_at", terms->ends_ms);
-    add_number(object, "per_user_limit", terms->per_user_limit);
-    add_number(object, "pay_within_s", terms->pay_within_s);
-    json_object_set_new(object, "paused", json_boolean(terms->paused));
+    add_time(object, "starts_at", settings->starts_ms);
+    add_time(object, "ends_at", settings->ends_ms);
+    add_number(object, "per_user_limit", settings->per_user_limit);
+    add_number(object, "pay_within_s", settings->pay_within_s);
+    json_object_set_new(object, "paused", json_boolean(settings->paused));
 }
 
 json_t *sale_json(const struct ledger_sale *sale)

@@ -23,7 +23,7 @@ const char *sale_settings_read(const json_t *object, struct stock_change *change
 size_t sale_settings_count(const struct stock_change *change);
 
 /* Adds the settings to a sale's object: the ones that are set, and whether the sale is paused. */
-void sale_settings_add(json_t *object, const struct ledger_settings *terms);
+void sale_settings_add(json_t *object, const struct ledger_settings *settings);
 
 /* A sale with its numbers and settings, for the caller to release. */
 json_t *sale_json(const struct ledger_sale *sale);

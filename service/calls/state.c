@@ -42,7 +42,7 @@ static void answer_state(struct request *request, enum stock_state_result result
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
                       "The order's segments could not be locked in time; nothing was done.");
         break;
-    case STOCK_STATE_IN_DOUBT:
+    case STOCK_STATE_IN_DOUBT: /* the id lets the client ask for the order's status */
         answer_unknown_outcome(&request->answer, request->call.order_id);
         break;
     default:
@@ -51,6 +51,7 @@ static void answer_state(struct request *request, enum stock_state_result result
     }
 }
 
+/* A refusal is the client's affair; a failure is the operator's. */
 static void log_doubt(const struct call_worker *worker, const char *event,
                       enum stock_state_result result)
 {
@@ -102,7 +103,7 @@ static bool body_is_empty(const struct call *call)
 static enum call_start start(struct request *request, const struct call *call,
                              void (*work)(struct call_worker *worker, struct request *request))
 {
-    char id[ORDER_ID_TEXT_SIZE] = "";
+    char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
     size_t length = strcspn(call->tail, "/");
     if (length < sizeof id)
         memcpy(id, call->tail, length);

@@ -16,7 +16,9 @@ static json_t *segment_json(const struct ledger_segment *row)
 static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_segment *rows,
                           size_t count)
 {
+    /* Sums of the rows, which are one consistent picture; the sale was read a moment before. */
     json_int_t total = 0, sold = 0;
+    assert(count > 0); /* no sale is without segments */
     json_t *segments = json_array();
     for (size_t i = 0; i < count; i++) {
         total += rows[i].capacity;
@@ -30,6 +32,7 @@ static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_se
     return stock;
 }
 
+/* The ledger is asked, not Redis: units that left Redis may yet come back from a refused commit. */
 static void work_get(struct call_worker *worker, struct request *request)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];

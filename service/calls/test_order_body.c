@@ -125,19 +125,19 @@ static void test_bodies_that_are_no_object_are_refused(void **state)
     refuse_body("[{\"sku\":\"s\",\"user_id\":\"u\",\"qty\":1}]", "object");
 }
 
-static void test_words_outside_their_alphabet_are_refused(void **state)
+static void test_identifiers_outside_their_alphabet_are_refused(void **state)
 {
     (void)state;
-    static const char *const words[] = {
+    static const char *const texts[] = {
         "\"\"",     "\"a b\"", "\"a/b\"",     "\"a,b\"",         "\"a'b\"",          "\"a\\\"b\"",
         "\"a\\n\"", "\"@\"",   "\"\\u00e9\"", "\"\xc3\xa9\"",    "\"" WORD_64 "x\"", "null",
         "1",        "true",    "[\"s\"]",     "{\"sku\":\"s\"}",
     };
     char body[MUTANT_MAX];
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        snprintf(body, sizeof body, "{\"sku\":%s,\"user_id\":\"u\",\"qty\":1}", words[i]);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        snprintf(body, sizeof body, "{\"sku\":%s,\"user_id\":\"u\",\"qty\":1}", texts[i]);
         refuse_body(body, "sku");
-        snprintf(body, sizeof body, "{\"sku\":\"s\",\"user_id\":%s,\"qty\":1}", words[i]);
+        snprintf(body, sizeof body, "{\"sku\":\"s\",\"user_id\":%s,\"qty\":1}", texts[i]);
         refuse_body(body, "user_id");
     }
 }
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(test_unusual_spellings_of_good_bodies_are_taken),
         cmocka_unit_test(test_bodies_that_are_not_json_are_refused),
         cmocka_unit_test(test_bodies_that_are_no_object_are_refused),
-        cmocka_unit_test(test_words_outside_their_alphabet_are_refused),
+        cmocka_unit_test(test_identifiers_outside_their_alphabet_are_refused),
         cmocka_unit_test(test_quantities_out_of_range_are_refused),
         cmocka_unit_test(test_missing_unknown_and_double_fields_are_refused),
         cmocka_unit_test(test_deep_nesting_is_refused),

@@ -140,7 +140,7 @@ static void test_bad_fields_are_told_apart(void **state)
     }
 }
 
-static void test_terms_are_written_when_they_are_set(void **state)
+static void test_settings_are_written_when_they_are_set(void **state)
 {
     (void)state;
     struct ledger_sale sale = {.sku = "s", .round = 1, .total = 10, .segments = 2, .sold = 4};
@@ -166,7 +166,7 @@ int main(void)
         cmocka_unit_test(test_other_texts_are_no_times),
         cmocka_unit_test(test_only_the_fields_given_are_changed),
         cmocka_unit_test(test_bad_fields_are_told_apart),
-        cmocka_unit_test(test_terms_are_written_when_they_are_set),
+        cmocka_unit_test(test_settings_are_written_when_they_are_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

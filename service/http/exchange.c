@@ -27,6 +27,7 @@ void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_co
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_thread *thread = cls;
+    /* The socket context, not a pointer of libmicrohttpd's: it lives until the connection closes. */
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     connection_begin(thread, connection);
@@ -66,6 +67,7 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
     return MHD_YES;
 }
 
+/* Most bodies fit into the request, so reading one allocates nothing. */
 static void body_read(struct request_http *http, const char *data, size_t length)
 {
     size_t room = http->body == http->inline_body ? BODY_INLINE_MAX : BODY_MAX;
@@ -79,6 +81,7 @@ static void body_read(struct request_http *http, const char *data, size_t length
             abort();
         memcpy(http->body, http->inline_body, http->body_length);
     }
+    assert(http->body_length + length <= BODY_MAX);
     memcpy(http->body + http->body_length, data, length);
     http->body_length += length;
 }
@@ -113,12 +116,13 @@ static void start(struct http_thread *thread, struct http_connection *connection
     struct request *request = connection->request;
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
+    /* Orders share the queue by sku; calls by kind, so that look-ups do not crowd out the admin. */
     request->flow = order ? queue_flow(request->order.sku) : request->http.route->list;
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
     } else if (queue_reserve(order ? service->orders : service->calls, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
-    } else {
+    } else { /* a bounded queue: better a quick answer than one after the deadline */
         if (order)
             metrics_count(METRIC_ORDERS_OVERLOADED);
         answer_problem(&request->answer, PROBLEM_OVERLOADED);
@@ -157,7 +161,7 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     if (request->http.phase == PHASE_IN_FLIGHT)
         return MHD_YES;
     connection_stop_polling(thread, request);
-    thread->answers++;
+    thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     if (request->http.phase == PHASE_READY) {
         if (request->http.route->list == LIST_ORDERS)
             metrics_observe(HISTOGRAM_ORDER_SECONDS,
@@ -183,7 +187,7 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
         return MHD_NO; /* libmicrohttpd asks again although an answer was refused: close */
     if (request->http.phase == PHASE_HEAD)
         return headers_read(thread, connection, method, url);
-    if (*upload_data_size > 0) {
+    if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
         body_read(&request->http, upload_data, *upload_data_size);
         *upload_data_size = 0;
         return MHD_YES;
@@ -197,7 +201,7 @@ void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode reason)
 {
     (void)mhd;
-    (void)reason;
+    (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
     struct http_thread *thread = cls;
     if (*con_cls)
         connection_abandon(thread, *con_cls);

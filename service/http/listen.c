@@ -32,11 +32,11 @@ static int bind_one(const struct addrinfo *where, bool shared)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (shared)
+    if (shared) /* the kernel spreads new connections over the threads */
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (bind(fd, where->ai_addr, where->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
-    int error = errno;
+    int error = errno; /* of bind or listen, for the caller: close may set another */
     close(fd);
     errno = error;
     return -1;
@@ -58,6 +58,7 @@ int http_listen(const char *address, bool shared, char *address_out, size_t addr
         snprintf(error_out, error_size, "%s", gai_strerror(failed));
         return -1;
     }
+    /* A name may have several addresses: the first one that can be bound is served. */
     for (struct addrinfo *where = found; where && fd < 0; where = where->ai_next)
         fd = bind_one(where, shared);
     if (fd < 0)

@@ -28,6 +28,7 @@ static void add_retry_after(struct MHD_Response *response, unsigned seconds)
         add_number(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 }
 
+/* Without a copy the text must outlive the response; see "What belongs to libmicrohttpd". */
 static struct MHD_Response *response_new(const char *text, size_t length, bool copy,
                                          const char *content_type, bool close)
 {
@@ -55,7 +56,7 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
 void reply_prepare(struct http_thread *thread)
 {
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
-        for (int close = 0; close < 2; close++)
+        for (int close = 0; close < 2; close++) /* where a request ends unclearly, always close */
             thread->problems[close][problem] = problem_response(
                 (enum problem)problem, close == 1 || problem == PROBLEM_AMBIGUOUS_END);
 }
@@ -73,7 +74,7 @@ static enum MHD_Result queue_response(struct http_thread *thread,
 {
     metrics_count_status(status);
     thread->replies++;
-    connection->answered = true;
+    connection->answered = true; /* or it is being closed: either way nothing more is written */
     return MHD_queue_response(connection->mhd, status, response);
 }
 
@@ -114,7 +115,7 @@ static enum MHD_Result reply_stream(struct http_thread *thread, struct http_conn
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
     if (thread->draining)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    if (request->http.head) /* otherwise the last chunk is sent, in front of the next answer */
+    if (request->http.head) /* otherwise the last chunk is sent, before the next answer */
         MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     enum MHD_Result result = queue_response(thread, connection, request->answer.status, response);
     MHD_destroy_response(response);
@@ -137,7 +138,7 @@ static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_con
                                      struct request *request)
 {
     struct answer answer = {.text = NULL};
-    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN);
+    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN); /* spares a worker the question */
     request->call.expire(request, &answer);
     enum MHD_Result result = reply_text(thread, connection, &answer, true);
     answer_clear(&answer);
@@ -148,6 +149,7 @@ static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_con
  * those was decided since it came, Redis or the ledger hangs. */
 static enum problem why_untaken(struct http_thread *thread, const struct request *request)
 {
+    assert(request->http.route->list == LIST_ORDERS);
     bool carried = atomic_load(&thread->service->sold_ns) > request->arrived_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
@@ -199,6 +201,7 @@ static void discard_input(int fd)
         ;
 }
 
+/* One send of a whole answer: nobody would write the rest of it later. */
 static void write_problem(int fd, enum problem problem)
 {
     char body[ANSWER_INLINE_MAX];

@@ -31,11 +31,13 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", false, false, false, LIST_CALLS, call_ops_openapi},
 };
 
+/* Without a {name} the whole path is fixed, and the tail is what follows it. */
 size_t route_tail(const struct route *route)
 {
     return strcspn(route->path, "{");
 }
 
+/* A {name} stands for exactly one part of the path: a slash ends it. */
 static bool path_matches(const struct route *route, const char *url)
 {
     if (!route->prefix)
@@ -48,6 +50,7 @@ static bool path_matches(const struct route *route, const char *url)
     return strcmp(url + strcspn(url, "/"), end ? end + 1 : "") == 0;
 }
 
+/* libmicrohttpd leaves the body out of the answer to HEAD. */
 static bool method_matches(const struct route *route, const char *method)
 {
     return strcmp(route->method, method) == 0 ||
@@ -66,6 +69,7 @@ const struct route *route_find(const char *method, const char *url, enum problem
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
+        /* No path is in the table with two methods of ours, so the first match says all. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
         *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
     }

@@ -17,6 +17,7 @@ void request_phase(struct request *request, enum http_phase phase)
             {[PHASE_READY] = true, [PHASE_EXPIRED] = true, [PHASE_ABANDONED] = true},
         /* READY: a worker gave it back before libmicrohttpd asked, so the real answer is sent. */
         [PHASE_EXPIRED] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
+        /* FREE: it came back. Until then a queue or a worker points to it. */
         [PHASE_ABANDONED] = {[PHASE_FREE] = true},
         /* IN_FLIGHT: a stream, for its next page. */
         [PHASE_READY] = {[PHASE_IN_FLIGHT] = true, [PHASE_FREE] = true},
@@ -36,6 +37,7 @@ void request_list_add(struct http_thread *thread, enum route_list which, struct 
     struct request_list *list = &thread->lists[which];
     struct request_http *http = &request->http;
     assert(!http->list);
+    assert(!list->last || list->last->http.until_ns <= request->http.until_ns);
     http->list = list;
     http->next = NULL;
     http->prev = list->last;
