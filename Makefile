@@ -80,8 +80,8 @@ folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
 test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
-tool     := $(wildcard lock/seclock*.c)
-programs := service/main.c $(tool) lock/example.c $(wildcard lock/bench*.c)
+tool     := $(wildcard lock/tool/*.c)
+programs := service/main.c $(tool) lock/example.c
 parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
@@ -103,11 +103,11 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
-$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/%.o
+$(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
-$(tests): $(archive)
+$(tests): $(BUILD)/test/part.o $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
-$(tests): LIBS := -lcmocka $(LIBS)
+$(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 
 $(daemon) $(load_tools) $(tests):
 	$(call say,LINK,$@)
@@ -124,7 +124,8 @@ $(BUILD)/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/%.o))
+-include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/tools/%.o) \
+  $(BUILD)/test/part.o)
 
 # --- The lock library by itself -----------------------------------------------------------------
 
@@ -143,7 +144,7 @@ $(BUILD)/pic/%.o: %.c | $(headers)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(COMPILE) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-# Only what lock.h declares can be seen from outside, in the static library as well.
+# Outside only what seclock.h declares can be seen, in the static library as well.
 $(BUILD)/libseclock.a: $(lock_object)
 	$(call say,AR,$@)
 	$(Q)$(LD) -r -o $(BUILD)/pic/seclock.o $^
@@ -151,14 +152,15 @@ $(BUILD)/libseclock.a: $(lock_object)
 	$(Q)rm -f $@
 	$(Q)$(AR) rcs $@ $(BUILD)/pic/seclock.o
 
-$(BUILD)/$(soname): $(lock_object)
+$(BUILD)/$(soname): $(lock_object) lock/seclock.map
 	$(call say,LINK,$@)
-	$(Q)$(LINK) -shared -Wl,-soname,$(soname) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(lock_libs)
+	$(Q)$(LINK) -shared -Wl,-soname,$(soname) -Wl,--version-script=lock/seclock.map \
+	    $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $(filter %.o,$^) $(lock_libs)
 
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
-$(BUILD)/lock/seclock_options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+$(BUILD)/lock/tool/options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 $(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
 $(BUILD)/seclock $(BUILD)/lock_example:
@@ -176,26 +178,26 @@ $(BUILD)/seclock.pc: Makefile
 -include $(patsubst %.o,%.d,$(lock_object))
 
 install-lock: seclock $(BUILD)/seclock.pc
-	install -D -m 644 lock/lock.h $(DESTDIR)$(PREFIX)/include/seclock.h
+	install -D -m 644 lock/seclock.h $(DESTDIR)$(PREFIX)/include/seclock.h
 	install -D -m 644 $(BUILD)/libseclock.a $(DESTDIR)$(PREFIX)/lib/libseclock.a
 	install -D -m 755 $(BUILD)/$(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so.$(LOCK_VERSION)
 	ln -sf libseclock.so.$(LOCK_VERSION) $(DESTDIR)$(PREFIX)/lib/$(soname)
 	ln -sf $(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so
 	install -D -m 644 $(BUILD)/seclock.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/seclock.pc
 	install -D -m 755 $(BUILD)/seclock $(DESTDIR)$(PREFIX)/bin/seclock
-	install -D -m 644 lock/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
+	install -D -m 644 lock/tool/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
 
 # What the lock tests run as processes of their own, and the bench of the locks.
 lock_tools := $(lock_tests) $(BUILD)/bench_lock
-$(BUILD)/test/lock_driver: $(BUILD)/test/lock_driver.o $(BUILD)/libseclock.a
-$(BUILD)/test/lock_history: $(BUILD)/test/lock_history.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_driver: $(BUILD)/test/lock/driver.o $(BUILD)/libseclock.a
+$(BUILD)/test/lock_history: $(BUILD)/test/lock/history.o $(BUILD)/libseclock.a
 $(BUILD)/bench_lock: $(BUILD)/loadtest/bench_lock.o $(BUILD)/loadtest/bench_limit.o \
                      $(BUILD)/base/url.o $(BUILD)/libseclock.a
 $(lock_tools):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
--include $(wildcard $(BUILD)/test/lock_*.d $(BUILD)/loadtest/bench_l*.d)
+-include $(wildcard $(BUILD)/test/lock/*.d $(BUILD)/loadtest/bench_l*.d)
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
@@ -204,12 +206,16 @@ made_of  = echo '/* Made from $(1) by the Makefile: DO NOT EDIT. */'
 
 $(headers): Makefile
 
-$(gen)/lua_scripts.h: $(wildcard lua/*.lua)
+# A script may take fragments from lua/include/; its digest is that of the whole text.
+lua_text := awk -f lua/include.awk
+
+$(gen)/lua_scripts.h: $(wildcard lua/*.lua lua/include/*.lua) lua/include.awk
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the scripts in lua/); for f in $(filter %.lua,$^); do n=lua_$$(basename $$f .lua); \
-	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
-	    echo "static const char $${n}_sha1[] = \"$$(awk 1 $$f | sha1sum | cut -d ' ' -f 1)\";"; \
+	$(Q){ $(call made_of,the scripts in lua/); set -e; for f in $(filter-out lua/include/%,$(filter %.lua,$^)); do \
+	    n=lua_$$(basename $$f .lua); text=$$($(lua_text) $$f && echo .); \
+	    echo "static const char $$n[] ="; printf %s "$${text%.}" | $(c_string); echo '    "";'; \
+	    echo "static const char $${n}_sha1[] = \"$$(printf %s "$${text%.}" | sha1sum | cut -d ' ' -f 1)\";"; \
 	done; } >$@
 
 $(gen)/sql_migrations.h: $(sort $(wildcard sql/[0-9]*.sql))
@@ -256,12 +262,13 @@ campaign campaigns:
 
 sample:
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
-	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md
+	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
+	    --tables loadtest/README.md
 
 test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
-	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider test/lock
+	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
@@ -280,7 +287,7 @@ tsan:
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
-             PYTHONDONTWRITEBYTECODE=1 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+             PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
 fuzz-http:
 	@deploy/packages test
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
@@ -299,7 +306,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest,$f/*.[ch] $f/*/*.[ch]))
+	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest test,$f/*.[ch] $f/*/*.[ch]))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

@@ -155,18 +155,18 @@ static bool zookeeper_connect_to(const char *url)
 
 /* ---- which ---- */
 
-const struct limit *limit_open(enum lock_kind kind, const char *url)
+const struct limit *limit_open(enum seclock_kind kind, const char *url)
 {
     static const struct limit of_redis = {"SET NX PX, EVALSHA", redis_first, redis_second};
     static const struct limit of_mysql = {"UPDATE, UPDATE", mysql_update, mysql_update};
     static const struct limit of_get_lock = {"GET_LOCK, RELEASE_LOCK", mysql_lock, mysql_unlock};
     switch (kind) {
-    case LOCK_KIND_TABLE:
+    case SECLOCK_KIND_TABLE:
         return mysql_connect_to(url) ? &of_mysql : NULL;
-    case LOCK_KIND_GET_LOCK:
+    case SECLOCK_KIND_GET_LOCK:
         return mysql_connect_to(url) ? &of_get_lock : NULL;
 #ifdef LOCK_WITH_ZOOKEEPER
-    case LOCK_KIND_QUEUE: {
+    case SECLOCK_KIND_QUEUE: {
         static const struct limit of_zookeeper = {"create, delete", zookeeper_first,
                                                   zookeeper_second};
         return zookeeper_connect_to(url) ? &of_zookeeper : NULL;

@@ -3,7 +3,7 @@
 #ifndef LOADTEST_BENCH_LIMIT_H
 #define LOADTEST_BENCH_LIMIT_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 
 struct limit {
     const char *what;
@@ -14,7 +14,7 @@ struct limit {
 /* The limit for a kind, connected to the server at `url`; NULL when it has none. One at a time: the
  * next call may end the connection of the one before. Its functions are for one thread at a time.
  * Ends the program when the server does not do as told. */
-const struct limit *limit_open(enum lock_kind kind, const char *url);
+const struct limit *limit_open(enum seclock_kind kind, const char *url);
 
 /* Prints what went wrong, and ends the program with status 1. */
 void die(const char *what, const char *why) __attribute__((noreturn));

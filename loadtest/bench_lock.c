@@ -9,7 +9,7 @@
  * else the machine does befalls both; each slice of the lock is compared with the limit's slices
  * before and after it, and the median of these ratios counts.
  *
- * Hand-over: from just before lock_release in one thread until lock_acquire has returned in another
+ * Hand-over: from just before seclock_release in one thread until seclock_acquire has returned in another
  * one, which slept. Each thread has a client of its own, so to the server they are two processes.
  * Before each release, and after as much rest, the second request of the limit is timed: that is a
  * round trip. */
@@ -36,10 +36,10 @@ enum {
 };
 
 struct subject {
-    enum lock_kind kind;
+    enum seclock_kind kind;
     const char *url;
     char red_urls[RED_SERVERS][URL_MAX];
-    struct lock_client *clients[2];
+    struct seclock_client *clients[2];
     const struct limit *limit;
 };
 
@@ -93,22 +93,22 @@ static void print(const char *name, double value)
 
 /* ---- one hold ---- */
 
-static struct lock_handle *take(const struct subject *subject, int who, int wait_ms)
+static struct seclock_handle *take(const struct subject *subject, int who, int wait_ms)
 {
-    struct lock_handle *hold;
-    bool permits = subject->kind == LOCK_KIND_SEMAPHORE || subject->kind == LOCK_KIND_PERMIT;
-    struct lock_request request = {
-        .name = "bench", .kind = subject->kind, .wait_ms = wait_ms, .limit = permits ? 1 : 0};
-    if (lock_acquire(subject->clients[who], &request, &hold) != LOCK_OK)
-        die(lock_kind_name(subject->kind), lock_error());
+    struct seclock_handle *hold;
+    bool permits = subject->kind == SECLOCK_KIND_SEMAPHORE || subject->kind == SECLOCK_KIND_PERMIT;
+    struct seclock_request request = SECLOCK_REQUEST(.name = "bench", .kind = subject->kind,
+                                                     .wait_ms = wait_ms, .limit = permits ? 1 : 0);
+    if (seclock_acquire(subject->clients[who], &request, &hold) != SECLOCK_OK)
+        die(seclock_kind_name(subject->kind), seclock_error());
     return hold;
 }
 
-static void give(struct lock_handle *hold)
+static void give(struct seclock_handle *hold)
 {
-    if (lock_release(hold) != LOCK_OK)
-        die("release", lock_error());
-    lock_free(&hold);
+    if (seclock_release(hold) != SECLOCK_OK)
+        die("release", seclock_error());
+    seclock_free(&hold);
 }
 
 /* ---- uncontended ---- */
@@ -193,7 +193,9 @@ struct runner {
 
 static uint64_t waits_of(const struct relay *relay, int who)
 {
-    return lock_client_stats(relay->subject->clients[who]).waits;
+    struct seclock_stats stats = SECLOCK_STATS();
+    seclock_client_stats(relay->subject->clients[who], &stats);
+    return stats.waits;
 }
 
 static void measure_trip(struct relay *relay)
@@ -212,7 +214,7 @@ static void *relay_thread(void *argument)
     struct relay *relay = runner->relay;
     while (!relay->stop) {
         uint64_t waits = waits_of(relay, runner->who);
-        struct lock_handle *hold = take(relay->subject, runner->who, LOCK_FOREVER);
+        struct seclock_handle *hold = take(relay->subject, runner->who, SECLOCK_FOREVER);
         int64_t taken_ns = now_ns(), released_ns = relay->released_ns;
         int turns = ++relay->turns;
         if (released_ns > 0 && waits_of(relay, runner->who) > waits)
@@ -255,15 +257,16 @@ static void measure_hand_over(const struct subject *subject)
 
 /* ---- all of them ---- */
 
-static struct lock_client *client_open(const struct subject *subject)
+static struct seclock_client *client_open(const struct subject *subject)
 {
     const char *urls[RED_SERVERS + 1] = {subject->url};
-    struct lock_client *client;
-    for (int i = 0; subject->kind == LOCK_KIND_RED && i < RED_SERVERS; i++)
+    struct seclock_client *client;
+    for (int i = 0; subject->kind == SECLOCK_KIND_RED && i < RED_SERVERS; i++)
         urls[i] = subject->red_urls[i];
-    struct lock_options options = {.servers = urls, .prefix = "bench:", .lease_ms = LEASE_MS};
-    if (lock_open(&options, &client) != LOCK_OK)
-        die(subject->url, lock_error());
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = urls, .prefix = "bench:", .lease_ms = LEASE_MS);
+    if (seclock_open(&options, &client) != SECLOCK_OK)
+        die(subject->url, seclock_error());
     return client;
 }
 
@@ -276,12 +279,12 @@ static void red_urls_fill(struct subject *subject)
         snprintf(subject->red_urls[i], URL_MAX, "%.*s/%d", base, url, 13 + i);
 }
 
-static const char *url_for(enum lock_kind kind)
+static const char *url_for(enum seclock_kind kind)
 {
     const char *variable = "SECKILL_REDIS_URL";
-    if (kind == LOCK_KIND_TABLE || kind == LOCK_KIND_GET_LOCK)
+    if (kind == SECLOCK_KIND_TABLE || kind == SECLOCK_KIND_GET_LOCK)
         variable = "SECKILL_MYSQL_URL";
-    else if (kind == LOCK_KIND_QUEUE)
+    else if (kind == SECLOCK_KIND_QUEUE)
         variable = "SECKILL_ZOOKEEPER_URL";
     const char *url = getenv(variable);
     if (!url)
@@ -289,7 +292,7 @@ static const char *url_for(enum lock_kind kind)
     return url;
 }
 
-static void measure(enum lock_kind kind)
+static void measure(enum seclock_kind kind)
 {
     struct subject subject = {.kind = kind, .url = url_for(kind)};
     subject.limit = limit_open(kind, subject.url);
@@ -298,19 +301,20 @@ static void measure(enum lock_kind kind)
     red_urls_fill(&subject);
     for (int i = 0; i < 2; i++)
         subject.clients[i] = client_open(&subject);
-    printf("{\"kind\": \"%s\", \"limit\": \"%s\"", lock_kind_name(kind), subject.limit->what);
+    printf("{\"kind\": \"%s\", \"limit\": \"%s\"", seclock_kind_name(kind), subject.limit->what);
     measure_pairs(&subject);
     measure_hand_over(&subject);
     printf("}\n");
     fflush(stdout);
     for (int i = 0; i < 2; i++)
-        lock_close(&subject.clients[i]);
+        seclock_close(&subject.clients[i]);
 }
 
 static int kind_of(const char *name)
 {
     int kind = 0;
-    while (kind < LOCK_KIND_COUNT && strcmp(lock_kind_name((enum lock_kind)kind), name) != 0)
+    while (kind < SECLOCK_KIND_COUNT &&
+           strcmp(seclock_kind_name((enum seclock_kind)kind), name) != 0)
         kind++;
     return kind;
 }
@@ -324,9 +328,9 @@ int main(int argc, char **argv)
     }
     for (int i = 2; i < argc; i++) {
         int kind = kind_of(argv[i]);
-        if (kind == LOCK_KIND_COUNT || kind == LOCK_KIND_LATCH)
+        if (kind == SECLOCK_KIND_COUNT || kind == SECLOCK_KIND_LATCH)
             die(argv[i], "no such kind");
-        measure((enum lock_kind)kind);
+        measure((enum seclock_kind)kind);
     }
     return 0;
 }

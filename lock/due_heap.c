@@ -1,43 +1,43 @@
-/* A binary heap of holds by when they are due; each knows its own place in it. */
+/* A binary heap of holds by when they are due; each knows its own slot in it. */
 #include "lock/due_heap.h"
 
 #include <stdlib.h>
 
-static void set(struct due_heap *heap, size_t place, struct due *due)
+static void set(struct due_heap *heap, size_t slot, struct due *due)
 {
-    heap->slots[place - 1] = due;
-    due->place = place;
+    heap->slots[slot - 1] = due;
+    due->slot = slot;
 }
 
-static bool before(const struct due_heap *heap, size_t place, size_t other)
+static bool before(const struct due_heap *heap, size_t slot, size_t other)
 {
-    return heap->slots[place - 1]->at_ns < heap->slots[other - 1]->at_ns;
+    return heap->slots[slot - 1]->at_ns < heap->slots[other - 1]->at_ns;
 }
 
-static void swap(struct due_heap *heap, size_t place, size_t other)
+static void swap(struct due_heap *heap, size_t slot, size_t other)
 {
-    struct due *due = heap->slots[place - 1];
-    set(heap, place, heap->slots[other - 1]);
+    struct due *due = heap->slots[slot - 1];
+    set(heap, slot, heap->slots[other - 1]);
     set(heap, other, due);
 }
 
-/* Moves what is at a place to where its time belongs. */
-static void settle(struct due_heap *heap, size_t place)
+/* Moves what is at a slot to where its time belongs. */
+static void settle(struct due_heap *heap, size_t slot)
 {
-    for (; place > 1 && before(heap, place, place / 2); place /= 2)
-        swap(heap, place, place / 2);
-    for (size_t child; (child = 2 * place) <= heap->count; place = child) {
+    for (; slot > 1 && before(heap, slot, slot / 2); slot /= 2)
+        swap(heap, slot, slot / 2);
+    for (size_t child; (child = 2 * slot) <= heap->count; slot = child) {
         if (child < heap->count && before(heap, child + 1, child))
             child++;
-        if (!before(heap, child, place))
+        if (!before(heap, child, slot))
             break;
-        swap(heap, child, place);
+        swap(heap, child, slot);
     }
 }
 
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
 {
-    if (due->place == 0 && heap->count == heap->room) {
+    if (due->slot == 0 && heap->count == heap->room) {
         size_t room = heap->room > 0 ? 2 * heap->room : 64;
         struct due **slots = realloc(heap->slots, room * sizeof *slots);
         if (!slots)
@@ -45,24 +45,24 @@ bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
         heap->slots = slots;
         heap->room = room;
     }
-    if (due->place == 0)
+    if (due->slot == 0)
         set(heap, ++heap->count, due);
     due->at_ns = at_ns;
-    settle(heap, due->place);
+    settle(heap, due->slot);
     return true;
 }
 
 void due_remove(struct due_heap *heap, struct due *due)
 {
-    size_t place = due->place;
-    if (place == 0)
+    size_t slot = due->slot;
+    if (slot == 0)
         return;
     struct due *last = heap->slots[--heap->count];
-    due->place = 0;
+    due->slot = 0;
     if (last == due)
         return;
-    set(heap, place, last);
-    settle(heap, place);
+    set(heap, slot, last);
+    settle(heap, slot);
 }
 
 struct due *due_first(const struct due_heap *heap)

@@ -1,4 +1,4 @@
-/* Private to lock/: holds in the order in which something is due for them. */
+/* Private to lock/: holds in the order in which an action is due for them. */
 #ifndef LOCK_DUE_HEAP_H
 #define LOCK_DUE_HEAP_H
 
@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lock_handle;
+struct seclock_handle;
 
-/* Part of a handle, so that nothing has to be allocated or looked up for one. */
+/* Part of a handle, so that the heap allocates nothing for a hold and searches for none. */
 struct due {
-    struct lock_handle *handle;
+    struct seclock_handle *handle;
     int64_t at_ns;
-    size_t place; /* in its heap, from 1; 0: not there */
+    size_t slot; /* in its heap, from 1; 0: not there */
 };
 
 struct due_heap {
@@ -20,17 +20,17 @@ struct due_heap {
     size_t count, room;
 };
 
-/* Puts it in, or moves it to another time. False: no memory, and it is not in; never for one that
- * was. */
+/* Puts `due` in, or moves it to another time. False: no memory, and it is not in; never for one
+ * that was in. */
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns);
 
-/* Takes it out, if it is in. */
+/* Takes `due` out, if it is in. */
 void due_remove(struct due_heap *heap, struct due *due);
 
-/* What is due first; NULL: nothing is in. */
+/* The first one to be due; NULL: the heap is empty. */
 struct due *due_first(const struct due_heap *heap);
 
-/* Frees the heap's memory, not what is in it. */
+/* Frees the heap's memory, not the handles. */
 void due_heap_free(struct due_heap *heap);
 
 #endif

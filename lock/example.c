@@ -2,25 +2,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lock/lock.h" /* <seclock.h> once installed */
+#include "lock/seclock.h" /* <seclock.h> once installed */
 
 int main(void)
 {
     const char *url = getenv("SECKILL_REDIS_URL");
     const char *const servers[] = {url ? url : "redis://127.0.0.1:6379", NULL};
-    struct lock_request request = {.name = "report", .wait_ms = 5000};
-    struct lock_client *client = NULL;
-    struct lock_handle *hold = NULL;
-    enum lock_result result = lock_open(&(struct lock_options){.servers = servers}, &client);
-    if (result == LOCK_OK)
-        result = lock_acquire(client, &request, &hold);
-    if (result == LOCK_OK) {
-        printf("held, fence %llu\n", (unsigned long long)lock_fence(hold));
-        result = lock_release(hold); /* LOCK_LOST: the work may have been done twice */
+    struct seclock_request request = SECLOCK_REQUEST(.name = "report", .wait_ms = 5000);
+    struct seclock_client *client = NULL;
+    struct seclock_handle *hold = NULL;
+    enum seclock_result result = seclock_open(&SECLOCK_OPTIONS(.servers = servers), &client);
+    if (result == SECLOCK_OK)
+        result = seclock_acquire(client, &request, &hold);
+    if (result == SECLOCK_OK) {
+        printf("held, fence %llu\n", (unsigned long long)seclock_fence(hold));
+        result = seclock_release(hold); /* SECLOCK_LOST: the work may have been done twice */
     }
-    if (result != LOCK_OK)
-        fprintf(stderr, "%s: %s\n", lock_result_name(result), lock_error());
-    lock_free(&hold);
-    lock_close(&client);
-    return result == LOCK_OK ? 0 : 1;
+    if (result != SECLOCK_OK)
+        fprintf(stderr, "%s: %s\n", seclock_result_name(result), seclock_error());
+    seclock_free(&hold);
+    seclock_close(&client);
+    return result == SECLOCK_OK ? 0 : 1;
 }

@@ -1,123 +1,134 @@
-/* The multi lock: all of several locks or none, taken in one global order. */
+/* The multi lock: all of several locks or none, acquired in one global order. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "lock/lock_core.h"
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/lock.h"
+#include "lock/text.h"
 
-/* The order in which a lock is taken, the same for all callers: by server, kind, name. */
-struct turn {
-    const struct lock_member *member;
+/* why_one_order: two callers that each wait for a lock of the other would wait for ever. Nobody
+ * does if all callers acquire in the same order: by server, then kind, then name. */
+struct step {
+    const struct seclock_member *member;
     const char *server;
-    size_t place; /* in the caller's order */
+    size_t index; /* in the caller's order */
 };
 
-static int compare(const void *left, const void *right)
+static int compare_steps(const void *left, const void *right)
 {
-    const struct turn *a = left, *b = right;
+    const struct step *a = left, *b = right;
     int order = strcmp(a->server, b->server);
     if (order == 0)
-        order = (a->member->request.kind > b->member->request.kind) -
-                (a->member->request.kind < b->member->request.kind);
-    return order ? order : strcmp(a->member->request.name, b->member->request.name);
+        order = (a->member->request->kind > b->member->request->kind) -
+                (a->member->request->kind < b->member->request->kind);
+    return order ? order : strcmp(a->member->request->name, b->member->request->name);
 }
 
-static enum lock_result turns_fill(const struct lock_member *members, size_t count,
-                                   struct turn *turns)
+static enum seclock_result step_fill(const struct seclock_member *member, size_t index,
+                                     struct step *step_out)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct lock_context *context = NULL;
-        if ((unsigned)members[i].request.kind < LOCK_KIND_COUNT)
-            context = lock_client_context(members[i].client, members[i].request.kind);
-        if (lock_name_check(members[i].request.name) != LOCK_OK)
-            return LOCK_CONFIG;
-        if (!context || !context->server) {
-            lock_set_error("no server for a member of the multi lock");
-            return LOCK_CONFIG;
-        }
-        turns[i] = (struct turn){&members[i], context->server, i};
-    }
-    qsort(turns, count, sizeof *turns, compare);
+    const struct lock_core *core = client_core(member->client);
+    enum seclock_kind kind = member->request->kind;
+    const char *server = NULL;
+    if (lock_name_check(member->request->name) != SECLOCK_OK)
+        return SECLOCK_CONFIG;
+    if (core && (unsigned)kind < SECLOCK_KIND_COUNT)
+        server = core_context(core, kind)->server;
+    if (!server)
+        return lock_fail(SECLOCK_CONFIG, "no server for a member of the multi lock");
+    *step_out = (struct step){member, server, index};
+    return SECLOCK_OK;
+}
+
+static enum seclock_result steps_fill(const struct seclock_member *members, size_t count,
+                                      struct step *steps_out)
+{
+    enum seclock_result result = SECLOCK_OK;
+    for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
+        result = step_fill(&members[i], i, &steps_out[i]);
+    if (result != SECLOCK_OK)
+        return result;
+    qsort(steps_out, count, sizeof *steps_out, compare_steps);
     for (size_t i = 1; i < count; i++)
-        if (compare(&turns[i - 1], &turns[i]) == 0) {
-            lock_set_error("named twice: %s", turns[i].member->request.name);
-            return LOCK_CONFIG;
+        if (compare_steps(&steps_out[i - 1], &steps_out[i]) == 0) {
+            lock_set_error("named twice: %s", steps_out[i].member->request->name);
+            return SECLOCK_CONFIG;
         }
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
-static int64_t clock_ms(void)
+/* While the call waited for the last locks, the first may have been lost. */
+static enum seclock_result check_held(struct seclock_handle *const *handles, size_t count)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static enum lock_result take_all(const struct turn *turns, size_t count, int wait_ms,
-                                 struct lock_handle **handles)
-{
-    int64_t until_ms = clock_ms() + wait_ms;
     for (size_t i = 0; i < count; i++) {
-        struct lock_request request = turns[i].member->request;
-        request.wait_ms = wait_ms;
-        if (wait_ms > 0) {
-            int64_t left_ms = until_ms - clock_ms();
-            request.wait_ms = left_ms > 0 ? (int)left_ms : 0;
+        assert(handles[i]);
+        if (seclock_state(handles[i]) != SECLOCK_STATE_HELD) {
+            lock_set_error("lost while waiting for the others: %s", seclock_name(handles[i]));
+            return SECLOCK_LOST;
         }
-        enum lock_result result =
-            lock_acquire(turns[i].member->client, &request, &handles[turns[i].place]);
-        if (result == LOCK_BUSY && wait_ms > 0)
-            result = LOCK_TIMEOUT;
-        if (result != LOCK_OK)
+    }
+    return SECLOCK_OK;
+}
+
+static enum seclock_result acquire_all(const struct step *steps, size_t count, int wait_ms,
+                                       struct seclock_handle **handles)
+{
+    int64_t until_ms = clock_now_ms() + wait_ms;
+    for (size_t i = 0; i < count; i++) {
+        const struct seclock_member *member = steps[i].member;
+        int left_ms = wait_ms;
+        if (wait_ms > 0) {
+            int64_t left = until_ms - clock_now_ms();
+            left_ms = left > 0 ? (int)left : 0;
+        }
+        enum seclock_result result =
+            lock_acquire(member->client, member->request, &left_ms, &handles[steps[i].index]);
+        if (result == SECLOCK_BUSY && wait_ms > 0)
+            result = SECLOCK_TIMEOUT;
+        if (result != SECLOCK_OK)
             return result;
     }
-    /* While the last were waited for, the first may have been lost. */
-    for (size_t i = 0; i < count; i++)
-        if (lock_state(handles[i]) != LOCK_STATE_HELD) {
-            lock_set_error("lost while waiting for the others: %s", lock_name(handles[i]));
-            return LOCK_LOST;
-        }
-    return LOCK_OK;
+    return check_held(handles, count);
 }
 
-enum lock_result lock_multi_acquire(const struct lock_member *members, size_t count, int wait_ms,
-                                    struct lock_handle **handles_out)
+enum seclock_result seclock_multi_acquire(const struct seclock_member *members, size_t count,
+                                          int wait_ms, struct seclock_handle **handles_out)
 {
     memset(handles_out, 0, count * sizeof *handles_out);
-    if (count == 0 || count > LOCK_MULTI_MAX) {
-        lock_set_error("1 to %d locks", LOCK_MULTI_MAX);
-        return LOCK_CONFIG;
+    if (count == 0 || count > SECLOCK_MULTI_MAX) {
+        lock_set_error("1 to %d locks", SECLOCK_MULTI_MAX);
+        return SECLOCK_CONFIG;
     }
-    struct turn *turns = calloc(count, sizeof *turns);
-    if (!turns) {
-        lock_set_error("out of memory");
-        return LOCK_FAILED;
-    }
-    enum lock_result result = turns_fill(members, count, turns);
-    if (result == LOCK_OK) {
-        result = take_all(turns, count, wait_ms, handles_out);
-        if (result != LOCK_OK) {
-            lock_multi_release(handles_out, count);
-            lock_multi_free(handles_out, count);
+    struct step *steps = calloc(count, sizeof *steps);
+    if (!steps)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    enum seclock_result result = steps_fill(members, count, steps);
+    if (result == SECLOCK_OK) {
+        result = acquire_all(steps, count, wait_ms, handles_out);
+        if (result != SECLOCK_OK) {
+            seclock_multi_release(handles_out, count);
+            seclock_multi_free(handles_out, count);
         }
     }
-    free(turns);
+    free(steps);
     return result;
 }
 
-enum lock_result lock_multi_release(struct lock_handle *const *handles, size_t count)
+enum seclock_result seclock_multi_release(struct seclock_handle *const *handles, size_t count)
 {
-    enum lock_result first = LOCK_OK;
+    enum seclock_result first = SECLOCK_OK;
     for (size_t i = 0; i < count; i++) {
-        enum lock_result result = handles[i] ? lock_release(handles[i]) : LOCK_OK;
-        if (first == LOCK_OK)
+        enum seclock_result result = handles[i] ? seclock_release(handles[i]) : SECLOCK_OK;
+        if (first == SECLOCK_OK)
             first = result;
     }
     return first;
 }
 
-void lock_multi_free(struct lock_handle **handles, size_t count)
+void seclock_multi_free(struct seclock_handle **handles, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        lock_free(&handles[i]);
+        seclock_free(&handles[i]);
 }

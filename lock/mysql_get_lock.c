@@ -5,48 +5,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 #include "lock/mysql_pool.h"
+#include "lock/random.h"
+#include "lock/text.h"
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
- * happens, and tells nobody. So each hold has a connection to itself, which is told to end
- * (wait_timeout) when nothing was asked on it for the length of the lease; renewing asks whether
- * the lock is still this connection's. A connection that was replaced says no. There is no number
- * that grows, hence no fence. */
+ * happens, and notifies nobody. So each hold has a connection to itself, which the server ends
+ * (wait_timeout) when it hears nothing on it for the length of the lease. A renewal asks whether
+ * this connection still has the lock; a connection that was replaced has not. No number grows with
+ * each acquisition, hence there is no fence. */
 
 enum {
-    SLICE_MS_MAX = 400, /* of waiting in the server; must end within the client's time-out */
+    SLICE_MS_MAX = 400, /* of one wait in the server, which must end within the client's time-out */
     ER_DEADLOCK = 1213,
     ER_USER_LOCK_DEADLOCK = 3058,
 };
 
-struct grip {
+/* One connection that has the lock, or waits for it. */
+struct holding {
     struct db *db;
-    pthread_mutex_t mutex; /* one question at a time */
-    char name[LOCK_NAME_MAX];
-    char owner[LOCK_TOKEN_MAX];
+    pthread_mutex_t mutex; /* one request at a time */
+    char name[SECLOCK_NAME_MAX];
+    char owner[SECLOCK_TOKEN_MAX];
     int holds;    /* of its owner; 0 while it waits */
     bool leaving; /* takes no more holds */
-    struct grip *next;
+    struct holding *next;
 };
 
 struct get_lock {
     struct mysql_pool *pool;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
-    pthread_mutex_t mutex; /* guards the list and the grips' holds */
-    struct grip *grips;
+    pthread_mutex_t mutex; /* guards the list and the holdings' holds */
+    struct holding *holdings;
 };
 
-static enum lock_result get_lock_open(const struct lock_context *context, void **self_out)
+static enum seclock_result get_lock_open(const struct lock_context *context, void **self_out)
 {
     struct get_lock *self = calloc(1, sizeof *self);
-    if (!self) {
-        lock_set_error("out of memory");
-        return LOCK_FAILED;
-    }
-    enum lock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
-    if (result != LOCK_OK) {
+    if (!self)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    enum seclock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
+    if (result != SECLOCK_OK) {
         free(self);
         return result;
     }
@@ -54,13 +55,13 @@ static enum lock_result get_lock_open(const struct lock_context *context, void *
     self->timeout_ms = context->timeout_ms;
     pthread_mutex_init(&self->mutex, NULL);
     *self_out = self;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 static void get_lock_close(void *self)
 {
     struct get_lock *get_lock = self;
-    assert(!get_lock->grips);
+    assert(!get_lock->holdings);
     mysql_pool_close(&get_lock->pool);
     pthread_mutex_destroy(&get_lock->mutex);
     free(get_lock);
@@ -71,8 +72,8 @@ static void get_lock_forget(void *self)
     mysql_pool_forget(((struct get_lock *)self)->pool);
 }
 
-/* Sets @n to the name by which the server knows the lock. The server's names are short, ignore case
- * and are shared by all its databases, so it is a hash of database, prefix and name. */
+/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore case
+ * and are shared by all databases, hence a hash of database, prefix and name. */
 static void set_name(const struct get_lock *self, const char *name, struct sql_text *sql)
 {
     mysql_raw(sql, "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',");
@@ -81,91 +82,92 @@ static void set_name(const struct get_lock *self, const char *name, struct sql_t
 }
 
 /* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. */
-static enum lock_result ask(const struct get_lock *self, struct db *db, const char *name,
-                            const char *statements, long long *answer_out)
+static enum seclock_result ask(const struct get_lock *self, struct db *db, const char *name,
+                               const char *statements, long long *answer_out)
 {
     struct sql_text sql = {0};
     *answer_out = -1;
     set_name(self, name, &sql);
     mysql_raw(&sql, statements);
-    enum lock_result result = mysql_pool_query(db, &sql);
+    enum seclock_result result = mysql_pool_query(db, &sql);
     sql_free(&sql);
-    char **row = result == LOCK_OK ? db_row(db) : NULL;
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
         *answer_out = strtoll(row[0], NULL, 10);
     return result;
 }
 
-static struct grip *grip_new(struct get_lock *self, const struct lock_handle *handle)
+static struct holding *holding_new(struct get_lock *self, const struct seclock_handle *handle)
 {
-    struct grip *grip = calloc(1, sizeof *grip);
-    struct db *db = grip ? mysql_pool_take(self->pool) : NULL;
+    struct holding *holding = calloc(1, sizeof *holding);
+    struct db *db = holding ? mysql_pool_take(self->pool) : NULL;
     if (!db) {
-        free(grip);
+        free(holding);
         return NULL;
     }
-    grip->db = db;
-    pthread_mutex_init(&grip->mutex, NULL);
-    strcpy(grip->name, handle->name);
-    strcpy(grip->owner, handle->owner);
-    return grip;
+    holding->db = db;
+    pthread_mutex_init(&holding->mutex, NULL);
+    strcpy(holding->name, handle->name);
+    strcpy(holding->owner, handle->owner);
+    return holding;
 }
 
-/* A connection that may have the lock is closed, which frees it; another one is kept. */
-static void grip_free(struct get_lock *self, struct grip *grip, bool may_hold)
+/* Closes a connection that may have the lock, which frees the lock; keeps any other. */
+static void holding_free(struct get_lock *self, struct holding *holding, bool may_hold)
 {
     if (may_hold)
-        db_close(&grip->db);
+        db_close(&holding->db);
     else
-        mysql_pool_give(self->pool, grip->db);
-    pthread_mutex_destroy(&grip->mutex);
-    free(grip);
+        mysql_pool_give(self->pool, holding->db);
+    pthread_mutex_destroy(&holding->mutex);
+    free(holding);
 }
 
 /* The same owner's hold of the lock, counted once more; NULL when there is none. */
-static struct grip *grip_again(struct get_lock *self, struct lock_handle *handle)
+static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&self->mutex);
-    struct grip *grip = self->grips;
-    while (grip && (grip->leaving || strcmp(grip->owner, handle->owner) != 0 ||
-                    strcmp(grip->name, handle->name) != 0))
-        grip = grip->next;
-    if (grip)
-        handle->hold_count = ++grip->holds;
+    struct holding *holding = self->holdings;
+    while (holding && (holding->leaving || strcmp(holding->owner, handle->owner) != 0 ||
+                       strcmp(holding->name, handle->name) != 0))
+        holding = holding->next;
+    if (holding)
+        handle->hold_count = ++holding->holds;
     pthread_mutex_unlock(&self->mutex);
-    return grip;
+    return holding;
 }
 
-/* Whether the connection still has the lock, in `wait_ms`. The question alone keeps it alive; one
- * that was closed is not replaced, because the lock went with it. */
-static enum lock_result grip_check(struct get_lock *self, struct grip *grip, int wait_ms)
+/* Whether the connection still has the lock, in `wait_ms`. The request itself keeps the connection
+ * alive. A closed connection is not replaced, because the lock went with it. */
+static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
+                                         int wait_ms)
 {
     struct sql_text sql = {0};
-    enum lock_result result = LOCK_LOST;
-    set_name(self, grip->name, &sql);
+    enum seclock_result result = SECLOCK_LOST;
+    set_name(self, holding->name, &sql);
     mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
-    pthread_mutex_lock(&grip->mutex);
-    db_set_timeout(grip->db, wait_ms);
-    if (db_connected(grip->db)) {
-        bool answered = db_query(grip->db, sql.text, sql.length) == DB_OK;
-        char **row = answered ? db_row(grip->db) : NULL;
+    pthread_mutex_lock(&holding->mutex);
+    db_set_timeout(holding->db, wait_ms);
+    if (db_connected(holding->db)) {
+        bool answered = db_query(holding->db, sql.text, sql.length) == DB_OK;
+        char **row = answered ? db_row(holding->db) : NULL;
         if (row && row[0] && row[0][0] == '1')
-            result = LOCK_OK;
-        else if (!answered && db_connected(grip->db))
-            result = LOCK_FAILED;
+            result = SECLOCK_OK;
+        else if (!answered && db_connected(holding->db))
+            result = SECLOCK_FAILED;
     }
-    if (result != LOCK_OK)
-        lock_set_error("mysql: %s", db_error(grip->db));
-    db_set_timeout(grip->db, self->timeout_ms);
-    pthread_mutex_unlock(&grip->mutex);
+    if (result != SECLOCK_OK)
+        lock_set_error("mysql: %s", db_error(holding->db));
+    db_set_timeout(holding->db, self->timeout_ms);
+    pthread_mutex_unlock(&holding->mutex);
     sql_free(&sql);
     return result;
 }
 
-/* Asks for the lock, waiting in the server for up to `wait_ms`. LOCK_OK, LOCK_BUSY or LOCK_FAILED:
- * an unanswered connection is closed, so there is no doubt. */
-static enum lock_result grip_try(struct get_lock *self, struct grip *grip, int lease_ms,
-                                 int wait_ms)
+/* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
+ * SECLOCK_FAILED: an unanswered connection is closed, so that there is no doubt. */
+static enum seclock_result holding_try(struct get_lock *self, struct holding *holding, int lease_ms,
+                                       int wait_ms)
 {
     char text[160];
     long long got = 0;
@@ -173,155 +175,160 @@ static enum lock_result grip_try(struct get_lock *self, struct grip *grip, int l
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
              lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
-    enum lock_result result = ask(self, grip->db, grip->name, text, &got);
-    if (result == LOCK_OK)
-        return got == 1 ? LOCK_OK : LOCK_BUSY;
-    int code = atoi(db_error(grip->db));
-    return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? LOCK_BUSY : LOCK_FAILED;
+    enum seclock_result result = ask(self, holding->db, holding->name, text, &got);
+    if (result == SECLOCK_OK)
+        return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
+    int code = atoi(db_error(holding->db));
+    return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? SECLOCK_BUSY : SECLOCK_FAILED;
 }
 
-static void grip_held(struct get_lock *self, struct grip *grip, struct lock_handle *handle)
+static void holding_held(struct get_lock *self, struct holding *holding,
+                         struct seclock_handle *handle)
 {
+    assert(holding->holds == 0 && !handle->driver_data);
     pthread_mutex_lock(&self->mutex);
-    grip->holds = 1;
-    grip->next = self->grips;
-    self->grips = grip;
+    holding->holds = 1;
+    holding->next = self->holdings;
+    self->holdings = holding;
     pthread_mutex_unlock(&self->mutex);
-    handle->driver_data = grip;
+    handle->driver_data = holding;
     handle->hold_count = 1;
 }
 
-/* One hold less, and no more for one that is `lost`; the last one takes the grip from the list. */
-static bool grip_let_go(struct get_lock *self, struct grip *grip, bool lost)
+/* One hold less, and none more on a connection that is `lost`. True: it was the last hold. */
+static bool holding_let_go(struct get_lock *self, struct holding *holding, bool lost)
 {
     pthread_mutex_lock(&self->mutex);
-    grip->leaving = grip->leaving || lost;
-    bool last = --grip->holds == 0;
+    holding->leaving = holding->leaving || lost;
+    assert(holding->holds > 0);
+    bool last = --holding->holds == 0;
     if (last) {
-        struct grip **link = &self->grips;
-        while (*link != grip)
+        struct holding **link = &self->holdings;
+        while (*link != holding) {
+            assert(*link);
             link = &(*link)->next;
-        *link = grip->next;
+        }
+        *link = holding->next;
     }
     pthread_mutex_unlock(&self->mutex);
     return last;
 }
 
-static enum lock_result get_lock_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
     handle->busy_ms = -1;
-    struct grip *grip = handle->waiting;
-    if (!grip) {
-        grip = grip_again(get_lock, handle);
-        handle->driver_data = grip;
-        if (grip && grip_check(get_lock, grip, get_lock->timeout_ms) == LOCK_OK)
-            return LOCK_OK;
-        if (grip) { /* lost, and its holder has not heard of it yet */
+    struct holding *holding = handle->waiting;
+    if (!holding) {
+        holding = holding_again(get_lock, handle);
+        handle->driver_data = holding;
+        if (holding && holding_check(get_lock, holding, get_lock->timeout_ms) == SECLOCK_OK)
+            return SECLOCK_OK;
+        if (holding) { /* lost, but its holder has not learnt of it yet */
             handle->driver_data = NULL;
-            if (grip_let_go(get_lock, grip, true))
-                grip_free(get_lock, grip, true);
+            if (holding_let_go(get_lock, holding, true))
+                holding_free(get_lock, holding, true);
         }
-        grip = grip_new(get_lock, handle);
+        holding = holding_new(get_lock, handle);
     }
-    if (!grip)
-        return LOCK_FAILED;
-    enum lock_result result = grip_try(get_lock, grip, handle->lease_ms, 0);
+    if (!holding)
+        return SECLOCK_FAILED;
+    enum seclock_result result = holding_try(get_lock, holding, handle->lease_ms, 0);
     handle->waiting = NULL;
-    if (result == LOCK_OK)
-        grip_held(get_lock, grip, handle);
+    if (result == SECLOCK_OK)
+        holding_held(get_lock, holding, handle);
     else if (handle->waits)
-        handle->waiting = grip;
+        handle->waiting = holding;
     else
-        grip_free(get_lock, grip, result != LOCK_BUSY);
+        holding_free(get_lock, holding, result != SECLOCK_BUSY);
     return result;
 }
 
-/* Queues up in the server, in slices short enough for the client's time-out. MySQL (not MariaDB)
+/* Queues up in the server, in slices short enough for the client's time-out. MySQL (unlike MariaDB)
  * counts whole seconds and returns at once: then the pause is here. */
-static void get_lock_wait(void *self, struct lock_handle *handle, int wait_ms)
+static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     struct get_lock *get_lock = self;
-    struct grip *grip = handle->waiting;
+    struct holding *holding = handle->waiting;
     int slice_ms = wait_ms < SLICE_MS_MAX ? wait_ms : SLICE_MS_MAX;
     if (slice_ms > get_lock->timeout_ms / 3)
         slice_ms = get_lock->timeout_ms / 3;
     if (handle->cancel_fd > 0 && slice_ms > 100)
         slice_ms = 100;
-    if (!grip) {
-        lock_sleep_ms(slice_ms, handle->cancel_fd);
+    if (!holding) {
+        handle_sleep(handle, slice_ms);
         return;
     }
-    if (grip_try(get_lock, grip, handle->lease_ms, slice_ms) != LOCK_OK)
-        lock_sleep_ms(1 + (int)lock_random(20), handle->cancel_fd);
+    if (holding_try(get_lock, holding, handle->lease_ms, slice_ms) != SECLOCK_OK)
+        handle_sleep(handle, 1 + (int)lock_random(20));
 }
 
-static void get_lock_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
-    struct grip *grip = handle->waiting;
-    if (!grip || acquired)
+    struct holding *holding = handle->waiting;
+    if (!holding || acquired)
         return;
     handle->waiting = NULL;
-    grip_free(self, grip, true); /* the last slice may have got it */
+    holding_free(self, holding, true); /* the last slice may have acquired it */
 }
 
-static void get_lock_renew(void *self, struct lock_handle *const *handles, size_t count,
-                           enum lock_result *results_out)
+static void get_lock_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                           enum seclock_result *results_out)
 {
     struct get_lock *get_lock = self;
     for (size_t i = 0; i < count; i++) {
-        int wait_ms = mysql_patience_ms(&handles[i], 1, get_lock->timeout_ms);
-        struct grip *grip = handles[i]->driver_data;
-        results_out[i] = grip ? grip_check(get_lock, grip, wait_ms) : LOCK_LOST;
+        int wait_ms = mysql_renewal_ms(&handles[i], 1, get_lock->timeout_ms);
+        struct holding *holding = handles[i]->driver_data;
+        results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
     }
 }
 
-static enum lock_result get_lock_release(void *self, struct lock_handle *handle)
+static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
-    struct grip *grip = handle->driver_data;
+    struct holding *holding = handle->driver_data;
     long long freed = 0;
-    if (!grip)
-        return LOCK_LOST;
+    if (!holding)
+        return SECLOCK_LOST;
     handle->driver_data = NULL;
-    if (!grip_let_go(get_lock, grip, false))
-        return grip_check(get_lock, grip, get_lock->timeout_ms);
-    enum lock_result result =
-        ask(get_lock, grip->db, grip->name,
+    if (!holding_let_go(get_lock, holding, false))
+        return holding_check(get_lock, holding, get_lock->timeout_ms);
+    enum seclock_result result =
+        ask(get_lock, holding->db, holding->name,
             "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
-    grip_free(get_lock, grip, result != LOCK_OK);
-    return result == LOCK_OK && freed == 1 ? LOCK_OK : LOCK_LOST;
+    holding_free(get_lock, holding, result != SECLOCK_OK);
+    return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
 }
 
-static void get_lock_drop(void *self, struct lock_handle *handle)
+static void get_lock_drop(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
-    struct grip *grip = handle->driver_data;
+    struct holding *holding = handle->driver_data;
     get_lock_stop_waiting(self, handle, false);
     handle->driver_data = NULL;
-    if (grip && grip_let_go(get_lock, grip, false))
-        grip_free(get_lock, grip, true);
+    if (holding && holding_let_go(get_lock, holding, false))
+        holding_free(get_lock, holding, true);
 }
 
 /* The id of the connection that has the lock; 0: none has. */
-static enum lock_result find_holder(struct get_lock *self, struct db *db, const char *name,
-                                    long long *id_out)
+static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
+                                       long long *id_out)
 {
     return ask(self, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
 }
 
-static enum lock_result get_lock_status(void *self, const char *name,
-                                        struct lock_status *status_out)
+static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,
+                                           const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     long long id = 0;
-    *status_out = (struct lock_status){.waiting = -1, .remaining_ms = -1};
     if (!db)
-        return LOCK_FAILED;
-    enum lock_result result = find_holder(get_lock, db, name, &id);
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
     mysql_pool_give(get_lock->pool, db);
-    if (result == LOCK_OK && id > 0) {
+    if (result == SECLOCK_OK && id > 0) {
         status_out->held = true;
         status_out->count = 1;
         snprintf(status_out->holder, sizeof status_out->holder, "connection %lld", id);
@@ -330,27 +337,29 @@ static enum lock_result get_lock_status(void *self, const char *name,
 }
 
 /* Ends the holder's connection. */
-static enum lock_result get_lock_break(void *self, const char *name)
+static enum seclock_result get_lock_break(const struct lock_driver *driver, void *self,
+                                          const char *name)
 {
+    (void)driver;
     struct get_lock *get_lock = self;
     struct db *db = mysql_pool_take(get_lock->pool);
     struct sql_text sql = {0};
     long long id = 0;
     if (!db)
-        return LOCK_FAILED;
-    enum lock_result result = find_holder(get_lock, db, name, &id);
-    if (result == LOCK_OK && id > 0) {
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
+    if (result == SECLOCK_OK && id > 0) {
         sql_printf(&sql, "KILL %lld", id);
         result = mysql_pool_query(db, &sql);
         sql_free(&sql);
-    } else if (result == LOCK_OK)
-        result = LOCK_NOT_OWNER;
+    } else if (result == SECLOCK_OK)
+        result = SECLOCK_NOT_OWNER;
     mysql_pool_give(get_lock->pool, db);
     return result;
 }
 
-const struct lock_driver lock_get_lock_driver = {
-    .kind = LOCK_KIND_GET_LOCK,
+const struct lock_driver mysql_get_lock_driver = {
+    .kind = SECLOCK_KIND_GET_LOCK,
     .features = LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
+#include "lock/random.h"
+#include "lock/text.h"
 #include "sql_migrations.h"
 
 enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
-    PATIENCE_MS_MIN = 50, /* one hold about to end must not keep the others from being renewed */
+    RENEWAL_MS_MIN = 50,  /* for the others, when one hold is about to end */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
 };
 
@@ -25,14 +26,14 @@ struct mysql_pool {
     size_t idle_count;
 };
 
-enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
+enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
 {
     char error[160];
     struct db *first = db_open(url, timeout_ms, error, sizeof error);
     *pool_out = NULL;
     if (!first) {
         lock_set_error("%s: %s", url, error);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);
     if (pool)
@@ -40,14 +41,13 @@ enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_p
     if (!pool || !pool->url) {
         db_close(&first);
         free(pool);
-        lock_set_error("out of memory");
-        return LOCK_FAILED;
+        return lock_fail(SECLOCK_FAILED, "out of memory");
     }
     pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
     pool->idle[pool->idle_count++] = first;
     *pool_out = pool;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 void mysql_pool_close(struct mysql_pool **pool)
@@ -84,6 +84,7 @@ struct db *mysql_pool_take(struct mysql_pool *pool)
 
 void mysql_pool_give(struct mysql_pool *pool, struct db *db)
 {
+    assert(db);
     pthread_mutex_lock(&pool->mutex);
     bool kept = pool->idle_count < IDLE_MAX;
     if (kept)
@@ -93,7 +94,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db)
         db_close(&db);
 }
 
-/* Runs the numbered files for lock/, each of which may be run again. */
+/* Runs the numbered files that make the tables of lock/; each may be run again. */
 static bool make_tables(struct db *db)
 {
     bool made = true;
@@ -103,16 +104,19 @@ static bool make_tables(struct db *db)
     return made;
 }
 
-enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a lost
+ * connection they may have run; each is such that a repeat does no harm, but an outcome that stays
+ * unanswered stays a doubt, even when a later try certainly failed. */
+enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     bool repeated = false, made = false, doubt = false;
     enum db_result result = DB_SOFT;
     for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
         if (tries > 0 && result == DB_SOFT)
-            lock_sleep_ms(1 + (int)lock_random(5), 0);
+            lock_random_pause(5);
         result = db_query(db, sql->text, sql->length);
         if (result == DB_OK)
-            return LOCK_OK;
+            return SECLOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
         bool missing = code == NO_SUCH_TABLE;
@@ -125,17 +129,17 @@ enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
             break;
     }
     lock_set_error("mysql: %s", db_error(db));
-    return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms)
+int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
 {
-    int64_t patience_ms = timeout_ms;
+    int64_t wait_ms = timeout_ms;
     for (size_t i = 0; i < count; i++) {
-        int64_t left_ns = handles[i]->deadline_ns - lock_core_now_ns(handles[i]->core);
-        patience_ms = left_ns / 1000000 < patience_ms ? left_ns / 1000000 : patience_ms;
+        int64_t left_ns = handles[i]->deadline_ns - handles[i]->now_ns();
+        wait_ms = left_ns / 1000000 < wait_ms ? left_ns / 1000000 : wait_ms;
     }
-    return patience_ms > PATIENCE_MS_MIN ? (int)patience_ms : PATIENCE_MS_MIN;
+    return wait_ms > RENEWAL_MS_MIN ? (int)wait_ms : RENEWAL_MS_MIN;
 }
 
 void mysql_raw(struct sql_text *sql, const char *text)
@@ -143,6 +147,7 @@ void mysql_raw(struct sql_text *sql, const char *text)
     sql_append(sql, text, strlen(text));
 }
 
+/* Hexadecimal, so that no byte needs an escape in whatever character set the connection has. */
 static void append_hex(struct sql_text *sql, const char *text)
 {
     for (; *text != '\0'; text++)

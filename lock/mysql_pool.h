@@ -2,33 +2,34 @@
 #ifndef LOCK_MYSQL_POOL_H
 #define LOCK_MYSQL_POOL_H
 
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 #include "sql/db.h"
 #include "sql/sql_text.h"
 
 struct mysql_pool;
 
-/* Makes a pool without connecting. LOCK_OK, LOCK_CONFIG (bad url) or LOCK_FAILED (no memory). */
-enum lock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out);
+/* Makes a pool without connecting. SECLOCK_OK, SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED (no
+ * memory). */
+enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out);
 void mysql_pool_close(struct mysql_pool **pool);
 
 /* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
 void mysql_pool_forget(struct mysql_pool *pool);
 
-/* Lends a connection, a new one when all are lent; NULL: no memory. Every one is given back,
- * whatever state it is in; one that must not be used again goes by db_close instead. */
+/* Lends a connection, a new one when all are lent; NULL: no memory. The caller gives every
+ * connection back, whatever state it is in, or closes it by db_close. */
 struct db *mysql_pool_take(struct mysql_pool *pool);
 void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
 /* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
- * connection when the first died on the way, and after making the tables of lock/ when they are not
- * there, or are an older version's. LOCK_OK with the rows in `db`, LOCK_FAILED or LOCK_UNKNOWN with
- * the reason in lock_error. */
-enum lock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
+ * connection when the first died on the way, and after making the tables of lock/ when they are
+ * missing, or an older version's. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or
+ * SECLOCK_UNKNOWN with the reason in seclock_error. */
+enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 
-/* How long a renewal of these holds may wait for its answer: as long as all of them are valid, but
- * at least a moment and at most `timeout_ms`. */
-int mysql_patience_ms(struct lock_handle *const *handles, size_t count, int timeout_ms);
+/* How long a renewal of these holds may wait for its answer: while all of them are valid, but at
+ * least a moment and at most `timeout_ms`. */
+int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms);
 
 /* Appends text as a literal, whatever its bytes. */
 void mysql_literal(struct sql_text *sql, const char *text);
@@ -38,8 +39,5 @@ void mysql_raw(struct sql_text *sql, const char *text);
 
 /* Appends the literal of a key: prefix and name. */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
-
-/* The connections of a table lock driver, for what else is kept on its server. */
-struct mysql_pool *mysql_table_pool(void *table);
 
 #endif

@@ -1,29 +1,39 @@
-/* What the Redis kinds have in common: calls, renewals in pipelines, waiting, looking, breaking. */
+/* What the Redis kinds have in common: calls, renewals in pipelines, waiting. */
 #include "lock/redis_kind.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "lock/client.h"
+#include "lock/text.h"
 #include "lock/waiter.h"
 
 enum {
     RENEW_CHUNK = 32,
-    PATIENCE_MS_MIN = 5,
-    WAIT_MS_UNTOLD = 50,
-    BREAK_FIELDS_MAX = COMMAND_ARGS_MAX - 1
+    RENEW_MS_MIN = 5,
+    WAIT_MS_UNSUBSCRIBED = 50,
 };
 
-enum lock_result redis_kind_open(const struct lock_context *context, void **self_out)
+const struct redis_row *redis_row_of(const struct seclock_handle *handle)
 {
-    *self_out = lock_core_redis(context->core);
-    return *self_out ? LOCK_OK : LOCK_CONFIG;
+    const struct redis_row *row = handle->driver->row;
+    assert(row && row->field);
+    return row;
+}
+
+enum seclock_result redis_kind_open(const struct lock_context *context, void **self_out)
+{
+    *self_out = core_redis(context->core);
+    return *self_out ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
 void redis_kind_close(void *self)
 {
     (void)self; /* the server belongs to the core */
 }
+
+/* ---- calls ---- */
 
 void redis_kind_key(const struct redis_server *server, struct script_call *call, const char *name,
                     const char *field)
@@ -33,228 +43,118 @@ void redis_kind_key(const struct redis_server *server, struct script_call *call,
     script_key(call, key);
 }
 
-static enum lock_result answer(const struct script_call *call, enum lock_result no)
+static enum seclock_result answer(const struct script_call *call, enum seclock_result no)
 {
-    enum lock_result result = redis_server_result(call);
-    return result == LOCK_OK && call->values[0] != 1 ? no : result;
+    enum seclock_result result = redis_server_result(call);
+    return result == SECLOCK_OK && call->values[0] != 1 ? no : result;
 }
 
-enum lock_result redis_kind_run(struct redis_server *server, struct script_call *call,
-                                enum lock_result no)
+enum seclock_result redis_kind_run(struct redis_server *server, struct script_call *call,
+                                   enum seclock_result no)
 {
     redis_server_run(server, call, 1, true);
     return answer(call, no);
 }
 
-enum lock_result redis_kind_tell(struct redis_server *server, struct script_call *call,
-                                 enum lock_result no)
+enum seclock_result redis_kind_run_publishing(struct redis_server *server, struct script_call *call,
+                                              enum seclock_result no)
 {
-    redis_server_tell(server, call);
+    redis_server_run_publishing(server, call);
     return answer(call, no);
 }
 
-enum lock_result redis_kind_acquire(struct redis_server *server, struct lock_handle *handle,
-                                    struct script_call *call)
+enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,
+                                       struct script_call *call)
 {
-    enum lock_result result = redis_kind_run(server, call, LOCK_BUSY);
-    if (result == LOCK_OK) {
+    enum seclock_result result = redis_kind_run(server, call, SECLOCK_BUSY);
+    if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
         handle->hold_count = (int)call->values[2];
-    } else if (result == LOCK_BUSY) {
+    } else if (result == SECLOCK_BUSY) {
         handle->busy_ms = call->values[1];
-    } else if (result == LOCK_FAILED && strncmp(lock_error(), "WRONGTYPE", 9) == 0) {
-        result = LOCK_CONFIG; /* a key of ours is in use for something else */
+    } else if (result == SECLOCK_FAILED && strncmp(seclock_error(), "WRONGTYPE", 9) == 0) {
+        result = SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
     }
     return result;
 }
 
-/* An answer that comes after the first of the deadlines is of no use, and meanwhile the watchdog
- * could not tell anybody of a loss. */
-static int patience_ms(struct lock_handle *const *handles, size_t count)
+/* ---- renewal ---- */
+
+/* How long the renewal of some holds may wait for its answer. After the first of their deadlines
+ * the answer is of no use, and the other holds of the watchdog wait behind this one. */
+static int renewal_ms(struct seclock_handle *const *handles, size_t count)
 {
-    int64_t now_ns = lock_core_now_ns(handles[0]->core);
-    int64_t left_ms = LOCK_LEASE_MS_MAX;
+    int64_t now_ns = handles[0]->now_ns();
+    int64_t least_ms = SECLOCK_LEASE_MS_MAX;
     for (size_t i = 0; i < count; i++) {
-        int64_t of_this_ms = (handles[i]->deadline_ns - now_ns) / 1000000;
-        left_ms = of_this_ms < left_ms ? of_this_ms : left_ms;
+        int64_t left_ms = (handles[i]->deadline_ns - now_ns) / 1000000;
+        least_ms = left_ms < least_ms ? left_ms : least_ms;
     }
-    return left_ms > PATIENCE_MS_MIN ? (int)left_ms : PATIENCE_MS_MIN;
+    return least_ms > RENEW_MS_MIN ? (int)least_ms : RENEW_MS_MIN;
 }
 
-void redis_kind_renew(struct redis_server *server, struct lock_handle *const *handles, size_t count,
-                      enum lock_result *results_out,
-                      void (*fill)(const struct redis_server *server,
-                                   const struct lock_handle *handle, struct script_call *call_out))
+/* A hold whose acquisition was not answered learns its fence from its first renewal. The holder's
+ * own thread may renew at the same time, hence the compare and swap. */
+static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong(&handle->fence, &none, (uint64_t)call->values[1]);
+}
+
+static void renew_chunk(struct redis_server *server, struct seclock_handle *const *handles,
+                        size_t count, enum seclock_result *results_out)
 {
     struct script_call calls[RENEW_CHUNK];
-    for (size_t done = 0, chunk; done < count; done += chunk) {
-        chunk = count - done < RENEW_CHUNK ? count - done : RENEW_CHUNK;
-        for (size_t i = 0; i < chunk; i++)
-            fill(server, handles[done + i], &calls[i]);
-        redis_server_run_within(server, calls, chunk, patience_ms(handles + done, chunk));
-        for (size_t i = 0; i < chunk; i++) {
-            struct lock_handle *handle = handles[done + i];
-            results_out[done + i] = answer(&calls[i], LOCK_LOST);
-            uint64_t none = 0; /* the holder's own thread may renew it meanwhile */
-            if (results_out[done + i] == LOCK_OK)
-                atomic_compare_exchange_strong(&handle->fence, &none, (uint64_t)calls[i].values[1]);
-        }
+    assert(count > 0 && count <= RENEW_CHUNK);
+    for (size_t i = 0; i < count; i++)
+        redis_row_of(handles[i])->renewal(server, handles[i], &calls[i]);
+    redis_server_run_within(server, calls, count, renewal_ms(handles, count));
+    for (size_t i = 0; i < count; i++) {
+        results_out[i] = answer(&calls[i], SECLOCK_LOST);
+        if (results_out[i] == SECLOCK_OK)
+            learn_fence(handles[i], &calls[i]);
     }
 }
 
-void redis_kind_wait(struct redis_server *server, struct lock_handle *handle, const char *field,
-                     const char *suffix, int wait_ms)
+void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                      enum seclock_result *results_out)
 {
-    char channel[SCRIPT_KEY_MAX + LOCK_TOKEN_MAX];
+    for (size_t done = 0, chunk; done < count; done += chunk) {
+        chunk = count - done < RENEW_CHUNK ? count - done : RENEW_CHUNK;
+        renew_chunk(self, handles + done, chunk, results_out + done);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Without memory or descriptors for a subscription the waiter polls, and a bit more often. */
+void redis_kind_wait_on(struct redis_server *server, struct seclock_handle *handle,
+                        const char *field, const char *suffix, int wait_ms)
+{
+    char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
     if (!handle->waiting) {
         redis_server_key(server, handle->name, field, channel);
         if (suffix)
-            snprintf(channel + strlen(channel), LOCK_TOKEN_MAX, ":%s", suffix);
+            snprintf(channel + strlen(channel), SECLOCK_TOKEN_MAX, ":%s", suffix);
         handle->waiting = waiter_join(redis_server_waiters(server), channel);
     }
     if (handle->waiting)
         waiter_sleep(handle->waiting, wait_ms, handle->cancel_fd);
     else
-        lock_sleep_ms(wait_ms < WAIT_MS_UNTOLD ? wait_ms : WAIT_MS_UNTOLD, handle->cancel_fd);
+        handle_sleep(handle, wait_ms < WAIT_MS_UNSUBSCRIBED ? wait_ms : WAIT_MS_UNSUBSCRIBED);
 }
 
-void redis_kind_stop_waiting(struct lock_handle *handle)
+void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
+{
+    redis_kind_wait_on(self, handle, redis_row_of(handle)->field, NULL, wait_ms);
+}
+
+void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct waiter *waiter = handle->waiting;
+    (void)self;
+    (void)acquired;
     if (waiter)
         waiter_leave(&waiter);
     handle->waiting = NULL;
-}
-
-enum lock_result redis_kind_commands(struct redis_server *server, struct command *commands,
-                                     size_t count)
-{
-    enum lock_result result = LOCK_OK;
-    struct redis *redis = redis_server_take(server);
-    if (!redis) {
-        lock_set_error("out of memory");
-        return LOCK_FAILED;
-    }
-    command_run(redis, commands, count);
-    bool lost = false;
-    for (size_t i = 0; i < count; i++)
-        lost = lost || commands[i].result == REDIS_UNKNOWN;
-    if (lost) {
-        command_clear(commands, count);
-        command_run(redis, commands, count);
-    }
-    for (size_t i = 0; i < count && result == LOCK_OK; i++)
-        if (commands[i].result != REDIS_ANSWERED) {
-            lock_set_error("%s", redis_error(redis));
-            result = commands[i].result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
-        }
-    redis_server_give(server, redis);
-    return result;
-}
-
-enum lock_result redis_kind_break(struct redis_server *server, const char *name,
-                                  const char *const *fields, const char *message)
-{
-    char keys[BREAK_FIELDS_MAX][SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 1, .argv = {"DEL"}},
-                                 {.argc = 3, .argv = {"PUBLISH", keys[0], message}}};
-    for (int i = 0; fields[i]; i++) {
-        assert(i < BREAK_FIELDS_MAX);
-        redis_server_key(server, name, fields[i], keys[i]);
-        commands[0].argv[commands[0].argc++] = keys[i];
-    }
-    enum lock_result result = redis_kind_commands(server, commands, 2);
-    if (result == LOCK_OK && command_int(&commands[0], -1) == 0)
-        result = LOCK_NOT_OWNER;
-    command_clear(commands, 2);
-    return result;
-}
-
-static void status_fill(struct lock_status *status, const char *holder, int64_t count,
-                        const struct command *ttl, const struct command *fence)
-{
-    status->held = holder != NULL;
-    if (holder) {
-        snprintf(status->holder, sizeof status->holder, "%s", holder);
-        status->count = count;
-        status->remaining_ms = command_int(ttl, -1);
-    }
-    status->fence = (uint64_t)command_int(fence, -1);
-}
-
-enum lock_result redis_kind_string_status(struct redis_server *server, const char *name,
-                                          const char *field, struct lock_status *status_out)
-{
-    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 2, .argv = {"GET", lock}},
-                                 {.argc = 2, .argv = {"PTTL", lock}},
-                                 {.argc = 2, .argv = {"GET", fence}}};
-    redis_server_key(server, name, field, lock);
-    redis_server_key(server, name, "fence", fence);
-    enum lock_result result = redis_kind_commands(server, commands, 3);
-    if (result == LOCK_OK)
-        status_fill(status_out, command_text(&commands[0], -1, NULL), 1, &commands[1],
-                    &commands[2]);
-    command_clear(commands, 3);
-    return result;
-}
-
-enum lock_result redis_kind_hash_status(struct redis_server *server, const char *name,
-                                        const char *field, struct lock_status *status_out)
-{
-    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 3, .argv = {"HGET", lock, "o"}},
-                                 {.argc = 2, .argv = {"PTTL", lock}},
-                                 {.argc = 2, .argv = {"GET", fence}},
-                                 {.argc = 2, .argv = {"HLEN", lock}}};
-    redis_server_key(server, name, field, lock);
-    redis_server_key(server, name, "fence", fence);
-    enum lock_result result = redis_kind_commands(server, commands, 4);
-    if (result == LOCK_OK)
-        status_fill(status_out, command_text(&commands[0], -1, NULL),
-                    command_int(&commands[3], -1) - 2, &commands[1], &commands[2]);
-    command_clear(commands, 4);
-    return result;
-}
-
-static void set_status_fill(const struct command *commands, char mark, struct lock_status *status)
-{
-    size_t length = 0;
-    const char *last = command_text(&commands[0], 0, &length);
-    int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
-    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
-    if (!last || left_ms <= 0)
-        return;
-    status->held = true;
-    status->remaining_ms = left_ms;
-    status->count = command_int(&commands[1], -1);
-    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != mark; i++)
-        status->holder[i] = last[i];
-}
-
-enum lock_result redis_kind_set_status(struct redis_server *server, const char *name,
-                                       const char *field, char mark, struct lock_status *status_out)
-{
-    char holds[SCRIPT_KEY_MAX];
-    struct command commands[] = {{.argc = 5, .argv = {"ZRANGE", holds, "-1", "-1", "WITHSCORES"}},
-                                 {.argc = 2, .argv = {"ZCARD", holds}},
-                                 {.argc = 1, .argv = {"TIME"}}};
-    redis_server_key(server, name, field, holds);
-    enum lock_result result = redis_kind_commands(server, commands, 3);
-    if (result == LOCK_OK)
-        set_status_fill(commands, mark, status_out);
-    command_clear(commands, 3);
-    return result;
-}
-
-enum lock_result redis_kind_check(void *self, char *warning_out, size_t size)
-{
-    struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};
-    enum lock_result result = redis_kind_commands(self, &command, 1);
-    const char *policy = command_text(&command, 1, NULL);
-    if (policy && strcmp(policy, "noeviction") != 0)
-        snprintf(warning_out, size, "Redis may evict locks: maxmemory-policy is %s, not noeviction",
-                 policy);
-    command_clear(&command, 1);
-    return result == LOCK_UNKNOWN ? LOCK_UNKNOWN : LOCK_OK; /* CONFIG may be forbidden */
 }

@@ -2,146 +2,149 @@
  * counted. */
 #include <string.h>
 
-#include "lock/lock_core.h"
-#include "lock/redis_kind.h"
+#include "lock/client.h"
+#include "lock/redis_operator.h"
+#include "lock/text.h"
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"
 
 enum { TTL_MS = 86400000, ABSENT = -1 };
 
-static enum lock_result server_of(struct lock_client *client, const char *name,
-                                  struct redis_server **server_out)
+static enum seclock_result server_of(struct seclock_client *client, const char *name,
+                                     struct redis_server **server_out)
 {
-    struct lock_core *core = lock_client_core(client);
-    *server_out = core ? lock_core_redis(core) : NULL;
+    struct lock_core *core = client_core(client);
+    *server_out = core ? core_redis(core) : NULL;
     if (!*server_out)
-        return core ? LOCK_CONFIG : LOCK_FAILED;
+        return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
     return lock_name_check(name);
 }
 
-static enum lock_result never_set(void)
+static enum seclock_result never_set(void)
 {
-    lock_set_error("the latch is not set");
-    return LOCK_CONFIG;
+    return lock_fail(SECLOCK_CONFIG, "the latch is not set");
 }
 
-enum lock_result lock_latch_set(struct lock_client *client, const char *name, int64_t count,
-                                int ttl_ms)
+enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
+                                      int64_t count, int ttl_ms)
 {
     struct script_call call;
     struct redis_server *server;
-    enum lock_result result = server_of(client, name, &server);
-    if (result != LOCK_OK)
+    enum seclock_result result = server_of(client, name, &server);
+    if (result != SECLOCK_OK)
         return result;
-    if (count < 1 || ttl_ms < 0) {
-        lock_set_error("a latch counts from 1 or more");
-        return LOCK_CONFIG;
-    }
+    if (count < 1 || ttl_ms < 0)
+        return lock_fail(SECLOCK_CONFIG, "a latch counts from 1 or more");
     script_begin(&call, SCRIPT_lock_latch_set);
     redis_kind_key(server, &call, name, FIELD);
     redis_kind_key(server, &call, name, COUNTED);
     script_int(&call, count);
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
-    redis_server_run(server, &call, 1, false); /* sent again, it would find itself */
+    redis_server_run(server, &call, 1, false); /* a repeat would find the latch that it has set */
     result = redis_server_result(&call);
-    return result == LOCK_OK && call.values[0] != 1 ? LOCK_BUSY : result;
+    return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_BUSY : result;
 }
 
-enum lock_result lock_latch_count_down(struct lock_client *client, const char *name,
-                                       const char *request, int64_t *left_out)
+enum seclock_result seclock_latch_count_down(struct seclock_client *client, const char *name,
+                                             const char *request, int64_t *left_out)
 {
     struct script_call call;
     struct redis_server *server;
     char random[LOCK_RANDOM_SIZE];
-    enum lock_result result = server_of(client, name, &server);
-    if (result != LOCK_OK)
+    enum seclock_result result = server_of(client, name, &server);
+    if (result != SECLOCK_OK)
         return result;
-    if (request && (request[0] == '\0' || strlen(request) >= LOCK_TOKEN_MAX)) {
-        lock_set_error("a request has 1 to %d bytes", LOCK_TOKEN_MAX - 1);
-        return LOCK_CONFIG;
+    if (request && (request[0] == '\0' || strlen(request) >= SECLOCK_TOKEN_MAX)) {
+        lock_set_error("a request has 1 to %d bytes", SECLOCK_TOKEN_MAX - 1);
+        return SECLOCK_CONFIG;
     }
     lock_random_text(random);
     script_begin(&call, SCRIPT_lock_latch_down);
     redis_kind_key(server, &call, name, FIELD);
     redis_kind_key(server, &call, name, COUNTED);
     script_text(&call, request ? request : random);
-    result = redis_kind_run(server, &call, LOCK_CONFIG);
-    if (result == LOCK_OK && left_out)
+    result = redis_kind_run(server, &call, SECLOCK_CONFIG);
+    if (result == SECLOCK_OK && left_out)
         *left_out = call.values[1];
-    return result == LOCK_CONFIG ? never_set() : result;
+    return result == SECLOCK_CONFIG ? never_set() : result;
 }
 
-static enum lock_result count_of(struct redis_server *server, const char *name, int64_t *left_out)
+static enum seclock_result count_of(struct redis_server *server, const char *name,
+                                    int64_t *left_out)
 {
     char key[SCRIPT_KEY_MAX];
     struct command command = {.argc = 2, .argv = {"GET", key}};
     redis_server_key(server, name, FIELD, key);
-    enum lock_result result = redis_kind_commands(server, &command, 1);
+    enum seclock_result result = redis_commands(server, &command, 1);
     *left_out = command_text(&command, -1, NULL) ? command_int(&command, -1) : ABSENT;
     command_clear(&command, 1);
     return result;
 }
 
-enum lock_result lock_latch_count(struct lock_client *client, const char *name, int64_t *left_out)
+enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
+                                        int64_t *left_out)
 {
     struct redis_server *server;
-    enum lock_result result = server_of(client, name, &server);
+    enum seclock_result result = server_of(client, name, &server);
     *left_out = 0;
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         result = count_of(server, name, left_out);
-    return result == LOCK_OK && *left_out == ABSENT ? never_set() : result;
+    return result == SECLOCK_OK && *left_out == ABSENT ? never_set() : result;
 }
 
-/* Not LOCK_OK but not answered either: the server is asked again until the caller gives up. */
-static enum lock_result latch_look(struct redis_server *server, const char *name)
+/* Without an answer SECLOCK_FAILED: latch_wait then gives up. */
+static enum seclock_result latch_read(struct redis_server *server, const char *name)
 {
     int64_t left;
-    enum lock_result result = count_of(server, name, &left);
-    if (result != LOCK_OK)
-        return LOCK_FAILED;
-    return left == ABSENT ? LOCK_CONFIG : left == 0 ? LOCK_OK : LOCK_BUSY;
+    enum seclock_result result = count_of(server, name, &left);
+    if (result != SECLOCK_OK)
+        return SECLOCK_FAILED;
+    return left == ABSENT ? SECLOCK_CONFIG : left == 0 ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
-static enum lock_result latch_wait(struct lock_core *core, struct redis_server *server,
-                                   const char *name, int wait_ms)
+static enum seclock_result latch_wait(struct lock_core *core, struct redis_server *server,
+                                      const char *name, int wait_ms)
 {
     int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000;
-    int poll_ms = core->contexts[LOCK_KIND_LATCH].poll_ms;
-    struct lock_handle waiting = {.cancel_fd = 0};
-    enum lock_result result = latch_look(server, name);
+    int poll_ms = core->contexts[SECLOCK_KIND_LATCH].poll_ms;
+    struct seclock_handle waiting = {.cancel_fd = 0};
+    enum seclock_result result = latch_read(server, name);
     strcpy(waiting.name, name);
-    while (result == LOCK_BUSY) {
+    while (result == SECLOCK_BUSY) {
         int64_t left_ms = (until_ns - core->now_ns()) / 1000000;
-        if (wait_ms != LOCK_FOREVER && left_ms <= 0) {
-            result = LOCK_TIMEOUT;
+        if (wait_ms != SECLOCK_FOREVER && left_ms <= 0) {
+            result = SECLOCK_TIMEOUT;
             break;
         }
-        if (wait_ms == LOCK_FOREVER || left_ms > poll_ms)
+        if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
-        redis_kind_wait(server, &waiting, FIELD, NULL, (int)left_ms);
-        result = latch_look(server, name);
+        redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
+        result = latch_read(server, name);
     }
-    redis_kind_stop_waiting(&waiting);
-    return result == LOCK_CONFIG ? never_set() : result;
+    redis_kind_stop_waiting(server, &waiting, false);
+    return result == SECLOCK_CONFIG ? never_set() : result;
 }
 
-enum lock_result lock_latch_await(struct lock_client *client, const char *name, int wait_ms)
+enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
+                                        int wait_ms)
 {
     struct redis_server *server;
-    enum lock_result result = server_of(client, name, &server);
-    if (result != LOCK_OK)
+    enum seclock_result result = server_of(client, name, &server);
+    if (result != SECLOCK_OK)
         return result;
-    return latch_wait(lock_client_core(client), server, name, wait_ms);
+    return latch_wait(client_core(client), server, name, wait_ms);
 }
 
-/* ---- the driver table: what operators may ask ---- */
+/* ---- the driver: for operators only ---- */
 
-static enum lock_result latch_status(void *self, const char *name, struct lock_status *status_out)
+/* A latch has a count instead of a holder. */
+static enum seclock_result latch_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
 {
-    enum lock_result result = redis_kind_string_status(self, name, FIELD, status_out);
-    enum lock_result counted = result;
-    if (result == LOCK_OK)
+    enum seclock_result result = redis_string_status(driver, self, name, status_out);
+    enum seclock_result counted = result;
+    if (result == SECLOCK_OK)
         counted = count_of(self, name, &status_out->count);
     status_out->holder[0] = '\0';
     status_out->held = status_out->count > 0;
@@ -150,26 +153,21 @@ static enum lock_result latch_status(void *self, const char *name, struct lock_s
     return counted;
 }
 
-static enum lock_result latch_break(void *self, const char *name)
-{
-    static const char *const fields[] = {FIELD, COUNTED, NULL};
-    return redis_kind_break(self, name, fields, "*");
-}
-
-static enum lock_result latch_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
 {
     (void)self;
     (void)handle;
-    return LOCK_UNSUPPORTED;
+    return SECLOCK_UNSUPPORTED;
 }
 
-const struct lock_driver lock_latch_driver = {
-    .kind = LOCK_KIND_LATCH,
+const struct lock_driver redis_latch_driver = {
+    .kind = SECLOCK_KIND_LATCH,
     .features = LOCK_NO_HOLDS,
+    .row = &(const struct redis_row){.field = FIELD, .message = "*", .others = {COUNTED}},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = latch_acquire,
     .status = latch_status,
-    .break_lock = latch_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

@@ -1,16 +1,11 @@
-/* The simple lock in halves, and what they share with its driver: keys, calls, answers. */
+/* The simple lock in halves: writes its calls and reads their answers, and lets the caller send
+ * them. */
 #include "lock/redis_pipeline.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "lock/lock_driver.h"
-
-void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out)
-{
-    snprintf(key_out, SCRIPT_KEY_MAX, "%s{%s}:%s", prefix, name, field);
-}
+#include "lock/client.h"
 
 static void begin_call(struct script_call *call, enum script_id id, const struct lock_hold *hold)
 {
@@ -24,8 +19,9 @@ void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *na
                       struct script_call *call_out)
 {
     char fence[SCRIPT_KEY_MAX];
-    assert(strlen(name) < LOCK_NAME_MAX && strlen(prefix) < LOCK_PREFIX_MAX);
-    *hold = (struct lock_hold){.state = LOCK_STATE_RELEASED, .lease_ms = lease_ms};
+    assert(strlen(name) < SECLOCK_NAME_MAX && strlen(prefix) < SECLOCK_PREFIX_MAX);
+    assert(lease_ms > 0);
+    *hold = (struct lock_hold){.state = SECLOCK_STATE_RELEASED, .lease_ms = lease_ms};
     strcpy(hold->name, name);
     strcpy(hold->prefix, prefix);
     lock_random_text(hold->token);
@@ -36,41 +32,43 @@ void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *na
     script_int(call_out, lease_ms);
 }
 
-enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
-                                     int64_t sent_ns)
+/* The deadline counts from the sending: the server's lease began no earlier than that. */
+enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
+                                        int64_t sent_ns)
 {
+    assert(hold->state == SECLOCK_STATE_RELEASED && hold->token[0] != '\0');
     if (call->result != REDIS_ANSWERED) {
         bool doubt = call->result == REDIS_UNKNOWN;
-        hold->state = doubt ? LOCK_STATE_UNKNOWN : LOCK_STATE_RELEASED;
-        return doubt ? LOCK_UNKNOWN : LOCK_FAILED;
+        hold->state = doubt ? SECLOCK_STATE_UNKNOWN : SECLOCK_STATE_RELEASED;
+        return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
     }
     if (call->values[0] != 1)
-        return LOCK_BUSY;
-    hold->state = LOCK_STATE_HELD;
+        return SECLOCK_BUSY;
+    hold->state = SECLOCK_STATE_HELD;
     hold->fence = (uint64_t)call->values[1];
-    hold->deadline_ns = sent_ns + lock_valid_ns(hold->lease_ms);
-    return LOCK_OK;
+    hold->deadline_ns = sent_ns + handle_valid_ns(hold->lease_ms);
+    return SECLOCK_OK;
 }
 
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
 {
+    assert(hold->token[0] != '\0'); /* begun, or copied */
     begin_call(call_out, SCRIPT_lock_release, hold);
     script_text(call_out, hold->token);
     script_text(call_out, "1");
-    hold->state = LOCK_STATE_RELEASED;
+    hold->state = SECLOCK_STATE_RELEASED;
 }
 
-void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out)
+void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold_out)
 {
-    assert(handle->driver == &lock_simple_driver);
-    const struct lock_context *context = lock_core_context(handle->core, LOCK_KIND_SIMPLE);
+    assert(handle->driver->kind == SECLOCK_KIND_SIMPLE);
     *hold_out = (struct lock_hold){
-        .state = lock_state(handle),
+        .state = seclock_state(handle),
         .fence = handle->fence,
         .lease_ms = handle->lease_ms,
         .deadline_ns = handle->deadline_ns,
     };
     strcpy(hold_out->name, handle->name);
-    strcpy(hold_out->prefix, context->prefix);
+    strcpy(hold_out->prefix, core_context(handle->core, SECLOCK_KIND_SIMPLE)->prefix);
     strcpy(hold_out->token, handle->request);
 }

@@ -4,40 +4,37 @@
 #ifndef LOCK_REDIS_PIPELINE_H
 #define LOCK_REDIS_PIPELINE_H
 
-#include "lock/lock.h"
+#include "lock/redis_key.h"
+#include "lock/seclock.h"
 #include "lua/script.h"
 
-/* One hold of one lock. Valid while LOCK_STATE_HELD, until `deadline_ns` on the monotonic clock and
- * not a moment longer. */
+/* One hold of one lock. Valid while SECLOCK_STATE_HELD, until `deadline_ns` on the monotonic clock
+ * and not a moment longer. */
 struct lock_hold {
-    char name[LOCK_NAME_MAX];
-    char prefix[LOCK_PREFIX_MAX];
-    char token[LOCK_TOKEN_MAX];
-    enum lock_state state;
+    char name[SECLOCK_NAME_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
+    char token[SECLOCK_TOKEN_MAX];
+    enum seclock_state state;
     uint64_t fence; /* grows with every acquisition of this name */
     int lease_ms;
     int64_t deadline_ns;
 };
 
-/* Writes the key `prefix{name}:field` of a lock's family into `key_out` (SCRIPT_KEY_MAX bytes). All
- * keys of one name share one cluster slot. */
-void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out);
-
 /* Begins a hold of `name` with a new token and writes the call that acquires it. */
 void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
                       struct script_call *call_out);
 
-/* Reads the answer to that call, sent at monotonic `sent_ns`. LOCK_OK, LOCK_BUSY, LOCK_FAILED or
- * LOCK_UNKNOWN. */
-enum lock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
-                                     int64_t sent_ns);
+/* Reads the answer to that call, sent at monotonic `sent_ns`. SECLOCK_OK, SECLOCK_BUSY,
+ * SECLOCK_FAILED or SECLOCK_UNKNOWN. */
+enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
+                                        int64_t sent_ns);
 
-/* Writes the call that releases the hold, and takes it as released. */
+/* Writes the call that releases the hold, and marks the hold as released. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out);
 
-/* Copies a hold of LOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token and
- * to be released by lock_redis_end instead of lock_release. The handle must stay until then: it
- * renews the lease. */
-void lock_redis_copy(const struct lock_handle *handle, struct lock_hold *hold_out);
+/* Copies a hold of SECLOCK_KIND_SIMPLE into one of the caller's, to guard scripts with its token
+ * and to be released by lock_redis_end instead of seclock_release. The handle must stay until then:
+ * it renews the lease. */
+void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold_out);
 
 #endif

@@ -2,17 +2,21 @@
  * under prefix{name}:write; the readers are a sorted set in which each hold has its own end. */
 #include "lock/redis_hash.h"
 
+#include "lock/random.h"
+#include "lock/text.h"
+
 #define WRITER "write"
 #define READERS "readers"
 #define OWNERS "readers:owners"
 #define MARK "write:waits"
 
-enum { MARK_MS = 3000 }; /* for which a waiting writer keeps new readers out, from its last try */
+/* A waiting writer keeps new readers out for so long after its last try. */
+enum { MARK_MS = 3000 };
 
-static enum lock_result rw_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
-    bool write = handle->mode == LOCK_MODE_WRITE;
+    bool write = handle->mode == SECLOCK_MODE_WRITE;
     script_begin(&call, write ? SCRIPT_lock_write : SCRIPT_lock_read);
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
@@ -24,38 +28,41 @@ static enum lock_result rw_acquire(void *self, struct lock_handle *handle)
     script_int(&call, handle->lease_ms);
     if (write)
         script_int(&call, handle->waits ? MARK_MS : 0);
-    enum lock_result result = redis_kind_acquire(self, handle, &call);
-    if (result == LOCK_BUSY && call.values[0] == 2) {
-        lock_set_error("its owner reads: it would wait for itself to write");
-        result = LOCK_DEADLOCK;
+    enum seclock_result result = redis_kind_acquire(self, handle, &call);
+    if (result == SECLOCK_BUSY && call.values[0] == 2) {
+        result = lock_fail(SECLOCK_DEADLOCK, "the owner reads: to write it would wait for itself");
     }
     return result;
 }
 
-static void rw_wait(void *self, struct lock_handle *handle, int wait_ms)
+/* A waiting writer tries again well before its mark ends, so that readers do not slip in between. */
+static void rw_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     int most_ms = MARK_MS / 3 - (int)lock_random(MARK_MS / 30);
-    redis_kind_wait(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
+    redis_kind_wait_on(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
 }
 
-static void rw_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+/* A writer that gives up takes its mark away, which wakes the readers that it kept out. */
+static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct script_call call;
-    redis_kind_stop_waiting(handle);
-    if (acquired || handle->mode != LOCK_MODE_WRITE)
+    redis_kind_stop_waiting(self, handle, acquired);
+    if (acquired || handle->mode != SECLOCK_MODE_WRITE)
         return;
     script_begin(&call, SCRIPT_lock_write_leave);
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, MARK);
     script_text(&call, handle->request);
-    redis_kind_run(self, &call, LOCK_LOST);
+    redis_kind_run(self, &call, SECLOCK_LOST);
 }
 
-static void renewal(const struct redis_server *server, const struct lock_handle *handle,
-                    struct script_call *call_out)
+/* Each read hold has a lease of its own, so that a dead reader does not outlive it while others
+ * renew theirs. */
+static void rw_renewal(const struct redis_server *server, const struct seclock_handle *handle,
+                       struct script_call *call_out)
 {
-    if (handle->mode == LOCK_MODE_WRITE) {
-        redis_hash_renewal(server, handle, WRITER, call_out);
+    if (handle->mode == SECLOCK_MODE_WRITE) {
+        redis_hash_renewal(server, handle, call_out);
         return;
     }
     script_begin(call_out, SCRIPT_lock_read_renew);
@@ -67,17 +74,11 @@ static void renewal(const struct redis_server *server, const struct lock_handle 
     script_int(call_out, handle->lease_ms);
 }
 
-static void rw_renew(void *self, struct lock_handle *const *handles, size_t count,
-                     enum lock_result *results_out)
-{
-    redis_kind_renew(self, handles, count, results_out, renewal);
-}
-
-static enum lock_result rw_release(void *self, struct lock_handle *handle)
+static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
-    if (handle->mode == LOCK_MODE_WRITE)
-        return redis_hash_release(self, handle, WRITER, MARK, "*");
+    if (handle->mode == SECLOCK_MODE_WRITE)
+        return redis_hash_release(self, handle, MARK);
     script_begin(&call, SCRIPT_lock_read_release);
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
@@ -85,37 +86,36 @@ static enum lock_result rw_release(void *self, struct lock_handle *handle)
     redis_kind_key(self, &call, handle->name, "released");
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
-    return redis_kind_tell(self, &call, LOCK_LOST);
+    return redis_kind_run_publishing(self, &call, SECLOCK_LOST);
 }
 
-static enum lock_result rw_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result rw_status(const struct lock_driver *driver, void *self, const char *name,
+                                     struct seclock_status *status_out)
 {
-    enum lock_result result = redis_kind_hash_status(self, name, WRITER, status_out);
-    if (result != LOCK_OK || status_out->held)
+    enum seclock_result result = redis_hash_status(driver, self, name, status_out);
+    if (result != SECLOCK_OK || status_out->held)
         return result;
-    result = redis_kind_set_status(self, name, READERS, '/', status_out);
+    result = redis_set_status(self, name, READERS, '/', status_out);
     if (status_out->held)
-        status_out->mode = LOCK_MODE_READ;
+        status_out->mode = SECLOCK_MODE_READ;
     return result;
 }
 
-static enum lock_result rw_break(void *self, const char *name)
-{
-    static const char *const fields[] = {WRITER, READERS, OWNERS, MARK, NULL};
-    return redis_kind_break(self, name, fields, "*");
-}
-
-const struct lock_driver lock_rw_driver = {
-    .kind = LOCK_KIND_READ_WRITE,
+const struct lock_driver redis_rw_driver = {
+    .kind = SECLOCK_KIND_READ_WRITE,
     .features = LOCK_FENCED | LOCK_RENEWS | LOCK_READS,
+    .row = &(const struct redis_row){.field = WRITER,
+                                     .message = "*",
+                                     .others = {READERS, OWNERS, MARK},
+                                     .renewal = rw_renewal},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = rw_acquire,
     .wait = rw_wait,
     .stop_waiting = rw_stop_waiting,
-    .renew = rw_renew,
+    .renew = redis_kind_renew,
     .release = rw_release,
     .status = rw_status,
-    .break_lock = rw_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

@@ -7,31 +7,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "lock/lock_driver.h"
+#include "base/clock.h"
+#include "lock/redis_key.h"
+#include "lock/text.h"
 #include "lock/waiter.h"
 
 enum { IDLE_MAX = 64 };
 
 struct redis_server {
-    pthread_mutex_t mutex; /* guards the idle ones */
+    pthread_mutex_t mutex; /* guards the idle connections */
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     struct waiter_hub *waiters;
 };
 
-enum lock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
-                                   struct redis_server **server_out)
+enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                      struct redis_server **server_out)
 {
     char error[128];
     struct redis_server *server = calloc(1, sizeof *server);
     *server_out = NULL;
     if (!server)
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     pthread_mutex_init(&server->mutex, NULL);
     snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
     server->timeout_ms = timeout_ms;
@@ -40,16 +41,16 @@ enum lock_result redis_server_open(const char *url, const char *prefix, int time
     if (!server->url || !server->idle[0]) {
         lock_set_error("%s", error);
         redis_server_close(&server);
-        return LOCK_CONFIG;
+        return SECLOCK_CONFIG;
     }
     server->idle_count = 1;
     server->waiters = waiter_hub_open(url, timeout_ms);
     if (!server->waiters) {
         redis_server_close(&server);
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     *server_out = server;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 void redis_server_close(struct redis_server **server)
@@ -85,6 +86,7 @@ struct redis *redis_server_take(struct redis_server *server)
 
 void redis_server_give(struct redis_server *server, struct redis *redis)
 {
+    assert(redis);
     pthread_mutex_lock(&server->mutex);
     if (server->idle_count < IDLE_MAX) {
         server->idle[server->idle_count++] = redis;
@@ -94,8 +96,8 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
-/* A call is sent again as it is: whether it was executed or not, the script gives its first answer.
- * All that is unknown comes after all that is answered. */
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its first
+ * answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
     size_t answered = 0;
@@ -106,9 +108,10 @@ static void run_again(struct redis *redis, struct script_call *calls, size_t cou
     script_run(redis, calls + answered, count - answered);
     for (size_t i = answered; i < count; i++)
         if (calls[i].result == REDIS_FAILED)
-            calls[i].result = REDIS_UNKNOWN; /* the first sending may have been executed */
+            calls[i].result = REDIS_UNKNOWN; /* the server may have executed it the first time */
 }
 
+/* Takes a connection for these calls; without memory for one they have certainly failed. */
 static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
 {
     struct redis *redis = redis_server_take(server);
@@ -119,6 +122,7 @@ static struct redis *take_for(struct redis_server *server, struct script_call *c
     return redis;
 }
 
+/* Gives the connection back, and keeps its error if a call was not answered. */
 static void give_after(struct redis_server *server, struct redis *redis,
                        const struct script_call *calls, size_t count)
 {
@@ -142,7 +146,7 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
     give_after(server, redis, calls, count);
 }
 
-void redis_server_tell(struct redis_server *server, struct script_call *call)
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call)
 {
     struct redis *redis = take_for(server, call, 1);
     if (!redis)
@@ -152,25 +156,19 @@ void redis_server_tell(struct redis_server *server, struct script_call *call)
     give_after(server, redis, call, 1);
 }
 
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms)
 {
     struct redis *redis = take_for(server, calls, count);
+    assert(limit_ms > 0);
     bool shorter = limit_ms < server->timeout_ms;
-    int64_t until_ms = clock_ms() + limit_ms;
+    int64_t until_ms = clock_now_ms() + limit_ms;
     if (!redis)
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
     script_run(redis, calls, count);
-    if (clock_ms() < until_ms)
+    if (clock_now_ms() < until_ms)
         run_again(redis, calls, count);
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);
@@ -180,18 +178,14 @@ void redis_server_run_within(struct redis_server *server, struct script_call *ca
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out)
 {
-    assert(strlen(server->prefix) + strlen(name) + strlen(field) + 4 <= SCRIPT_KEY_MAX);
-    char *end = stpcpy(key_out, server->prefix);
-    *end++ = '{';
-    end = stpcpy(stpcpy(end, name), "}:");
-    stpcpy(end, field);
+    lock_redis_key(server->prefix, name, field, key_out);
 }
 
-enum lock_result redis_server_result(const struct script_call *call)
+enum seclock_result redis_server_result(const struct script_call *call)
 {
     if (call->result == REDIS_ANSWERED)
-        return LOCK_OK;
-    return call->result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+        return SECLOCK_OK;
+    return call->result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
 struct waiter_hub *redis_server_waiters(struct redis_server *server)

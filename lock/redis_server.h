@@ -1,46 +1,47 @@
-/* Private to lock/: one Redis server as all threads of a client share it: a pool of connections,
- * and one subscriber (waiter.h). */
+/* Private to lock/: one Redis server as all threads of a client share it: a pool of connections, and
+ * one subscriber (waiter.h). */
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/redis.h"
 #include "lua/script.h"
 
 struct redis_server;
 
-/* Makes a server without connecting. LOCK_OK, LOCK_CONFIG (bad url) or LOCK_FAILED. */
-enum lock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
-                                   struct redis_server **server_out);
+/* Makes a server without connecting. SECLOCK_OK, SECLOCK_CONFIG (bad URL) or SECLOCK_FAILED. */
+enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                      struct redis_server **server_out);
 void redis_server_close(struct redis_server **server);
 
 /* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
 void redis_server_forget(struct redis_server *server);
 
-/* Lends a connection to the calling thread, a new one when all are lent; NULL: no memory. Every one
- * is given back, whatever state it is in. */
+/* Lends a connection to the calling thread, a new one when all are lent; NULL: no memory. The
+ * caller gives every connection back, whatever state it is in. */
 struct redis *redis_server_take(struct redis_server *server);
 void redis_server_give(struct redis_server *server, struct redis *redis);
 
-/* Runs the calls in one pipeline over a lent connection. Calls left REDIS_UNKNOWN are sent once
- * more over a new connection when `repeatable`: the script recognises the request. The last error
- * goes to lock_set_error. */
+/* Runs the calls in one pipeline over a lent connection. When `repeatable`, calls left
+ * REDIS_UNKNOWN are sent once more over a new connection: the script recognises the request. The
+ * last error goes to lock_set_error. */
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       bool repeatable);
 
-/* The same for one call that publishes: those who wait are told first, then the caller. */
-void redis_server_tell(struct redis_server *server, struct script_call *call);
+/* The same for one call that publishes: the message reaches the waiters before the answer reaches
+ * the caller. */
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call);
 
-/* As redis_server_run, sent again only within `limit_ms`, by which each wait is bounded as well. */
+/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms);
 
-/* Writes the key prefix{name}:field (SCRIPT_KEY_MAX bytes). All keys of a name share a slot. */
+/* Writes the key prefix{name}:field, as lock_redis_key does. */
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);
 
-/* What a call's result is when it was not answered with a number: LOCK_OK when it was. */
-enum lock_result redis_server_result(const struct script_call *call);
+/* The outcome of a call: SECLOCK_OK when it was answered, with whatever number. */
+enum seclock_result redis_server_result(const struct script_call *call);
 
 struct waiter_hub *redis_server_waiters(struct redis_server *server);
 

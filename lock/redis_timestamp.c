@@ -1,14 +1,16 @@
-/* The timestamp lock: the classic one of older clients, whose value is the time at which it
+/* The timestamp lock: the classic lock of older clients, whose value is the time at which it
  * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
- * and MULTI. It needs no server scripts. Each change is two round trips:
+ * and MULTI. It needs no server scripts. Each change takes two round trips:
  *
  *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lock/redis_kind.h"
+#include "lock/redis_operator.h"
+#include "lock/text.h"
 
 #define FIELD "timestamp"
 
@@ -16,17 +18,17 @@ enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 
 /* What the first round trip says. */
 struct seen {
-    int64_t left_ms;     /* of whoever holds it; 0 or less: nobody */
-    bool mine, released; /* held, or given back, by this request's token */
+    int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
+    bool mine, released; /* this request's token holds it, or was the last to release it */
     int64_t now_us;      /* by the server's clock */
     int64_t fence;       /* the last one given */
 };
 
-/* What is done over until it is done. */
+/* The state of a change that is tried until it is done. */
 struct attempt {
     struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
-    bool doubtful; /* a change was not answered; looking changes nothing */
+    bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
 };
 
 static void attempt_begin(struct redis_server *server, const char *name,
@@ -39,20 +41,20 @@ static void attempt_begin(struct redis_server *server, const char *name,
     redis_server_key(server, name, "released", attempt_out->released);
 }
 
-static enum lock_result result_of(struct redis *redis, const struct command *commands, int count)
+static enum seclock_result result_of(struct redis *redis, const struct command *commands, int count)
 {
     for (int i = 0; i < count; i++)
         if (commands[i].result != REDIS_ANSWERED) {
             lock_set_error("%s", redis_error(redis));
-            return commands[i].result == REDIS_UNKNOWN ? LOCK_UNKNOWN : LOCK_FAILED;
+            return commands[i].result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
         }
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
-/* UNWATCH first: an earlier round may have ended without EXEC. The fence is watched only by who
- * will set it: locks of other kinds and the same name use it too. */
-static enum lock_result look(struct attempt *attempt, const char *token, bool watch_fence,
-                             struct seen *seen_out)
+/* UNWATCH first: an earlier round may have ended without EXEC. Only an acquisition watches the
+ * fence, since it alone sets it: other kinds of lock of the same name share that key. */
+static enum seclock_result look(struct attempt *attempt, const char *token, bool watch_fence,
+                                struct seen *seen_out)
 {
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
@@ -63,7 +65,7 @@ static enum lock_result look(struct attempt *attempt, const char *token, bool wa
         {.argc = 1, .argv = {"TIME"}},
     };
     command_run(attempt->redis, commands, 6);
-    enum lock_result result = result_of(attempt->redis, commands, 6);
+    enum seclock_result result = result_of(attempt->redis, commands, 6);
     const char *value = command_text(&commands[2], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[4], -1, NULL);
@@ -76,23 +78,24 @@ static enum lock_result look(struct attempt *attempt, const char *token, bool wa
     return result;
 }
 
-/* EXEC stands last; refused (LOCK_BUSY) when a watched key has changed. */
-static enum lock_result change(struct attempt *attempt, struct command *commands, int count)
+/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed. */
+static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
 {
+    assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
     command_run(attempt->redis, commands, (size_t)count);
-    enum lock_result result = result_of(attempt->redis, commands, count);
-    attempt->doubtful = attempt->doubtful || result == LOCK_UNKNOWN;
-    if (result == LOCK_OK && command_count(&commands[count - 1]) < 0)
-        result = LOCK_BUSY;
+    enum seclock_result result = result_of(attempt->redis, commands, count);
+    attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
+    if (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0)
+        result = SECLOCK_BUSY;
     command_clear(commands, (size_t)count);
     return result;
 }
 
 /* With a fence of 0 the stored one stays as it is. */
-static enum lock_result write_lock(struct attempt *attempt, const struct lock_handle *handle,
-                                   const struct seen *seen, int64_t fence)
+static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
+                                      const struct seen *seen, int64_t fence)
 {
-    char value[32 + LOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
+    char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
              handle->request);
     snprintf(lease, sizeof lease, "%d", handle->lease_ms);
@@ -109,53 +112,53 @@ static enum lock_result write_lock(struct attempt *attempt, const struct lock_ha
     return change(attempt, commands, 4);
 }
 
-static enum lock_result acquire_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look(attempt, handle->request, true, &seen);
-    if (result != LOCK_OK)
+    enum seclock_result result = look(attempt, handle->request, true, &seen);
+    if (result != SECLOCK_OK)
         return result;
     if (seen.left_ms > 0 && !seen.mine) {
         handle->busy_ms = seen.left_ms;
-        return LOCK_BUSY;
+        return SECLOCK_BUSY;
     }
     bool fenced = seen.mine && seen.fence > 0;
     int64_t fence = seen.fence;
     if (!fenced)
         fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
     result = write_lock(attempt, handle, &seen, fenced ? 0 : fence);
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         handle->fence = (uint64_t)fence;
     handle->busy_ms = 0;
     return result;
 }
 
-/* The same by who should hold it: LOCK_LOST when it does not. */
-static enum lock_result look_for_mine(struct attempt *attempt, const struct lock_handle *handle,
-                                      struct seen *seen_out)
+/* The same for a request that should hold the lock: SECLOCK_LOST when it does not. */
+static enum seclock_result look_for_mine(struct attempt *attempt,
+                                         const struct seclock_handle *handle, struct seen *seen_out)
 {
-    enum lock_result result = look(attempt, handle->request, false, seen_out);
-    return result == LOCK_OK && !seen_out->mine ? LOCK_LOST : result;
+    enum seclock_result result = look(attempt, handle->request, false, seen_out);
+    return result == SECLOCK_OK && !seen_out->mine ? SECLOCK_LOST : result;
 }
 
-static enum lock_result renew_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result renew_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look_for_mine(attempt, handle, &seen);
-    if (result != LOCK_OK)
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result != SECLOCK_OK)
         return result;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
     return write_lock(attempt, handle, &seen, 0);
 }
 
-static enum lock_result release_once(struct attempt *attempt, struct lock_handle *handle)
+static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
-    enum lock_result result = look_for_mine(attempt, handle, &seen);
-    if (result == LOCK_LOST && seen.released)
-        return LOCK_OK;
-    if (result != LOCK_OK)
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == SECLOCK_LOST && seen.released)
+        return SECLOCK_OK;
+    if (result != SECLOCK_OK)
         return result;
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
@@ -167,96 +170,77 @@ static enum lock_result release_once(struct attempt *attempt, struct lock_handle
     return change(attempt, commands, 5);
 }
 
-/* Does it over when somebody was in between, or when an answer was lost: the token tells whether it
- * has been done. */
-static enum lock_result do_over(void *self, struct lock_handle *handle,
-                                enum lock_result (*once)(struct attempt *attempt,
-                                                         struct lock_handle *handle))
+/* Repeats a change when another client was in between, or when an answer was lost: the token in the
+ * value tells whether the change has been done. */
+static enum seclock_result repeat(void *self, struct seclock_handle *handle,
+                                  enum seclock_result (*once)(struct attempt *attempt,
+                                                              struct seclock_handle *handle))
 {
     struct attempt attempt;
-    enum lock_result result = LOCK_FAILED;
+    enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
     attempt_begin(self, handle->name, &attempt);
-    if (!attempt.redis) {
-        lock_set_error("out of memory");
-        return LOCK_FAILED;
-    }
+    if (!attempt.redis)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
         result = once(&attempt, handle);
-        unanswered += result == LOCK_UNKNOWN;
-        if (result != LOCK_UNKNOWN && (result != LOCK_BUSY || handle->busy_ms > 0))
+        unanswered += result == SECLOCK_UNKNOWN;
+        if (result != SECLOCK_UNKNOWN && (result != SECLOCK_BUSY || handle->busy_ms > 0))
             break;
     }
     redis_server_give(self, attempt.redis);
-    if (result == LOCK_FAILED || result == LOCK_UNKNOWN)
-        return attempt.doubtful ? LOCK_UNKNOWN : LOCK_FAILED;
+    if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
+        return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
     return result;
 }
 
-static enum lock_result timestamp_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result timestamp_acquire(void *self, struct seclock_handle *handle)
 {
     handle->token = handle->request;
-    return do_over(self, handle, acquire_once);
+    return repeat(self, handle, acquire_once);
 }
 
-static void timestamp_renew(void *self, struct lock_handle *const *handles, size_t count,
-                            enum lock_result *results_out)
+static void timestamp_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                            enum seclock_result *results_out)
 {
-    bool silent = false; /* once nobody answered, the others wait for the next time */
+    bool silent = false; /* once the server is silent, the others wait for the next renewal */
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = silent ? LOCK_FAILED : do_over(self, handles[i], renew_once);
-        silent = results_out[i] == LOCK_FAILED || results_out[i] == LOCK_UNKNOWN;
-        if (results_out[i] == LOCK_BUSY)
-            results_out[i] = LOCK_FAILED;
+        results_out[i] = silent ? SECLOCK_FAILED : repeat(self, handles[i], renew_once);
+        silent = results_out[i] == SECLOCK_FAILED || results_out[i] == SECLOCK_UNKNOWN;
+        if (results_out[i] == SECLOCK_BUSY)
+            results_out[i] = SECLOCK_FAILED;
     }
 }
 
-static enum lock_result timestamp_release(void *self, struct lock_handle *handle)
+static enum seclock_result timestamp_release(void *self, struct seclock_handle *handle)
 {
-    enum lock_result result = do_over(self, handle, release_once);
-    return result == LOCK_BUSY ? LOCK_FAILED : result;
+    enum seclock_result result = repeat(self, handle, release_once);
+    return result == SECLOCK_BUSY ? SECLOCK_FAILED : result;
 }
 
-static void timestamp_wait(void *self, struct lock_handle *handle, int wait_ms)
+static enum seclock_result timestamp_status(const struct lock_driver *driver, void *self,
+                                            const char *name, struct seclock_status *status_out)
 {
-    redis_kind_wait(self, handle, FIELD, NULL, wait_ms);
-}
-
-static void timestamp_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
-{
-    (void)self;
-    (void)acquired;
-    redis_kind_stop_waiting(handle);
-}
-
-static enum lock_result timestamp_status(void *self, const char *name,
-                                         struct lock_status *status_out)
-{
-    enum lock_result result = redis_kind_string_status(self, name, FIELD, status_out);
+    enum seclock_result result = redis_string_status(driver, self, name, status_out);
     const char *colon = strchr(status_out->holder, ':');
-    if (colon)
+    if (colon) /* the lock's value is expiry:token */
         memmove(status_out->holder, colon + 1, strlen(colon));
     return result;
 }
 
-static enum lock_result timestamp_break(void *self, const char *name)
-{
-    static const char *const fields[] = {FIELD, NULL};
-    return redis_kind_break(self, name, fields, "1");
-}
-
-const struct lock_driver lock_timestamp_driver = {
-    .kind = LOCK_KIND_TIMESTAMP,
+const struct lock_driver redis_timestamp_driver = {
+    .kind = SECLOCK_KIND_TIMESTAMP,
     .features = LOCK_FENCED | LOCK_RENEWS,
+    .row = &(const struct redis_row){.field = FIELD, .message = "1"},
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = timestamp_acquire,
-    .wait = timestamp_wait,
-    .stop_waiting = timestamp_stop_waiting,
+    .wait = redis_kind_wait,
+    .stop_waiting = redis_kind_stop_waiting,
     .renew = timestamp_renew,
     .release = timestamp_release,
     .status = timestamp_status,
-    .break_lock = timestamp_break,
-    .check = redis_kind_check,
+    .break_lock = redis_break,
+    .check = redis_check,
 };

@@ -16,49 +16,50 @@ enum {
 };
 
 struct subject {
-    enum lock_kind kind;
+    enum seclock_kind kind;
     unsigned is;
     int limit; /* of semaphores */
 };
 
 static const struct subject subjects[] = {
-    {LOCK_KIND_SIMPLE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
-    {LOCK_KIND_REENTRANT, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
-    {LOCK_KIND_TIMESTAMP, FENCED | LEASED | ON_REDIS | TOLD | FENCE_AGES, 0},
-    {LOCK_KIND_SPIN, FENCED | LEASED | ON_REDIS | SCRIPTED | FENCE_AGES, 0},
-    {LOCK_KIND_FAIR, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
-    {LOCK_KIND_READ_WRITE, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES,
+    {SECLOCK_KIND_SIMPLE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
+    {SECLOCK_KIND_REENTRANT, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES,
      0},
-    {LOCK_KIND_SEMAPHORE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
-    {LOCK_KIND_PERMIT, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
-    {LOCK_KIND_RED, LEASED | SCRIPTED, 0},
-    {LOCK_KIND_TABLE, REENTRANT | FENCED | LEASED, 0},
-    {LOCK_KIND_GET_LOCK, REENTRANT, 0},
-    {LOCK_KIND_QUEUE, REENTRANT | FENCED, 0},
+    {SECLOCK_KIND_TIMESTAMP, FENCED | LEASED | ON_REDIS | TOLD | FENCE_AGES, 0},
+    {SECLOCK_KIND_SPIN, FENCED | LEASED | ON_REDIS | SCRIPTED | FENCE_AGES, 0},
+    {SECLOCK_KIND_FAIR, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 0},
+    {SECLOCK_KIND_READ_WRITE, REENTRANT | FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES,
+     0},
+    {SECLOCK_KIND_SEMAPHORE, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
+    {SECLOCK_KIND_PERMIT, FENCED | LEASED | ON_REDIS | SCRIPTED | TOLD | FENCE_AGES, 1},
+    {SECLOCK_KIND_RED, LEASED | SCRIPTED, 0},
+    {SECLOCK_KIND_TABLE, REENTRANT | FENCED | LEASED, 0},
+    {SECLOCK_KIND_GET_LOCK, REENTRANT, 0},
+    {SECLOCK_KIND_QUEUE, REENTRANT | FENCED, 0},
 };
 
 /* Two processes' worth: `mine` and `other` know nothing of each other. */
 static const struct subject *subject;
-static struct lock_client *mine, *other;
-static char name[LOCK_NAME_MAX];
+static struct seclock_client *mine, *other;
+static char name[SECLOCK_NAME_MAX];
 static atomic_int losses;
 
 static int begin(void **state)
 {
     static int tests;
     subject = *state;
-    mine = client_open(subject->kind, (struct lock_options){.now_ns = moved_now_ns});
-    other = client_open(subject->kind, (struct lock_options){.now_ns = NULL});
+    mine = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = moved_now_ns));
+    other = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = NULL));
     snprintf(name, sizeof name, "lock-%d", ++tests);
     losses = 0;
     return 0;
 }
 
 /* A test that failed half-way has left holds behind, which must not be closed away under. */
-static void close_unless_in_use(struct lock_client **client)
+static void close_unless_in_use(struct seclock_client **client)
 {
-    if (lock_client_stats(*client).watched == 0)
-        lock_close(client);
+    if (stats_of(*client).watched == 0)
+        seclock_close(client);
 }
 
 static int end(void **state)
@@ -70,39 +71,36 @@ static int end(void **state)
     return 0;
 }
 
-static void count_loss(struct lock_handle *handle, void *context)
+static void count_loss(struct seclock_handle *handle, void *context)
 {
-    assert_int_equal(lock_state(handle), LOCK_STATE_LOST);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
-static struct lock_request request(int wait_ms)
+static struct seclock_request request(int wait_ms)
 {
-    return (struct lock_request){.name = name,
-                                 .kind = subject->kind,
-                                 .limit = subject->limit,
-                                 .wait_ms = wait_ms,
-                                 .on_lost = count_loss,
-                                 .context = &losses};
+    return SECLOCK_REQUEST(.name = name, .kind = subject->kind, .limit = subject->limit,
+                           .wait_ms = wait_ms, .on_lost = count_loss, .context = &losses);
 }
 
-static enum lock_result take(struct lock_client *client, int wait_ms, struct lock_handle **out)
+static enum seclock_result take(struct seclock_client *client, int wait_ms,
+                                struct seclock_handle **out)
 {
-    struct lock_request wanted = request(wait_ms);
-    return lock_acquire(client, &wanted, out);
+    struct seclock_request wanted = request(wait_ms);
+    return seclock_acquire(client, &wanted, out);
 }
 
-static void give(struct lock_handle **handle)
+static void give(struct seclock_handle **handle)
 {
-    assert_result(lock_release(*handle), LOCK_OK);
-    lock_free(handle);
+    assert_result(seclock_release(*handle), SECLOCK_OK);
+    seclock_free(handle);
     assert_null(*handle);
 }
 
-static struct lock_status status(void)
+static struct seclock_status status(void)
 {
-    struct lock_status seen;
-    assert_result(lock_status(other, subject->kind, name, &seen), LOCK_OK);
+    struct seclock_status seen = SECLOCK_STATUS();
+    assert_result(seclock_status(other, subject->kind, name, &seen), SECLOCK_OK);
     return seen;
 }
 
@@ -111,17 +109,17 @@ static struct lock_status status(void)
 static void test_excludes(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second = NULL;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    assert_int_equal(lock_state(hold), LOCK_STATE_HELD);
-    assert_string_equal(lock_name(hold), name);
-    assert_int_equal(lock_hold_count(hold), 1);
-    assert_in_range(lock_remaining_ms(hold), 1, LEASE_MS);
-    assert_result(take(other, 0, &second), LOCK_BUSY);
+    struct seclock_handle *hold, *second = NULL;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
+    assert_string_equal(seclock_name(hold), name);
+    assert_int_equal(seclock_hold_count(hold), 1);
+    assert_in_range(seclock_remaining_ms(hold), 1, LEASE_MS);
+    assert_result(take(other, 0, &second), SECLOCK_BUSY);
     assert_null(second);
     give(&hold);
-    assert_result(take(other, 0, &second), LOCK_OK);
-    assert_result(take(mine, 0, &hold), LOCK_BUSY);
+    assert_result(take(other, 0, &second), SECLOCK_OK);
+    assert_result(take(mine, 0, &hold), SECLOCK_BUSY);
     give(&second);
     assert_int_equal(losses, 0);
 }
@@ -129,10 +127,10 @@ static void test_excludes(void **state)
 static void test_waits_as_long_as_told(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
+    struct seclock_handle *hold, *second;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
     int64_t began_ms = now_ms();
-    assert_result(take(other, 200, &second), LOCK_TIMEOUT);
+    assert_result(take(other, 200, &second), SECLOCK_TIMEOUT);
     assert_in_range(now_ms() - began_ms, 199, 1200);
     give(&hold);
 }
@@ -140,16 +138,16 @@ static void test_waits_as_long_as_told(void **state)
 static void test_releases_once(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    assert_result(lock_release(hold), LOCK_OK);
-    assert_int_equal(lock_state(hold), LOCK_STATE_RELEASED);
-    assert_int_equal(lock_remaining_ms(hold), 0);
-    assert_result(take(other, 0, &second), LOCK_OK);
-    assert_result(lock_release(hold), LOCK_NOT_OWNER);
-    assert_result(lock_renew(hold), LOCK_NOT_OWNER);
-    lock_free(&hold);
-    assert_result(lock_renew(second), LOCK_OK);
+    struct seclock_handle *hold, *second;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_result(seclock_release(hold), SECLOCK_OK);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_RELEASED);
+    assert_int_equal(seclock_remaining_ms(hold), 0);
+    assert_result(take(other, 0, &second), SECLOCK_OK);
+    assert_result(seclock_release(hold), SECLOCK_NOT_OWNER);
+    assert_result(seclock_renew(hold), SECLOCK_NOT_OWNER);
+    seclock_free(&hold);
+    assert_result(seclock_renew(second), SECLOCK_OK);
     give(&second);
 }
 
@@ -157,18 +155,18 @@ static void test_releases_once(void **state)
 static void test_former_holder_changes_nothing(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    assert_result(lock_break(other, subject->kind, name), LOCK_OK);
-    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
-    assert_result(lock_renew(hold), LOCK_LOST);
-    assert_int_equal(lock_state(hold), LOCK_STATE_LOST);
-    assert_result(lock_release(hold), LOCK_LOST);
-    assert_result(lock_release(hold), LOCK_NOT_OWNER);
-    lock_free(&hold);
-    assert_result(take(mine, 0, &hold), LOCK_BUSY);
-    assert_int_equal(lock_state(second), LOCK_STATE_HELD);
-    assert_result(lock_renew(second), LOCK_OK);
+    struct seclock_handle *hold, *second;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
+    assert_result(seclock_renew(hold), SECLOCK_LOST);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    assert_result(seclock_release(hold), SECLOCK_NOT_OWNER);
+    seclock_free(&hold);
+    assert_result(take(mine, 0, &hold), SECLOCK_BUSY);
+    assert_int_equal(seclock_state(second), SECLOCK_STATE_HELD);
+    assert_result(seclock_renew(second), SECLOCK_OK);
     give(&second);
 }
 
@@ -176,93 +174,93 @@ static void test_former_holder_changes_nothing(void **state)
 static void test_abandoned_hold_ends(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    lock_free(&hold);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    seclock_free(&hold);
     int64_t began_ms = now_ms();
-    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     if (subject->is & LEASED)
         assert_in_range(now_ms() - began_ms, 0, 300 + POLL_MS + 200);
     give(&second);
 }
 
 struct waiting {
-    struct lock_client *client;
+    struct seclock_client *client;
     pthread_t thread;
     int wait_ms, cancel_fd;
-    enum lock_result result;
-    struct lock_handle *handle;
+    enum seclock_result result;
+    struct seclock_handle *handle;
     int64_t ended_ms;
 };
 
 static void *wait_thread(void *argument)
 {
     struct waiting *waiting = argument;
-    struct lock_request wanted = request(waiting->wait_ms);
+    struct seclock_request wanted = request(waiting->wait_ms);
     wanted.cancel_fd = waiting->cancel_fd;
-    waiting->result = lock_acquire(waiting->client, &wanted, &waiting->handle);
+    waiting->result = seclock_acquire(waiting->client, &wanted, &waiting->handle);
     waiting->ended_ms = now_ms();
     return NULL;
 }
 
-static void wait_begin(struct waiting *waiting, struct lock_client *client, int wait_ms)
+static void wait_begin(struct waiting *waiting, struct seclock_client *client, int wait_ms)
 {
-    uint64_t before = lock_client_stats(client).waits;
+    uint64_t before = stats_of(client).waits;
     waiting->client = client;
     waiting->wait_ms = wait_ms;
     assert_int_equal(pthread_create(&waiting->thread, NULL, wait_thread, waiting), 0);
-    wait_for(lock_client_stats(client).waits > before);
+    wait_for(stats_of(client).waits > before);
     sleep_ms(20);
 }
 
-static void wait_end(struct waiting *waiting, enum lock_result wanted)
+static void wait_end(struct waiting *waiting, enum seclock_result wanted)
 {
     pthread_join(waiting->thread, NULL);
     assert_int_equal(waiting->result, wanted);
-    if (wanted == LOCK_OK) {
-        assert_int_equal(lock_state(waiting->handle), LOCK_STATE_HELD);
-        assert_result(lock_release(waiting->handle), LOCK_OK);
+    if (wanted == SECLOCK_OK) {
+        assert_int_equal(seclock_state(waiting->handle), SECLOCK_STATE_HELD);
+        assert_result(seclock_release(waiting->handle), SECLOCK_OK);
     }
-    lock_free(&waiting->handle);
+    seclock_free(&waiting->handle);
 }
 
 static void test_release_wakes_who_waits(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     struct waiting waiting = {.client = NULL};
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    wait_begin(&waiting, other, LOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    wait_begin(&waiting, other, SECLOCK_FOREVER);
     int64_t released_ms = now_ms();
     give(&hold);
-    wait_end(&waiting, LOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
     assert_true(waiting.ended_ms - released_ms < 1000);
 }
 
 static void test_waiting_is_cancelled(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     struct waiting waiting = {.cancel_fd = eventfd(0, EFD_CLOEXEC)};
     uint64_t one = 1;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    wait_begin(&waiting, other, LOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    wait_begin(&waiting, other, SECLOCK_FOREVER);
     int64_t cancelled_ms = now_ms();
     assert_int_equal(write(waiting.cancel_fd, &one, sizeof one), sizeof one);
-    wait_end(&waiting, LOCK_CANCELLED);
+    wait_end(&waiting, SECLOCK_CANCELLED);
     assert_true(waiting.ended_ms - cancelled_ms < 1000);
     close(waiting.cancel_fd);
     give(&hold);
-    assert_result(take(mine, 0, &hold), LOCK_OK); /* who gave up holds nobody up */
+    assert_result(take(mine, 0, &hold), SECLOCK_OK); /* who gave up holds nobody up */
     give(&hold);
 }
 
 enum { THREADS = 4, TURNS = 10 };
 
 struct crowd {
-    struct lock_client *client;
+    struct seclock_client *client;
     atomic_int *inside, *overlaps;
     int acquired;
 };
@@ -271,16 +269,16 @@ static void *crowd_thread(void *argument)
 {
     struct crowd *crowd = argument;
     for (int i = 0; i < TURNS; i++) {
-        struct lock_handle *hold;
-        if (take(crowd->client, PATIENCE_MS, &hold) != LOCK_OK)
+        struct seclock_handle *hold;
+        if (take(crowd->client, PATIENCE_MS, &hold) != SECLOCK_OK)
             return NULL;
         if (atomic_fetch_add(crowd->inside, 1) != 0)
             atomic_fetch_add(crowd->overlaps, 1);
         sleep_ms(1);
         atomic_fetch_sub(crowd->inside, 1);
-        if (lock_release(hold) == LOCK_OK)
+        if (seclock_release(hold) == SECLOCK_OK)
             crowd->acquired++;
-        lock_free(&hold);
+        seclock_free(&hold);
     }
     return NULL;
 }
@@ -307,47 +305,47 @@ static void test_crowd_goes_one_by_one(void **state)
 static void test_owner_enters_again(void **state)
 {
     (void)state;
-    struct lock_handle *first, *second, *third;
-    struct lock_request wanted = request(0);
+    struct seclock_handle *first, *second, *third;
+    struct seclock_request wanted = request(0);
     wanted.lease_ms = 20000;
-    assert_result(lock_acquire(mine, &wanted, &first), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &first), SECLOCK_OK);
     wanted.lease_ms = 500;
     if (!(subject->is & REENTRANT)) {
-        assert_result(lock_acquire(mine, &wanted, &second), LOCK_BUSY);
+        assert_result(seclock_acquire(mine, &wanted, &second), SECLOCK_BUSY);
         give(&first);
         return;
     }
-    assert_result(lock_acquire(mine, &wanted, &second), LOCK_OK);
-    assert_int_equal(lock_hold_count(second), 2);
-    assert_int_equal(lock_fence(second), lock_fence(first));
+    assert_result(seclock_acquire(mine, &wanted, &second), SECLOCK_OK);
+    assert_int_equal(seclock_hold_count(second), 2);
+    assert_int_equal(seclock_fence(second), seclock_fence(first));
     if (subject->is & LEASED) {
         assert_int_equal(status().count, 2);
         assert_in_range(status().remaining_ms, 15000, 20000);
-        assert_result(lock_renew(second), LOCK_OK);
+        assert_result(seclock_renew(second), SECLOCK_OK);
         assert_in_range(status().remaining_ms, 15000, 20000);
     }
     give(&first); /* in any order */
-    assert_result(take(other, 0, &third), LOCK_BUSY);
+    assert_result(take(other, 0, &third), SECLOCK_BUSY);
     give(&second);
-    assert_result(take(other, 0, &third), LOCK_OK);
+    assert_result(take(other, 0, &third), SECLOCK_OK);
     give(&third);
 }
 
 static void test_owners_are_apart_from_threads(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second = NULL;
-    struct lock_owner *owner = lock_owner_new(mine);
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold, *second = NULL;
+    struct seclock_owner *owner = seclock_owner_new(mine);
+    struct seclock_request wanted = request(0);
     wanted.owner = owner;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    assert_result(take(mine, 0, &second), LOCK_BUSY); /* this thread is another owner */
-    assert_result(lock_acquire(mine, &wanted, &second),
-                  subject->is & REENTRANT ? LOCK_OK : LOCK_BUSY);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(take(mine, 0, &second), SECLOCK_BUSY); /* this thread is another owner */
+    assert_result(seclock_acquire(mine, &wanted, &second),
+                  subject->is & REENTRANT ? SECLOCK_OK : SECLOCK_BUSY);
     if (second)
         give(&second);
     give(&hold);
-    lock_owner_free(&owner);
+    seclock_owner_free(&owner);
 }
 
 /* ---- leases ---- */
@@ -355,43 +353,43 @@ static void test_owners_are_apart_from_threads(void **state)
 static void test_watchdog_renews(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    struct lock_request wanted = request(0);
-    if (subject->kind == LOCK_KIND_PERMIT)
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(0);
+    if (subject->kind == SECLOCK_KIND_PERMIT)
         return; /* of fixed lease */
     wanted.lease_ms = 400;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     for (int i = 0; i < 12; i++) {
         sleep_ms(100);
-        assert_int_equal(lock_state(hold), LOCK_STATE_HELD);
-        assert_result(take(other, 0, &second), LOCK_BUSY);
+        assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
+        assert_result(take(other, 0, &second), SECLOCK_BUSY);
     }
     if (subject->is & LEASED)
-        assert_in_range(lock_client_stats(mine).renewals, 6, 18);
-    assert_int_equal(lock_client_stats(mine).watched, 1);
+        assert_in_range(stats_of(mine).renewals, 6, 18);
+    assert_int_equal(stats_of(mine).watched, 1);
     assert_int_equal(losses, 0);
     give(&hold);
-    assert_int_equal(lock_client_stats(mine).watched, 0);
+    assert_int_equal(stats_of(mine).watched, 0);
 }
 
 static void test_fixed_lease_ends(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(0);
     if (!(subject->is & LEASED))
         return; /* as long as its connection */
     wanted.lease_ms = 300;
     wanted.fixed_lease = true;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    assert_in_range(lock_remaining_ms(hold), 200, 300);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_in_range(seclock_remaining_ms(hold), 200, 300);
     int64_t began_ms = now_ms();
-    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     assert_in_range(now_ms() - began_ms, 250, 300 + POLL_MS + 200);
-    assert_int_equal(lock_state(hold), LOCK_STATE_LOST); /* before the other could have it */
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* before the other could have it */
     wait_for(losses == 1);
-    assert_result(lock_release(hold), LOCK_LOST);
-    lock_free(&hold);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
     give(&second);
     assert_int_equal(losses, 1);
 }
@@ -399,19 +397,19 @@ static void test_fixed_lease_ends(void **state)
 static void test_hold_is_renewed_up_to_a_time(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    struct lock_request wanted = request(0);
-    if (!(subject->is & LEASED) || subject->kind == LOCK_KIND_PERMIT)
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(0);
+    if (!(subject->is & LEASED) || subject->kind == SECLOCK_KIND_PERMIT)
         return;
     wanted.lease_ms = 300;
     wanted.hold_ms_max = 600;
     int64_t began_ms = now_ms();
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     assert_in_range(now_ms() - began_ms, 600, 900 + POLL_MS + 200);
     wait_for(losses == 1);
-    assert_int_equal(lock_state(hold), LOCK_STATE_LOST);
-    lock_free(&hold);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    seclock_free(&hold);
     give(&second);
 }
 
@@ -419,61 +417,61 @@ static void test_hold_is_renewed_up_to_a_time(void **state)
 static void test_loss_by_time_is_told_once(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
+    struct seclock_handle *hold;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
     clock_ahead_ns = INT64_C(3600) * 1000000000;
-    assert_int_equal(lock_state(hold), LOCK_STATE_LOST); /* at once, whoever asks */
-    assert_int_equal(lock_remaining_ms(hold), 0);
-    lock_poke(mine);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* at once, whoever asks */
+    assert_int_equal(seclock_remaining_ms(hold), 0);
+    seclock_poke(mine);
     wait_for(losses == 1);
-    lock_poke(mine);
+    seclock_poke(mine);
     sleep_ms(50);
-    assert_result(lock_renew(hold), LOCK_LOST);
-    assert_result(lock_release(hold), LOCK_LOST);
+    assert_result(seclock_renew(hold), SECLOCK_LOST);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
     assert_int_equal(losses, 1);
-    assert_int_equal(lock_client_stats(mine).lost, 1);
-    lock_free(&hold);
+    assert_int_equal(stats_of(mine).lost, 1);
+    seclock_free(&hold);
 }
 
 static void test_break_is_told_once(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold;
+    struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
-    assert_result(lock_break(other, subject->kind, name), LOCK_NOT_OWNER);
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    assert_result(lock_break(other, subject->kind, name), LOCK_OK);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_NOT_OWNER);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
     wait_for(losses == 1);
-    assert_int_equal(lock_state(hold), LOCK_STATE_LOST);
-    assert_result(lock_break(other, subject->kind, name), LOCK_NOT_OWNER);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_NOT_OWNER);
     sleep_ms(300);
     assert_int_equal(losses, 1);
-    assert_result(lock_release(hold), LOCK_LOST);
-    lock_free(&hold);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
     assert_int_equal(losses, 1);
 }
 
-static void release_on_loss(struct lock_handle *handle, void *context)
+static void release_on_loss(struct seclock_handle *handle, void *context)
 {
-    assert_result(lock_release(handle), LOCK_LOST);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
 static void test_loss_may_be_answered_by_a_release(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(0);
     wanted.lease_ms = 300;
     wanted.on_lost = release_on_loss;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
-    assert_result(lock_break(other, subject->kind, name), LOCK_OK);
-    assert_result(take(other, PATIENCE_MS, &second), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     wait_for(losses == 1);
-    wait_for(lock_state(hold) == LOCK_STATE_RELEASED);
-    assert_result(lock_release(hold), LOCK_NOT_OWNER);
-    lock_free(&hold);
+    wait_for(seclock_state(hold) == SECLOCK_STATE_RELEASED);
+    assert_result(seclock_release(hold), SECLOCK_NOT_OWNER);
+    seclock_free(&hold);
     give(&second); /* which that release left alone */
     assert_int_equal(losses, 1);
 }
@@ -481,16 +479,16 @@ static void test_loss_may_be_answered_by_a_release(void **state)
 static void test_break_wakes_who_waits(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     struct waiting waiting = {.client = NULL};
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    wait_begin(&waiting, other, LOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    wait_begin(&waiting, other, SECLOCK_FOREVER);
     int64_t broken_ms = now_ms();
-    assert_result(lock_break(other, subject->kind, name), LOCK_OK);
-    wait_end(&waiting, LOCK_OK);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
     assert_true(waiting.ended_ms - broken_ms < 1000);
-    assert_result(lock_release(hold), LOCK_LOST);
-    lock_free(&hold);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
 }
 
 /* ---- fences ---- */
@@ -500,13 +498,13 @@ static void test_fence_grows(void **state)
     (void)state;
     uint64_t last = 0;
     for (int i = 0; i < 10; i++) {
-        struct lock_handle *hold;
-        assert_result(take(i % 2 ? mine : other, 0, &hold), LOCK_OK);
+        struct seclock_handle *hold;
+        assert_result(take(i % 2 ? mine : other, 0, &hold), SECLOCK_OK);
         if (subject->is & FENCED)
-            assert_true(lock_fence(hold) > last);
+            assert_true(seclock_fence(hold) > last);
         else
-            assert_int_equal(lock_fence(hold), 0);
-        last = lock_fence(hold);
+            assert_int_equal(seclock_fence(hold), 0);
+        last = seclock_fence(hold);
         give(&hold);
     }
 }
@@ -515,23 +513,23 @@ static void test_fence_grows(void **state)
 static void test_fence_grows_on_a_server_that_forgot(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     if (!(subject->is & FENCE_AGES))
         return;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    uint64_t first = lock_fence(hold);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    uint64_t first = seclock_fence(hold);
     redis_forget_all();
-    lock_free(&hold);
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    uint64_t second = lock_fence(hold);
+    seclock_free(&hold);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    uint64_t second = seclock_fence(hold);
     assert_true(second > first);
     assert_int_equal(redis_each_key("if key:find(':fence') then n = n + 1 redis.call('SET', key, "
                                     "string.format('%.0f', redis.call('GET', key) - 5), "
                                     "'EX', 1000) else redis.call('DEL', key) end"),
                      1);
-    lock_free(&hold);
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    assert_true(lock_fence(hold) > second);
+    seclock_free(&hold);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_true(seclock_fence(hold) > second);
     give(&hold);
 }
 
@@ -547,19 +545,19 @@ static void table_query(const char *text)
 static void test_fence_grows_in_a_row_that_was_purged(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     char text[256];
-    if (subject->kind != LOCK_KIND_TABLE)
+    if (subject->kind != SECLOCK_KIND_TABLE)
         return;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    uint64_t first = lock_fence(hold);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    uint64_t first = seclock_fence(hold);
     snprintf(text, sizeof text, "DELETE FROM distributed_lock WHERE name='%s%s'", servers.prefix,
              name);
     table_query(text);
-    assert_result(lock_release(hold), LOCK_LOST);
-    lock_free(&hold);
-    assert_result(take(other, 0, &hold), LOCK_OK);
-    assert_true(lock_fence(hold) > first);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
+    assert_result(take(other, 0, &hold), SECLOCK_OK);
+    assert_true(seclock_fence(hold) > first);
     give(&hold);
 }
 
@@ -568,15 +566,15 @@ static void test_fence_grows_in_a_row_that_was_purged(void **state)
 static void test_status_tells(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     assert_false(status().held);
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    struct lock_status seen = status();
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    struct seclock_status seen = status();
     assert_true(seen.held);
     assert_int_equal(seen.count, 1);
-    assert_int_equal(seen.fence, lock_fence(hold));
-    if (subject->kind != LOCK_KIND_GET_LOCK)
-        assert_string_equal(seen.holder, lock_token(hold));
+    assert_int_equal(seen.fence, seclock_fence(hold));
+    if (subject->kind != SECLOCK_KIND_GET_LOCK)
+        assert_string_equal(seen.holder, seclock_token(hold));
     if (subject->is & LEASED)
         assert_in_range(seen.remaining_ms, LEASE_MS / 2, LEASE_MS);
     give(&hold);
@@ -593,19 +591,19 @@ static void flush_scripts(void)
 static void test_scripts_are_flushed(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
+    struct seclock_handle *hold, *second;
     if (!(subject->is & SCRIPTED))
         return;
     flush_scripts();
-    assert_result(take(mine, 0, &hold), LOCK_OK);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
     flush_scripts();
-    assert_result(take(other, 0, &second), LOCK_BUSY);
+    assert_result(take(other, 0, &second), SECLOCK_BUSY);
     flush_scripts();
-    assert_result(lock_renew(hold), LOCK_OK);
+    assert_result(seclock_renew(hold), SECLOCK_OK);
     flush_scripts();
     give(&hold);
     flush_scripts();
-    assert_result(take(other, 0, &second), LOCK_OK);
+    assert_result(take(other, 0, &second), SECLOCK_OK);
     give(&second);
 }
 
@@ -613,12 +611,12 @@ static void test_scripts_are_flushed(void **state)
 static void test_subscriptions_are_killed(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     struct waiting waiting = {.client = NULL};
     if (!(subject->is & TOLD))
         return;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    wait_begin(&waiting, other, LOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    wait_begin(&waiting, other, SECLOCK_FOREVER);
     for (int i = 0; i < 3; i++) {
         redis_number("CLIENT", "KILL", "TYPE", "pubsub");
         sleep_ms(i * 30);
@@ -626,21 +624,21 @@ static void test_subscriptions_are_killed(void **state)
     redis_number("CLIENT", "KILL", "TYPE", "pubsub");
     int64_t released_ms = now_ms();
     give(&hold);
-    wait_end(&waiting, LOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
     assert_true(waiting.ended_ms - released_ms < POLL_MS + 500);
 }
 
 static void test_connections_are_killed(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
+    struct seclock_handle *hold, *second;
     if (!(subject->is & ON_REDIS))
         return;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
     redis_number("CLIENT", "KILL", "TYPE", "normal");
-    assert_result(lock_renew(hold), LOCK_OK);
+    assert_result(seclock_renew(hold), SECLOCK_OK);
     redis_number("CLIENT", "KILL", "TYPE", "normal");
-    assert_result(take(other, 0, &second), LOCK_BUSY);
+    assert_result(take(other, 0, &second), SECLOCK_BUSY);
     redis_number("CLIENT", "KILL", "TYPE", "normal");
     assert_true(status().held);
     redis_number("CLIENT", "KILL", "TYPE", "normal");
@@ -653,92 +651,93 @@ static void test_no_server(void **state)
     static const char *const nowhere[] = {"redis://127.0.0.1:1",     "redis://127.0.0.1:1/1",
                                           "redis://127.0.0.1:1/2",   "mysql://root@127.0.0.1:1/x",
                                           "zookeeper://127.0.0.1:1", NULL};
-    struct lock_handle *hold;
-    struct lock_client *client;
-    struct lock_options options = {.servers = nowhere, .timeout_ms = 300, .outage_ms = 300};
-    assert_result(lock_open(&options, &client), LOCK_OK);
-    assert_result(take(client, 0, &hold), LOCK_FAILED);
+    struct seclock_handle *hold;
+    struct seclock_client *client;
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = nowhere, .timeout_ms = 300, .outage_ms = 300);
+    assert_result(seclock_open(&options, &client), SECLOCK_OK);
+    assert_result(take(client, 0, &hold), SECLOCK_FAILED);
     assert_null(hold);
     int64_t began_ms = now_ms();
-    assert_result(take(client, LOCK_FOREVER, &hold), LOCK_FAILED);
+    assert_result(take(client, SECLOCK_FOREVER, &hold), SECLOCK_FAILED);
     assert_in_range(now_ms() - began_ms, 300, 3000);
-    assert_true(lock_error()[0] != '\0');
-    lock_close(&client);
+    assert_true(seclock_error()[0] != '\0');
+    seclock_close(&client);
 }
 
 static void test_wrong_requests_are_refused(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
-    char longest[LOCK_NAME_MAX + 1];
-    memset(longest, 'n', LOCK_NAME_MAX);
-    longest[LOCK_NAME_MAX] = '\0';
-    struct lock_request wanted = request(0);
+    struct seclock_handle *hold;
+    char longest[SECLOCK_NAME_MAX + 1];
+    memset(longest, 'n', SECLOCK_NAME_MAX);
+    longest[SECLOCK_NAME_MAX] = '\0';
+    struct seclock_request wanted = request(0);
     wanted.name = longest;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_CONFIG);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_CONFIG);
     wanted.name = "";
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_CONFIG);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_CONFIG);
     wanted = request(-2);
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_CONFIG);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_CONFIG);
     wanted = request(0);
-    wanted.lease_ms = LOCK_LEASE_MS_MIN - 1;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_CONFIG);
+    wanted.lease_ms = SECLOCK_LEASE_MS_MIN - 1;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_CONFIG);
     wanted = request(0);
     wanted.permits = 2;
-    assert_result(lock_acquire(mine, &wanted, &hold),
-                  subject->limit ? LOCK_CONFIG : LOCK_UNSUPPORTED);
-    longest[LOCK_NAME_MAX - 1] = '\0';
+    assert_result(seclock_acquire(mine, &wanted, &hold),
+                  subject->limit ? SECLOCK_CONFIG : SECLOCK_UNSUPPORTED);
+    longest[SECLOCK_NAME_MAX - 1] = '\0';
     wanted = request(0);
     wanted.name = longest;
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     give(&hold);
 }
 
 /* ---- fork ---- */
 
 /* In the child; an exit status, 0 when all is as it should be. */
-static int as_child(struct lock_handle *inherited, const char *parent_id)
+static int as_child(struct seclock_handle *inherited, const char *parent_id)
 {
-    struct lock_handle *hold;
+    struct seclock_handle *hold;
     alarm(3 * PATIENCE_MS / 1000); /* what a thread of the parent had locked stays so */
-    if (lock_state(inherited) != LOCK_STATE_LOST)
+    if (seclock_state(inherited) != SECLOCK_STATE_LOST)
         return 1;
-    if (lock_release(inherited) != LOCK_NOT_OWNER)
+    if (seclock_release(inherited) != SECLOCK_NOT_OWNER)
         return 2;
-    if (strcmp(lock_client_id(mine), parent_id) == 0)
+    if (strcmp(seclock_client_id(mine), parent_id) == 0)
         return 3;
-    if (take(mine, 0, &hold) != LOCK_BUSY)
+    if (take(mine, 0, &hold) != SECLOCK_BUSY)
         return 4;
-    if (take(mine, PATIENCE_MS, &hold) != LOCK_OK)
+    if (take(mine, PATIENCE_MS, &hold) != SECLOCK_OK)
         return 5;
-    if (lock_release(hold) != LOCK_OK)
+    if (seclock_release(hold) != SECLOCK_OK)
         return 6;
-    lock_free(&hold);
-    lock_free(&inherited);
+    seclock_free(&hold);
+    seclock_free(&inherited);
     return losses == 0 ? 0 : 7;
 }
 
 static void test_child_of_fork_holds_nothing(void **state)
 {
     (void)state;
-    struct lock_handle *hold;
-    char id[LOCK_TOKEN_MAX];
-    snprintf(id, sizeof id, "%s", lock_client_id(mine));
-    assert_result(take(mine, 0, &hold), LOCK_OK);
+    struct seclock_handle *hold;
+    char id[SECLOCK_TOKEN_MAX];
+    snprintf(id, sizeof id, "%s", seclock_client_id(mine));
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(as_child(hold, id));
     sleep_ms(300);
-    assert_int_equal(lock_state(hold), LOCK_STATE_HELD);
-    assert_result(lock_renew(hold), LOCK_OK);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
+    assert_result(seclock_renew(hold), SECLOCK_OK);
     give(&hold);
     int ended;
     while (waitpid(child, &ended, 0) < 0 && errno == EINTR)
         ;
     assert_int_equal(ended, 0);
-    assert_result(take(mine, PATIENCE_MS, &hold), LOCK_OK);
+    assert_result(take(mine, PATIENCE_MS, &hold), SECLOCK_OK);
     give(&hold);
 }
 
@@ -747,9 +746,9 @@ static void test_child_of_fork_holds_nothing(void **state)
 static void test_no_key_stays_for_ever(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *second;
-    assert_result(take(mine, 0, &hold), LOCK_OK);
-    assert_result(take(other, 50, &second), LOCK_TIMEOUT);
+    struct seclock_handle *hold, *second;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_result(take(other, 50, &second), SECLOCK_TIMEOUT);
     assert_int_equal(redis_each_key("if redis.call('PTTL', key) < 0 then n = n + 1 end"), 0);
     give(&hold);
     assert_int_equal(redis_each_key("if redis.call('PTTL', key) < 0 then n = n + 1 end"), 0);
@@ -814,10 +813,10 @@ int main(int argc, char **argv)
         return 1;
     for (size_t i = 0; i < SUBJECTS; i++)
         for (size_t j = 0; j < CASES; j++) {
-            snprintf(titles[count], TITLE_MAX, "%s: %s", lock_kind_name(subjects[i].kind),
+            snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(subjects[i].kind),
                      cases[j].name);
             if ((argc > 1 && !strstr(titles[count], argv[1])) ||
-                (subjects[i].kind == LOCK_KIND_QUEUE && servers.zookeeper[0] == '\0'))
+                (subjects[i].kind == SECLOCK_KIND_QUEUE && servers.zookeeper[0] == '\0'))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,
                                                (void *)(uintptr_t)&subjects[i]};

@@ -17,7 +17,7 @@ static int64_t earliest(const struct due *dues)
 {
     int64_t at_ns = INT64_MAX;
     for (int i = 0; i < COUNT; i++)
-        if (dues[i].place != 0 && dues[i].at_ns < at_ns)
+        if (dues[i].slot != 0 && dues[i].at_ns < at_ns)
             at_ns = dues[i].at_ns;
     return at_ns;
 }
@@ -44,7 +44,7 @@ static void test_first_is_first(void **state)
         assert_true(first->at_ns >= last_ns);
         last_ns = first->at_ns;
         due_remove(&heap, first);
-        assert_int_equal(first->place, 0);
+        assert_int_equal(first->slot, 0);
     }
     assert_true(left > COUNT / 3);
     due_heap_free(&heap);

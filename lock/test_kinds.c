@@ -4,22 +4,22 @@
 
 #include <dirent.h>
 
-static struct lock_client *mine, *other;
-static struct lock_owner *owners[3]; /* of `mine` */
+static struct seclock_client *mine, *other;
+static struct seclock_owner *owners[3]; /* of `mine` */
 static char name[32];
 
 static int begin(void **state)
 {
     static int tests;
     const char *urls[] = {servers.redis, servers.mysql, NULL};
-    struct lock_options options = {
-        .servers = urls, .prefix = servers.prefix, .lease_ms = LEASE_MS, .poll_ms = POLL_MS};
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix,
+                                                     .lease_ms = LEASE_MS, .poll_ms = POLL_MS);
     (void)state;
     snprintf(name, sizeof name, "kind-%d", ++tests);
-    if (lock_open(&options, &mine) != LOCK_OK || lock_open(&options, &other) != LOCK_OK)
+    if (seclock_open(&options, &mine) != SECLOCK_OK || seclock_open(&options, &other) != SECLOCK_OK)
         return -1;
     for (int i = 0; i < 3; i++)
-        owners[i] = lock_owner_new(mine);
+        owners[i] = seclock_owner_new(mine);
     return 0;
 }
 
@@ -27,28 +27,28 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    if (lock_client_stats(mine).watched == 0)
-        lock_close(&mine);
-    if (lock_client_stats(other).watched == 0)
-        lock_close(&other);
+    if (stats_of(mine).watched == 0)
+        seclock_close(&mine);
+    if (stats_of(other).watched == 0)
+        seclock_close(&other);
     for (int i = 0; i < 3; i++)
-        lock_owner_free(&owners[i]);
+        seclock_owner_free(&owners[i]);
     return 0;
 }
 
-static void give(struct lock_handle **handle)
+static void give(struct seclock_handle **handle)
 {
-    assert_result(lock_release(*handle), LOCK_OK);
-    lock_free(handle);
+    assert_result(seclock_release(*handle), SECLOCK_OK);
+    seclock_free(handle);
 }
 
-/* A call of lock_acquire on a thread of its own. */
+/* A call of seclock_acquire on a thread of its own. */
 struct waiting {
-    struct lock_client *client;
-    struct lock_request request;
+    struct seclock_client *client;
+    struct seclock_request request;
     pthread_t thread;
-    enum lock_result result;
-    struct lock_handle *handle;
+    enum seclock_result result;
+    struct seclock_handle *handle;
     _Atomic bool done;
     int64_t ended_ms;
 };
@@ -56,7 +56,7 @@ struct waiting {
 static void *wait_thread(void *argument)
 {
     struct waiting *waiting = argument;
-    waiting->result = lock_acquire(waiting->client, &waiting->request, &waiting->handle);
+    waiting->result = seclock_acquire(waiting->client, &waiting->request, &waiting->handle);
     waiting->ended_ms = now_ms();
     waiting->done = true;
     return NULL;
@@ -64,13 +64,13 @@ static void *wait_thread(void *argument)
 
 static void wait_begin(struct waiting *waiting)
 {
-    uint64_t before = lock_client_stats(waiting->client).waits;
+    uint64_t before = stats_of(waiting->client).waits;
     assert_int_equal(pthread_create(&waiting->thread, NULL, wait_thread, waiting), 0);
-    wait_for(lock_client_stats(waiting->client).waits > before);
+    wait_for(stats_of(waiting->client).waits > before);
     sleep_ms(20);
 }
 
-static void wait_end(struct waiting *waiting, enum lock_result wanted)
+static void wait_end(struct waiting *waiting, enum seclock_result wanted)
 {
     pthread_join(waiting->thread, NULL);
     assert_int_equal(waiting->result, wanted);
@@ -78,72 +78,73 @@ static void wait_end(struct waiting *waiting, enum lock_result wanted)
 
 /* ---- readers and writers ---- */
 
-static struct lock_request rw_request(const struct lock_owner *owner, enum lock_mode mode)
+static struct seclock_request rw_request(const struct seclock_owner *owner, enum seclock_mode mode)
 {
-    return (struct lock_request){
-        .name = name, .kind = LOCK_KIND_READ_WRITE, .mode = mode, .owner = owner};
+    return SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_READ_WRITE, .mode = mode,
+                           .owner = owner);
 }
 
-static enum lock_result rw_take(const struct lock_owner *owner, enum lock_mode mode,
-                                struct lock_handle **out)
+static enum seclock_result rw_take(const struct seclock_owner *owner, enum seclock_mode mode,
+                                   struct seclock_handle **out)
 {
-    struct lock_request request = rw_request(owner, mode);
-    return lock_acquire(mine, &request, out);
+    struct seclock_request request = rw_request(owner, mode);
+    return seclock_acquire(mine, &request, out);
 }
 
 static void test_readers_share(void **state)
 {
     (void)state;
-    struct lock_handle *readers[3], *writer;
-    struct lock_status status;
+    struct seclock_handle *readers[3], *writer;
+    struct seclock_status status = SECLOCK_STATUS();
     for (int i = 0; i < 3; i++)
-        assert_result(rw_take(owners[i], LOCK_MODE_READ, &readers[i]), LOCK_OK);
-    struct lock_request request = rw_request(NULL, LOCK_MODE_WRITE);
-    assert_result(lock_acquire(other, &request, &writer), LOCK_BUSY);
-    assert_result(lock_status(other, LOCK_KIND_READ_WRITE, name, &status), LOCK_OK);
+        assert_result(rw_take(owners[i], SECLOCK_MODE_READ, &readers[i]), SECLOCK_OK);
+    struct seclock_request request = rw_request(NULL, SECLOCK_MODE_WRITE);
+    assert_result(seclock_acquire(other, &request, &writer), SECLOCK_BUSY);
+    assert_result(seclock_status(other, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
     assert_true(status.held);
-    assert_int_equal(status.mode, LOCK_MODE_READ);
+    assert_int_equal(status.mode, SECLOCK_MODE_READ);
     assert_int_equal(status.count, 3);
     for (int i = 0; i < 3; i++) {
-        assert_result(lock_acquire(other, &request, &writer), LOCK_BUSY);
+        assert_result(seclock_acquire(other, &request, &writer), SECLOCK_BUSY);
         give(&readers[i]);
     }
-    assert_result(lock_acquire(other, &request, &writer), LOCK_OK);
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &readers[0]), LOCK_BUSY);
-    assert_result(lock_status(mine, LOCK_KIND_READ_WRITE, name, &status), LOCK_OK);
-    assert_int_equal(status.mode, LOCK_MODE_WRITE);
+    assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &readers[0]), SECLOCK_BUSY);
+    assert_result(seclock_status(mine, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
+    assert_int_equal(status.mode, SECLOCK_MODE_WRITE);
     give(&writer);
 }
 
 static void test_waiting_writer_keeps_new_readers_out(void **state)
 {
     (void)state;
-    struct lock_handle *first, *again, *late;
-    struct waiting writer = {.client = other, .request = rw_request(NULL, LOCK_MODE_WRITE)};
-    writer.request.wait_ms = LOCK_FOREVER;
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &first), LOCK_OK);
+    struct seclock_handle *first, *again, *late;
+    struct waiting writer = {.client = other, .request = rw_request(NULL, SECLOCK_MODE_WRITE)};
+    writer.request.wait_ms = SECLOCK_FOREVER;
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &first), SECLOCK_OK);
     wait_begin(&writer);
-    assert_result(rw_take(owners[1], LOCK_MODE_READ, &late), LOCK_BUSY);
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &again), LOCK_OK); /* who reads reads on */
+    assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &late), SECLOCK_BUSY);
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &again),
+                  SECLOCK_OK); /* who reads reads on */
     give(&first);
     sleep_ms(50);
     assert_false(writer.done);
     give(&again);
-    wait_end(&writer, LOCK_OK);
+    wait_end(&writer, SECLOCK_OK);
     give(&writer.handle);
-    assert_result(rw_take(owners[1], LOCK_MODE_READ, &late), LOCK_OK);
+    assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &late), SECLOCK_OK);
     give(&late);
 }
 
 static void test_writer_that_gives_up_lets_readers_in(void **state)
 {
     (void)state;
-    struct lock_handle *first, *late, *writer;
-    struct lock_request request = rw_request(NULL, LOCK_MODE_WRITE);
+    struct seclock_handle *first, *late, *writer;
+    struct seclock_request request = rw_request(NULL, SECLOCK_MODE_WRITE);
     request.wait_ms = 100;
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &first), LOCK_OK);
-    assert_result(lock_acquire(other, &request, &writer), LOCK_TIMEOUT);
-    assert_result(rw_take(owners[1], LOCK_MODE_READ, &late), LOCK_OK);
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &first), SECLOCK_OK);
+    assert_result(seclock_acquire(other, &request, &writer), SECLOCK_TIMEOUT);
+    assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &late), SECLOCK_OK);
     give(&first);
     give(&late);
 }
@@ -151,23 +152,23 @@ static void test_writer_that_gives_up_lets_readers_in(void **state)
 static void test_readers_do_not_starve_a_writer(void **state)
 {
     (void)state;
-    struct lock_handle *now, *next = NULL;
-    struct waiting writer = {.client = other, .request = rw_request(NULL, LOCK_MODE_WRITE)};
-    writer.request.wait_ms = LOCK_FOREVER;
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &now), LOCK_OK);
+    struct seclock_handle *now, *next = NULL;
+    struct waiting writer = {.client = other, .request = rw_request(NULL, SECLOCK_MODE_WRITE)};
+    writer.request.wait_ms = SECLOCK_FOREVER;
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &now), SECLOCK_OK);
     wait_begin(&writer);
     int64_t until_ms = now_ms() + 1000;
     for (int i = 1; !writer.done && now_ms() < until_ms; i++) {
         /* relay reading: one comes before the other goes */
-        enum lock_result result = rw_take(owners[i % 2], LOCK_MODE_READ, &next);
+        enum seclock_result result = rw_take(owners[i % 2], SECLOCK_MODE_READ, &next);
         if (now)
             give(&now);
-        now = result == LOCK_OK ? next : NULL;
+        now = result == SECLOCK_OK ? next : NULL;
         sleep_ms(5);
     }
     if (now)
         give(&now);
-    wait_end(&writer, LOCK_OK);
+    wait_end(&writer, SECLOCK_OK);
     assert_true(writer.ended_ms < until_ms);
     give(&writer.handle);
 }
@@ -175,13 +176,13 @@ static void test_readers_do_not_starve_a_writer(void **state)
 static void test_writer_steps_down(void **state)
 {
     (void)state;
-    struct lock_handle *writer, *reader, *second;
-    assert_result(rw_take(owners[0], LOCK_MODE_WRITE, &writer), LOCK_OK);
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &reader), LOCK_OK);
-    assert_result(rw_take(owners[1], LOCK_MODE_READ, &second), LOCK_BUSY);
+    struct seclock_handle *writer, *reader, *second;
+    assert_result(rw_take(owners[0], SECLOCK_MODE_WRITE, &writer), SECLOCK_OK);
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &reader), SECLOCK_OK);
+    assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &second), SECLOCK_BUSY);
     give(&writer);
-    assert_result(rw_take(owners[1], LOCK_MODE_READ, &second), LOCK_OK);
-    assert_result(rw_take(owners[2], LOCK_MODE_WRITE, &writer), LOCK_BUSY);
+    assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &second), SECLOCK_OK);
+    assert_result(rw_take(owners[2], SECLOCK_MODE_WRITE, &writer), SECLOCK_BUSY);
     give(&reader);
     give(&second);
 }
@@ -189,14 +190,14 @@ static void test_writer_steps_down(void **state)
 static void test_reader_that_would_write_is_refused(void **state)
 {
     (void)state;
-    struct lock_handle *reader, *writer;
-    struct lock_request request = rw_request(owners[0], LOCK_MODE_WRITE);
-    request.wait_ms = LOCK_FOREVER;
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &reader), LOCK_OK);
-    assert_result(lock_acquire(mine, &request, &writer), LOCK_DEADLOCK);
+    struct seclock_handle *reader, *writer;
+    struct seclock_request request = rw_request(owners[0], SECLOCK_MODE_WRITE);
+    request.wait_ms = SECLOCK_FOREVER;
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &reader), SECLOCK_OK);
+    assert_result(seclock_acquire(mine, &request, &writer), SECLOCK_DEADLOCK);
     assert_null(writer);
     give(&reader);
-    assert_result(lock_acquire(mine, &request, &writer), LOCK_OK);
+    assert_result(seclock_acquire(mine, &request, &writer), SECLOCK_OK);
     give(&writer);
 }
 
@@ -205,127 +206,127 @@ static void test_reader_that_would_write_is_refused(void **state)
 static void test_read_holds_end_by_themselves(void **state)
 {
     (void)state;
-    struct lock_handle *longer, *shorter, *writer;
-    struct lock_status status;
-    struct lock_request request = rw_request(owners[0], LOCK_MODE_READ);
+    struct seclock_handle *longer, *shorter, *writer;
+    struct seclock_status status = SECLOCK_STATUS();
+    struct seclock_request request = rw_request(owners[0], SECLOCK_MODE_READ);
     request.fixed_lease = true;
     request.lease_ms = 900;
-    assert_result(lock_acquire(mine, &request, &longer), LOCK_OK);
+    assert_result(seclock_acquire(mine, &request, &longer), SECLOCK_OK);
     request.owner = owners[1];
     request.lease_ms = 200;
-    assert_result(lock_acquire(mine, &request, &shorter), LOCK_OK);
+    assert_result(seclock_acquire(mine, &request, &shorter), SECLOCK_OK);
     int64_t began_ms = now_ms();
-    request = rw_request(NULL, LOCK_MODE_WRITE);
+    request = rw_request(NULL, SECLOCK_MODE_WRITE);
     request.wait_ms = PATIENCE_MS;
     sleep_ms(250);
-    assert_result(lock_status(other, LOCK_KIND_READ_WRITE, name, &status), LOCK_OK);
+    assert_result(seclock_status(other, SECLOCK_KIND_READ_WRITE, name, &status), SECLOCK_OK);
     assert_true(status.held);
-    assert_int_equal(lock_state(shorter), LOCK_STATE_LOST);
-    assert_result(lock_release(shorter), LOCK_LOST);
-    assert_result(lock_acquire(other, &request, &writer), LOCK_OK);
+    assert_int_equal(seclock_state(shorter), SECLOCK_STATE_LOST);
+    assert_result(seclock_release(shorter), SECLOCK_LOST);
+    assert_result(seclock_acquire(other, &request, &writer), SECLOCK_OK);
     assert_in_range(now_ms() - began_ms, 850, 900 + POLL_MS + 200);
-    assert_result(lock_release(longer), LOCK_LOST);
-    lock_free(&longer);
-    lock_free(&shorter);
+    assert_result(seclock_release(longer), SECLOCK_LOST);
+    seclock_free(&longer);
+    seclock_free(&shorter);
     give(&writer);
 }
 
 static void test_break_frees_from_readers_too(void **state)
 {
     (void)state;
-    struct lock_handle *reader, *writer;
-    assert_result(rw_take(owners[0], LOCK_MODE_READ, &reader), LOCK_OK);
-    assert_result(lock_break(other, LOCK_KIND_READ_WRITE, name), LOCK_OK);
-    assert_result(rw_take(owners[1], LOCK_MODE_WRITE, &writer), LOCK_OK);
-    assert_result(lock_renew(reader), LOCK_LOST);
-    lock_free(&reader);
+    struct seclock_handle *reader, *writer;
+    assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &reader), SECLOCK_OK);
+    assert_result(seclock_break(other, SECLOCK_KIND_READ_WRITE, name), SECLOCK_OK);
+    assert_result(rw_take(owners[1], SECLOCK_MODE_WRITE, &writer), SECLOCK_OK);
+    assert_result(seclock_renew(reader), SECLOCK_LOST);
+    seclock_free(&reader);
     give(&writer);
 }
 
 /* ---- permits ---- */
 
-static const enum lock_kind permit_kinds[] = {LOCK_KIND_SEMAPHORE, LOCK_KIND_PERMIT};
+static const enum seclock_kind permit_kinds[] = {SECLOCK_KIND_SEMAPHORE, SECLOCK_KIND_PERMIT};
 
-static struct lock_request permit_request(enum lock_kind kind, int permits, int limit)
+static struct seclock_request permit_request(enum seclock_kind kind, int permits, int limit)
 {
-    return (struct lock_request){.name = name, .kind = kind, .permits = permits, .limit = limit};
+    return SECLOCK_REQUEST(.name = name, .kind = kind, .permits = permits, .limit = limit);
 }
 
-static enum lock_result permit_take(enum lock_kind kind, int permits, int limit,
-                                    struct lock_handle **out)
+static enum seclock_result permit_take(enum seclock_kind kind, int permits, int limit,
+                                       struct seclock_handle **out)
 {
-    struct lock_request request = permit_request(kind, permits, limit);
-    return lock_acquire(mine, &request, out);
+    struct seclock_request request = permit_request(kind, permits, limit);
+    return seclock_acquire(mine, &request, out);
 }
 
 static void test_permits_are_counted(void **state)
 {
-    struct lock_handle *two, *one, *more;
-    struct lock_status status;
-    enum lock_kind kind = *(const enum lock_kind *)*state;
-    assert_result(permit_take(kind, 1, 0, &more), LOCK_CONFIG); /* nobody said how many */
-    assert_result(permit_take(kind, 2, 3, &two), LOCK_OK);
-    assert_result(permit_take(kind, 2, 3, &more), LOCK_BUSY);
-    assert_result(permit_take(kind, 1, 0, &one), LOCK_OK);
-    assert_result(permit_take(kind, 1, 0, &more), LOCK_BUSY);
-    assert_result(permit_take(kind, 4, 9, &more), LOCK_CONFIG); /* there are 3, not 9 */
-    assert_result(lock_status(other, kind, name, &status), LOCK_OK);
+    struct seclock_handle *two, *one, *more;
+    struct seclock_status status = SECLOCK_STATUS();
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    assert_result(permit_take(kind, 1, 0, &more), SECLOCK_CONFIG); /* nobody said how many */
+    assert_result(permit_take(kind, 2, 3, &two), SECLOCK_OK);
+    assert_result(permit_take(kind, 2, 3, &more), SECLOCK_BUSY);
+    assert_result(permit_take(kind, 1, 0, &one), SECLOCK_OK);
+    assert_result(permit_take(kind, 1, 0, &more), SECLOCK_BUSY);
+    assert_result(permit_take(kind, 4, 9, &more), SECLOCK_CONFIG); /* there are 3, not 9 */
+    assert_result(seclock_status(other, kind, name, &status), SECLOCK_OK);
     assert_true(status.held);
     assert_int_equal(status.count, 3);
     assert_int_equal(status.limit, 3);
-    assert_true(lock_fence(one) > lock_fence(two));
-    assert_int_equal(status.fence, lock_fence(one));
+    assert_true(seclock_fence(one) > seclock_fence(two));
+    assert_int_equal(status.fence, seclock_fence(one));
     give(&two);
-    assert_result(lock_status(other, kind, name, &status), LOCK_OK);
+    assert_result(seclock_status(other, kind, name, &status), SECLOCK_OK);
     assert_int_equal(status.count, 1);
-    assert_result(permit_take(kind, 2, 0, &two), LOCK_OK);
+    assert_result(permit_take(kind, 2, 0, &two), SECLOCK_OK);
     give(&two);
     give(&one);
 }
 
 static void test_permits_can_be_changed(void **state)
 {
-    struct lock_handle *one, *second;
-    enum lock_kind kind = *(const enum lock_kind *)*state;
-    assert_result(lock_semaphore_set(mine, kind, name, 0), LOCK_CONFIG);
-    assert_result(lock_semaphore_set(mine, LOCK_KIND_SIMPLE, name, 1), LOCK_UNSUPPORTED);
-    assert_result(lock_semaphore_set(mine, kind, name, 1), LOCK_OK);
-    assert_result(permit_take(kind, 1, 0, &one), LOCK_OK);
+    struct seclock_handle *one, *second;
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    assert_result(seclock_semaphore_set(mine, kind, name, 0), SECLOCK_CONFIG);
+    assert_result(seclock_semaphore_set(mine, SECLOCK_KIND_SIMPLE, name, 1), SECLOCK_UNSUPPORTED);
+    assert_result(seclock_semaphore_set(mine, kind, name, 1), SECLOCK_OK);
+    assert_result(permit_take(kind, 1, 0, &one), SECLOCK_OK);
     struct waiting waiting = {.client = other, .request = permit_request(kind, 1, 0)};
     waiting.request.wait_ms = PATIENCE_MS;
     wait_begin(&waiting);
-    assert_result(lock_semaphore_set(mine, kind, name, 2), LOCK_OK);
-    wait_end(&waiting, LOCK_OK);
-    assert_result(lock_semaphore_set(mine, kind, name, 1), LOCK_OK); /* one too many is out */
+    assert_result(seclock_semaphore_set(mine, kind, name, 2), SECLOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
+    assert_result(seclock_semaphore_set(mine, kind, name, 1), SECLOCK_OK); /* one too many is out */
     give(&waiting.handle);
-    assert_result(permit_take(kind, 1, 0, &second), LOCK_BUSY);
+    assert_result(permit_take(kind, 1, 0, &second), SECLOCK_BUSY);
     give(&one);
-    assert_result(permit_take(kind, 1, 0, &second), LOCK_OK);
+    assert_result(permit_take(kind, 1, 0, &second), SECLOCK_OK);
     give(&second);
 }
 
 static void test_permits_of_the_dead_come_back(void **state)
 {
-    struct lock_handle *hold, *next;
-    enum lock_kind kind = *(const enum lock_kind *)*state;
-    struct lock_request request = permit_request(kind, 2, 2);
+    struct seclock_handle *hold, *next;
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    struct seclock_request request = permit_request(kind, 2, 2);
     request.lease_ms = 300;
-    assert_result(lock_acquire(mine, &request, &hold), LOCK_OK);
-    lock_free(&hold); /* renewed no more */
+    assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_OK);
+    seclock_free(&hold); /* renewed no more */
     int64_t began_ms = now_ms();
     request = permit_request(kind, 2, 0);
     request.wait_ms = PATIENCE_MS;
-    assert_result(lock_acquire(other, &request, &next), LOCK_OK);
+    assert_result(seclock_acquire(other, &request, &next), SECLOCK_OK);
     assert_true(now_ms() - began_ms < 300 + POLL_MS + 200);
     give(&next);
 }
 
 static void test_waiter_for_many_permits_gets_them(void **state)
 {
-    struct lock_handle *first, *second;
-    enum lock_kind kind = *(const enum lock_kind *)*state;
-    assert_result(permit_take(kind, 1, 2, &first), LOCK_OK);
-    assert_result(permit_take(kind, 1, 2, &second), LOCK_OK);
+    struct seclock_handle *first, *second;
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    assert_result(permit_take(kind, 1, 2, &first), SECLOCK_OK);
+    assert_result(permit_take(kind, 1, 2, &second), SECLOCK_OK);
     struct waiting waiting = {.client = other, .request = permit_request(kind, 2, 0)};
     waiting.request.wait_ms = PATIENCE_MS;
     wait_begin(&waiting);
@@ -333,26 +334,26 @@ static void test_waiter_for_many_permits_gets_them(void **state)
     sleep_ms(50);
     assert_false(waiting.done);
     give(&second);
-    wait_end(&waiting, LOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
     give(&waiting.handle);
 }
 
 static void test_permit_is_given_back_by_id(void **state)
 {
     (void)state;
-    struct lock_handle *hold, *next;
-    assert_result(permit_take(LOCK_KIND_PERMIT, 1, 1, &hold), LOCK_OK);
-    assert_result(lock_permit_extend(other, name, lock_token(hold), 20000), LOCK_OK);
-    struct lock_status status;
-    assert_result(lock_status(other, LOCK_KIND_PERMIT, name, &status), LOCK_OK);
+    struct seclock_handle *hold, *next;
+    assert_result(permit_take(SECLOCK_KIND_PERMIT, 1, 1, &hold), SECLOCK_OK);
+    assert_result(seclock_permit_extend(other, name, seclock_token(hold), 20000), SECLOCK_OK);
+    struct seclock_status status = SECLOCK_STATUS();
+    assert_result(seclock_status(other, SECLOCK_KIND_PERMIT, name, &status), SECLOCK_OK);
     assert_in_range(status.remaining_ms, 15000, 20000);
-    assert_result(lock_permit_extend(other, name, "somebody else", 1000), LOCK_LOST);
-    assert_result(lock_permit_release(other, name, "somebody else"), LOCK_LOST);
-    assert_result(lock_permit_release(other, name, lock_token(hold)), LOCK_OK);
-    assert_result(permit_take(LOCK_KIND_PERMIT, 1, 1, &next), LOCK_OK);
-    assert_result(lock_permit_extend(other, name, lock_token(hold), 1000), LOCK_LOST);
+    assert_result(seclock_permit_extend(other, name, "somebody else", 1000), SECLOCK_LOST);
+    assert_result(seclock_permit_release(other, name, "somebody else"), SECLOCK_LOST);
+    assert_result(seclock_permit_release(other, name, seclock_token(hold)), SECLOCK_OK);
+    assert_result(permit_take(SECLOCK_KIND_PERMIT, 1, 1, &next), SECLOCK_OK);
+    assert_result(seclock_permit_extend(other, name, seclock_token(hold), 1000), SECLOCK_LOST);
     give(&next);
-    lock_free(&hold);
+    seclock_free(&hold);
 }
 
 /* ---- latches ---- */
@@ -361,35 +362,36 @@ static void test_latch_counts_a_request_once(void **state)
 {
     (void)state;
     int64_t left = -1;
-    struct lock_status status;
-    assert_result(lock_latch_count(mine, name, &left), LOCK_CONFIG);
-    assert_result(lock_latch_count_down(mine, name, "a", &left), LOCK_CONFIG);
-    assert_result(lock_latch_await(mine, name, 0), LOCK_CONFIG);
-    assert_result(lock_latch_set(mine, name, 0, 0), LOCK_CONFIG);
-    assert_result(lock_latch_set(mine, name, 3, 0), LOCK_OK);
-    assert_result(lock_latch_set(other, name, 9, 0), LOCK_BUSY);
+    struct seclock_status status = SECLOCK_STATUS();
+    assert_result(seclock_latch_count(mine, name, &left), SECLOCK_CONFIG);
+    assert_result(seclock_latch_count_down(mine, name, "a", &left), SECLOCK_CONFIG);
+    assert_result(seclock_latch_await(mine, name, 0), SECLOCK_CONFIG);
+    assert_result(seclock_latch_set(mine, name, 0, 0), SECLOCK_CONFIG);
+    assert_result(seclock_latch_set(mine, name, 3, 0), SECLOCK_OK);
+    assert_result(seclock_latch_set(other, name, 9, 0), SECLOCK_BUSY);
     for (int i = 0; i < 3; i++) {
-        assert_result(lock_latch_count_down(i % 2 ? mine : other, name, "order 7", &left), LOCK_OK);
+        assert_result(seclock_latch_count_down(i % 2 ? mine : other, name, "order 7", &left),
+                      SECLOCK_OK);
         assert_int_equal(left, 2);
     }
-    assert_result(lock_latch_count_down(mine, name, NULL, NULL), LOCK_OK);
-    assert_result(lock_status(other, LOCK_KIND_LATCH, name, &status), LOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
+    assert_result(seclock_status(other, SECLOCK_KIND_LATCH, name, &status), SECLOCK_OK);
     assert_true(status.held);
     assert_int_equal(status.count, 1);
-    assert_result(lock_latch_await(mine, name, 100), LOCK_TIMEOUT);
-    assert_result(lock_latch_count_down(mine, name, NULL, &left), LOCK_OK);
+    assert_result(seclock_latch_await(mine, name, 100), SECLOCK_TIMEOUT);
+    assert_result(seclock_latch_count_down(mine, name, NULL, &left), SECLOCK_OK);
     assert_int_equal(left, 0);
-    assert_result(lock_latch_await(mine, name, 0), LOCK_OK);
-    assert_result(lock_latch_count_down(mine, name, "late", &left), LOCK_OK);
+    assert_result(seclock_latch_await(mine, name, 0), SECLOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, "late", &left), SECLOCK_OK);
     assert_int_equal(left, 0);
-    assert_result(lock_latch_set(mine, name, 1, 0), LOCK_OK); /* again */
-    assert_result(lock_latch_count_down(mine, name, "order 7", &left), LOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 1, 0), SECLOCK_OK); /* again */
+    assert_result(seclock_latch_count_down(mine, name, "order 7", &left), SECLOCK_OK);
     assert_int_equal(left, 0);
 }
 
 struct latch_wait {
     pthread_t thread;
-    enum lock_result result;
+    enum seclock_result result;
     int64_t ended_ms;
 };
 
@@ -398,15 +400,16 @@ static void test_who_waits_no_more_hears_no_more(void **state)
     (void)state;
     static const char subscribers[] = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
     char channel[sizeof servers.prefix + sizeof name + 8];
-    struct lock_handle *hold;
-    struct lock_request wanted = {.name = name};
-    struct waiting waiting = {.client = other, .request = {.name = name, .wait_ms = LOCK_FOREVER}};
+    struct seclock_handle *hold;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name);
+    struct waiting waiting = {.client = other,
+                              .request = SECLOCK_REQUEST(.name = name, .wait_ms = SECLOCK_FOREVER)};
     snprintf(channel, sizeof channel, "%s{%s}:lock", servers.prefix, name);
-    assert_result(lock_acquire(mine, &wanted, &hold), LOCK_OK);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     wait_begin(&waiting);
     wait_for(redis_number("EVAL", subscribers, "0", channel) == 1);
     give(&hold);
-    wait_end(&waiting, LOCK_OK);
+    wait_end(&waiting, SECLOCK_OK);
     wait_for(redis_number("EVAL", subscribers, "0", channel) == 0); /* while it is held */
     give(&waiting.handle);
 }
@@ -414,7 +417,7 @@ static void test_who_waits_no_more_hears_no_more(void **state)
 static void *latch_thread(void *argument)
 {
     struct latch_wait *wait = argument;
-    wait->result = lock_latch_await(other, name, LOCK_FOREVER);
+    wait->result = seclock_latch_await(other, name, SECLOCK_FOREVER);
     wait->ended_ms = now_ms();
     return NULL;
 }
@@ -423,17 +426,17 @@ static void test_latch_wakes_all_who_wait(void **state)
 {
     (void)state;
     struct latch_wait waits[5];
-    assert_result(lock_latch_set(mine, name, 2, 0), LOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 2, 0), SECLOCK_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(pthread_create(&waits[i].thread, NULL, latch_thread, &waits[i]), 0);
     sleep_ms(100);
-    assert_result(lock_latch_count_down(mine, name, NULL, NULL), LOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
     sleep_ms(100);
     int64_t opened_ms = now_ms();
-    assert_result(lock_latch_count_down(mine, name, NULL, NULL), LOCK_OK);
+    assert_result(seclock_latch_count_down(mine, name, NULL, NULL), SECLOCK_OK);
     for (int i = 0; i < 5; i++) {
         pthread_join(waits[i].thread, NULL);
-        assert_int_equal(waits[i].result, LOCK_OK);
+        assert_int_equal(waits[i].result, SECLOCK_OK);
         assert_in_range(waits[i].ended_ms - opened_ms, 0, 1000);
     }
 }
@@ -442,61 +445,62 @@ static void test_latch_is_forgotten(void **state)
 {
     (void)state;
     int64_t left;
-    struct lock_handle *hold;
-    struct lock_request request = {.name = name, .kind = LOCK_KIND_LATCH};
-    assert_result(lock_latch_set(mine, name, 1, 50), LOCK_OK);
+    struct seclock_handle *hold;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_LATCH);
+    assert_result(seclock_latch_set(mine, name, 1, 50), SECLOCK_OK);
     sleep_ms(80);
-    assert_result(lock_latch_count(mine, name, &left), LOCK_CONFIG);
-    assert_result(lock_acquire(mine, &request, &hold), LOCK_UNSUPPORTED);
+    assert_result(seclock_latch_count(mine, name, &left), SECLOCK_CONFIG);
+    assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_UNSUPPORTED);
 }
 
 /* ---- several at once ---- */
 
 enum { MEMBERS = 4 };
 
-static const enum lock_kind member_kinds[MEMBERS] = {LOCK_KIND_TABLE, LOCK_KIND_SIMPLE,
-                                                     LOCK_KIND_FAIR, LOCK_KIND_GET_LOCK};
+static const enum seclock_kind member_kinds[MEMBERS] = {SECLOCK_KIND_TABLE, SECLOCK_KIND_SIMPLE,
+                                                        SECLOCK_KIND_FAIR, SECLOCK_KIND_GET_LOCK};
 
-static void members_fill(struct lock_member members[MEMBERS], struct lock_client *client,
+static void members_fill(struct seclock_member members[MEMBERS], struct seclock_client *client,
                          bool backwards)
 {
-    static _Thread_local char names[MEMBERS][LOCK_NAME_MAX];
+    static _Thread_local char names[MEMBERS][SECLOCK_NAME_MAX];
+    static _Thread_local struct seclock_request requests[MEMBERS];
     for (int i = 0; i < MEMBERS; i++) {
         int at = backwards ? MEMBERS - 1 - i : i;
-        snprintf(names[at], LOCK_NAME_MAX, "%s-%d", name, at);
-        members[i] = (struct lock_member){.client = client,
-                                          .request = {.name = names[at], .kind = member_kinds[at]}};
+        snprintf(names[at], SECLOCK_NAME_MAX, "%s-%d", name, at);
+        requests[at] = SECLOCK_REQUEST(.name = names[at], .kind = member_kinds[at]);
+        members[i] = (struct seclock_member){.client = client, .request = &requests[at]};
     }
 }
 
 static void test_all_or_nothing(void **state)
 {
     (void)state;
-    struct lock_member members[MEMBERS];
-    struct lock_handle *holds[MEMBERS], *one, *none[MEMBERS];
+    struct seclock_member members[MEMBERS];
+    struct seclock_handle *holds[MEMBERS], *one, *none[MEMBERS];
     members_fill(members, mine, false);
     for (int i = 0; i < MEMBERS; i++) {
-        assert_result(lock_acquire(other, &members[i].request, &one), LOCK_OK);
-        assert_result(lock_multi_acquire(members, MEMBERS, 0, holds), LOCK_BUSY);
-        assert_result(lock_multi_acquire(members, MEMBERS, 100, holds), LOCK_TIMEOUT);
+        assert_result(seclock_acquire(other, members[i].request, &one), SECLOCK_OK);
+        assert_result(seclock_multi_acquire(members, MEMBERS, 0, holds), SECLOCK_BUSY);
+        assert_result(seclock_multi_acquire(members, MEMBERS, 100, holds), SECLOCK_TIMEOUT);
         for (int j = 0; j < MEMBERS; j++)
             assert_null(holds[j]);
         give(&one);
     }
-    assert_result(lock_multi_acquire(members, MEMBERS, 0, holds), LOCK_OK);
+    assert_result(seclock_multi_acquire(members, MEMBERS, 0, holds), SECLOCK_OK);
     for (int i = 0; i < MEMBERS; i++) {
-        assert_string_equal(lock_name(holds[i]), members[i].request.name);
-        assert_int_equal(lock_state(holds[i]), LOCK_STATE_HELD);
-        assert_result(lock_acquire(other, &members[i].request, &one), LOCK_BUSY);
+        assert_string_equal(seclock_name(holds[i]), members[i].request->name);
+        assert_int_equal(seclock_state(holds[i]), SECLOCK_STATE_HELD);
+        assert_result(seclock_acquire(other, members[i].request, &one), SECLOCK_BUSY);
     }
-    assert_result(lock_multi_release(holds, MEMBERS), LOCK_OK);
-    lock_multi_free(holds, MEMBERS);
+    assert_result(seclock_multi_release(holds, MEMBERS), SECLOCK_OK);
+    seclock_multi_free(holds, MEMBERS);
     members[1].request = members[0].request;
-    assert_result(lock_multi_acquire(members, MEMBERS, 0, none), LOCK_CONFIG);
+    assert_result(seclock_multi_acquire(members, MEMBERS, 0, none), SECLOCK_CONFIG);
 }
 
 struct group {
-    struct lock_client *client;
+    struct seclock_client *client;
     bool backwards;
     atomic_int *inside;
     int done, overlaps;
@@ -505,17 +509,17 @@ struct group {
 static void *group_thread(void *argument)
 {
     struct group *group = argument;
-    struct lock_member members[MEMBERS];
-    struct lock_handle *holds[MEMBERS];
+    struct seclock_member members[MEMBERS];
+    struct seclock_handle *holds[MEMBERS];
     members_fill(members, group->client, group->backwards);
     for (int i = 0; i < 10; i++) {
-        if (lock_multi_acquire(members, MEMBERS, PATIENCE_MS, holds) != LOCK_OK)
+        if (seclock_multi_acquire(members, MEMBERS, PATIENCE_MS, holds) != SECLOCK_OK)
             continue;
         group->overlaps += atomic_fetch_add(group->inside, 1) != 0;
         sleep_ms(1);
         atomic_fetch_sub(group->inside, 1);
-        group->done += lock_multi_release(holds, MEMBERS) == LOCK_OK;
-        lock_multi_free(holds, MEMBERS);
+        group->done += seclock_multi_release(holds, MEMBERS) == SECLOCK_OK;
+        seclock_multi_free(holds, MEMBERS);
     }
     return NULL;
 }
@@ -526,7 +530,7 @@ static void test_groups_in_either_order_do_not_block(void **state)
     pthread_t threads[2];
     atomic_int inside = 0;
     struct group groups[2] = {{mine, false, &inside, 0, 0}, {other, true, &inside, 0, 0}};
-    struct lock_member members[MEMBERS];
+    struct seclock_member members[MEMBERS];
     members_fill(members, mine, false); /* the names are made before there are threads */
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, group_thread, &groups[i]), 0);
@@ -540,36 +544,36 @@ static void test_groups_in_either_order_do_not_block(void **state)
 
 /* ---- values with versions ---- */
 
-static const enum lock_store stores[] = {LOCK_STORE_REDIS, LOCK_STORE_MYSQL};
+static const enum seclock_store stores[] = {SECLOCK_STORE_REDIS, SECLOCK_STORE_MYSQL};
 
 static void test_value_changes_for_who_has_seen_it(void **state)
 {
-    enum lock_store store = *(const enum lock_store *)*state;
-    char *data = malloc(LOCK_VALUE_MAX), *seen = malloc(LOCK_VALUE_MAX);
-    struct lock_value value = {.data = data}, late = {.data = seen};
-    assert_result(lock_value_read(mine, store, name, &value), LOCK_OK);
+    enum seclock_store store = *(const enum seclock_store *)*state;
+    char *data = malloc(SECLOCK_VALUE_MAX), *seen = malloc(SECLOCK_VALUE_MAX);
+    struct seclock_value value = {.data = data}, late = {.data = seen};
+    assert_result(seclock_value_read(mine, store, name, &value), SECLOCK_OK);
     assert_int_equal(value.version, 0);
     assert_int_equal(value.size, 0);
-    memset(data, 0, LOCK_VALUE_MAX); /* any bytes */
+    memset(data, 0, SECLOCK_VALUE_MAX); /* any bytes */
     memcpy(data, "a\0'\\b", 5);
-    value.size = LOCK_VALUE_MAX;
-    assert_result(lock_value_swap(mine, store, name, &value, 0), LOCK_OK);
+    value.size = SECLOCK_VALUE_MAX;
+    assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
     uint64_t first = value.version;
     assert_true(first > 0);
-    assert_result(lock_value_swap(other, store, name, &late, 0), LOCK_BUSY);
-    assert_result(lock_value_read(other, store, name, &late), LOCK_OK);
+    assert_result(seclock_value_swap(other, store, name, &late, 0), SECLOCK_BUSY);
+    assert_result(seclock_value_read(other, store, name, &late), SECLOCK_OK);
     assert_int_equal(late.version, first);
-    assert_int_equal(late.size, LOCK_VALUE_MAX);
-    assert_memory_equal(late.data, data, LOCK_VALUE_MAX);
+    assert_int_equal(late.size, SECLOCK_VALUE_MAX);
+    assert_memory_equal(late.data, data, SECLOCK_VALUE_MAX);
     value.size = 1;
-    assert_result(lock_value_swap(mine, store, name, &value, 0), LOCK_OK);
+    assert_result(seclock_value_swap(mine, store, name, &value, 0), SECLOCK_OK);
     assert_true(value.version > first);
-    assert_result(lock_value_swap(other, store, name, &late, 0), LOCK_BUSY);
+    assert_result(seclock_value_swap(other, store, name, &late, 0), SECLOCK_BUSY);
     free(data);
     free(seen);
 }
 
-static bool add_one(struct lock_value *value, void *context)
+static bool add_one(struct seclock_value *value, void *context)
 {
     (void)context;
     value->data[value->size] = '\0';
@@ -577,7 +581,7 @@ static bool add_one(struct lock_value *value, void *context)
     return true;
 }
 
-static bool refuse(struct lock_value *value, void *context)
+static bool refuse(struct seclock_value *value, void *context)
 {
     (void)value;
     (void)context;
@@ -585,8 +589,8 @@ static bool refuse(struct lock_value *value, void *context)
 }
 
 struct adding {
-    enum lock_store store;
-    struct lock_client *client;
+    enum seclock_store store;
+    struct seclock_client *client;
     int added;
 };
 
@@ -594,18 +598,18 @@ static void *add_thread(void *argument)
 {
     struct adding *adding = argument;
     for (int i = 0; i < 25; i++)
-        adding->added +=
-            lock_value_update(adding->client, adding->store, name, add_one, NULL, 1000) == LOCK_OK;
+        adding->added += seclock_value_update(adding->client, adding->store, name, add_one, NULL,
+                                              1000) == SECLOCK_OK;
     return NULL;
 }
 
 static void test_no_update_is_lost(void **state)
 {
-    enum lock_store store = *(const enum lock_store *)*state;
+    enum seclock_store store = *(const enum seclock_store *)*state;
     pthread_t threads[4];
     struct adding adding[4];
-    char *data = malloc(LOCK_VALUE_MAX);
-    struct lock_value value = {.data = data};
+    char *data = malloc(SECLOCK_VALUE_MAX);
+    struct seclock_value value = {.data = data};
     for (int i = 0; i < 4; i++) {
         adding[i] = (struct adding){store, i % 2 ? mine : other, 0};
         assert_int_equal(pthread_create(&threads[i], NULL, add_thread, &adding[i]), 0);
@@ -614,10 +618,10 @@ static void test_no_update_is_lost(void **state)
         pthread_join(threads[i], NULL);
         assert_int_equal(adding[i].added, 25);
     }
-    assert_result(lock_value_read(mine, store, name, &value), LOCK_OK);
+    assert_result(seclock_value_read(mine, store, name, &value), SECLOCK_OK);
     data[value.size] = '\0';
     assert_string_equal(data, "100");
-    assert_result(lock_value_update(mine, store, name, refuse, NULL, 3), LOCK_CANCELLED);
+    assert_result(seclock_value_update(mine, store, name, refuse, NULL, 3), SECLOCK_CANCELLED);
     free(data);
 }
 
@@ -638,25 +642,26 @@ static int threads_of_process(void)
 static void test_one_thread_renews_ten_thousand_locks(void **state)
 {
     (void)state;
-    struct lock_handle **holds = calloc(MANY, sizeof(struct lock_handle *));
-    struct lock_request request = {.kind = LOCK_KIND_SIMPLE, .lease_ms = MANY_LEASE_MS};
-    char one[LOCK_NAME_MAX];
+    struct seclock_handle **holds = calloc(MANY, sizeof(struct seclock_handle *));
+    struct seclock_request request =
+        SECLOCK_REQUEST(.kind = SECLOCK_KIND_SIMPLE, .lease_ms = MANY_LEASE_MS);
+    char one[SECLOCK_NAME_MAX];
     int threads = threads_of_process();
     request.name = one;
     for (int i = 0; i < MANY; i++) {
         snprintf(one, sizeof one, "%s-%d", name, i);
-        assert_result(lock_acquire(mine, &request, &holds[i]), LOCK_OK);
+        assert_result(seclock_acquire(mine, &request, &holds[i]), SECLOCK_OK);
     }
-    assert_int_equal(lock_client_stats(mine).watched, MANY);
+    assert_int_equal(stats_of(mine).watched, MANY);
     assert_int_equal(threads_of_process(), threads + 1);
-    uint64_t before = lock_client_stats(mine).renewals;
-    wait_for(lock_client_stats(mine).renewals - before > 2 * MANY);
-    assert_int_equal(lock_client_stats(mine).lost, 0);
-    assert_int_equal(lock_client_stats(mine).renew_errors, 0);
+    uint64_t before = stats_of(mine).renewals;
+    wait_for(stats_of(mine).renewals - before > 2 * MANY);
+    assert_int_equal(stats_of(mine).lost, 0);
+    assert_int_equal(stats_of(mine).renew_errors, 0);
     for (int i = 0; i < MANY; i++) {
-        assert_int_equal(lock_state(holds[i]), LOCK_STATE_HELD);
+        assert_int_equal(seclock_state(holds[i]), SECLOCK_STATE_HELD);
         if (i % 1000 == 0)
-            assert_result(lock_renew(holds[i]), LOCK_OK);
+            assert_result(seclock_renew(holds[i]), SECLOCK_OK);
         give(&holds[i]);
     }
     free(holds);
@@ -666,16 +671,16 @@ static void test_many_rows_are_renewed(void **state)
 {
     (void)state;
     enum { ROWS = 300 };
-    struct lock_handle *holds[ROWS];
-    struct lock_request request = {.kind = LOCK_KIND_TABLE, .lease_ms = 1500};
-    char one[LOCK_NAME_MAX];
+    struct seclock_handle *holds[ROWS];
+    struct seclock_request request = SECLOCK_REQUEST(.kind = SECLOCK_KIND_TABLE, .lease_ms = 1500);
+    char one[SECLOCK_NAME_MAX];
     request.name = one;
     for (int i = 0; i < ROWS; i++) {
         snprintf(one, sizeof one, "%s-%d", name, i);
-        assert_result(lock_acquire(mine, &request, &holds[i]), LOCK_OK);
+        assert_result(seclock_acquire(mine, &request, &holds[i]), SECLOCK_OK);
     }
-    wait_for(lock_client_stats(mine).renewals > 4 * ROWS);
-    assert_int_equal(lock_client_stats(mine).lost, 0);
+    wait_for(stats_of(mine).renewals > 4 * ROWS);
+    assert_int_equal(stats_of(mine).lost, 0);
     for (int i = 0; i < ROWS; i++)
         give(&holds[i]);
 }
@@ -692,18 +697,18 @@ static void test_no_key_stays_for_ever(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    for (int i = 0; i < LOCK_KIND_COUNT; i++) {
-        enum lock_kind kind;
-        assert_true(lock_kind_find(lock_kind_name((enum lock_kind)i), &kind));
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++) {
+        enum seclock_kind kind;
+        assert_true(seclock_kind_find(seclock_kind_name((enum seclock_kind)i), &kind));
         assert_int_equal(kind, i);
     }
-    enum lock_kind kind;
-    assert_false(lock_kind_find("", &kind));
-    assert_false(lock_kind_find("simpl", &kind));
-    assert_string_equal(lock_result_name(LOCK_NOT_OWNER), "not owner");
-    assert_string_equal(lock_state_name(LOCK_STATE_LOST), "lost");
+    enum seclock_kind kind;
+    assert_false(seclock_kind_find("", &kind));
+    assert_false(seclock_kind_find("simpl", &kind));
+    assert_string_equal(seclock_result_name(SECLOCK_NOT_OWNER), "not owner");
+    assert_string_equal(seclock_state_name(SECLOCK_STATE_LOST), "lost");
     char warning[256] = "x";
-    assert_result(lock_check(mine, LOCK_KIND_SIMPLE, warning, sizeof warning), LOCK_OK);
+    assert_result(seclock_check(mine, SECLOCK_KIND_SIMPLE, warning, sizeof warning), SECLOCK_OK);
     assert_string_equal(warning, "");
 }
 

@@ -1,9 +1,9 @@
 /* The table lock's requests when they are sent again: what an answer that was lost comes to. */
 #include "lock/test_support.h"
 
-#include "lock/lock_core.h"
+#include "lock/client.h"
 
-static struct lock_client *client;
+static struct seclock_client *client;
 static const struct lock_driver *driver;
 static void *self;
 static char name[32];
@@ -20,103 +20,108 @@ static int begin(void **state)
 {
     static int tests;
     (void)state;
-    client = client_open(LOCK_KIND_TABLE, (struct lock_options){.timeout_ms = 3000});
+    client = client_open(SECLOCK_KIND_TABLE, SECLOCK_OPTIONS(.timeout_ms = 3000));
     snprintf(name, sizeof name, "table-%d", ++tests);
-    return lock_core_driver(lock_client_core(client), LOCK_KIND_TABLE, &driver, &self) == LOCK_OK
-               ? 0
-               : -1;
+    return core_driver(client_core(client), SECLOCK_KIND_TABLE, &driver, &self) == SECLOCK_OK ? 0
+                                                                                              : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
-    lock_close(&client);
+    seclock_close(&client);
     return 0;
 }
 
 /* A hold as the core makes it: every one of an owner has a number of its own. */
-static struct lock_handle handle_of(int owner, int number)
+static struct seclock_handle handle_of(int owner, int number)
 {
-    struct lock_handle handle = {.core = lock_client_core(client), .lease_ms = 20000};
-    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
+    struct seclock_handle handle = {
+        .core = client_core(client), .now_ns = real_now_ns, .lease_ms = 20000};
+    handle.deadline_ns = real_now_ns() + handle_valid_ns(handle.lease_ms);
     strcpy(handle.name, name);
-    snprintf(handle.owner, LOCK_TOKEN_MAX, "%s-%x", lock_client_id(client), owner);
-    snprintf(handle.request, LOCK_TOKEN_MAX, "%s-%x-%x", lock_client_id(client), owner, number);
+    snprintf(handle.owner, SECLOCK_TOKEN_MAX, "%s-%x", seclock_client_id(client), owner);
+    snprintf(handle.request, SECLOCK_TOKEN_MAX, "%s-%x-%x", seclock_client_id(client), owner,
+             number);
     return handle;
 }
 
-static enum lock_result renew(struct lock_handle *handle)
+static enum seclock_result renew(struct seclock_handle *handle)
 {
-    enum lock_result result;
+    enum seclock_result result;
     driver->renew(self, &handle, 1, &result);
     return result;
 }
 
 static int count(void)
 {
-    struct lock_status status;
-    assert_result(driver->status(self, name, &status), LOCK_OK);
+    struct seclock_status status = SECLOCK_STATUS();
+    assert_result(driver->status(driver, self, name, &status), SECLOCK_OK);
     return (int)status.count;
 }
 
 static void test_acquisition_is_counted_once(void **state)
 {
     (void)state;
-    struct lock_handle first = handle_of(1, 1), second = handle_of(1, 2), third = handle_of(1, 3);
-    assert_result(driver->acquire(self, &first), LOCK_OK);
-    assert_result(driver->acquire(self, &second), LOCK_OK);
-    assert_result(driver->acquire(self, &third), LOCK_OK);
-    assert_result(driver->acquire(self, &first), LOCK_OK);
-    assert_result(driver->acquire(self, &second), LOCK_OK);
+    struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2),
+                          third = handle_of(1, 3);
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
+    assert_result(driver->acquire(self, &third), SECLOCK_OK);
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
     assert_int_equal(count(), 3);
     assert_int_equal(first.fence, third.fence);
-    struct lock_handle other = handle_of(2, 1);
-    assert_result(driver->acquire(self, &other), LOCK_BUSY);
-    assert_result(driver->release(self, &first), LOCK_OK);
-    assert_result(driver->release(self, &second), LOCK_OK);
-    assert_result(driver->release(self, &third), LOCK_OK);
-    assert_result(driver->acquire(self, &other), LOCK_OK);
-    assert_result(driver->release(self, &other), LOCK_OK);
+    struct seclock_handle other = handle_of(2, 1);
+    assert_result(driver->acquire(self, &other), SECLOCK_BUSY);
+    assert_result(driver->release(self, &first), SECLOCK_OK);
+    assert_result(driver->release(self, &second), SECLOCK_OK);
+    assert_result(driver->release(self, &third), SECLOCK_OK);
+    assert_result(driver->acquire(self, &other), SECLOCK_OK);
+    assert_result(driver->release(self, &other), SECLOCK_OK);
 }
 
 static void test_release_is_counted_once(void **state)
 {
     (void)state;
-    struct lock_handle first = handle_of(1, 1), second = handle_of(1, 2), third = handle_of(1, 3);
-    assert_result(driver->acquire(self, &first), LOCK_OK);
-    assert_result(driver->acquire(self, &second), LOCK_OK);
-    assert_result(driver->acquire(self, &third), LOCK_OK);
-    assert_result(driver->release(self, &first), LOCK_OK);
-    assert_result(driver->release(self, &second), LOCK_OK);
-    assert_result(driver->release(self, &first), LOCK_OK); /* the third is not given back by it */
-    assert_result(driver->release(self, &second), LOCK_OK);
+    struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2),
+                          third = handle_of(1, 3);
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
+    assert_result(driver->acquire(self, &third), SECLOCK_OK);
+    assert_result(driver->release(self, &first), SECLOCK_OK);
+    assert_result(driver->release(self, &second), SECLOCK_OK);
+    assert_result(driver->release(self, &first),
+                  SECLOCK_OK); /* the third is not given back by it */
+    assert_result(driver->release(self, &second), SECLOCK_OK);
     assert_int_equal(count(), 1);
-    assert_result(renew(&third), LOCK_OK);
-    assert_result(renew(&first), LOCK_LOST);
-    assert_result(driver->release(self, &third), LOCK_OK);
-    struct lock_handle other = handle_of(2, 1);
-    assert_result(driver->acquire(self, &other), LOCK_OK);
-    assert_result(driver->release(self, &third), LOCK_OK); /* its answer was lost, too */
+    assert_result(renew(&third), SECLOCK_OK);
+    assert_result(renew(&first), SECLOCK_LOST);
+    assert_result(driver->release(self, &third), SECLOCK_OK);
+    struct seclock_handle other = handle_of(2, 1);
+    assert_result(driver->acquire(self, &other), SECLOCK_OK);
+    assert_result(driver->release(self, &third), SECLOCK_OK); /* its answer was lost, too */
     assert_int_equal(count(), 1);
-    assert_result(driver->release(self, &other), LOCK_OK);
+    assert_result(driver->release(self, &other), SECLOCK_OK);
 }
 
 /* Nobody answered the second acquisition; it is asked about after a third one. */
 static void test_unknown_hold_is_found_behind_another(void **state)
 {
     (void)state;
-    struct lock_handle first = handle_of(1, 1), second = handle_of(1, 2), third = handle_of(1, 3);
-    assert_result(driver->acquire(self, &first), LOCK_OK);
-    assert_result(driver->acquire(self, &second), LOCK_OK);
+    struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2),
+                          third = handle_of(1, 3);
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
     second.fence = 0;
-    assert_result(driver->acquire(self, &third), LOCK_OK);
-    assert_result(renew(&second), LOCK_OK);
+    assert_result(driver->acquire(self, &third), SECLOCK_OK);
+    assert_result(renew(&second), SECLOCK_OK);
     assert_int_equal(second.fence, first.fence);
     second.fence = 0;
-    assert_result(driver->release(self, &second), LOCK_OK);
+    assert_result(driver->release(self, &second), SECLOCK_OK);
     assert_int_equal(count(), 2);
-    assert_result(driver->release(self, &third), LOCK_OK);
-    assert_result(driver->release(self, &first), LOCK_OK);
+    assert_result(driver->release(self, &third), SECLOCK_OK);
+    assert_result(driver->release(self, &first), SECLOCK_OK);
     assert_int_equal(count(), 0);
 }
 
@@ -124,15 +129,15 @@ static void test_unknown_hold_is_found_behind_another(void **state)
 static void test_holds_end_with_the_lease(void **state)
 {
     (void)state;
-    struct lock_handle first = handle_of(1, 1), second = handle_of(1, 2);
-    assert_result(driver->acquire(self, &first), LOCK_OK);
-    assert_result(driver->break_lock(self, name), LOCK_OK);
-    assert_result(driver->acquire(self, &second), LOCK_OK);
+    struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2);
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_result(driver->break_lock(driver, self, name), SECLOCK_OK);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
     assert_true(second.fence > first.fence);
     assert_int_equal(count(), 1);
-    assert_result(renew(&first), LOCK_LOST);
-    assert_result(driver->release(self, &first), LOCK_LOST);
-    assert_result(driver->release(self, &second), LOCK_OK);
+    assert_result(renew(&first), SECLOCK_LOST);
+    assert_result(driver->release(self, &first), SECLOCK_LOST);
+    assert_result(driver->release(self, &second), SECLOCK_OK);
 }
 
 /* A transaction that checks the fence keeps the row to itself: whoever renews has other locks to
@@ -140,10 +145,10 @@ static void test_holds_end_with_the_lease(void **state)
 static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
 {
     (void)state;
-    struct lock_handle handle = handle_of(1, 1);
+    struct seclock_handle handle = handle_of(1, 1);
     struct db *db = database();
     char text[200];
-    assert_result(driver->acquire(self, &handle), LOCK_OK);
+    assert_result(driver->acquire(self, &handle), SECLOCK_OK);
     snprintf(text, sizeof text,
              "START TRANSACTION;"
              "SELECT fence FROM distributed_lock WHERE name='%s%s' LOCK IN SHARE MODE",
@@ -151,12 +156,12 @@ static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
     assert_int_equal(db_query(db, text, strlen(text)), DB_OK);
     handle.deadline_ns = real_now_ns() + 300 * INT64_C(1000000);
     int64_t began_ms = now_ms();
-    assert_result(renew(&handle), LOCK_UNKNOWN);
+    assert_result(renew(&handle), SECLOCK_UNKNOWN);
     assert_true(now_ms() - began_ms < 2500);
     db_close(&db);
-    handle.deadline_ns = real_now_ns() + lock_valid_ns(handle.lease_ms);
-    wait_for(renew(&handle) == LOCK_OK);
-    assert_result(driver->release(self, &handle), LOCK_OK);
+    handle.deadline_ns = real_now_ns() + handle_valid_ns(handle.lease_ms);
+    wait_for(renew(&handle) == SECLOCK_OK);
+    assert_result(driver->release(self, &handle), SECLOCK_OK);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)

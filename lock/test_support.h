@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/command.h"
 #include "sql/db.h"
 
@@ -26,7 +26,7 @@ enum { RED_SERVERS = 3, LEASE_MS = 3000, POLL_MS = 300, PATIENCE_MS = 10000 };
 struct servers {
     char redis[256], mysql[256], zookeeper[256];
     char red[RED_SERVERS][256]; /* databases of one server, in the place of independent ones */
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     struct redis *commands; /* the tests' own connection */
 };
 
@@ -69,10 +69,10 @@ static inline void sleep_ms(int ms)
 /* The result by its name, with the reason when it is not the expected one. */
 #define assert_result(call, expected)                                                              \
     do {                                                                                           \
-        enum lock_result result_is = (call), result_wanted = (expected);                           \
+        enum seclock_result result_is = (call), result_wanted = (expected);                        \
         if (result_is != result_wanted)                                                            \
-            print_error("%s: %s, not %s (%s)\n", #call, lock_result_name(result_is),               \
-                        lock_result_name(result_wanted), lock_error());                            \
+            print_error("%s: %s, not %s (%s)\n", #call, seclock_result_name(result_is),            \
+                        seclock_result_name(result_wanted), seclock_error());                      \
         assert_int_equal(result_is, result_wanted);                                                \
     } while (0)
 
@@ -110,22 +110,31 @@ static inline bool servers_open(const char *program)
 }
 
 /* A client of the servers that the kind uses; the options may be adjusted first. */
-static inline struct lock_client *client_open(enum lock_kind kind, struct lock_options options)
+static inline struct seclock_client *client_open(enum seclock_kind kind,
+                                                 struct seclock_options options)
 {
     const char *urls[RED_SERVERS + 1] = {servers.redis};
-    struct lock_client *client;
-    if (kind == LOCK_KIND_TABLE || kind == LOCK_KIND_GET_LOCK)
+    struct seclock_client *client;
+    if (kind == SECLOCK_KIND_TABLE || kind == SECLOCK_KIND_GET_LOCK)
         urls[0] = servers.mysql;
-    else if (kind == LOCK_KIND_QUEUE)
+    else if (kind == SECLOCK_KIND_QUEUE)
         urls[0] = servers.zookeeper;
-    for (int i = 0; kind == LOCK_KIND_RED && i < RED_SERVERS; i++)
+    for (int i = 0; kind == SECLOCK_KIND_RED && i < RED_SERVERS; i++)
         urls[i] = servers.red[i];
     options.servers = urls;
     options.prefix = servers.prefix;
     options.lease_ms = options.lease_ms ? options.lease_ms : LEASE_MS;
     options.poll_ms = options.poll_ms ? options.poll_ms : POLL_MS;
-    assert_result(lock_open(&options, &client), LOCK_OK);
+    assert_result(seclock_open(&options, &client), SECLOCK_OK);
     return client;
+}
+
+/* The client's counts since it was opened. */
+static inline struct seclock_stats stats_of(struct seclock_client *client)
+{
+    struct seclock_stats stats = SECLOCK_STATS();
+    assert_result(seclock_client_stats(client, &stats), SECLOCK_OK);
+    return stats;
 }
 
 /* One Redis command with up to six arguments, its reply as a number. */
@@ -144,7 +153,7 @@ static inline int64_t redis_number(const char *a, const char *b, const char *c, 
 /* Runs `body` for each key of this program, named `key`, and returns what it adds up in `n`. */
 static inline int64_t redis_each_key(const char *body)
 {
-    char script[1024], pattern[LOCK_PREFIX_MAX + 1];
+    char script[1024], pattern[SECLOCK_PREFIX_MAX + 1];
     snprintf(pattern, sizeof pattern, "%s*", servers.prefix);
     snprintf(script, sizeof script,
              "local n, at = 0, '0' repeat "

@@ -1,7 +1,11 @@
 /* Waiting for messages: one subscriber connection, read by one of the waiting threads for all.
  *
- *   server ──► connection ──► the thread that leads ──► its own wake-up, or
- *                                                   └─► eventfd of the waiter that is meant
+ *   server ──► connection ──► the leading thread ──► its own wake-up, or
+ *                                                └─► the eventfd of another waiter
+ *
+ * why_a_waiter_leads: a thread for the connection would have to be woken for each message, and then
+ * wake the waiter: two switches between a release and the next holder. A leader that reads its own
+ * message needs one. When it leaves, it signals another waiter, which leads from then on.
  *
  * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
  * reads. */
@@ -16,25 +20,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "lock/lock.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "lock/seclock.h"
 #include "lua/script.h"
 #include "lua/subscriber.h"
 
 enum {
-    CHANNEL_MAX = SCRIPT_KEY_MAX + LOCK_TOKEN_MAX,
+    CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
     BUCKETS = 256,
-    SPARE_MAX = 32,    /* waiters kept for reuse, with their eventfds */
-    RECONNECT_MS = 50, /* between looks at a server that cannot be reached */
+    FREE_MAX = 32,     /* waiters kept for reuse, with their eventfds */
+    RECONNECT_MS = 50, /* between tries to reach a server */
 };
 
 struct waiter {
     struct waiter_hub *hub;
     struct channel *channel;
     struct waiter *next, *previous;         /* on the channel, in order of arrival */
-    struct waiter *hub_next, *hub_previous; /* of all that wait */
+    struct waiter *hub_next, *hub_previous; /* of all channels */
     int event_fd;
     bool woken;
     bool sleeping; /* in poll(2), so that only a signal reaches it */
@@ -44,7 +49,7 @@ struct waiter {
 struct channel {
     struct channel *next; /* in the bucket */
     struct waiter *first, *last;
-    uint64_t request; /* which SUBSCRIBE of the connection was this channel's */
+    uint64_t request; /* the number of its SUBSCRIBE on this connection */
     char name[CHANNEL_MAX];
 };
 
@@ -52,22 +57,15 @@ struct waiter_hub {
     pthread_mutex_t mutex;
     struct redis *redis;
     int timeout_ms;
-    bool online;              /* connected, and every channel subscribed to */
-    uint64_t asked, answered; /* SUBSCRIBEs on this connection */
+    bool online;              /* connected, and a SUBSCRIBE sent for every channel */
+    uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
     int64_t asked_ms;         /* when the last one was sent */
     struct waiter *leader;
     struct waiter *all;
-    struct waiter *spare;
-    int spare_count;
+    struct waiter *free;
+    int free_count;
     struct channel *buckets[BUCKETS];
 };
-
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
 {
@@ -92,9 +90,9 @@ void waiter_hub_close(struct waiter_hub **hub)
     if (!old)
         return;
     assert(!old->all);
-    while (old->spare) {
-        struct waiter *waiter = old->spare;
-        old->spare = waiter->next;
+    while (old->free) {
+        struct waiter *waiter = old->free;
+        old->free = waiter->next;
         close(waiter->event_fd);
         free(waiter);
     }
@@ -117,7 +115,7 @@ static void clear_signal(struct waiter *waiter)
 {
     uint64_t signals;
     if (waiter->signalled && read(waiter->event_fd, &signals, sizeof signals) < 0)
-        signals = 0; /* nothing to take: another look at the state costs little */
+        signals = 0; /* nothing to read: another look at the state costs little */
     waiter->signalled = false;
 }
 
@@ -137,8 +135,8 @@ static void wake_some(struct channel *channel, long count)
         }
 }
 
-/* The connection is lost, or never answered: messages may be missed, so everybody looks for itself.
- * The answers to what is subscribed again will wake them once more. */
+/* The connection is lost, or never answered, and messages with it: so every waiter wakes and tries.
+ * The answers to the next subscriptions will wake them once more. */
 static void hub_lost(struct waiter_hub *hub)
 {
     hub->online = false;
@@ -150,10 +148,7 @@ static void hub_lost(struct waiter_hub *hub)
 
 static struct channel **bucket_of(struct waiter_hub *hub, const char *name)
 {
-    uint32_t hash = 2166136261U;
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 16777619U;
-    return &hub->buckets[hash % BUCKETS];
+    return &hub->buckets[hash_slot(name, BUCKETS)];
 }
 
 static struct channel *channel_find(struct waiter_hub *hub, const char *name)
@@ -167,7 +162,7 @@ static struct channel *channel_find(struct waiter_hub *hub, const char *name)
 static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
 {
     channel->request = ++hub->asked;
-    hub->asked_ms = clock_ms();
+    hub->asked_ms = clock_now_ms();
     if (!subscriber_ask(hub->redis, true, channel->name))
         hub_lost(hub);
 }
@@ -181,7 +176,7 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     struct channel **bucket = bucket_of(hub, name);
     channel->next = *bucket;
     *bucket = channel;
-    channel->request = UINT64_MAX; /* not subscribed to until the leader has connected */
+    channel->request = UINT64_MAX; /* none until the leader has connected */
     if (hub->online)
         channel_subscribe(hub, channel);
     return channel;
@@ -189,20 +184,24 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
 
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
-    struct channel **place = bucket_of(hub, channel->name);
-    while (*place != channel)
-        place = &(*place)->next;
-    *place = channel->next;
+    struct channel **link = bucket_of(hub, channel->name);
+    assert(!channel->first && !channel->last);
+    while (*link != channel)
+        link = &(*link)->next;
+    *link = channel->next;
     if (hub->online && !subscriber_ask(hub->redis, false, channel->name))
         hub_lost(hub);
     free(channel);
 }
 
-/* ---- leading; the mutex is held but for connecting and sleeping ---- */
+/* ---- leading; the mutex is held, but not while connecting and sleeping ---- */
 
+/* why_the_subscription_wakes: a release between the busy answer and the subscription is not heard.
+ * So its waiters try once more when the subscription is in force; after that they hear every one. */
 static void lead_ready(struct waiter_hub *hub)
 {
     hub->answered++;
+    assert(hub->leader);
     for (int i = 0; i < BUCKETS; i++)
         for (struct channel *c = hub->buckets[i]; c; c = c->next)
             if (c->request == hub->answered)
@@ -237,6 +236,7 @@ static void lead_events(struct waiter_hub *hub)
 
 static void lead_connect(struct waiter_hub *hub)
 {
+    assert(hub->leader && !hub->online);
     pthread_mutex_unlock(&hub->mutex); /* only the leader touches the connection while offline */
     bool connected = redis_connect(hub->redis) == REDIS_ANSWERED;
     pthread_mutex_lock(&hub->mutex);
@@ -249,21 +249,23 @@ static void lead_connect(struct waiter_hub *hub)
             channel_subscribe(hub, c);
 }
 
-/* Makes the connection anew when it is lost or does not answer; the socket to sleep on, or -1. */
+/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not answered a
+ * SUBSCRIBE in time. */
 static int lead_socket(struct waiter_hub *hub)
 {
-    if (hub->online && hub->answered < hub->asked && clock_ms() - hub->asked_ms > hub->timeout_ms)
+    if (hub->online && hub->answered < hub->asked &&
+        clock_now_ms() - hub->asked_ms > hub->timeout_ms)
         redis_drop(hub->redis);
     if (hub->online && !redis_connected(hub->redis))
         hub_lost(hub);
     if (!hub->online) {
-        redis_drop(hub->redis); /* half-made or half-lost ones are of no use */
+        redis_drop(hub->redis); /* whatever state it is in */
         lead_connect(hub);
     }
     return hub->online ? redis_fd(hub->redis) : -1;
 }
 
-/* Leads no more, or was asked to and will not: the next one who sleeps is asked. */
+/* Leads no more, or was signalled to lead and will not: signals another waiter that sleeps. */
 static void resign(struct waiter_hub *hub, const struct waiter *waiter)
 {
     if (hub->leader && hub->leader != waiter)
@@ -276,14 +278,14 @@ static void resign(struct waiter_hub *hub, const struct waiter *waiter)
         }
 }
 
-/* ---- for those who wait ---- */
+/* ---- waiters ---- */
 
 static struct waiter *waiter_make(struct waiter_hub *hub)
 {
-    struct waiter *waiter = hub->spare;
+    struct waiter *waiter = hub->free;
     if (waiter) {
-        hub->spare = waiter->next;
-        hub->spare_count--;
+        hub->free = waiter->next;
+        hub->free_count--;
     } else {
         waiter = calloc(1, sizeof *waiter);
         if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
@@ -294,20 +296,22 @@ static struct waiter *waiter_make(struct waiter_hub *hub)
     return waiter;
 }
 
-static void waiter_put_away(struct waiter_hub *hub, struct waiter *waiter)
+static void waiter_recycle(struct waiter_hub *hub, struct waiter *waiter)
 {
-    if (hub->spare_count < SPARE_MAX) {
-        waiter->next = hub->spare;
-        hub->spare = waiter;
-        hub->spare_count++;
+    if (hub->free_count < FREE_MAX) {
+        waiter->next = hub->free;
+        hub->free = waiter;
+        hub->free_count++;
         return;
     }
     close(waiter->event_fd);
     free(waiter);
 }
 
+/* A waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
 static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
 {
+    assert(waiter->event_fd >= 0);
     *waiter = (struct waiter){.hub = hub, .channel = channel, .event_fd = waiter->event_fd};
     waiter->previous = channel->last;
     if (channel->last)
@@ -351,14 +355,14 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
     if (waiter && channel) {
         link_waiter(hub, channel, waiter);
     } else if (waiter) {
-        waiter_put_away(hub, waiter);
+        waiter_recycle(hub, waiter);
         waiter = NULL;
     }
     pthread_mutex_unlock(&hub->mutex);
     return waiter;
 }
 
-/* Leads or follows for one sleep in poll(2). False when cancel_fd is readable. */
+/* Leads or follows for one sleep in poll(2). False: cancel_fd is readable. */
 static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
 {
     struct waiter_hub *hub = waiter->hub;
@@ -369,7 +373,7 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
     struct pollfd fds[] = {{.fd = waiter->event_fd, .events = POLLIN},
                            {.fd = cancel_fd > 0 ? cancel_fd : -1, .events = POLLIN},
                            {.fd = socket_fd, .events = POLLIN}};
-    int64_t left_ms = until_ms - clock_ms();
+    int64_t left_ms = until_ms - clock_now_ms();
     int wait_ms = left_ms > 0 ? (int)left_ms : 0;
     if (leads && socket_fd < 0 && wait_ms > RECONNECT_MS)
         wait_ms = RECONNECT_MS;
@@ -392,13 +396,13 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
 {
     struct waiter_hub *hub = waiter->hub;
-    int64_t until_ms = clock_ms() + wait_ms;
+    int64_t until_ms = clock_now_ms() + wait_ms;
     bool wanted = true;
     pthread_mutex_lock(&hub->mutex);
     while (!waiter->woken && wanted) {
         if (!hub->leader)
             hub->leader = waiter;
-        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_ms() < until_ms;
+        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_now_ms() < until_ms;
     }
     bool woken = waiter->woken;
     waiter->woken = false;
@@ -407,19 +411,20 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     return woken;
 }
 
-void waiter_leave(struct waiter **place)
+void waiter_leave(struct waiter **leaving)
 {
-    struct waiter *waiter = *place;
+    struct waiter *waiter = *leaving;
     struct waiter_hub *hub = waiter->hub;
     struct channel *channel = waiter->channel;
-    *place = NULL;
+    *leaving = NULL;
     pthread_mutex_lock(&hub->mutex);
+    assert(hub->leader != waiter && !waiter->sleeping);
     unlink_waiter(hub, channel, waiter);
-    if (waiter->woken)
+    if (waiter->woken) /* a message woke it that it will not act on */
         wake_some(channel, 1);
     clear_signal(waiter);
     if (!channel->first)
         channel_drop(hub, channel);
-    waiter_put_away(hub, waiter);
+    waiter_recycle(hub, waiter);
     pthread_mutex_unlock(&hub->mutex);
 }

@@ -1,6 +1,6 @@
 /* Private to lock/: the threads of a client that wait for messages of one Redis server, over one
- * subscriber connection for all of them. There is no thread for it: one of those who wait reads for
- * all, and passes that on when it goes. */
+ * subscriber connection. No thread serves that connection: one of the waiting threads reads for all,
+ * and hands that over when it goes. */
 #ifndef LOCK_WAITER_H
 #define LOCK_WAITER_H
 
@@ -10,23 +10,24 @@
 struct waiter_hub;
 struct waiter;
 
-/* Makes a hub without connecting. NULL: no memory, or the url is not of the form. */
+/* Makes a hub without connecting. NULL: no memory, or the URL is not of the form. */
 struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
 
-/* Nobody may be waiting. */
+/* No thread may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
 
-/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + LOCK_TOKEN_MAX). The first
- * waiter_sleep returns as soon as the subscription is in force: what happened before must be looked
- * at by the caller. NULL: no memory or descriptors; the caller has to poll. */
+/* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
+ * waiter_sleep returns as soon as the subscription is in force; the caller then looks whether the
+ * event has come before. NULL: no memory or descriptors; the caller has to poll. */
 struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 
 /* Sleeps up to `wait_ms`, or until cancel_fd (if > 0) is readable. True when woken: by a message
- * (each wakes as many waiters as it says, in the order in which they came; "*" wakes all), by the
- * subscription, or because messages may have been missed. */
+ * (its number says how many waiters it wakes, in the order in which they came; "*" wakes all), by
+ * the subscription, or because messages may have been missed. */
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
-/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next. */
+/* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter
+ * of the channel. */
 void waiter_leave(struct waiter **waiter);
 
 #endif

@@ -1,22 +1,26 @@
-/* The watchdog: one thread renews holds in batches, another tells of those that were lost.
+/* The watchdog: one thread renews holds in batches, another notifies of holds that were lost.
  *
- * A hold is due for renewal when a third of its lease has passed (a little earlier or later, so
- * that holds taken together drift apart), a twelfth after an error. Its loss is due at its local
- * deadline, which each renewal moves: so it is looked at when the deadline that was known then has
- * come, about once a lease. The two are apart because a renewal may have to wait for a server that
- * is silent, and for whatever its client library does meanwhile; nobody may learn of a loss later
- * for that. */
+ * A renewal is due when a third of the lease has passed (a little earlier or later, so that holds
+ * taken together drift apart), or a twelfth after an error. The look for a loss is due at the local
+ * deadline. Each renewal moves that deadline but not the look, so that the thread looks about once
+ * a lease and then finds a later deadline.
+ *
+ * why_two_threads: a renewal may have to wait for a silent server, and for whatever its client
+ * library does meanwhile. That must not delay the notice of another loss. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/clock.h"
+#include "lock/driver.h"
+#include "lock/random.h"
 
 enum { BATCH_MAX = 256 };
 
-/* A thread that looks at holds when they are due. */
+/* A thread with the holds that it looks at, each when it is due. */
 struct watch {
     pthread_cond_t changed;
     pthread_t thread;
@@ -27,8 +31,8 @@ struct watch {
 
 struct watchdog {
     pthread_mutex_t mutex;         /* guards all below, and the watchdog's part of the handles */
-    struct watch renewals, losses; /* each with a thread once it has something */
-    pthread_cond_t settled;        /* a batch is over, or a loss is told */
+    struct watch renewals, losses; /* each has a thread once it has a hold */
+    pthread_cond_t settled;        /* a batch is done, or an on_lost has returned */
     bool stopping;
     int64_t (*now_ns)(void);
     struct lock_counters *counters;
@@ -36,24 +40,24 @@ struct watchdog {
 
 /* ---- when ---- */
 
-/* The part of the lease that passes before the next look: a third or a twelfth, 10 % more or less,
- * but not beyond the local deadline. */
-static int64_t due_after(const struct lock_handle *handle, int64_t from_ns, int part)
+/* When 1/part of the lease has passed, 10 % more or less, but not beyond the local deadline. */
+static int64_t due_after(const struct seclock_handle *handle, int64_t from_ns, int part)
 {
+    assert(part > 0);
     int64_t span_ns = (int64_t)handle->lease_ms * 1000000 / part;
     int64_t due_ns = from_ns + span_ns * (int64_t)(900 + lock_random(200)) / 1000;
     int64_t deadline_ns = handle->deadline_ns;
     return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
-static bool may_renew(const struct lock_handle *handle, int64_t now_ns)
+static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
 {
     return handle->renews &&
            (handle->hold_ms_max == 0 ||
             now_ns - handle->acquired_ns < (int64_t)handle->hold_ms_max * 1000000);
 }
 
-/* As due_put; the watch's thread is woken when it sleeps for longer. The mutex is held. */
+/* As due_put, and wakes the watch's thread if that would sleep for longer. The mutex is held. */
 static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 {
     bool in = due_put(&watch->heap, due, at_ns);
@@ -62,31 +66,31 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
     return in;
 }
 
-/* ---- renewing; the mutex is held, but not while a server is asked ---- */
+/* ---- renewing; the mutex is held, but not during requests ---- */
 
-/* Lets go of a hold that is lost. Who has an on_lost is counted when it is told. */
-static void lose(struct watchdog *watchdog, struct lock_handle *handle)
+/* Stops renewing a hold that is lost. One with an on_lost is counted when that is called. */
+static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    handle->state = LOCK_STATE_LOST;
+    handle->state = SECLOCK_STATE_LOST;
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     if (!handle->on_lost)
         atomic_fetch_add(&watchdog->counters->lost, 1);
-    else if (handle->loss.place != 0) /* not told yet */
+    else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->losses, &handle->loss, 0);
 }
 
-/* Acts on what a renewal brought. */
-static void apply(struct watchdog *watchdog, struct lock_handle *handle, enum lock_result result,
-                  int64_t sent_ns)
+/* Applies the result of a renewal. */
+static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
+                  enum seclock_result result, int64_t sent_ns)
 {
     int64_t now_ns = watchdog->now_ns();
-    if (result == LOCK_OK)
+    if (result == SECLOCK_OK)
         atomic_fetch_add(&watchdog->counters->renewals, 1);
-    else if (result != LOCK_LOST)
+    else if (result != SECLOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
-    if (lock_handle_extend(handle, result, sent_ns, now_ns)) {
-        int64_t due_ns = due_after(handle, sent_ns, result == LOCK_OK ? 3 : 12);
-        if (due_ns <= now_ns) /* a slow server must not make a busy loop of it */
+    if (handle_extend(handle, result, sent_ns, now_ns)) {
+        int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
+        if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
             due_ns = now_ns + 1000000;
         put(&watchdog->renewals, &handle->renewal, due_ns);
         return;
@@ -94,13 +98,17 @@ static void apply(struct watchdog *watchdog, struct lock_handle *handle, enum lo
     lose(watchdog, handle);
 }
 
-/* Renews holds of one driver: until it is done they are being renewed, and nobody frees them. */
-static void renew_batch(struct watchdog *watchdog, struct lock_handle **handles, size_t count)
+/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from being
+ * freed, while the mutex is not held. */
+static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
-    enum lock_result results[BATCH_MAX];
+    enum seclock_result results[BATCH_MAX];
     int64_t sent_ns = watchdog->now_ns();
-    for (size_t i = 0; i < count; i++)
+    assert(count > 0 && count <= BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        assert(!handles[i]->renewing);
         handles[i]->renewing = true;
+    }
     pthread_mutex_unlock(&watchdog->mutex);
     handles[0]->driver->renew(handles[0]->self, handles, count, results);
     pthread_mutex_lock(&watchdog->mutex);
@@ -111,14 +119,14 @@ static void renew_batch(struct watchdog *watchdog, struct lock_handle **handles,
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* Deals with one that is due: nothing to be done (yet), or (true) to be renewed. */
-static bool to_be_renewed(struct watchdog *watchdog, struct lock_handle *handle, int64_t now_ns)
+/* True: the hold that is due has to be renewed now. Otherwise puts it to another time. */
+static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *handle, int64_t now_ns)
 {
-    enum lock_state state = lock_state(handle);
-    if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+    enum seclock_state state = seclock_state(handle);
+    if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->renewals, &handle->renewal,
             now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
-    else if (state == LOCK_STATE_LOST)
+    else if (state == SECLOCK_STATE_LOST)
         lose(watchdog, handle);
     else if (!may_renew(handle, now_ns))
         put(&watchdog->renewals, &handle->renewal, handle->deadline_ns);
@@ -127,49 +135,50 @@ static bool to_be_renewed(struct watchdog *watchdog, struct lock_handle *handle,
     return false;
 }
 
-/* Takes what is due, as much as makes one batch of one driver. */
-static size_t collect(struct watchdog *watchdog, struct lock_handle **batch)
+/* Collects due holds of one driver, as many as make one batch. */
+static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
 {
     size_t count = 0;
     int64_t now_ns = watchdog->now_ns();
     struct due *due;
     while (count < BATCH_MAX && (due = due_first(&watchdog->renewals.heap)) != NULL) {
-        struct lock_handle *handle = due->handle;
+        struct seclock_handle *handle = due->handle;
         if (due->at_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
             (count > 0 && handle->driver != batch[0]->driver))
             break;
         if (!to_be_renewed(watchdog, handle, now_ns))
             continue;
         batch[count++] = handle;
-        put(&watchdog->renewals, due, INT64_MAX); /* till apply knows better */
+        put(&watchdog->renewals, due, INT64_MAX); /* until apply sets the time */
     }
     return count;
 }
 
-/* ---- telling; the mutex is held, but not during the call ---- */
+/* ---- notifying; the mutex is held, but not during on_lost ---- */
 
-static void tell(struct watchdog *watchdog, struct lock_handle *handle)
+static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(handle->on_lost && !handle->notifying);
     due_remove(&watchdog->losses.heap, &handle->loss);
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
     if (handle->leaving)
         return;
-    handle->telling = true;
+    handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
     handle->on_lost(handle, handle->context);
     pthread_mutex_lock(&watchdog->mutex);
-    handle->telling = false;
+    handle->notifying = false;
     pthread_cond_broadcast(&watchdog->settled);
 }
 
-/* Deals with one whose deadline was to come by now. */
-static void tell_if_lost(struct watchdog *watchdog, struct lock_handle *handle)
+/* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
+static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    enum lock_state state = lock_state(handle);
-    if (state == LOCK_STATE_LOST)
-        tell(watchdog, handle);
-    else if (state == LOCK_STATE_RELEASED) /* the acquisition is still under way */
+    enum seclock_state state = seclock_state(handle);
+    if (state == SECLOCK_STATE_LOST)
+        notify(watchdog, handle);
+    else if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->losses, &handle->loss,
             watchdog->now_ns() + (int64_t)handle->lease_ms * 1000000 / 3);
     else
@@ -178,23 +187,19 @@ static void tell_if_lost(struct watchdog *watchdog, struct lock_handle *handle)
 
 /* ---- the threads ---- */
 
-/* Sleeps until something is due there. */
+/* Sleeps until a hold of the watch is due. The holds' times are those of the client's clock, which
+ * tests move, so the sleep lasts for the difference on the real one. */
 static void sleep_on(struct watchdog *watchdog, struct watch *watch)
 {
-    struct timespec until;
     const struct due *first = due_first(&watch->heap);
     watch->sleeps_until_ns = first ? first->at_ns : INT64_MAX;
     if (watch->sleeps_until_ns == INT64_MAX) {
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
         int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        left_ns = left_ns > 0 ? left_ns + until.tv_nsec : until.tv_nsec;
-        until.tv_sec += left_ns / 1000000000;
-        until.tv_nsec = left_ns % 1000000000;
-        pthread_cond_timedwait(&watch->changed, &watchdog->mutex, &until);
+        clock_wait(&watch->changed, &watchdog->mutex, clock_now_ns() + (left_ns > 0 ? left_ns : 0));
     }
-    watch->sleeps_until_ns = INT64_MIN; /* awake: it looks by itself */
+    watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
 
 static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
@@ -206,7 +211,7 @@ static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
 static void *renew_thread(void *argument)
 {
     struct watchdog *watchdog = argument;
-    struct lock_handle *batch[BATCH_MAX];
+    struct seclock_handle *batch[BATCH_MAX];
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping) {
         size_t count = collect(watchdog, batch);
@@ -219,20 +224,23 @@ static void *renew_thread(void *argument)
     return NULL;
 }
 
-static void *tell_thread(void *argument)
+static void *notify_thread(void *argument)
 {
     struct watchdog *watchdog = argument;
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping)
         if (is_due(watchdog, &watchdog->losses))
-            tell_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
+            notify_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
         else
             sleep_on(watchdog, &watchdog->losses);
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
 }
 
-/* The application's signal handlers are none of this thread's business. */
+/* All signals stay blocked in the thread: the application's handlers run in its own threads.
+ *
+ * why_no_worker: a worker of base/ can be stopped through a descriptor, which every child of fork
+ * would inherit from a library that promises to leave none. These threads sleep on a condition. */
 static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
 {
     sigset_t all, before;
@@ -245,16 +253,7 @@ static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(v
     return watch->running;
 }
 
-/* ---- for the core ---- */
-
-static void watch_open(struct watch *watch)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
+/* ---- open and close ---- */
 
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
@@ -263,8 +262,8 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
         return NULL;
     pthread_mutex_init(&watchdog->mutex, NULL);
     pthread_cond_init(&watchdog->settled, NULL);
-    watch_open(&watchdog->renewals);
-    watch_open(&watchdog->losses);
+    clock_condition_init(&watchdog->renewals.changed);
+    clock_condition_init(&watchdog->losses.changed);
     watchdog->now_ns = now_ns;
     watchdog->counters = counters;
     return watchdog;
@@ -296,18 +295,20 @@ void watchdog_close(struct watchdog **place)
     free(watchdog);
 }
 
-static bool add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
+/* ---- holds come and go ---- */
+
+static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
     handle->renewal.handle = handle->loss.handle = handle;
-    handle->deadline_ns = sent_ns + lock_valid_ns(handle->lease_ms);
-    return (!handle->on_lost || (start(watchdog, &watchdog->losses, tell_thread) &&
+    handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
+    return (!handle->on_lost || (start(watchdog, &watchdog->losses, notify_thread) &&
                                  put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
             (start(watchdog, &watchdog->renewals, renew_thread) &&
              put(&watchdog->renewals, &handle->renewal, due_after(handle, sent_ns, 3))));
 }
 
-bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t sent_ns)
+bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
     pthread_mutex_lock(&watchdog->mutex);
     bool added = add(watchdog, handle, sent_ns);
@@ -315,13 +316,13 @@ bool watchdog_add(struct watchdog *watchdog, struct lock_handle *handle, int64_t
     return added;
 }
 
-void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle)
+void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
     struct watch *losses = &watchdog->losses;
-    bool told = losses->running && pthread_equal(pthread_self(), losses->thread);
+    bool from_on_lost = losses->running && pthread_equal(pthread_self(), losses->thread);
     handle->leaving = true;
-    while (handle->renewing || (handle->telling && !told))
+    while (handle->renewing || (handle->notifying && !from_on_lost))
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
     due_remove(&watchdog->losses.heap, &handle->loss);
@@ -329,24 +330,40 @@ void watchdog_remove(struct watchdog *watchdog, struct lock_handle *handle)
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
-void watchdog_poke(struct watchdog *watchdog, struct lock_handle *handle)
+void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    if (handle && handle->loss.place != 0)
+    if (handle && handle->loss.slot != 0)
         put(&watchdog->losses, &handle->loss, 0);
-    if (handle && handle->renewal.place != 0 && !handle->renewing)
+    if (handle && handle->renewal.slot != 0 && !handle->renewing)
         put(&watchdog->renewals, &handle->renewal, 0);
     pthread_cond_signal(&watchdog->losses.changed);
     pthread_cond_signal(&watchdog->renewals.changed);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
+void watchdog_lost(struct seclock_handle *handle)
+{
+    int state = handle->state;
+    while (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
+        if (atomic_compare_exchange_weak(&handle->state, &state, SECLOCK_STATE_LOST))
+            watchdog_poke(handle->watchdog, handle);
+}
+
+void watchdog_doubt(struct seclock_handle *handle)
+{
+    int state = SECLOCK_STATE_HELD;
+    if (atomic_compare_exchange_strong(&handle->state, &state, SECLOCK_STATE_UNKNOWN))
+        watchdog_poke(handle->watchdog, handle);
+}
+
+/* A hold may be in one of the heaps or in both. */
 size_t watchdog_count(struct watchdog *watchdog)
 {
     pthread_mutex_lock(&watchdog->mutex);
     size_t count = watchdog->renewals.heap.count;
     for (size_t i = 0; i < watchdog->losses.heap.count; i++)
-        count += watchdog->losses.heap.slots[i]->handle->renewal.place == 0;
+        count += watchdog->losses.heap.slots[i]->handle->renewal.slot == 0;
     pthread_mutex_unlock(&watchdog->mutex);
     return count;
 }

@@ -1,137 +1,151 @@
 /* The queue lock on ZooKeeper: first come, first served, by ephemeral sequential nodes. */
-#include "lock/lock_driver.h"
+#include "lock/driver.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
+#include <assert.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/zookeeper_line.h"
-#include "lock/zookeeper_seat.h"
+#include "base/url.h"
+#include "lock/text.h"
+#include "lock/watchdog.h"
+#include "lock/zookeeper_node.h"
 
-/* the_queue: a lock is a container node, whoever wants it makes a child REQUEST-lock-SEQUENCE that
- * ends with the maker's session. The child with the lowest sequence is the holder's; every other
- * one watches the one before it, so that a release wakes one waiter. The fence is the czxid of the
- * holder's child. When a make was not answered, the request's id in the name finds the child.
+/* the_queue: a lock is a container node. Whoever wants the lock makes a child of it that ends with
+ * the session of its maker. The maker of the child with the lowest sequence number is the holder;
+ * every other one watches the child before its own, so that a release wakes one waiter. The fence is
+ * the czxid of the holder's child. When a make is not answered, the request's id in the name of the
+ * child finds it.
  *
- * A hold is as good as its session: the server ends that when it has heard nothing for the
- * session's time-out, which it counts from later than we do. Two thirds of it, counted from when an
- * answered request was sent, is the lease of every hold. */
+ * why_two_thirds: a hold is as good as its session, which the server ends when it has heard nothing
+ * for the session's time-out. The server counts that from when it got the last packet, which is
+ * later than when we sent it. Two thirds of the time-out, counted from the sending of an answered
+ * request, is the lease of every hold. */
 
-/* A handle with a seat, so that events of the session find it. */
-struct sitting {
-    struct lock_handle *handle;
-    struct seat *seat;
-    struct sitting *next;
+/* A handle with its node, so that events of the session find the handle. */
+struct queue_hold {
+    struct seclock_handle *handle;
+    struct queue_node *node;
+    struct queue_hold *next;
 };
 
 struct queue {
     struct zk *zk;
-    char prefix[LOCK_PREFIX_MAX];
+    char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
-    pthread_mutex_t mutex; /* guards the lists and the seats' holds */
-    struct sitting *sittings;
+    pthread_mutex_t mutex; /* guards the list and the nodes' holds */
+    struct queue_hold *holds;
 };
 
-/* ---- Who sits where ---- */
+/* ---- holds ---- */
 
-static enum lock_result sit_down(struct queue *queue, struct lock_handle *handle, struct seat *seat)
+static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle *handle,
+                                      struct queue_node *node)
 {
-    struct sitting *sitting = calloc(1, sizeof *sitting);
-    if (!sitting)
-        return LOCK_FAILED;
-    sitting->handle = handle;
-    sitting->seat = seat;
+    struct queue_hold *hold = calloc(1, sizeof *hold);
+    if (!hold)
+        return SECLOCK_FAILED;
+    hold->handle = handle;
+    hold->node = node;
     pthread_mutex_lock(&queue->mutex);
-    handle->hold_count = ++seat->holds;
-    sitting->next = queue->sittings;
-    queue->sittings = sitting;
+    assert(!handle->driver_data);
+    handle->hold_count = ++node->holds;
+    hold->next = queue->holds;
+    queue->holds = hold;
     pthread_mutex_unlock(&queue->mutex);
-    handle->driver_data = sitting;
-    handle->fence = (uint64_t)seat->czxid;
-    int session_ms = zk_session_ms(seat->session) * 2 / 3;
+    handle->driver_data = hold;
+    handle->fence = (uint64_t)node->czxid;
+    int session_ms = zk_session_ms(node->session) * 2 / 3;
     if (handle->lease_ms > session_ms)
         handle->lease_ms = session_ms;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
-/* Takes the handle from its seat, and gives the seat to the caller if that was its last hold. */
-static struct seat *stand_up(struct queue *queue, struct lock_handle *handle)
+/* Takes the handle from its node, and gives the node to the caller after its last hold. */
+static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *handle)
 {
-    struct sitting *sitting = handle->driver_data;
+    struct queue_hold *hold = handle->driver_data;
     pthread_mutex_lock(&queue->mutex);
-    struct sitting **link = &queue->sittings;
-    while (*link != sitting)
+    struct queue_hold **link = &queue->holds;
+    while (*link != hold) {
+        assert(*link);
         link = &(*link)->next;
-    *link = sitting->next;
-    struct seat *seat = sitting->seat;
-    bool last = --seat->holds == 0;
+    }
+    *link = hold->next;
+    struct queue_node *node = hold->node;
+    assert(node->holds > 0);
+    bool last = --node->holds == 0;
     pthread_mutex_unlock(&queue->mutex);
-    free(sitting);
+    free(hold);
     handle->driver_data = NULL;
-    return last ? seat : NULL;
+    return last ? node : NULL;
 }
 
-/* The seat from which the same owner holds the lock already, counted once more. */
-static bool sit_again(struct queue *queue, struct lock_handle *handle)
+/* Adds a hold to the node by which the same owner holds the lock already; false: there is none. */
+static bool hold_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
-    struct seat *seat = NULL;
-    line_directory(queue->prefix, handle->name, directory);
+    struct queue_node *node = NULL;
+    queue_directory(queue->prefix, handle->name, directory);
     pthread_mutex_lock(&queue->mutex);
-    for (struct sitting *i = queue->sittings; i && !seat; i = i->next)
-        if (strcmp(i->seat->owner, handle->owner) == 0 &&
-            strcmp(i->seat->directory, directory) == 0 && !i->seat->leaving &&
-            lock_state(i->handle) == LOCK_STATE_HELD)
-            seat = i->seat;
-    if (seat)
-        seat->holds++; /* keeps it from being left meanwhile */
+    for (struct queue_hold *i = queue->holds; i && !node; i = i->next)
+        if (strcmp(i->node->owner, handle->owner) == 0 &&
+            strcmp(i->node->directory, directory) == 0 && !i->node->leaving &&
+            seclock_state(i->handle) == SECLOCK_STATE_HELD)
+            node = i->node;
+    if (node)
+        node->holds++; /* so that a release meanwhile does not delete it */
     pthread_mutex_unlock(&queue->mutex);
-    if (!seat)
+    if (!node)
         return false;
-    enum lock_result result = sit_down(queue, handle, seat);
+    enum seclock_result result = hold_begin(queue, handle, node);
     pthread_mutex_lock(&queue->mutex);
-    handle->hold_count = --seat->holds;
+    handle->hold_count = --node->holds;
     pthread_mutex_unlock(&queue->mutex);
-    return result == LOCK_OK;
+    return result == SECLOCK_OK;
 }
 
-/* A connection that is lost makes every hold doubtful, a session that is over ends its holds. */
+/* A lost connection makes every hold doubtful; the end of a session ends its holds. */
 static void queue_event(void *context, struct zk_session *session)
 {
     struct queue *queue = context;
     bool over = zk_session_over(session);
     pthread_mutex_lock(&queue->mutex);
-    for (struct sitting *i = queue->sittings; i; i = i->next)
-        if (i->seat->session == session) {
+    for (struct queue_hold *i = queue->holds; i; i = i->next)
+        if (i->node->session == session) {
             if (over)
-                lock_handle_lost(i->handle);
+                watchdog_lost(i->handle);
             else
-                lock_handle_doubt(i->handle);
+                watchdog_doubt(i->handle);
         }
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* ---- The driver ---- */
+/* ---- the driver ---- */
 
-static enum lock_result queue_open(const struct lock_context *context, void **self_out)
+static enum seclock_result queue_open(const struct lock_context *context, void **self_out)
 {
-    const char *hosts = context->server + strlen("zookeeper://");
+    char error[URL_ERROR_SIZE];
+    struct url url;
+    if (!url_parse(context->server, "zookeeper", &url, error, sizeof error))
+        return lock_fail(SECLOCK_CONFIG, error);
+    const char *hosts = url_scheme_end(context->server) + strlen("://");
     struct queue *queue = calloc(1, sizeof *queue);
     if (queue)
         queue->zk = zk_open(hosts, context->lease_ms, queue_event, queue);
     if (!queue || !queue->zk) {
         free(queue);
-        return LOCK_FAILED;
+        return SECLOCK_FAILED;
     }
     queue->timeout_ms = context->timeout_ms;
     strcpy(queue->prefix, context->prefix);
     pthread_mutex_init(&queue->mutex, NULL);
     *self_out = queue;
-    return LOCK_OK;
+    return SECLOCK_OK;
 }
 
 static void queue_close(void *self)
@@ -142,260 +156,252 @@ static void queue_close(void *self)
     free(queue);
 }
 
-/* What a try has come to, while the seat is kept in handle->waiting. */
-static enum lock_result queue_try(struct lock_handle *handle, struct seat *seat)
+/* One try; handle->waiting keeps the node. */
+static enum seclock_result queue_try(struct seclock_handle *handle, struct queue_node *node)
 {
     bool first = false;
-    enum zk_result result = seat_take(seat);
+    enum zk_result result = queue_node_make(node);
     if (result == ZK_OK) {
-        result = seat_look(seat, handle->waits, &first);
-        if (seat_connected_again(seat, result))
-            result = seat_look(seat, handle->waits, &first);
+        result = queue_node_look(node, handle->waits, &first);
+        if (queue_node_reconnected(node, result))
+            result = queue_node_look(node, handle->waits, &first);
     }
-    if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: line up again */
-        seat_forget(seat);
+    if (result == ZK_NONE || result == ZK_OVER) { /* broken, or expired: queue up again */
+        queue_node_forget(node);
         result = ZK_FAILED;
     }
-    if (result != ZK_OK) /* nobody counts as holder who does not know of it, so this is no doubt */
-        return seat_failure(seat, seat->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
-    return first ? LOCK_OK : LOCK_BUSY;
+    if (result != ZK_OK) /* the caller never held it, so only an unanswered make is a doubt */
+        return queue_node_failure(node, node->in_doubt ? ZK_UNKNOWN : ZK_FAILED);
+    return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
-static enum lock_result queue_acquire(void *self, struct lock_handle *handle)
+static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     handle->busy_ms = -1;
-    struct seat *seat = handle->waiting;
-    if (!seat && sit_again(queue, handle))
-        return LOCK_OK;
-    if (!seat)
-        seat = seat_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
-    if (!seat)
-        return LOCK_FAILED;
-    handle->waiting = seat;
-    enum lock_result result = queue_try(handle, seat);
-    if (result == LOCK_OK) {
-        seat_watch_stop(seat);
-        result = sit_down(queue, handle, seat);
-        if (result == LOCK_OK)
+    struct queue_node *node = handle->waiting;
+    if (!node && hold_again(queue, handle))
+        return SECLOCK_OK;
+    if (!node)
+        node = queue_node_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
+    if (!node)
+        return SECLOCK_FAILED;
+    handle->waiting = node;
+    enum seclock_result result = queue_try(handle, node);
+    if (result == SECLOCK_OK) {
+        queue_node_watch_stop(node);
+        result = hold_begin(queue, handle, node);
+        if (result == SECLOCK_OK)
             handle->waiting = NULL;
     }
-    if (result != LOCK_OK && result != LOCK_UNKNOWN && !handle->waits) {
+    if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
-        seat_leave(seat);
-        seat_free(seat);
+        queue_node_leave(node);
+        queue_node_free(node);
     }
     return result;
 }
 
-static void queue_wait(void *self, struct lock_handle *handle, int wait_ms)
+static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
-    const struct seat *seat = handle->waiting;
+    const struct queue_node *node = handle->waiting;
     struct pollfd fds[2] = {
-        {.fd = seat && seat->watching ? seat->watch.fd : -1, .events = POLLIN},
+        {.fd = node && node->watching ? node->watch.fd : -1, .events = POLLIN},
         {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN},
     };
     poll(fds, 2, wait_ms);
 }
 
-static void queue_stop_waiting(void *self, struct lock_handle *handle, bool acquired)
+static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     (void)self;
-    struct seat *seat = handle->waiting;
-    if (!seat || acquired)
+    struct queue_node *node = handle->waiting;
+    if (!node || acquired)
         return;
     handle->waiting = NULL;
-    seat_leave(seat);
-    seat_free(seat);
+    queue_node_leave(node);
+    queue_node_free(node);
 }
 
-/* Finds out about a hold whose making was not answered. */
-static enum lock_result queue_settle(struct queue *queue, struct lock_handle *handle)
+/* Finds out about a hold whose acquisition was not answered. */
+static enum seclock_result find_out(struct queue *queue, struct seclock_handle *handle)
 {
-    struct seat *seat = handle->waiting;
+    struct queue_node *node = handle->waiting;
     bool first = false;
-    if (!seat)
-        return LOCK_LOST;
-    if (zk_session_over(seat->session))
-        return LOCK_LOST;
-    enum zk_result result = seat_find(seat);
+    if (!node)
+        return SECLOCK_LOST;
+    if (zk_session_over(node->session))
+        return SECLOCK_LOST;
+    enum zk_result result = queue_node_find(node);
     if (result == ZK_OK)
-        result = seat_look(seat, false, &first);
+        result = queue_node_look(node, false, &first);
     if (result == ZK_OK && first) {
         handle->waiting = NULL;
-        return sit_down(queue, handle, seat);
+        return hold_begin(queue, handle, node);
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
-        return LOCK_UNKNOWN;
-    seat_leave(seat);
-    return LOCK_LOST;
+        return SECLOCK_UNKNOWN;
+    queue_node_leave(node);
+    return SECLOCK_LOST;
 }
 
-static enum lock_result queue_renew_one(struct queue *queue, struct lock_handle *handle)
+static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_handle *handle)
 {
-    struct sitting *sitting = handle->driver_data;
-    struct zk_node node;
-    if (!sitting)
-        return queue_settle(queue, handle);
-    struct seat *seat = sitting->seat;
-    enum zk_result result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
-    if (seat_connected_again(seat, result)) {
-        zk_sync(seat->session, seat->directory);
-        result = zk_read(seat->session, seat->path, false, queue->timeout_ms, &node);
+    struct queue_hold *hold = handle->driver_data;
+    struct zk_node read;
+    if (!hold)
+        return find_out(queue, handle);
+    struct queue_node *node = hold->node;
+    enum zk_result result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
+    if (queue_node_reconnected(node, result)) {
+        zk_sync(node->session, node->directory);
+        result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
     }
     if (result == ZK_OK)
-        return node.mine && node.czxid == seat->czxid ? LOCK_OK : LOCK_LOST;
+        return read.mine && read.czxid == node->czxid ? SECLOCK_OK : SECLOCK_LOST;
     if (result == ZK_NONE || result == ZK_OVER)
-        return LOCK_LOST;
-    return seat_failure(seat, result);
+        return SECLOCK_LOST;
+    return queue_node_failure(node, result);
 }
 
-/* Any answered request renews the session; a read after a sync also tells whether the child is
- * still there. Once one was not answered, none will be. */
-static void queue_renew(void *self, struct lock_handle *const *handles, size_t count,
-                        enum lock_result *results_out)
+/* Any answered request renews the session; a read after a sync tells, in addition, whether the node
+ * still exists. Once a request was not answered, the others would not be either. */
+static void queue_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out)
 {
     struct queue *queue = self;
     const struct zk_session *synced = NULL;
     bool silent = false;
     for (size_t i = 0; i < count; i++) {
-        struct sitting *sitting = handles[i]->driver_data;
+        struct queue_hold *hold = handles[i]->driver_data;
         if (silent) {
-            results_out[i] = LOCK_UNKNOWN;
+            results_out[i] = SECLOCK_UNKNOWN;
             continue;
         }
-        if (sitting && sitting->seat->session != synced) {
-            zk_sync(sitting->seat->session, sitting->seat->directory);
-            synced = sitting->seat->session;
+        if (hold && hold->node->session != synced) {
+            zk_sync(hold->node->session, hold->node->directory);
+            synced = hold->node->session;
         }
         results_out[i] = queue_renew_one(queue, handles[i]);
-        silent = results_out[i] == LOCK_UNKNOWN || results_out[i] == LOCK_FAILED;
+        silent = results_out[i] == SECLOCK_UNKNOWN || results_out[i] == SECLOCK_FAILED;
     }
 }
 
-static enum lock_result queue_unmake(struct queue *queue, struct seat *seat)
+static enum seclock_result delete_node(struct queue *queue, struct queue_node *node)
 {
-    enum zk_result result = zk_delete(seat->session, seat->path, queue->timeout_ms);
-    seat->releasing = seat->releasing || result == ZK_UNKNOWN;
-    if (seat_connected_again(seat, result))
-        result = zk_delete(seat->session, seat->path, queue->timeout_ms);
-    if (result == ZK_OK || (result == ZK_NONE && seat->releasing))
-        return LOCK_OK;
+    enum zk_result result = zk_delete(node->session, node->path, queue->timeout_ms);
+    node->releasing = node->releasing || result == ZK_UNKNOWN;
+    if (queue_node_reconnected(node, result))
+        result = zk_delete(node->session, node->path, queue->timeout_ms);
+    if (result == ZK_OK || (result == ZK_NONE && node->releasing))
+        return SECLOCK_OK;
     if (result == ZK_NONE || result == ZK_OVER)
-        return LOCK_LOST;
-    seat_failure(seat, result);
-    seat->releasing = true;
-    seat_clean_later(seat);
-    return LOCK_UNKNOWN;
+        return SECLOCK_LOST;
+    queue_node_failure(node, result);
+    node->releasing = true;
+    queue_node_delete_later(node);
+    return SECLOCK_UNKNOWN;
 }
 
-static enum lock_result queue_release(void *self, struct lock_handle *handle)
+static enum seclock_result queue_release(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
-    struct sitting *sitting = handle->driver_data;
-    if (!sitting) {
+    struct queue_hold *hold = handle->driver_data;
+    if (!hold) {
         queue_stop_waiting(self, handle, false);
-        return LOCK_OK;
+        return SECLOCK_OK;
     }
     pthread_mutex_lock(&queue->mutex);
-    bool last = sitting->seat->holds == 1;
+    bool last = hold->node->holds == 1;
     if (last)
-        sitting->seat->leaving = true;
+        hold->node->leaving = true;
     pthread_mutex_unlock(&queue->mutex);
-    enum lock_result result = LOCK_OK;
+    enum seclock_result result = SECLOCK_OK;
     if (last)
-        result = queue_unmake(queue, sitting->seat);
-    else if (zk_session_over(sitting->seat->session))
-        result = LOCK_LOST;
-    if (result == LOCK_UNKNOWN)
-        return result; /* may be asked again; `drop` frees it */
-    struct seat *seat = stand_up(queue, handle);
-    if (seat)
-        seat_free(seat);
+        result = delete_node(queue, hold->node);
+    else if (zk_session_over(hold->node->session))
+        result = SECLOCK_LOST;
+    if (result == SECLOCK_UNKNOWN)
+        return result; /* the caller may try again; `drop` frees it */
+    struct queue_node *node = hold_end(queue, handle);
+    if (node)
+        queue_node_free(node);
     return result;
 }
 
-static void queue_drop(void *self, struct lock_handle *handle)
+static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     queue_stop_waiting(self, handle, false);
     if (!handle->driver_data)
         return;
-    struct seat *seat = stand_up(queue, handle);
-    if (!seat)
+    struct queue_node *node = hold_end(queue, handle);
+    if (!node)
         return;
-    if (!seat->releasing)
-        seat_clean_later(seat);
-    seat_free(seat);
+    if (!node->releasing)
+        queue_node_delete_later(node);
+    queue_node_free(node);
 }
 
-/* The seat of whoever holds the lock, in a session of our own: ZK_NONE when nobody does. */
-static enum zk_result find_holder(struct queue *queue, const char *name, struct seat *seat_out,
-                                  size_t *count_out)
+/* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
+ * nobody does. */
+static enum zk_result find_holder(struct queue *queue, const char *name,
+                                  struct queue_node *node_out, size_t *count_out)
 {
-    struct zk_names names;
-    const char *first = NULL;
-    *seat_out = (struct seat){.session = zk_session_take(queue->zk, queue->timeout_ms)};
+    *node_out = (struct queue_node){.session = zk_session_take(queue->zk, queue->timeout_ms)};
     *count_out = 0;
-    if (!seat_out->session)
+    if (!node_out->session)
         return ZK_FAILED;
-    line_directory(queue->prefix, name, seat_out->directory);
-    zk_sync(seat_out->session, seat_out->directory);
-    enum zk_result result =
-        zk_list(seat_out->session, seat_out->directory, queue->timeout_ms, &names);
-    if (result == ZK_OK)
-        result =
-            line_first(seat_out->session, seat_out->directory, &names, queue->timeout_ms, &first);
-    if (result == ZK_OK && !first)
-        result = ZK_NONE;
-    if (result == ZK_OK)
-        line_child(seat_out->directory, first, seat_out->path);
-    *count_out = names.count;
-    zk_names_free(&names);
-    return result;
+    queue_directory(queue->prefix, name, node_out->directory);
+    return queue_first(node_out->session, node_out->directory, queue->timeout_ms, node_out->path,
+                       count_out);
 }
 
-static enum lock_result queue_status(void *self, const char *name, struct lock_status *status_out)
+static enum seclock_result queue_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
 {
+    (void)driver;
     struct queue *queue = self;
-    struct seat seat;
-    struct zk_node node;
+    struct queue_node node;
+    struct zk_node read;
     size_t count;
-    *status_out = (struct lock_status){.remaining_ms = -1};
-    enum zk_result result = find_holder(queue, name, &seat, &count);
+    status_out->waiting = 0;
+    enum zk_result result = find_holder(queue, name, &node, &count);
     if (result == ZK_OK)
-        result = zk_read(seat.session, seat.path, false, queue->timeout_ms, &node);
+        result = zk_read(node.session, node.path, false, queue->timeout_ms, &read);
     if (result == ZK_OK) {
         status_out->held = true;
         status_out->count = 1;
         status_out->waiting = (int64_t)count - 1;
-        status_out->fence = (uint64_t)node.czxid;
-        snprintf(status_out->holder, LOCK_TOKEN_MAX, "%.*s", LOCK_TOKEN_MAX - 1, node.data);
+        status_out->fence = (uint64_t)read.czxid;
+        snprintf(status_out->holder, SECLOCK_TOKEN_MAX, "%.*s", SECLOCK_TOKEN_MAX - 1, read.data);
     }
-    enum lock_result answer =
-        result == ZK_OK || result == ZK_NONE ? LOCK_OK : seat_failure(&seat, result);
-    zk_session_drop(&seat.session);
+    enum seclock_result answer =
+        result == ZK_OK || result == ZK_NONE ? SECLOCK_OK : queue_node_failure(&node, result);
+    zk_session_drop(&node.session);
     return answer;
 }
 
-static enum lock_result queue_break(void *self, const char *name)
+static enum seclock_result queue_break(const struct lock_driver *driver, void *self,
+                                       const char *name)
 {
+    (void)driver;
     struct queue *queue = self;
-    struct seat seat;
+    struct queue_node node;
     size_t count;
-    enum zk_result result = find_holder(queue, name, &seat, &count);
+    enum zk_result result = find_holder(queue, name, &node, &count);
     if (result == ZK_OK)
-        result = zk_delete(seat.session, seat.path, queue->timeout_ms);
-    enum lock_result answer = result == ZK_OK     ? LOCK_OK
-                              : result == ZK_NONE ? LOCK_NOT_OWNER
-                                                  : seat_failure(&seat, result);
-    zk_session_drop(&seat.session);
+        result = zk_delete(node.session, node.path, queue->timeout_ms);
+    enum seclock_result answer = result == ZK_OK     ? SECLOCK_OK
+                                 : result == ZK_NONE ? SECLOCK_NOT_OWNER
+                                                     : queue_node_failure(&node, result);
+    zk_session_drop(&node.session);
     return answer;
 }
 
-const struct lock_driver lock_queue_driver = {
-    .kind = LOCK_KIND_QUEUE,
+const struct lock_driver zookeeper_queue_driver = {
+    .kind = SECLOCK_KIND_QUEUE,
     .features = LOCK_FENCED | LOCK_RENEWS,
     .poll_ms_min = 10,
     .poll_ms_max = 200,

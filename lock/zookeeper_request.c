@@ -1,26 +1,29 @@
 /* Requests to a ZooKeeper ensemble, each bounded in time. */
-#include "lock/zookeeper.h"
+#include "lock/zookeeper_request.h"
 
 #ifdef LOCK_WITH_ZOOKEEPER
 
+#define THREADED /* the variant of the library whose own threads call back */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zookeeper/zookeeper.h>
 
-#include "lock/zookeeper_private.h"
+#include "base/clock.h"
 
-/* why_not_the_synchronous_calls: those of the library wait for as long as the library itself waits
- * for its server, up to two thirds of the session's time-out. The thread that renews locks must not
- * be kept that long. So every request is sent by the asynchronous call and waited for here; one
- * that is given up leaves its record to the library's thread, which frees it when the answer
- * comes. */
+/* why_not_the_synchronous_calls: the library's synchronous calls wait as long as the library itself
+ * waits for its server, up to two thirds of the session's time-out. The thread that renews locks
+ * must not be kept that long. So every request is sent by the asynchronous call, and its answer
+ * awaited here. A request that times out leaves its record to the library's thread, which frees it
+ * when the answer comes. */
 
 /* One request on its way. */
 struct request {
     struct zk_session *session;
     bool done;
-    bool given_up; /* whoever sent it is gone: the answer frees it */
+    bool timed_out; /* the sender waits no more: the answer frees the record */
     int rc;
     struct zk_node node;
     int64_t owner; /* the session whose ephemeral the node is */
@@ -28,7 +31,7 @@ struct request {
     struct zk_names names;
 };
 
-/* ---- Answers: these run in the library's thread ---- */
+/* ---- answers: in a thread of the library ---- */
 
 static void request_free(struct request *request)
 {
@@ -40,12 +43,13 @@ static void request_done(struct request *request, int rc)
 {
     struct zk_session *session = request->session;
     pthread_mutex_lock(&session->mutex);
+    assert(!request->done); /* the library answers each request once */
     request->rc = rc;
     request->done = true;
-    bool given_up = request->given_up;
+    bool timed_out = request->timed_out;
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
-    if (given_up)
+    if (timed_out)
         request_free(request);
 }
 
@@ -57,8 +61,6 @@ static struct request *request_of(const void *data)
 static void take_stat(struct request *request, const struct Stat *stat)
 {
     request->node.czxid = stat->czxid;
-    request->node.ctime_ms = stat->ctime;
-    request->node.ephemeral = stat->ephemeralOwner != 0;
     request->owner = stat->ephemeralOwner;
 }
 
@@ -103,14 +105,7 @@ static void on_names(int rc, const struct String_vector *names, const void *data
     request_done(request, request->names.count == count ? rc : ZSYSTEMERROR);
 }
 
-static void on_synced(int rc, const char *path, const void *data)
-{
-    (void)rc; /* had the connection been lost, the request behind it would tell */
-    (void)path;
-    (void)data;
-}
-
-/* A session event comes to every watcher, too, and says nothing about its node. */
+/* Every watcher gets the session's events as well, which say nothing about its node. */
 static void on_node(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     struct zk_session *session = context;
@@ -123,9 +118,9 @@ static void on_node(zhandle_t *handle, int type, int state, const char *path, vo
     pthread_mutex_unlock(&session->mutex);
 }
 
-/* ---- Requests ---- */
+/* ---- requests ---- */
 
-/* NULL when nothing can be sent now. */
+/* NULL: nothing can be sent now. */
 static struct request *request_new(struct zk_session *session)
 {
     if (session->pid != getpid())
@@ -161,21 +156,21 @@ static enum zk_result result_of(int rc)
     }
 }
 
-/* Waits for the answer to what was sent with code `sent`. The caller frees the request unless
- * it is set to NULL: then the answer frees it. */
+/* Waits for the answer to a request that was sent with code `sent`. The caller frees the request,
+ * unless this sets it to NULL: then the answer frees it. */
 static enum zk_result request_wait(struct request **request, int sent, int wait_ms)
 {
     struct zk_session *session = (*request)->session;
-    int64_t until_ns = zk_now_ns() + (int64_t)wait_ms * 1000000;
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     pthread_mutex_lock(&session->mutex);
     bool in_time = true;
     while (sent == ZOK && !(*request)->done && in_time)
-        in_time = zk_session_wait(session, until_ns);
+        in_time = clock_wait(&session->changed, &session->mutex, until_ns);
     int rc = sent != ZOK ? sent : (*request)->done ? (*request)->rc : ZOPERATIONTIMEOUT;
-    (*request)->given_up = sent == ZOK && !(*request)->done;
+    (*request)->timed_out = sent == ZOK && !(*request)->done;
     if (rc != ZOK)
         session->error = rc;
-    if ((*request)->given_up)
+    if ((*request)->timed_out)
         *request = NULL;
     pthread_mutex_unlock(&session->mutex);
     return result_of(rc);
@@ -232,6 +227,7 @@ enum zk_result zk_list(struct zk_session *session, const char *path, int wait_ms
         return not_sent(session);
     int sent = zoo_aget_children(session->handle, path, 0, on_names, request);
     enum zk_result result = request_wait(&request, sent, wait_ms);
+    assert(result != ZK_OK || request);
     if (result == ZK_OK) {
         *names_out = request->names;
         request->names = (struct zk_names){0};
@@ -246,12 +242,6 @@ void zk_names_free(struct zk_names *names)
         free(names->name[i]);
     free(names->name);
     *names = (struct zk_names){0};
-}
-
-void zk_sync(struct zk_session *session, const char *path)
-{
-    if (session->pid == getpid())
-        zoo_async(session->handle, path, on_synced, NULL);
 }
 
 enum zk_result zk_read(struct zk_session *session, const char *path, bool watched, int wait_ms,

@@ -1,7 +1,6 @@
 -- KEYS: 1 the lock's key, 2 the fence's key. ARGV: 1 token, 2 lease in ms.
 -- Returns {1, fence} when acquired, {0, ms left} when another token holds it.
--- Atomic because the lock and its fence must never be seen one without the other. The fence is
--- max(stored + 1, server time in us): it goes on growing when the stored one was lost or is older.
+-- Atomic because the lock and its fence must never be seen one without the other.
 -- A repeat with the token that holds the lock gives the first answer again (a re-sent request).
 local call = redis.call
 if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
@@ -15,10 +14,6 @@ if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   end
 end
 local time = call('TIME')
-local fence = time[1] .. string.sub('00000' .. time[2], -6)
-local stored = call('SET', KEYS[2], fence, 'EX', '604800', 'GET')
-if stored and tonumber(stored) >= tonumber(fence) then
-  fence = string.format('%d', stored + 1)
-  call('SET', KEYS[2], fence, 'EX', '604800')
-end
+local fence, fence_key = nil, KEYS[2]
+-- include: fence_next.lua
 return '1 ' .. fence

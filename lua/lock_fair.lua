@@ -27,12 +27,8 @@ if (mine or free) and head and call('ZREM', KEYS[3], ARGV[2]) == 1 then
   call('LREM', KEYS[2], 1, ARGV[2])
 end
 if free then
-  local fence = time[1] .. string.sub('00000' .. time[2], -6)
-  local stored = call('SET', KEYS[4], fence, 'EX', '604800', 'GET')
-  if stored and tonumber(stored) >= tonumber(fence) then
-    fence = string.format('%d', stored + 1)
-    call('SET', KEYS[4], fence, 'EX', '604800')
-  end
+  local fence, fence_key = nil, KEYS[4]
+  -- include: fence_next.lua
   call('HSET', KEYS[1], 'o', ARGV[1], 'f', fence, 'h:' .. ARGV[2], '1')
   call('PEXPIRE', KEYS[1], ARGV[3])
   return '1 ' .. fence .. ' 1'

@@ -35,10 +35,6 @@ end
 if fresh or call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   call('PEXPIRE', KEYS[1], ARGV[2])
 end
-local fence = time[1] .. string.sub('00000' .. time[2], -6)
-local stored = call('SET', KEYS[3], fence, 'EX', '604800', 'GET')
-if stored and tonumber(stored) >= tonumber(fence) then
-  fence = string.format('%d', stored + 1)
-  call('SET', KEYS[3], fence, 'EX', '604800')
-end
+local fence, fence_key = nil, KEYS[3]
+-- include: fence_next.lua
 return '1 ' .. fence .. ' ' .. taken

@@ -3,27 +3,26 @@
 -- Returns {1, fence} when all of the request's permits are renewed, {0} when they have ended.
 -- Atomic because only permits that have not ended may be extended; none is created again. Whoever
 -- was not told of a fence is given a new one, as the last one may be another's; else it is 0.
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local i = 1
 while true do
-  local ends = redis.call('ZSCORE', KEYS[1], ARGV[1] .. '#' .. i)
+  local ends = call('ZSCORE', KEYS[1], ARGV[1] .. '#' .. i)
   if not ends or tonumber(ends) <= now then
     break
   end
-  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1] .. '#' .. i)
+  call('ZADD', KEYS[1], now + ARGV[2], ARGV[1] .. '#' .. i)
   i = i + 1
 end
 if i == 1 then
   return {0}
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  call('PEXPIRE', KEYS[1], ARGV[2])
 end
-local fence = 0
+local fence, fence_key = '0', KEYS[2]
 if ARGV[3] == '1' then
-  local stored = tonumber(redis.call('GET', KEYS[2]) or '0')
-  fence = math.max(stored + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'EX', 604800)
+  -- include: fence_next.lua
 end
-return {1, fence}
+return '1 ' .. fence

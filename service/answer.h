@@ -39,7 +39,7 @@ enum {
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
-      "A query may have at most 32 parameters.", 0)                                                \
+      "A query may have at most 50 parameters.", 0)                                                \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "unsupported_media_type", "Unsupported media type",             \
       "The body must be application/json.", 0)                                                     \
     X(KEY_REUSED, 422, "idempotency_key_reused", "Idempotency key reused",                         \

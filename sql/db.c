@@ -92,7 +92,7 @@ static enum db_result query_error(struct db *db)
     return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
 }
 
-/* False when the rows broke off: then there is a result, of which nothing can be said. */
+/* False when the connection broke amid the rows: the statement was done, and its result is lost. */
 static bool keep_result(struct db *db)
 {
     MYSQL_RES *rows = mysql_store_result(db->mysql);
@@ -110,8 +110,8 @@ static bool keep_result(struct db *db)
     return true;
 }
 
-/* The client library counts its time-outs in seconds; the wait for the first answer is counted
- * here, exactly. */
+/* The client library counts its time-outs in seconds, so the wait for the first answer is measured
+ * here. */
 static int query_in_time(struct db *db, const char *text, size_t length)
 {
     struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
@@ -122,7 +122,8 @@ static int query_in_time(struct db *db, const char *text, size_t length)
     return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
 }
 
-/* Sends the text, with the transaction's beginning in front when that is still due. */
+/* Sends the text, with START TRANSACTION in the same packet when that is still due: it saves a
+ * round trip. */
 static int send_query(struct db *db, const char *text, size_t length)
 {
     static const char begin[] = "START TRANSACTION;";
@@ -146,7 +147,7 @@ static int send_query(struct db *db, const char *text, size_t length)
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
     bool connected = db->in_run ? db->mysql != NULL : db_connect(db) == DB_OK;
-    db->in_doubt = false; /* from here on: connecting runs a query of its own */
+    db->in_doubt = false; /* only now, because connecting runs a query of its own */
     db->statements = 0;
     db->insert_id = 0;
     db_drop_rows(db);
@@ -195,8 +196,8 @@ struct db_stats db_stats(const struct db *db)
     return db->stats;
 }
 
-/* Only a deadlock says for certain that a commit did not happen; every other error leaves it open:
- * the server may have written it before it died or was told to stop. */
+/* Only a deadlock or a lock wait says for certain that a commit did not happen. Every other error
+ * leaves that open: the server may have written it before it died or was told to stop. */
 static enum db_result commit(struct db *db)
 {
     if (!db->mysql)
@@ -251,8 +252,8 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
             pause_randomly(db);
         }
         result = run_once(db, body, context);
-        /* Lost before the commit was sent, so certainly not done: most likely an idle connection
-         * that the server had closed. Once more on a new one. */
+        /* The connection was lost before the commit was sent, so nothing was done. Most likely the
+         * server had closed an idle connection: try once more on a new one. */
         if (result == DB_FAILED && db->in_doubt && !lost) {
             lost = true;
             result = DB_SOFT;

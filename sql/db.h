@@ -13,7 +13,7 @@ enum db_result {
     DB_NO,        /* the caller's own refusal, from the body of db_run: rolled back */
     DB_DUPLICATE, /* a unique key was violated: rolled back */
     DB_CHECK,     /* a CHECK constraint was violated: rolled back */
-    DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again (db_run does) */
+    DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again, as db_run does */
     DB_FAILED,    /* certainly not done */
     DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
 };
@@ -30,14 +30,14 @@ struct db_stats {
  * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
-/* From now on bounds each wait for an answer to a query by `timeout_ms` instead; returns by what it
- * was bounded. Of several statements in one query only the first is waited for that long. */
+/* From now on bounds each wait for an answer to a query by `timeout_ms`; returns the bound until
+ * then. It applies to the first statement of a query, not to those after it. */
 int db_set_timeout(struct db *db, int timeout_ms);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
-/* In a child of fork: closes the child's copy of the descriptor without a word to the server, whose
+/* For a child of fork: closes its copy of the descriptor without a word to the server, because the
  * session is the parent's, and sets the pointer to NULL. The memory leaks. */
 void db_forget(struct db **db);
 
@@ -48,13 +48,13 @@ enum db_result db_connect(struct db *db);
 /* True while there is a connection that has not been found broken. */
 bool db_connected(const struct db *db);
 
-/* Asks the server for a sign of life, connecting if need be. DB_OK or DB_FAILED. */
+/* Pings the server, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);
 
-/* Runs one statement, or several with semicolons between them; in db_run as part of its
- * transaction, else by itself. Stops at the first that fails. DB_OK, DB_DUPLICATE, DB_CHECK,
- * DB_SOFT, DB_FAILED (never DB_UNKNOWN: a statement alone that may have been done is reported by
- * db_in_doubt). The rows of the last statement that has any are kept for db_row. */
+/* Runs one statement, or several with semicolons between them; within db_run as part of its
+ * transaction, else each by itself. Stops at the first statement that fails. DB_OK, DB_DUPLICATE,
+ * DB_CHECK, DB_SOFT, DB_FAILED; never DB_UNKNOWN: db_in_doubt tells whether a statement outside
+ * db_run may have been done. Keeps the rows of the last statement that has any for db_row. */
 enum db_result db_query(struct db *db, const char *text, size_t length);
 
 /* True when the connection was lost after the last db_query was sent, before it was answered. */
@@ -64,18 +64,18 @@ bool db_in_doubt(const struct db *db);
 enum { DB_STATEMENTS_MAX = 2048 };
 uint64_t db_affected(const struct db *db, size_t i);
 
-/* The id the last INSERT was given by AUTO_INCREMENT. */
+/* The id that AUTO_INCREMENT gave to the last INSERT. */
 uint64_t db_insert_id(const struct db *db);
 
 /* The next row of the last query as columns of text (NULL for SQL NULL), or NULL after the last.
  * Valid until the next call on this db. */
 char **db_row(struct db *db);
 
-/* Runs `body` in a transaction and commits it. The body calls db_query and returns its result;
- * DB_SOFT is tried again up to 5 times in all, with a short random pause, and so is, once, a
- * connection that was lost before the commit; anything else but DB_OK
- * is rolled back and returned. A body must therefore be repeatable and must not reply to anybody.
- * DB_UNKNOWN only when the connection died in the commit. */
+/* Runs `body` in a transaction and commits it. The body calls db_query and returns its result.
+ * After DB_SOFT the transaction is tried again, up to 5 times in all, with a short random pause;
+ * after a connection that was lost before the commit, once. So a body must be repeatable and must
+ * not reply to anybody. Anything else but DB_OK is rolled back and returned. DB_UNKNOWN: the
+ * connection died in the commit. */
 enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
                       void *context);
 

@@ -10,12 +10,12 @@
 #include "base/clock.h"
 
 enum {
-    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; each header has its own name */
+    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
     ER_CHECK_MYSQL = 3819,
 };
 
-/* Times are UTC. READ COMMITTED: a batch must see what others committed before it. A holder that
- * sleeps between statement and commit must not keep its row locks for ever: MariaDB ends idle
+/* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
+ * sleeps between a statement and its commit must not keep its row locks for ever: MariaDB ends idle
  * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
  */
 static const char session_setup[] =
@@ -76,7 +76,8 @@ enum db_result db_connection_make(struct db *db)
         db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
         return connect_failed(db);
     }
-    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC); /* no program run later keeps it open */
+    fcntl((int)db->mysql->net.fd, F_SETFD,
+          FD_CLOEXEC); /* a program that this process starts must not keep it open */
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
         return connect_failed(db);
     backoff_reset(&db->backoff);

@@ -1,4 +1,4 @@
-/* Private to sql/: the inside of a db, for prepared statements. */
+/* Private to sql/: the inside of a db, its connection, and what errors mean. */
 #ifndef SQL_DB_CONNECTION_H
 #define SQL_DB_CONNECTION_H
 
@@ -16,11 +16,11 @@ struct db {
     int timeout_ms;
     struct backoff backoff;
     unsigned random;
-    bool in_run; /* between db_run's begin and end: no reconnecting on the way */
+    bool in_run; /* between db_run's begin and end, where nothing may reconnect */
     bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
     bool late;    /* the last query was not answered in time */
-    char *packet; /* that packet */
+    char *packet; /* START TRANSACTION and the first query */
     size_t packet_size;
     size_t statements;
     uint64_t affected[DB_STATEMENTS_MAX];
@@ -29,17 +29,18 @@ struct db {
     struct db_stats stats;
 };
 
-/* Makes a connection, where there is none, unless the delay after a failed try still runs. */
+/* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
+ * lasts. */
 enum db_result db_connection_make(struct db *db);
 
 /* The present connection. Only within db_run, after its first query. */
 MYSQL *db_handle(struct db *db);
 
-/* Grows with every connection: what was prepared on an older one is gone. */
+/* Counts the connections: statements prepared on an earlier one no longer exist. */
 uint64_t db_generation(const struct db *db);
 
-/* What an error of a statement (not of a commit) means; closes the connection unless it can go on
- * being used. */
+/* Says what an error of a statement (not of a commit) means; closes the connection unless it can
+ * still be used. */
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text);
 
 /* Closes the connection, if there is one, and counts it as lost. */

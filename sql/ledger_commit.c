@@ -1,4 +1,4 @@
-/* One transaction of orders and the moves of their segments: the hot path of the ledger. */
+/* Accepted orders written to the ledger: the hot path. */
 #include "sql/ledger_commit.h"
 
 #include <assert.h>
@@ -14,72 +14,18 @@
 
 struct commit {
     struct ledger *ledger;
-    struct ledger_stock_update *moves;
-    size_t move_count;
+    struct ledger_stock_update *updates;
+    size_t update_count;
     const struct ledger_order *orders;
     size_t order_count;
-    size_t
-        as_text; /* of these, the first, in the packet of the moves; the rest by a prepared one */
-    bool joint;  /* all moves in one statement */
-    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, when that matters */
+    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, where that matters */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* of these, the ones with a limit */
     size_t limited_count;
-    size_t limited_as_text; /* the first of them, as above */
 };
 
 static bool has_key(const struct ledger_order *order)
 {
     return order->key && order->key[0] != '\0';
-}
-
-static void text_order(struct sql_text *sql, const struct ledger_order *order, const char *time)
-{
-    sql_append(sql, "(", 1);
-    sql_number(sql, order->order_id);
-    sql_append(sql, ",", 1);
-    sql_word(sql, order->sku);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->round);
-    sql_append(sql, ",", 1);
-    sql_word(sql, order->user_id);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->qty);
-    sql_append(sql, ",", 1);
-    if (order->segment == LEDGER_SEGMENT_SEVERAL)
-        sql_append(sql, "NULL", 4);
-    else
-        sql_number(sql, (uint64_t)order->segment);
-    sql_append(sql, ",", 1);
-    if (has_key(order))
-        sql_word(sql, order->key);
-    else
-        sql_append(sql, "NULL", 4);
-    sql_append(sql, ",'", 2);
-    sql_append(sql, time, LEDGER_TIME_SIZE - 2); /* without the Z, which MySQL does not take */
-    sql_append(sql, "',", 2);
-    ledger_time_text(sql, order->expires_ms);
-    sql_append(sql, ")", 1);
-}
-
-static void text_orders(struct sql_text *sql, const struct commit *commit)
-{
-    static const char insert[] = "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,"
-                                 "idempotency_key,created_at,expires_at)VALUES";
-    char time[LEDGER_TIME_SIZE];
-    int64_t time_ms = -1;
-    if (commit->as_text == 0)
-        return;
-    sql_append(sql, insert, sizeof insert - 1);
-    for (size_t i = 0; i < commit->as_text; i++) {
-        if (commit->orders[i].created_ms != time_ms) {
-            time_ms = commit->orders[i].created_ms;
-            ledger_time_format(time_ms, time);
-        }
-        if (i > 0)
-            sql_append(sql, ",", 1);
-        text_order(sql, &commit->orders[i], time);
-    }
-    sql_append(sql, ";", 1);
 }
 
 static int compare_orders(const void *left, const void *right)
@@ -94,8 +40,8 @@ static int compare_orders(const void *left, const void *right)
     return order;
 }
 
-/* Batches that carry the same users at the same time meet in the rows of keys and of quotas: in one
- * order for all of them, so that they wait for each other there and do not deadlock. */
+/* Sorts the orders for the rows of keys and of quotas: batches of several processes meet there when
+ * they carry the same users, and in one order they wait for each other instead of deadlocking. */
 static void sort_orders(struct commit *commit)
 {
     bool matters = false;
@@ -109,7 +55,6 @@ static void sort_orders(struct commit *commit)
     for (size_t i = 0; i < commit->order_count; i++)
         if (commit->sorted[i]->limit > 0)
             commit->limited[commit->limited_count++] = commit->sorted[i];
-    commit->limited_as_text = commit->limited_count - order_insert_share(commit->limited_count);
 }
 
 static void text_keys(struct sql_text *sql, const struct commit *commit)
@@ -120,9 +65,9 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         if (!has_key(order))
             continue;
         sql_append(sql, lead, strlen(lead));
-        sql_word(sql, order->user_id);
+        sql_identifier(sql, order->user_id);
         sql_append(sql, ",", 1);
-        sql_word(sql, order->key);
+        sql_identifier(sql, order->key);
         sql_append(sql, ",", 1);
         sql_number(sql, order->order_id);
         sql_append(sql, ")", 1);
@@ -132,7 +77,7 @@ static void text_keys(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
-/* One row for all orders that expire at the same moment: they were taken together. */
+/* Orders that expire at the same moment were taken together, so one row stands for all of them. */
 static void text_expiries(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_expiry(expires_at,first_id,last_id)VALUES(";
@@ -173,21 +118,31 @@ static void text_allocations(struct sql_text *sql, const struct commit *commit)
     }
 }
 
+static void text_commit(struct commit *commit)
+{
+    struct sql_text *sql = &commit->ledger->sql;
+    sort_orders(commit);
+    sql_clear(sql);
+    stock_update_text(sql, commit->updates, commit->update_count);
+    ledger_index_text(sql, commit->orders, commit->order_count);
+    text_keys(sql, commit);
+    text_expiries(sql, commit);
+    text_allocations(sql, commit);
+}
+
+/* The text goes first, so that a refused segment or a known key costs no order. */
 static enum db_result commit_body(struct db *db, void *context)
 {
     struct commit *commit = context;
+    struct order_insert *insert = commit->ledger->insert;
+    text_commit(commit);
     enum db_result result = ledger_query(commit->ledger);
-    if (result != DB_OK)
-        return result;
-    result = stock_update_check(db, commit->joint, commit->moves, commit->move_count);
-    size_t rest = commit->order_count - commit->as_text;
-    if (result == DB_OK && rest > 0)
-        result =
-            order_insert_run(commit->ledger->insert, db, commit->orders + commit->as_text, rest);
-    rest = commit->limited_count - commit->limited_as_text;
-    if (result == DB_OK && rest > 0)
-        result = order_insert_quotas(commit->ledger->insert, db,
-                                     commit->limited + commit->limited_as_text, rest);
+    if (result == DB_OK)
+        result = stock_update_check(db, commit->updates, commit->update_count);
+    if (result == DB_OK)
+        result = order_insert_run(insert, db, commit->orders, commit->order_count);
+    if (result == DB_OK)
+        result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);
     return result;
 }
 
@@ -197,46 +152,20 @@ static struct commit commit_of(struct ledger *ledger, const struct ledger_plan *
     assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
     return (struct commit){
         .ledger = ledger,
-        .moves = plan->moves,
-        .move_count = plan->move_count,
+        .updates = plan->moves,
+        .update_count = plan->move_count,
         .orders = plan->orders,
         .order_count = plan->order_count,
-        .as_text = plan->order_count - order_insert_share(plan->order_count),
     };
 }
 
-static void commit_text(struct commit *commit, bool joint)
-{
-    struct sql_text *sql = &commit->ledger->sql;
-    commit->joint = joint;
-    sort_orders(commit);
-    sql_clear(sql);
-    stock_update_text(sql, joint, commit->moves, commit->move_count);
-    ledger_index_text(sql, commit->orders, commit->order_count);
-    text_orders(sql, commit);
-    text_keys(sql, commit);
-    user_quota_text_count(sql, commit->limited, commit->limited_as_text);
-    text_expiries(sql, commit);
-    text_allocations(sql, commit);
-}
-
-static enum db_result commit_run(struct commit *commit, bool joint)
-{
-    commit_text(commit, joint);
-    return db_run(commit->ledger->db, commit_body, commit);
-}
-
-enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *moves,
-                                 size_t move_count, const struct ledger_order *orders,
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
+                                 size_t update_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
     struct commit commit =
-        commit_of(ledger, &(struct ledger_plan){moves, move_count, orders, order_count});
-    bool joint = stock_update_joint(moves, move_count);
-    enum db_result result = commit_run(&commit, joint);
-    if (joint && result == DB_NO) /* one by one they tell which of them was refused */
-        result = commit_run(&commit, false);
-    return ledger_from_db(result);
+        commit_of(ledger, &(struct ledger_plan){updates, update_count, orders, order_count});
+    return ledger_from_db(db_run(ledger->db, commit_body, &commit));
 }
 
 struct locked {
@@ -265,7 +194,6 @@ static enum db_result locked_body(struct db *db, void *context)
     if (plan.order_count == 0)
         return DB_NO;
     struct commit commit = commit_of(locked->ledger, &plan);
-    commit_text(&commit, false);
     return commit_body(db, &commit);
 }
 

@@ -44,13 +44,14 @@ struct ledger_stock_update {
     uint64_t settled;          /* the fence at which the segment was settled when they were taken */
     uint32_t settings_version; /* of the settings by which the orders were decided */
     enum ledger_guard guard;
-    bool refused; /* out: this segment's guard refused the update */
+    bool refused; /* out: this segment's guard refused the update, or perhaps that of another */
 };
 
 /* One transaction: inserts the orders and updates each segment. A segment changes only as its guard
- * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO). A caller without
- * locks on the segments must sort `updates` by sku and segment, or such transactions deadlock.
- * LEDGER_LIMIT and LEDGER_DUPLICATE: at least one of the orders caused it, and nothing is done. */
+ * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO); of many updates,
+ * all of them are. A caller without locks on the segments must sort `updates` by sku and segment,
+ * or such transactions deadlock. LEDGER_LIMIT and LEDGER_DUPLICATE: at least one of the orders
+ * caused it, and nothing is done. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count);

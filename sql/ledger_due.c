@@ -1,8 +1,8 @@
 /* Orders that were not paid in time.
  *
- * Which orders expire is noted in order_expiry, one row for those that were taken together: a range
- * of ids and their moment. A row is read with the moment it names, then the orders of its range,
- * and it goes when it is found to have none left that is reserved. */
+ * A commit writes one row of order_expiry for all of its orders that expire at the same moment:
+ * that moment and the range of their ids. The reader takes the ranges whose moment has come, then
+ * the orders in them, and deletes a range in which no order is reserved any more. */
 #include "sql/ledger_due.h"
 
 #include <stdio.h>
@@ -10,16 +10,16 @@
 #include "sql/ledger_query.h"
 #include "sql/ledger_status.h"
 
-enum { NOTES_MAX = 64 }; /* read at a time */
+enum { RANGES_MAX = 64 }; /* read at a time */
 
-struct note {
+struct range {
     char expires_at[LEDGER_TIME_SIZE]; /* as MySQL writes it */
     uint64_t first_id, last_id;
-    bool due; /* some of its orders are */
+    bool due; /* some of its orders are reserved and due */
 };
 
-static bool read_notes(struct ledger *ledger, const struct ledger_due_cursor *cursor,
-                       struct note *notes, size_t *count_out)
+static bool read_ranges(struct ledger *ledger, const struct ledger_due_cursor *cursor,
+                        struct range *ranges, size_t *count_out)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
@@ -28,25 +28,26 @@ static bool read_notes(struct ledger *ledger, const struct ledger_due_cursor *cu
     if (cursor->more)
         sql_printf(sql, " AND expires_at>='%s' AND(expires_at>'%s' OR first_id>%llu)",
                    cursor->expires_at, cursor->expires_at, (unsigned long long)cursor->first_id);
-    sql_printf(sql, " ORDER BY expires_at,first_id LIMIT %d", NOTES_MAX);
+    sql_printf(sql, " ORDER BY expires_at,first_id LIMIT %d", RANGES_MAX);
     if (ledger_read(ledger) != DB_OK)
         return false;
     *count_out = 0;
-    for (char **row = db_row(ledger->db); row && *count_out < NOTES_MAX; row = db_row(ledger->db)) {
-        struct note *note = &notes[(*count_out)++];
-        *note = (struct note){.first_id = ledger_u64(row[1]), .last_id = ledger_u64(row[2])};
-        snprintf(note->expires_at, sizeof note->expires_at, "%s", row[0]);
+    for (char **row = db_row(ledger->db); row && *count_out < RANGES_MAX;
+         row = db_row(ledger->db)) {
+        struct range *range = &ranges[(*count_out)++];
+        *range = (struct range){.first_id = ledger_u64(row[1]), .last_id = ledger_u64(row[2])};
+        snprintf(range->expires_at, sizeof range->expires_at, "%s", row[0]);
     }
     return true;
 }
 
-/* How many of the notes cannot have more than `max` orders together; the first one in any case. */
-static size_t notes_within(const struct note *notes, size_t count, size_t max)
+/* How many of the ranges together have at most `max` ids; at least one, so that a call gets on. */
+static size_t ranges_within(const struct range *ranges, size_t count, size_t max)
 {
     uint64_t ids = 0;
     size_t within = 0;
     while (within < count) {
-        ids += notes[within].last_id - notes[within].first_id + 1;
+        ids += ranges[within].last_id - ranges[within].first_id + 1;
         if (within > 0 && ids > max)
             break;
         within++;
@@ -54,19 +55,19 @@ static size_t notes_within(const struct note *notes, size_t count, size_t max)
     return within;
 }
 
-/* By the moment of the notes, not by the clock once more: should that have been set back meanwhile,
- * orders would be missed and their notes go. */
-static bool read_orders(struct ledger *ledger, const struct note *notes, size_t count, size_t max)
+/* Compares with the moment of the ranges instead of the clock: were the clock set back after the
+ * ranges were read, due orders would be missed and their ranges deleted. */
+static bool read_orders(struct ledger *ledger, const struct range *ranges, size_t count, size_t max)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     sql_printf(sql,
                "SELECT order_id,sku,round,segment,expires_at FROM orders WHERE "
                "status='%s' AND expires_at<='%s'",
-               ledger_status_name(LEDGER_RESERVED), notes[count - 1].expires_at);
+               ledger_status_name(LEDGER_RESERVED), ranges[count - 1].expires_at);
     for (size_t i = 0; i < count; i++)
         sql_printf(sql, "%sorder_id BETWEEN %llu AND %llu", i == 0 ? " AND(" : " OR ",
-                   (unsigned long long)notes[i].first_id, (unsigned long long)notes[i].last_id);
+                   (unsigned long long)ranges[i].first_id, (unsigned long long)ranges[i].last_id);
     sql_printf(sql, ")ORDER BY order_id LIMIT %zu", max);
     return ledger_read(ledger) == DB_OK;
 }
@@ -79,25 +80,26 @@ static void read_due(struct ledger_due *due, char **row)
     due->segment = row[3] ? (int32_t)ledger_u32(row[3]) : LEDGER_SEGMENT_SEVERAL;
 }
 
-static void mark_note(struct note *notes, size_t count, uint64_t order_id)
+static void mark_range(struct range *ranges, size_t count, uint64_t order_id)
 {
     for (size_t i = 0; i < count; i++)
-        if (order_id >= notes[i].first_id && order_id <= notes[i].last_id)
-            notes[i].due = true;
+        if (order_id >= ranges[i].first_id && order_id <= ranges[i].last_id)
+            ranges[i].due = true;
 }
 
-/* Those whose orders are all decided. It can be repeated, and be left out. */
-static bool forget_notes(struct ledger *ledger, const struct note *notes, size_t count)
+/* Deletes the ranges that have no due order left. A range that stays behind is harmless: the next
+ * reader deletes it. */
+static bool delete_decided(struct ledger *ledger, const struct range *ranges, size_t count)
 {
     struct sql_text *sql = &ledger->sql;
     bool any = false;
     sql_clear(sql);
     for (size_t i = 0; i < count; i++) {
-        if (notes[i].due)
+        if (ranges[i].due)
             continue;
         sql_printf(sql, "%s('%s',%llu)",
                    any ? "," : "DELETE FROM order_expiry WHERE(expires_at,first_id)IN(",
-                   notes[i].expires_at, (unsigned long long)notes[i].first_id);
+                   ranges[i].expires_at, (unsigned long long)ranges[i].first_id);
         any = true;
     }
     sql_append(sql, ")", 1);
@@ -107,22 +109,22 @@ static bool forget_notes(struct ledger *ledger, const struct note *notes, size_t
 enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out)
 {
-    struct note notes[NOTES_MAX];
+    struct range ranges[RANGES_MAX];
     size_t found = 0;
     *count_out = 0;
-    if (!read_notes(ledger, cursor, notes, &found))
+    if (!read_ranges(ledger, cursor, ranges, &found))
         return LEDGER_FAILED;
-    size_t count = notes_within(notes, found, max);
-    cursor->more = count < found || found == NOTES_MAX;
+    size_t count = ranges_within(ranges, found, max);
+    cursor->more = count < found || found == RANGES_MAX;
     if (count == 0)
         return LEDGER_OK;
-    snprintf(cursor->expires_at, sizeof cursor->expires_at, "%s", notes[count - 1].expires_at);
-    cursor->first_id = notes[count - 1].first_id;
-    if (!read_orders(ledger, notes, count, max))
+    snprintf(cursor->expires_at, sizeof cursor->expires_at, "%s", ranges[count - 1].expires_at);
+    cursor->first_id = ranges[count - 1].first_id;
+    if (!read_orders(ledger, ranges, count, max))
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db)) {
         read_due(&due_out[*count_out], row);
-        mark_note(notes, count, due_out[(*count_out)++].order_id);
+        mark_range(ranges, count, due_out[(*count_out)++].order_id);
     }
-    return forget_notes(ledger, notes, count) ? LEDGER_OK : LEDGER_FAILED;
+    return delete_decided(ledger, ranges, count) ? LEDGER_OK : LEDGER_FAILED;
 }

@@ -1,4 +1,4 @@
-/* Orders page by page, along the primary key or by ids that were found otherwise. */
+/* Many orders at a time, page by page: all of them, or those of one user. */
 #include "sql/ledger_list.h"
 
 #include <assert.h>
@@ -29,12 +29,12 @@ static bool filters(const struct ledger_filter *filter)
     return filter->sku[0] != '\0' || filter->user_id[0] != '\0' || filter->status[0] != '\0';
 }
 
-static void text_condition(struct sql_text *sql, const char *column, const char *word)
+static void text_condition(struct sql_text *sql, const char *column, const char *value)
 {
-    if (word[0] == '\0')
+    if (value[0] == '\0')
         return;
     sql_printf(sql, " AND %s=", column);
-    sql_word(sql, word);
+    sql_identifier(sql, value);
 }
 
 /* Completes and runs a SELECT that ends in its conditions on the id. */
@@ -53,7 +53,8 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
     return LEDGER_OK;
 }
 
-/* The id up to which a call may look; UINT64_MAX when fewer rows are left than it may. */
+/* Finds the last id that a call may read; UINT64_MAX when fewer than LEDGER_SCAN_MAX rows are left.
+ */
 static enum ledger_result scan_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
     *end_out = UINT64_MAX;

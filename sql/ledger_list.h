@@ -6,8 +6,8 @@
 #include "sql/ledger_time.h"
 
 enum {
-    LEDGER_SCAN_MAX = 100000,  /* rows that one call looks at, for those it is asked for */
-    LEDGER_USER_IDS_MAX = 512, /* of a user's orders that one call looks at */
+    LEDGER_SCAN_MAX = 100000,  /* rows that one call reads to find the wanted ones */
+    LEDGER_USER_IDS_MAX = 512, /* orders of a user that one call reads */
 };
 
 struct ledger_listed {
@@ -18,24 +18,25 @@ struct ledger_listed {
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t qty;
-    uint32_t segment; /* the first of them, if several filled it */
+    uint32_t segment; /* the first one, if several filled the order */
 };
 
-/* What a listing is asked for; "" stands for any. */
+/* Which orders a listing wants; "" stands for any. */
 struct ledger_filter {
     char sku[IDENTIFIER_SIZE];
     char user_id[IDENTIFIER_SIZE];
-    char status[16]; /* one of the column's words */
+    char status[16]; /* as ledger_status_name writes it */
 };
 
-/* Up to `max` orders with ids above `after`, in order of their ids, of all users: reads along the
- * primary key, at most LEDGER_SCAN_MAX rows. `next_out` is the id to go on after, 0 when there was
- * nothing more. LEDGER_OK or LEDGER_FAILED. */
+/* Lists up to `max` orders of all users with ids above `after`, sorted by id. It reads along the
+ * primary key, at most LEDGER_SCAN_MAX rows, so it may find fewer although there are more.
+ * `next_out` is the id to go on after; 0: there are no more. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
 
-/* The same for the orders of filter->user_id, by the index of orders by user. */
+/* The same for the orders of filter->user_id, by the index of orders by user; it reads at most
+ * LEDGER_USER_IDS_MAX orders. */
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);

@@ -25,9 +25,9 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
     for (size_t i = 0; i < count; i++) {
         keys[i].order_id = 0;
         sql_printf(sql, i == 0 ? " (k.user_id=" : " OR (k.user_id=");
-        sql_word(sql, keys[i].user_id);
+        sql_identifier(sql, keys[i].user_id);
         sql_printf(sql, " AND k.idempotency_key=");
-        sql_word(sql, keys[i].key);
+        sql_identifier(sql, keys[i].key);
         sql_append(sql, ")", 1);
     }
     if (ledger_read(ledger) != DB_OK)

@@ -7,7 +7,7 @@
 
 #include "sql/ledger_query.h"
 
-static int compare_words(const struct ledger_quota *quota, const char *sku, const char *user_id)
+static int compare(const struct ledger_quota *quota, const char *sku, const char *user_id)
 {
     int order = strcmp(quota->sku, sku);
     return order != 0 ? order : strcmp(quota->user_id, user_id);
@@ -18,7 +18,7 @@ static struct ledger_quota *quota_find(struct ledger_quota *quotas, size_t count
 {
     while (count > 0) {
         size_t middle = count / 2;
-        int order = compare_words(&quotas[middle], sku, user_id);
+        int order = compare(&quotas[middle], sku, user_id);
         if (order == 0)
             return &quotas[middle];
         if (order < 0) {
@@ -39,7 +39,7 @@ static void quota_read(struct ledger_quota *quota, char **row)
         quota->order_ids[quota->order_count++] = strtoull(at, &at, 10);
 }
 
-/* One SELECT per sale: by the primary key, however many users there are. */
+/* One SELECT per sale, because MariaDB uses the primary key for it however many users there are. */
 static void text_find(struct sql_text *sql, const struct ledger_quota *quotas, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -51,10 +51,10 @@ static void text_find(struct sql_text *sql, const struct ledger_quota *quotas, s
             sql_printf(sql,
                        "SELECT sku,user_id,units,order_ids FROM user_quota FORCE INDEX(PRIMARY)"
                        "WHERE sku=");
-            sql_word(sql, quotas[i].sku);
+            sql_identifier(sql, quotas[i].sku);
             sql_printf(sql, " AND round=%u AND user_id IN(", quotas[i].round);
         }
-        sql_word(sql, quotas[i].user_id);
+        sql_identifier(sql, quotas[i].user_id);
     }
     sql_append(sql, ")", 1);
 }

@@ -9,15 +9,16 @@
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
 {
     sql_printf(sql, "UPDATE stock_segment SET fence=%llu WHERE sku=", (unsigned long long)fence);
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
 }
 
-/* A transaction that has sent its commit holds the row until it has ended. */
+/* The old transaction had updated the row before it sent its commit, so it holds the row until it
+ * has ended. */
 static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
 {
     sql_printf(sql, "SELECT fence FROM stock_segment WHERE sku=");
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
 }
 

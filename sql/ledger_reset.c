@@ -16,15 +16,15 @@ struct reset {
 static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
 {
     sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)VALUES(");
-    sql_word(sql, sale->sku);
+    sql_identifier(sql, sale->sku);
     sql_printf(sql, ",0,0,0);UPDATE sale SET ");
     ledger_settings_text(sql, &sale->settings);
     sql_printf(sql,
                "settings_version=settings_version+1,round=round+1,total=%u,segments=%u WHERE sku=",
                sale->total, sale->segments);
-    sql_word(sql, sale->sku);
+    sql_identifier(sql, sale->sku);
     sql_printf(sql, ";SELECT round,settings_version FROM sale WHERE sku=");
-    sql_word(sql, sale->sku);
+    sql_identifier(sql, sale->sku);
 }
 
 /* The first `total % segments` segments get one unit more than the others. Fences never go back, so
@@ -38,7 +38,7 @@ static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, cons
     uint32_t extra = sale->total % sale->segments;
     for (uint32_t i = 0; i < sale->segments; i++) {
         sql_printf(sql, "%s(", i == 0 ? lead : ",");
-        sql_word(sql, sale->sku);
+        sql_identifier(sql, sale->sku);
         sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, sale->round, sale->settings.version,
                    base + (i < extra), (unsigned long long)fences[i]);
     }
@@ -46,7 +46,7 @@ static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, cons
                     "settings_version=VALUES(settings_version),sold=0,"
                     "capacity=VALUES(capacity),fence=GREATEST(fence+1,VALUES(fence));");
     sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
-    sql_word(sql, sale->sku);
+    sql_identifier(sql, sale->sku);
     sql_printf(sql, " AND segment>=%u;", sale->segments);
     ledger_segments_text(sql, sale->sku);
     sql_printf(sql, " ORDER BY segment");

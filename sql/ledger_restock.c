@@ -17,13 +17,13 @@ static enum db_result query_with_sku(struct adding *adding, const char *before, 
     struct sql_text *sql = &adding->ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "%s", before);
-    sql_word(sql, adding->restock->sku);
+    sql_identifier(sql, adding->restock->sku);
     sql_printf(sql, "%s", behind);
     return ledger_query(adding->ledger);
 }
 
-/* Before the total is looked at: a repeat that waited for the first to end is a duplicate, even
- * where the units of the first leave no room for a second. */
+/* The key is written before the total is checked, so that a repeat that waited for its first try is
+ * a duplicate even where the units of the first try leave no room for a second. */
 static enum db_result write_key(struct adding *adding, uint32_t round)
 {
     const struct ledger_restock *restock = adding->restock;
@@ -33,14 +33,14 @@ static enum db_result write_key(struct adding *adding, uint32_t round)
     sql_clear(sql);
     sql_printf(sql, "INSERT INTO restock(units,round,sku,idempotency_key)VALUES(%u,%u,",
                restock->units, round);
-    sql_word(sql, restock->sku);
+    sql_identifier(sql, restock->sku);
     sql_append(sql, ",", 1);
-    sql_word(sql, restock->key);
+    sql_identifier(sql, restock->key);
     sql_append(sql, ")", 1);
     return ledger_query(adding->ledger);
 }
 
-/* Locks the sale and sees whether it can take them. */
+/* Locks the sale and checks that it can take the units. */
 static enum db_result check_sale(struct adding *adding, struct db *db)
 {
     struct ledger_restock *restock = adding->restock;
@@ -73,8 +73,8 @@ static enum db_result read_segments(struct adding *adding, struct db *db)
     return count == adding->restock->fence_count ? DB_OK : DB_NO;
 }
 
-/* What is left, with the new units, in equal parts; the first segments get one more where it does
- * not divide. */
+/* Divides what is left, with the new units, into equal parts; where it does not divide, the first
+ * segments get one unit more. */
 static void level(struct ledger_segment *segments, size_t count, uint32_t units)
 {
     uint32_t left = units;
@@ -92,14 +92,14 @@ static void text_changes(struct adding *adding)
     sql_clear(sql);
     sql_printf(sql, "UPDATE sale SET total=total+%u,settings_version=settings_version+1 WHERE sku=",
                restock->units);
-    sql_word(sql, restock->sku);
+    sql_identifier(sql, restock->sku);
     for (size_t i = 0; i < restock->fence_count; i++) {
         sql_printf(sql,
                    ";UPDATE stock_segment SET capacity=%u,settings_version=settings_version+1,"
                    "fence=GREATEST(fence+1,%llu)WHERE segment=%u AND sku=",
                    adding->segments_out[i].capacity, (unsigned long long)restock->fences[i],
                    adding->segments_out[i].segment);
-        sql_word(sql, restock->sku);
+        sql_identifier(sql, restock->sku);
     }
 }
 
@@ -138,9 +138,9 @@ enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, c
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "SELECT units FROM restock WHERE sku=");
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_printf(sql, " AND idempotency_key=");
-    sql_word(sql, key);
+    sql_identifier(sql, key);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);

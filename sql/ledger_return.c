@@ -17,27 +17,29 @@ static void text_ids(struct sql_text *sql, const uint64_t *ids, size_t count)
     sql_append(sql, ")", 1);
 }
 
-/* An order that may move. */
-struct movable {
+/* An order whose status may change. */
+struct returnable {
     char user_id[IDENTIFIER_SIZE];
     uint32_t qty;
 };
 
-struct giving {
+struct returning {
     struct ledger *ledger;
     struct ledger_return *returned;
-    uint64_t ids[LEDGER_RETURNS_MAX]; /* of those that may move, by their users */
-    struct movable orders[LEDGER_RETURNS_MAX];
+    uint64_t ids[LEDGER_RETURNS_MAX]; /* of the returnable orders, sorted by user */
+    struct returnable orders[LEDGER_RETURNS_MAX];
     bool counted; /* the sale counts what each user has */
     uint32_t units[LEDGER_SEGMENTS_MAX];
-    uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's: the rows' come in their place */
+    uint64_t
+        fences[LEDGER_SEGMENTS_MAX]; /* the caller's, as read_rows overwrites those in `returned` */
 };
 
-/* Locks the orders and finds those that may move, with what each has of which segment. */
-static enum db_result find_movable(struct giving *giving)
+/* Locks the orders and finds the returnable ones, with the units that each has of each segment.
+ * They come sorted by user, so that returns that meet in several quotas do not deadlock. */
+static enum db_result find_returnable(struct returning *returning)
 {
-    const struct ledger_return *returned = giving->returned;
-    struct sql_text *sql = &giving->ledger->sql;
+    const struct ledger_return *returned = returning->returned;
+    struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
     sql_printf(
         sql, "SELECT o.order_id,COALESCE(o.segment,a.segment),COALESCE(a.qty,o.qty),"
@@ -45,125 +47,126 @@ static enum db_result find_movable(struct giving *giving)
              "a.order_id=o.order_id WHERE o.order_id IN");
     text_ids(sql, returned->order_ids, returned->order_count);
     sql_printf(sql, " AND o.round=%u AND o.sku=", returned->round);
-    sql_word(sql, returned->sku);
+    sql_identifier(sql, returned->sku);
     sql_append(sql, " AND ", 5);
     ledger_status_text(sql, returned->to);
     sql_printf(sql, " ORDER BY o.user_id,o.order_id FOR UPDATE");
-    return ledger_query(giving->ledger);
+    return ledger_query(returning->ledger);
 }
 
-static bool add_units(struct giving *giving, uint32_t segment, uint32_t units)
+static bool add_units(struct returning *returning, uint32_t segment, uint32_t units)
 {
-    for (size_t i = 0; i < giving->returned->segment_count; i++)
-        if (giving->returned->segments[i].segment == segment) {
-            giving->units[i] += units;
+    for (size_t i = 0; i < returning->returned->segment_count; i++)
+        if (returning->returned->segments[i].segment == segment) {
+            returning->units[i] += units;
             return true;
         }
-    return giving->returned->segment_count == 0;
+    return returning->returned->segment_count == 0;
 }
 
-static bool read_movable(struct giving *giving, struct db *db)
+static bool read_returnable(struct returning *returning, struct db *db)
 {
-    struct ledger_return *returned = giving->returned;
+    struct ledger_return *returned = returning->returned;
     bool complete = true;
     returned->moved = 0;
-    memset(giving->units, 0, sizeof giving->units);
+    memset(returning->units, 0, sizeof returning->units);
     for (char **row = db_row(db); row; row = db_row(db)) {
         uint64_t id = ledger_u64(row[0]);
-        if (returned->moved == 0 || giving->ids[returned->moved - 1] != id) {
-            ledger_identifier(giving->orders[returned->moved].user_id, row[3]);
-            giving->orders[returned->moved].qty = ledger_u32(row[4]);
-            giving->ids[returned->moved++] = id;
+        if (returned->moved == 0 || returning->ids[returned->moved - 1] != id) {
+            ledger_identifier(returning->orders[returned->moved].user_id, row[3]);
+            returning->orders[returned->moved].qty = ledger_u32(row[4]);
+            returning->ids[returned->moved++] = id;
         }
-        complete = add_units(giving, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
+        complete = add_units(returning, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
     }
     return complete;
 }
 
-/* Returns how many statements it wrote. */
-static size_t text_segments_back(struct sql_text *sql, const struct giving *giving)
+/* Returns the number of statements appended. */
+static size_t text_segments(struct sql_text *sql, const struct returning *returning)
 {
-    const struct ledger_return *returned = giving->returned;
+    const struct ledger_return *returned = returning->returned;
     size_t count = 0;
     for (size_t i = 0; i < returned->segment_count; i++) {
         const struct ledger_segment *segment = &returned->segments[i];
-        unsigned long long fence = giving->fences[i];
-        if (giving->units[i] == 0)
+        unsigned long long fence = returning->fences[i];
+        if (returning->units[i] == 0)
             continue;
-        sql_printf(sql,
-                   "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", giving->units[i],
-                   fence);
-        sql_word(sql, returned->sku);
+        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=",
+                   returning->units[i], fence);
+        sql_identifier(sql, returned->sku);
         sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;",
-                   segment->segment, returned->round, fence, giving->units[i]);
+                   segment->segment, returned->round, fence, returning->units[i]);
         count++;
     }
     return count;
 }
 
-/* The segments as they are now, and whether the sale counts what each user has. That is asked when
- * the segments' rows are locked: a sale that begins to count changes them all first. */
+/* Appends the SELECT of the segments as they are now and of whether the sale counts its users'
+ * units. The question comes while the segments' rows are locked, because a sale that begins to
+ * count changes all of them first. */
 static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
 {
     sql_printf(sql,
                ";SELECT segment,round,capacity,sold,fence,EXISTS(SELECT 1 FROM user_quota b WHERE "
                "b.sku=g.sku AND b.round=g.round)FROM stock_segment g WHERE sku=");
-    sql_word(sql, returned->sku);
+    sql_identifier(sql, returned->sku);
     for (size_t i = 0; i < returned->segment_count; i++)
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
     sql_printf(sql, ")ORDER BY segment");
 }
 
-static void read_rows(struct db *db, struct giving *giving)
+static void read_rows(struct db *db, struct returning *returning)
 {
-    struct ledger_return *returned = giving->returned;
-    giving->counted = false;
+    struct ledger_return *returned = returning->returned;
+    returning->counted = false;
     for (char **row = db_row(db); row; row = db_row(db)) {
         struct ledger_segment now;
         ledger_segment_read(&now, row);
-        giving->counted |= ledger_u32(row[5]) != 0;
+        returning->counted |= ledger_u32(row[5]) != 0;
         for (size_t i = 0; i < returned->segment_count; i++)
             if (returned->segments[i].segment == now.segment)
                 returned->segments[i] = now;
     }
 }
 
-static enum db_result return_to_quotas(const struct giving *giving)
+static enum db_result return_to_quotas(const struct returning *returning)
 {
-    struct sql_text *sql = &giving->ledger->sql;
+    struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
-    for (size_t i = 0; i < giving->returned->moved; i++) {
-        user_quota_text_return(sql, giving->returned->sku, giving->returned->round,
-                               giving->orders[i].user_id, giving->ids[i], giving->orders[i].qty);
+    for (size_t i = 0; i < returning->returned->moved; i++) {
+        user_quota_text_return(sql, returning->returned->sku, returning->returned->round,
+                               returning->orders[i].user_id, returning->ids[i],
+                               returning->orders[i].qty);
     }
-    return ledger_query(giving->ledger);
+    return ledger_query(returning->ledger);
 }
 
 static enum db_result return_body(struct db *db, void *context)
 {
-    struct giving *giving = context;
-    struct ledger_return *returned = giving->returned;
-    struct sql_text *sql = &giving->ledger->sql;
-    enum db_result result = find_movable(giving);
+    struct returning *returning = context;
+    struct ledger_return *returned = returning->returned;
+    struct sql_text *sql = &returning->ledger->sql;
+    enum db_result result = find_returnable(returning);
     if (result != DB_OK)
         return result;
-    bool complete = read_movable(giving, db);
+    bool complete = read_returnable(returning, db);
     if (!complete || returned->moved == 0)
         return complete ? DB_OK : DB_NO;
     sql_clear(sql);
-    size_t guarded = text_segments_back(sql, giving);
+    size_t guarded = text_segments(sql, returning);
     sql_printf(sql, "UPDATE orders SET status='%s' WHERE order_id IN",
                ledger_status_name(returned->to));
-    text_ids(sql, giving->ids, returned->moved);
+    text_ids(sql, returning->ids, returned->moved);
     if (returned->segment_count > 0)
         text_rows(sql, returned);
-    result = ledger_query(giving->ledger);
+    result = ledger_query(returning->ledger);
     for (size_t i = 0; i < guarded && result == DB_OK; i++)
         if (db_affected(db, i) != 1)
             result = DB_NO;
     if (result == DB_OK && returned->segment_count > 0)
-        read_rows(db, giving);
-    return result == DB_OK && giving->counted ? return_to_quotas(giving) : result;
+        read_rows(db, returning);
+    return result == DB_OK && returning->counted ? return_to_quotas(returning) : result;
 }
 
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)
@@ -171,8 +174,8 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
     assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
     assert(returned->segment_count <= LEDGER_SEGMENTS_MAX);
     assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED);
-    struct giving giving = {.ledger = ledger, .returned = returned};
+    struct returning returning = {.ledger = ledger, .returned = returned};
     for (size_t i = 0; i < returned->segment_count; i++)
-        giving.fences[i] = returned->segments[i].fence;
-    return ledger_from_db(db_run(ledger->db, return_body, &giving));
+        returning.fences[i] = returned->segments[i].fence;
+    return ledger_from_db(db_run(ledger->db, return_body, &returning));
 }

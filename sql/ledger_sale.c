@@ -40,7 +40,7 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
 {
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku=");
-    sql_word(&ledger->sql, sku);
+    sql_identifier(&ledger->sql, sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
@@ -60,7 +60,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku IN");
     for (size_t i = 0; i < count; i++) {
         sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
-        sql_word(&ledger->sql, skus[i]);
+        sql_identifier(&ledger->sql, skus[i]);
     }
     sql_append(&ledger->sql, ")", 1);
     if (ledger_read(ledger) != DB_OK)
@@ -78,7 +78,7 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
     *count_out = 0;
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku>");
-    sql_word(&ledger->sql, after);
+    sql_identifier(&ledger->sql, after);
     sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu", max);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;

@@ -6,7 +6,7 @@
 void ledger_segments_text(struct sql_text *sql, const char *sku)
 {
     sql_printf(sql, "SELECT segment,round,capacity,sold,fence FROM stock_segment WHERE sku=");
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
 }
 
 void ledger_segment_read(struct ledger_segment *segment, char **row)

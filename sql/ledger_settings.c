@@ -53,11 +53,11 @@ static enum db_result change_body(struct db *db, void *context)
     sql_printf(sql, "UPDATE sale SET ");
     ledger_settings_text(sql, change->settings);
     sql_printf(sql, "settings_version=%u WHERE settings_version=%u AND sku=", version + 1, version);
-    sql_word(sql, change->sku);
+    sql_identifier(sql, change->sku);
     sql_printf(sql,
                ";UPDATE stock_segment SET settings_version=%u WHERE settings_version=%u AND sku=",
                version + 1, version);
-    sql_word(sql, change->sku);
+    sql_identifier(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
     if (result == DB_OK && db_affected(db, 0) != 1)
         result = DB_NO;

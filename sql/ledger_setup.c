@@ -1,5 +1,5 @@
-/* What a daemon does to the ledger when it starts: creates and upgrades the tables by the numbered
- * files, gets its number, and looks whether the server keeps what it commits. */
+/* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files,
+ * a node number, and whether a commit survives a crash. */
 #include "sql/ledger_setup.h"
 
 #include <stdio.h>

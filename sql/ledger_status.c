@@ -1,8 +1,8 @@
-/* What becomes of an order after it was accepted: paid, or its units given back.
+/* The statuses of an order: which transitions exist, and payment.
  *
- * why_ledgers_clock: whether an order's time to pay is over is decided within the statement that
- * moves it, by the clock of the ledger's server, for payment and expiry alike. Daemons whose clocks
- * differ cannot disagree about it, and a moment is either in time or too late, never both. */
+ * why_ledgers_clock: the statement that changes the status decides whether the order's time to pay
+ * is over, by the clock of the ledger's server, for payment and expiry alike. So daemons whose
+ * clocks differ cannot disagree, and a moment is either in time or too late, never both. */
 #include "sql/ledger_status.h"
 
 #include <string.h>
@@ -16,17 +16,17 @@ static const char *const names[] = {
     [LEDGER_EXPIRED] = "expired",
 };
 
-/* Every move there is; no statement changes a status but by text_may. */
+/* All transitions. No statement changes a status but under the condition of ledger_status_text. */
 static const struct {
     enum ledger_status from, to;
     const char *when;
-} moves[] = {
+} transitions[] = {
     {LEDGER_RESERVED, LEDGER_PAID, "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))"},
     {LEDGER_RESERVED, LEDGER_CANCELLED, "TRUE"},
     {LEDGER_RESERVED, LEDGER_EXPIRED, "o.expires_at<=UTC_TIMESTAMP(3)"},
 };
 
-enum { MOVES = sizeof moves / sizeof moves[0] };
+enum { TRANSITIONS = sizeof transitions / sizeof transitions[0] };
 
 const char *ledger_status_name(enum ledger_status status)
 {
@@ -35,20 +35,20 @@ const char *ledger_status_name(enum ledger_status status)
 
 bool ledger_status_may(const char *from, enum ledger_status to)
 {
-    for (size_t i = 0; i < MOVES; i++)
-        if (moves[i].to == to && strcmp(names[moves[i].from], from) == 0)
+    for (size_t i = 0; i < TRANSITIONS; i++)
+        if (transitions[i].to == to && strcmp(names[transitions[i].from], from) == 0)
             return true;
     return false;
 }
 
-/* The condition under which the order `o` may move. */
 void ledger_status_text(struct sql_text *sql, enum ledger_status to)
 {
     const char *lead = "(";
-    for (size_t i = 0; i < MOVES; i++) {
-        if (moves[i].to != to)
+    for (size_t i = 0; i < TRANSITIONS; i++) {
+        if (transitions[i].to != to)
             continue;
-        sql_printf(sql, "%so.status='%s' AND %s", lead, names[moves[i].from], moves[i].when);
+        sql_printf(sql, "%so.status='%s' AND %s", lead, names[transitions[i].from],
+                   transitions[i].when);
         lead = " OR ";
     }
     sql_append(sql, ")", 1);

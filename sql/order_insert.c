@@ -1,4 +1,4 @@
-/* Orders, and what their users have, written by prepared statements of many rows, which spares the
+/* Orders and their users' quotas, written by prepared statements of many rows, which spares the
  * server the parsing: about 1.5 us of its 4 us per order. */
 #include "sql/order_insert.h"
 
@@ -12,12 +12,19 @@
 #include "sql/sql_text.h"
 #include "sql/user_quota.h"
 
-enum { STEP = 16, SHARES = LEDGER_ORDERS_MAX / STEP, COLUMNS = 9, QUOTA_COLUMNS = 6 };
+/* A prepared statement costs the server some kB per row, so there cannot be one for every number of
+ * rows: one of a multiple of STEP rows and one of the rest write a batch together. */
+enum {
+    STEP = 16,
+    SLOTS = STEP - 1 + LEDGER_ORDERS_MAX / STEP,
+    COLUMNS = 9,
+    QUOTA_COLUMNS = 6,
+};
 
 /* my_bool in MariaDB's header, bool in MySQL's. */
 typedef __typeof__(*((MYSQL_BIND *)0)->is_null) null_flag;
 
-/* One row's values, where the bindings of every statement point. */
+/* One row's values. The bindings of every statement point here. */
 struct row {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
@@ -29,14 +36,13 @@ struct row {
     MYSQL_TIME created_at, expires_at;
 };
 
-/* Orders that never expire, which are the most, do without the last column. QUOTAS: not the orders
- * but the units of their users. */
+/* LASTING: orders that never expire, most of all; they do without the last column. QUOTAS: not the
+ * orders but the units of their users. */
 enum kind { LASTING, EXPIRING, QUOTAS, KINDS };
 
 struct order_insert {
-    uint64_t generation; /* of the connection they were prepared on */
-    /* By number of rows / STEP - 1; NULL until first used. */
-    MYSQL_STMT *statements[KINDS][SHARES];
+    uint64_t generation; /* of the connection on which the statements were prepared */
+    MYSQL_STMT *statements[KINDS][SLOTS]; /* see slot_of; NULL until first used */
     struct row rows[LEDGER_ORDERS_MAX];
 };
 
@@ -50,8 +56,8 @@ struct order_insert *order_insert_open(void)
 
 static void forget_statements(struct order_insert *insert)
 {
-    for (size_t i = 0; i < KINDS * SHARES; i++) {
-        MYSQL_STMT **statement = &insert->statements[i / SHARES][i % SHARES];
+    for (size_t i = 0; i < KINDS * SLOTS; i++) {
+        MYSQL_STMT **statement = &insert->statements[i / SLOTS][i % SLOTS];
         if (*statement)
             mysql_stmt_close(*statement);
         *statement = NULL;
@@ -64,12 +70,6 @@ void order_insert_close(struct order_insert **insert)
         forget_statements(*insert);
     free(*insert);
     *insert = NULL;
-}
-
-size_t order_insert_share(size_t count)
-{
-    assert(count <= LEDGER_ORDERS_MAX);
-    return count / STEP * STEP;
 }
 
 static MYSQL_BIND bind_number(enum enum_field_types type, void *value)
@@ -207,7 +207,7 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     set_text(row->key, &row->key_length, key);
 }
 
-/* The last moment written as a time: mostly it is the next one, too. */
+/* The last moment converted; the next order mostly has the same. */
 struct moment {
     int64_t ms;
     MYSQL_TIME time;
@@ -238,14 +238,26 @@ static enum kind fill_rows(struct order_insert *insert, const struct ledger_orde
     return kind;
 }
 
+/* The slot of the statement of `count` rows; the statements of fewer than STEP rows come first. */
+static size_t slot_of(size_t count)
+{
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX && (count < STEP || count % STEP == 0));
+    return count < STEP ? count - 1 : STEP - 2 + count / STEP;
+}
+
+/* How many of the rows the next statement takes: all whole steps, or the rest. */
+static size_t part_of(size_t count)
+{
+    return count < STEP ? count : count / STEP * STEP;
+}
+
 /* Writes the first `count` rows. */
 static enum db_result run(struct order_insert *insert, struct db *db, enum kind kind, size_t count)
 {
-    assert(count > 0 && count <= LEDGER_ORDERS_MAX && count % STEP == 0);
     if (insert->generation != db_generation(db))
         forget_statements(insert);
     insert->generation = db_generation(db);
-    MYSQL_STMT **statement = &insert->statements[kind][count / STEP - 1];
+    MYSQL_STMT **statement = &insert->statements[kind][slot_of(count)];
     enum db_result result = *statement ? DB_OK : prepare(insert, db, count, kind, statement);
     if (result != DB_OK)
         return result;
@@ -257,13 +269,23 @@ static enum db_result run(struct order_insert *insert, struct db *db, enum kind 
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
                                 const struct ledger_order *orders, size_t count)
 {
-    return run(insert, db, fill_rows(insert, orders, count), count);
+    enum db_result result = DB_OK;
+    for (size_t done = 0, part; done < count && result == DB_OK; done += part) {
+        part = part_of(count - done);
+        result = run(insert, db, fill_rows(insert, orders + done, part), part);
+    }
+    return result;
 }
 
 enum db_result order_insert_quotas(struct order_insert *insert, struct db *db,
                                    const struct ledger_order *const *orders, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        fill_row(&insert->rows[i], orders[i]);
-    return run(insert, db, QUOTAS, count);
+    enum db_result result = DB_OK;
+    for (size_t done = 0, part; done < count && result == DB_OK; done += part) {
+        part = part_of(count - done);
+        for (size_t i = 0; i < part; i++)
+            fill_row(&insert->rows[i], orders[done + i]);
+        result = run(insert, db, QUOTAS, part);
+    }
+    return result;
 }

@@ -1,4 +1,4 @@
-/* Orders inserted by prepared statements of many rows, which spares the server the parsing. */
+/* Private to sql/: orders and quotas written by prepared statements of many rows. */
 #ifndef SQL_ORDER_INSERT_H
 #define SQL_ORDER_INSERT_H
 
@@ -9,17 +9,13 @@ struct order_insert;
 struct order_insert *order_insert_open(void);
 void order_insert_close(struct order_insert **insert);
 
-/* How many of `count` orders a prepared statement takes: a multiple of 16, so that few statements
- * serve all batches; what is left is cheap enough as text. */
-size_t order_insert_share(size_t count);
-
-/* Inserts `count` orders, a number that order_insert_share gave, within a transaction of db_run
- * that has begun. Results as db_query. */
+/* Inserts `count` orders within a transaction of db_run that has begun. Results as db_query. */
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
                                 const struct ledger_order *orders, size_t count);
 
-/* The same for the units of the orders' users, as user_quota_text_count, all of whom have a limit.
- */
+/* Adds the units of `count` orders, which all have a limit, to their users' quotas; a user who
+ * would exceed the limit fails the statement (DB_CHECK). Sorted by user, so that transactions that
+ * meet in several rows wait for each other and do not deadlock. Results as db_query. */
 enum db_result order_insert_quotas(struct order_insert *insert, struct db *db,
                                    const struct ledger_order *const *orders, size_t count);
 

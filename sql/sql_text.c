@@ -57,18 +57,18 @@ void sql_number(struct sql_text *sql, uint64_t number)
     sql->length += (size_t)(decimal_put(digits, number) - digits);
 }
 
-void sql_bare_word(struct sql_text *sql, const char *word)
+void sql_bare_identifier(struct sql_text *sql, const char *identifier)
 {
-    size_t length = strlen(word);
+    size_t length = strlen(identifier);
     for (size_t i = 0; i < length; i++)
-        if (!identifier_alphabet[(unsigned char)word[i]])
+        if (!identifier_alphabet[(unsigned char)identifier[i]])
             abort();
-    sql_append(sql, word, length);
+    sql_append(sql, identifier, length);
 }
 
-void sql_word(struct sql_text *sql, const char *word)
+void sql_identifier(struct sql_text *sql, const char *identifier)
 {
     sql_append(sql, "'", 1);
-    sql_bare_word(sql, word);
+    sql_bare_identifier(sql, identifier);
     sql_append(sql, "'", 1);
 }

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialised it is empty and ready. Kept by its owner from query to query, so that a hot path
- * stops allocating after a while. */
+/* Zero-initialised, a text is empty and ready. Its owner keeps it from query to query, so that a
+ * hot path stops allocating after a while. */
 struct sql_text {
     char *text;
     size_t length;
@@ -16,18 +16,19 @@ struct sql_text {
 void sql_clear(struct sql_text *sql);
 void sql_free(struct sql_text *sql);
 
-/* Appends as printf does; only for numbers and text of our own. Dies when out of memory. */
+/* Appends as printf does, up to 511 bytes; only for numbers and text of our own. All of these abort
+ * when memory runs out. */
 void sql_printf(struct sql_text *sql, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 void sql_append(struct sql_text *sql, const char *text, size_t length);
 void sql_number(struct sql_text *sql, uint64_t number);
 
-/* Appends 'word'. A word is a sku, user id or key: [A-Za-z0-9._:-] only, which the service has
- * checked; anything else is a programming error and dies here, before it can be SQL. */
-void sql_word(struct sql_text *sql, const char *word);
+/* Appends an identifier in quotes: a sku, user id or key, [A-Za-z0-9._:-] only, which the service
+ * has checked. Anything else is a programming error and aborts here, before it can be SQL. */
+void sql_identifier(struct sql_text *sql, const char *identifier);
 
 /* The same without quotes, for a text within a text. */
-void sql_bare_word(struct sql_text *sql, const char *word);
+void sql_bare_identifier(struct sql_text *sql, const char *identifier);
 
 #endif

@@ -468,7 +468,7 @@ static void refuse_among_many(struct ledger_stock_update odd)
     steps[4] = odd;
     assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_NO);
     for (uint32_t i = 0; i < MANY; i++)
-        assert_int_equal(steps[i].refused, i == 4);
+        assert_true(steps[i].refused); /* which one it was is not known, so all are recovered */
     assert_int_equal(sql_server_do("SELECT SUM(sold) FROM stock_segment"), 0);
     assert_int_equal(count_orders(), 0);
 }

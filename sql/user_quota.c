@@ -1,41 +1,11 @@
-/* Units per user, in sales with a limit: counted with each order, given back with each that ends.
+/* Units per user in sales with a limit: counted with each order, given back with each cancelled or
+ * expired one.
  *
- * One row per user of a round holds it all, the ids of his orders too: what a limit costs is one
- * row written per order, and one read where it refuses. */
+ * One row per user and round holds the units and the ids of the orders, so a limit costs one row
+ * written per order, and one row read where it refuses. */
 #include "sql/user_quota.h"
 
-#include <string.h>
-
 #include "sql/ledger_quota.h"
-
-static void text_quota(struct sql_text *sql, const struct ledger_order *order)
-{
-    sql_word(sql, order->sku);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->round);
-    sql_append(sql, ",", 1);
-    sql_word(sql, order->user_id);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->qty);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->limit);
-    sql_append(sql, ",", 1);
-    sql_number(sql, order->order_id);
-    sql_append(sql, ")", 1);
-}
-
-void user_quota_text_count(struct sql_text *sql, const struct ledger_order *const *orders,
-                           size_t count)
-{
-    const char *lead = USER_QUOTA_INSERT "(";
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, lead, strlen(lead));
-        text_quota(sql, orders[i]);
-        lead = ",(";
-    }
-    if (lead[0] == ',')
-        sql_printf(sql, USER_QUOTA_ADD ";", LEDGER_QUOTA_ORDERS_MAX);
-}
 
 void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
                             const char *user_id, uint64_t order_id, uint32_t qty)
@@ -44,21 +14,21 @@ void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t roun
                "UPDATE user_quota SET units=IF(units>%u,units-%u,0),order_ids=TRIM(BOTH ',' FROM "
                "REPLACE(CONCAT(',',order_ids,','),',%llu,',','))WHERE sku=",
                qty, qty, (unsigned long long)order_id);
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_printf(sql, " AND round=%u AND user_id=", round);
-    sql_word(sql, user_id);
+    sql_identifier(sql, user_id);
     sql_append(sql, ";", 1);
 }
 
 void user_quota_text_forget(struct sql_text *sql, const char *sku)
 {
     sql_printf(sql, "DELETE FROM user_quota WHERE sku=");
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_append(sql, ";", 1);
 }
 
-/* One user's ids may be more than GROUP_CONCAT takes, which fails the statement. MariaDB is told
- * how many are wanted; MySQL, which cannot be, takes as many as db.c sets its sessions to. */
+/* One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
+ * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. */
 void user_quota_text_recount(struct sql_text *sql, const char *sku, uint32_t limit)
 {
     sql_printf(sql,
@@ -68,6 +38,6 @@ void user_quota_text_recount(struct sql_text *sql, const char *sku, uint32_t lim
                "FROM orders o JOIN sale USING(sku,round)"
                "WHERE status IN('reserved','paid')AND o.sku=",
                limit, LEDGER_QUOTA_ORDERS_MAX, LEDGER_QUOTA_ORDERS_MAX);
-    sql_word(sql, sku);
+    sql_identifier(sql, sku);
     sql_printf(sql, " GROUP BY o.sku,o.round,user_id;");
 }

@@ -22,19 +22,20 @@ void admin_freshen(struct stock *stock)
     stock_ping_ledger(stock);
 }
 
-static enum lock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,
-                                 struct locked *locked)
+static enum seclock_result lock_all(struct stock *stock, const char *sku, size_t count, int wait_ms,
+                                    struct locked *locked)
 {
     locked->count = count;
     for (size_t i = 0; i < count; i++) {
         segment_name(sku, (uint32_t)i, locked->names[i]);
-        locked->members[i] = (struct lock_member){
-            .client = stock_locks(stock),
-            .request = {.name = locked->names[i], .kind = LOCK_KIND_SIMPLE},
-        };
+        locked->requests[i] =
+            SECLOCK_REQUEST(.name = locked->names[i], .kind = SECLOCK_KIND_SIMPLE);
+        locked->members[i] =
+            (struct seclock_member){.client = stock_locks(stock), .request = &locked->requests[i]};
     }
-    enum lock_result result = lock_multi_acquire(locked->members, count, wait_ms, locked->handles);
-    for (size_t i = 0; i < count && result == LOCK_OK; i++)
+    enum seclock_result result =
+        seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
         lock_redis_copy(locked->handles[i], &locked->holds[i]);
     return result;
 }
@@ -42,13 +43,13 @@ static enum lock_result lock_all(struct stock *stock, const char *sku, size_t co
 bool admin_unlock(struct stock *stock, struct locked *locked)
 {
     for (size_t i = 0; i < locked->count; i++)
-        if (locked->holds[i].state != LOCK_STATE_RELEASED)
+        if (locked->holds[i].state != SECLOCK_STATE_RELEASED)
             lock_redis_end(&locked->holds[i], stock_call(stock));
     size_t count = stock->call_count;
     bool done = stock_run_calls(stock);
     for (size_t i = 0; i < count; i++)
         done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
-    lock_multi_free(locked->handles, locked->count);
+    seclock_multi_free(locked->handles, locked->count);
     return done;
 }
 
@@ -108,9 +109,9 @@ static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_s
                                       : STOCK_ADMIN_FAILED;
 }
 
-static enum stock_admin_result lock_failed(enum lock_result result)
+static enum stock_admin_result lock_failed(enum seclock_result result)
 {
-    return result == LOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    return result == SECLOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
 }
 
 enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sale, int wait_ms)
@@ -127,8 +128,8 @@ enum stock_admin_result stock_reset(struct stock *stock, struct ledger_sale *sal
             result = STOCK_ADMIN_FAILED;
             break;
         }
-        enum lock_result locks = lock_all(stock, sale->sku, wanted, wait_ms, locked);
-        if (locks != LOCK_OK) {
+        enum seclock_result locks = lock_all(stock, sale->sku, wanted, wait_ms, locked);
+        if (locks != SECLOCK_OK) {
             result = lock_failed(locks);
             break;
         }
@@ -267,8 +268,8 @@ enum stock_admin_result admin_lock(struct stock *stock, const char *sku, int wai
         enum ledger_result found = stock_sale_reload(stock, sku, &sale);
         if (found != LEDGER_OK)
             return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
-        enum lock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
-        if (locks != LOCK_OK)
+        enum seclock_result locks = lock_all(stock, sku, sale_view(sale).segments, wait_ms, locked);
+        if (locks != SECLOCK_OK)
             return lock_failed(locks);
         found = stock_sale_reload(stock, sku, &sale);
         if (found == LEDGER_OK && sale_view(sale).segments == locked->count)

@@ -11,9 +11,10 @@
 struct locked {
     size_t count;
     struct lock_hold holds[LEDGER_SEGMENTS_MAX];
-    struct lock_handle *handles[LEDGER_SEGMENTS_MAX];
-    struct lock_member members[LEDGER_SEGMENTS_MAX];
-    char names[LEDGER_SEGMENTS_MAX][LOCK_NAME_MAX];
+    struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
+    struct seclock_request requests[LEDGER_SEGMENTS_MAX];
+    struct seclock_member members[LEDGER_SEGMENTS_MAX];
+    char names[LEDGER_SEGMENTS_MAX][SECLOCK_NAME_MAX];
 };
 
 /* These connections are used now and then: finds out which of them the other side has closed. */

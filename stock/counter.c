@@ -23,7 +23,7 @@ enum { IN_FLIGHT_PASSES = 16 };
 
 void counter_key(const struct segment_hold *hold, char *key_out)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(hold->sale), hold->segment, name);
     lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
 }
@@ -68,7 +68,7 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
         group->busy |= hold->state == SEGMENT_BUSY;
         if (hold->state == SEGMENT_EMPTY) /* locked, and found to be recovered already */
             group_retry(group, hold->segment);
-        if (hold->state != SEGMENT_DIRTY && hold->lock.state != LOCK_STATE_RELEASED)
+        if (hold->state != SEGMENT_DIRTY && hold->lock.state != SECLOCK_STATE_RELEASED)
             segment_post_release(stock, hold);
     }
     steps_recover(stock, group, first_hold);

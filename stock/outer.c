@@ -17,9 +17,9 @@
 enum { SERVERS_MAX = 32 };
 
 struct outer {
-    enum lock_kind kind;
-    struct lock_client *client;
-    struct lock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
+    enum seclock_kind kind;
+    struct seclock_client *client;
+    struct seclock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
     size_t count;
     bool failed;
     char error[200]; /* of the last try that failed; empty after one that did not */
@@ -28,14 +28,14 @@ struct outer {
 /* Which kinds of lock an option's word stands for, with the least servers they need. */
 static const struct kind {
     const char *name;
-    enum lock_kind kind;
+    enum seclock_kind kind;
     const char *scheme;
     size_t servers_min;
 } kinds[] = {
-    {"redlock", LOCK_KIND_RED, "redis://", 3},
-    {"mysql", LOCK_KIND_TABLE, "mysql://", 1},
+    {"redlock", SECLOCK_KIND_RED, "redis://", 3},
+    {"mysql", SECLOCK_KIND_TABLE, "mysql://", 1},
 #ifdef LOCK_WITH_ZOOKEEPER
-    {"zookeeper", LOCK_KIND_QUEUE, "zookeeper://", 1},
+    {"zookeeper", SECLOCK_KIND_QUEUE, "zookeeper://", 1},
 #endif
 };
 
@@ -57,7 +57,7 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
 {
     const char *servers[SERVERS_MAX + 1];
     size_t count = list_servers(text, kind, servers);
-    if (count == 0 && kind->kind == LOCK_KIND_TABLE) {
+    if (count == 0 && kind->kind == SECLOCK_KIND_TABLE) {
         servers[count++] = stock->options.mysql_url;
         servers[count] = NULL;
     }
@@ -66,16 +66,15 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
                  kind->name, kind->servers_min, kind->scheme);
         return false;
     }
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = OUTER_PREFIX,
-        .lease_ms = stock->options.lease_ms,
-        .timeout_ms = stock->options.resolve_ms, /* no longer than an order has */
-    };
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = OUTER_PREFIX,
+                        .lease_ms = stock->options.lease_ms,
+                        .timeout_ms = stock->options.resolve_ms, /* no longer than an order has */
+        );
     stock->outer->kind = kind->kind;
-    if (lock_open(&options, &stock->outer->client) == LOCK_OK)
+    if (seclock_open(&options, &stock->outer->client) == SECLOCK_OK)
         return true;
-    snprintf(error_out, error_size, "lock %s: %s", kind->name, lock_error());
+    snprintf(error_out, error_size, "lock %s: %s", kind->name, seclock_error());
     return false;
 }
 
@@ -102,7 +101,7 @@ bool outer_open(struct stock *stock, char *error_out, size_t error_size)
 void outer_close(struct stock *stock)
 {
     if (stock->outer)
-        lock_close(&stock->outer->client);
+        seclock_close(&stock->outer->client);
     free(stock->outer);
     stock->outer = NULL;
 }
@@ -111,8 +110,8 @@ void outer_close(struct stock *stock)
 static bool has(const struct outer *outer, const char *name)
 {
     for (size_t i = 0; i < outer->count; i++)
-        if (strcmp(lock_name(outer->handles[i]), name) == 0 &&
-            lock_state(outer->handles[i]) == LOCK_STATE_HELD)
+        if (strcmp(seclock_name(outer->handles[i]), name) == 0 &&
+            seclock_state(outer->handles[i]) == SECLOCK_STATE_HELD)
             return true;
     return false;
 }
@@ -120,31 +119,32 @@ static bool has(const struct outer *outer, const char *name)
 static bool take(struct stock *stock, const char *name)
 {
     struct outer *outer = stock->outer;
-    struct lock_handle *handle;
-    struct lock_request request = {.name = name, .kind = outer->kind, .fixed_lease = true};
+    struct seclock_handle *handle;
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = outer->kind, .fixed_lease = true);
     if (has(outer, name))
         return true;
     if (outer->failed || outer->count == STOCK_HOLDS_MAX)
         return false;
-    enum lock_result result = lock_acquire(outer->client, &request, &handle);
-    outer->failed = result != LOCK_OK && result != LOCK_BUSY;
-    snprintf(outer->error, sizeof outer->error, "%s", outer->failed ? lock_error() : "");
+    enum seclock_result result = seclock_acquire(outer->client, &request, &handle);
+    outer->failed = result != SECLOCK_OK && result != SECLOCK_BUSY;
+    snprintf(outer->error, sizeof outer->error, "%s", outer->failed ? seclock_error() : "");
     if (handle) /* in doubt as well: it is given back with the others */
         outer->handles[outer->count++] = handle;
-    return result == LOCK_OK;
+    return result == SECLOCK_OK;
 }
 
 void outer_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                      const struct sale_view *view, uint32_t segment, uint32_t wanted)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     if (take(stock, name)) {
         segment_post_take(stock, hold, sale, view, segment, wanted);
         return;
     }
     segment_begin(hold, sale, view, segment);
-    hold->lock.state = LOCK_STATE_RELEASED;
+    hold->lock.state = SECLOCK_STATE_RELEASED;
     hold->state = SEGMENT_BUSY;
 }
 
@@ -164,8 +164,8 @@ void outer_end(struct stock *stock)
     if (outer->count > 0)
         stock_flush(stock);
     for (size_t i = 0; i < outer->count; i++)
-        lock_release(outer->handles[i]);
-    lock_multi_free(outer->handles, outer->count);
+        seclock_release(outer->handles[i]);
+    seclock_multi_free(outer->handles, outer->count);
     outer->count = 0;
     outer->failed = false;
 }

@@ -8,9 +8,9 @@
 
 enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
 
-void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX])
+void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
 {
-    snprintf(name_out, LOCK_NAME_MAX, "%s:%u", sku, segment);
+    snprintf(name_out, SECLOCK_NAME_MAX, "%s:%u", sku, segment);
 }
 
 /* A call on the lock and the segment, whose first argument is the token. */
@@ -43,7 +43,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sa
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_view *view, uint32_t segment)
 {
-    char name[LOCK_NAME_MAX];
+    char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
     segment_begin(hold, sale, view, segment);
     hold->call = stock->call_count;
@@ -55,10 +55,10 @@ void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 {
     assert(hold->state == SEGMENT_POSTED);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
-    case LOCK_OK:
+    case SECLOCK_OK:
         hold->state = SEGMENT_DIRTY;
         break;
-    case LOCK_UNKNOWN:
+    case SECLOCK_UNKNOWN:
         hold->state = SEGMENT_DOUBT;
         break;
     default:
@@ -111,7 +111,7 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
     script_int(call, (int64_t)fence);
     script_int(call, back);
     sale_hint_set(hold->sale, hold->segment, hold->left + back);
-    hold->lock.state = LOCK_STATE_RELEASED;
+    hold->lock.state = SECLOCK_STATE_RELEASED;
     hold->state = SEGMENT_ENDED;
 }
 
@@ -122,13 +122,13 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
     script_int(call, available);
     script_int(call, round);
     script_int(call, (int64_t)fence);
-    lock->state = LOCK_STATE_RELEASED;
+    lock->state = SECLOCK_STATE_RELEASED;
 }
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
     segment_call(stock, SCRIPT_stock_drop, lock);
-    lock->state = LOCK_STATE_RELEASED;
+    lock->state = SECLOCK_STATE_RELEASED;
 }
 
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence)

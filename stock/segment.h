@@ -31,7 +31,7 @@ struct segment_hold {
 };
 
 /* The lock name of a segment, "sku:7". */
-void segment_name(const char *sku, uint32_t segment, char name_out[LOCK_NAME_MAX]);
+void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX]);
 
 /* Begins a hold of which nothing is known yet, for orders that are decided by `view`. */
 void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,

@@ -25,7 +25,7 @@ static void sort_out(struct stock *stock, struct group *group, size_t first_hold
         struct segment_hold *hold = &stock->holds[i];
         if (hold->sale != group->sale)
             continue;
-        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == LOCK_STATE_HELD;
+        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
         if (hold->state == SEGMENT_BUSY)
             group->busy = true;
         if (lost) /* locked, and then the take did not find the lock: nothing is to be settled */

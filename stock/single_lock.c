@@ -8,30 +8,31 @@
 #include "stock/steps.h"
 
 /* No segment has this name: theirs end in a number. */
-static void lock_name_of(const char *sku, char name_out[LOCK_NAME_MAX])
+static void lock_name_of(const char *sku, char name_out[SECLOCK_NAME_MAX])
 {
-    snprintf(name_out, LOCK_NAME_MAX, "%s:sale", sku);
+    snprintf(name_out, SECLOCK_NAME_MAX, "%s:sale", sku);
 }
 
 /* Raises the lock's fence in Redis where the ledger is ahead of it. True when it was: the lock must
  * be taken again. */
-static bool catch_up(struct stock *stock, const struct lock_handle *handle,
+static bool catch_up(struct stock *stock, const struct seclock_handle *handle,
                      const struct ledger_segment *rows, size_t count)
 {
     uint64_t last = 0;
     for (size_t i = 0; i < count; i++)
         last = rows[i].fence > last ? rows[i].fence : last;
-    if (last < lock_fence(handle))
+    if (last < seclock_fence(handle))
         return false;
-    struct lock_hold lock = {.state = LOCK_STATE_RELEASED};
-    strcpy(lock.name, lock_name(handle));
+    struct lock_hold lock = {.state = SECLOCK_STATE_RELEASED};
+    strcpy(lock.name, seclock_name(handle));
     segment_post_fence(stock, &lock, last);
     stock_flush(stock);
     return true;
 }
 
 /* Sells the batch's one order under the lock. */
-static void sell_locked(struct stock *stock, struct batch *batch, const struct lock_handle *handle)
+static void sell_locked(struct stock *stock, struct batch *batch,
+                        const struct seclock_handle *handle)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     struct group *group = &batch->groups[0];
@@ -45,7 +46,7 @@ static void sell_locked(struct stock *stock, struct batch *batch, const struct l
     uint32_t left = steps_hint(group->sale, rows, count);
     steps_fill(stock, batch);
     for (size_t i = 0; i < stock->hold_count; i++)
-        stock->holds[i].lock.fence = lock_fence(handle);
+        stock->holds[i].lock.fence = seclock_fence(handle);
     if (batch_filled(batch, NULL) > 0)
         steps_decide(stock, batch, steps_commit(stock, batch, steps_write));
     else
@@ -54,30 +55,27 @@ static void sell_locked(struct stock *stock, struct batch *batch, const struct l
 
 static void sell_one(struct stock *stock, struct stock_order *order)
 {
-    char name[LOCK_NAME_MAX];
-    struct lock_handle *handle;
+    char name[SECLOCK_NAME_MAX];
+    struct seclock_handle *handle;
     struct batch *batch = stock->batch;
     stock->hold_count = 0;
     batch_begin(stock, batch, &order, 1);
     if (batch->group_count == 0)
         return;
     lock_name_of(order->sku, name);
-    struct lock_request request = {
-        .name = name,
-        .kind = LOCK_KIND_SIMPLE,
-        .wait_ms = stock->options.lease_ms,
-        .fixed_lease = true,
-    };
-    enum lock_result result = lock_acquire(stock_locks(stock), &request, &handle);
-    if (result == LOCK_OK)
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_SIMPLE,
+                        .wait_ms = stock->options.lease_ms, .fixed_lease = true);
+    enum seclock_result result = seclock_acquire(stock_locks(stock), &request, &handle);
+    if (result == SECLOCK_OK)
         sell_locked(stock, batch, handle);
-    else if (result == LOCK_TIMEOUT)
+    else if (result == SECLOCK_TIMEOUT)
         group_decide(&batch->groups[0], STOCK_AGAIN, UINT32_MAX);
     else
         batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
     if (handle)
-        lock_release(handle);
-    lock_free(&handle);
+        seclock_release(handle);
+    seclock_free(&handle);
 }
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)

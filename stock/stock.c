@@ -86,7 +86,7 @@ void stock_close(struct stock **stock)
     struct stock *old = *stock;
     if (old) {
         stock_flush(old);
-        lock_close(&old->locks);
+        seclock_close(&old->locks);
         outer_close(old);
         ledger_close(&old->ledger);
         redis_close(&old->redis);
@@ -100,18 +100,15 @@ void stock_close(struct stock **stock)
     *stock = NULL;
 }
 
-struct lock_client *stock_locks(struct stock *stock)
+struct seclock_client *stock_locks(struct stock *stock)
 {
     const char *const servers[] = {stock->options.redis_url, NULL};
-    struct lock_options options = {
-        .servers = servers,
-        .prefix = STOCK_PREFIX,
-        .lease_ms = stock->options.lease_ms,
-        .timeout_ms = stock->options.redis_timeout_ms,
-        .poll_ms = LOCK_POLL_MS,
-    };
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = stock->options.lease_ms,
+                        .timeout_ms = stock->options.redis_timeout_ms, .poll_ms = LOCK_POLL_MS);
     if (!stock->locks)
-        lock_open(&options, &stock->locks);
+        seclock_open(&options, &stock->locks);
     assert(stock->locks); /* the same url was good enough for stock_open */
     return stock->locks;
 }

@@ -2,7 +2,7 @@
 #ifndef STOCK_STOCK_PRIVATE_H
 #define STOCK_STOCK_PRIVATE_H
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "lua/script.h"
 #include "stock/stock.h"
 
@@ -24,8 +24,8 @@ struct stock {
     struct sale_catalog *catalog;
     struct redis *redis;
     struct ledger *ledger;
-    struct lock_client *locks; /* see stock_locks */
-    struct outer *outer;       /* see outer.h; NULL for the lock in Redis alone */
+    struct seclock_client *locks; /* see stock_locks */
+    struct outer *outer;          /* see outer.h; NULL for the lock in Redis alone */
     struct stock_stats stats;
     unsigned random;
     struct terms_book *terms; /* of the present batch */
@@ -50,7 +50,7 @@ int64_t stock_now_ns(void);
 uint32_t stock_random(struct stock *stock, uint32_t bound);
 
 /* The client of this Redis' locks; opened when first used. */
-struct lock_client *stock_locks(struct stock *stock);
+struct seclock_client *stock_locks(struct stock *stock);
 
 /* The next call of the pipeline, to be filled in. */
 struct script_call *stock_call(struct stock *stock);

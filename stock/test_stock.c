@@ -226,7 +226,7 @@ static void reconcile_sold_out(const char *sku)
 /* Locks segment `segment` of "s" as a holder that will never come back. */
 static void lock_and_die(uint32_t segment, int lease_ms, uint32_t wanted)
 {
-    char name[LOCK_NAME_MAX], key[SCRIPT_KEY_MAX];
+    char name[SECLOCK_NAME_MAX], key[SCRIPT_KEY_MAX];
     struct script_call calls[2];
     struct lock_hold hold;
     struct redis *redis = redis_server_open(1000);

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from servers import wait_until
+from harness.processes import wait_until
 
 
 HOLDING = "status IN ('reserved', 'paid')"  # orders that have units
@@ -25,7 +25,7 @@ def sold_by_orders(ledger, sku, round_no):
 
 
 def audit_ledger(ledger, sku):
-    """The ledger alone: rows of segments against rows of orders. Returns the units sold."""
+    """Compares rows of segments with rows of orders in the ledger. Returns the units sold."""
     round_no, total, count = map(int, ledger.run(
         f"SELECT round, total, segments FROM sale WHERE sku = '{sku}'")[0])
     segments = [tuple(map(int, row)) for row in ledger.run(
@@ -44,8 +44,8 @@ def audit_ledger(ledger, sku):
 
 
 def audit_limits(ledger, sku):
-    """No user of a sale with a limit has more than was allowed, and what is counted is what the
-    orders say."""
+    """No user of a sale with a limit has more units than allowed, and the units counted for a user
+    are those of the user's orders."""
     counted = {user: (int(units), int(allowed)) for user, units, allowed in ledger.run(
         "SELECT user_id, units, allowed FROM user_quota JOIN sale USING (sku, round)"
         f" WHERE sku = '{sku}' AND per_user_limit IS NOT NULL AND units > 0")}
@@ -58,8 +58,8 @@ def audit_limits(ledger, sku):
 
 
 def audit_expiry(ledger, sku):
-    """All reserved orders that have a time to pay will be found when it is over, and there is no
-    place to look where no order with that time ever was."""
+    """The expiry index leads to every reserved order that has a time to pay, and each entry covers
+    at least one order."""
     among = "order_id BETWEEN e.first_id AND e.last_id AND o.expires_at = e.expires_at"
     assert ledger.number("SELECT COUNT(*) FROM orders o WHERE status = 'reserved'"
                          f" AND o.expires_at IS NOT NULL AND sku = '{sku}' AND NOT EXISTS"
@@ -98,15 +98,15 @@ def audit_redis(stack, sku):
 
 
 def answered(call):
-    """The answer that is not 503 any more: the service may still be on its way back."""
+    """Repeats a call until its answer is not 503: the service may still be recovering."""
     response = wait_until(lambda: [r for r in [call()] if r.status != 503], "an answer")[0]
     assert response.status in (200, 201, 404), response
     return response
 
 
 def audit(daemon, sku="demo", accepted=()):
-    """Everything at once, with no order under way. Lets the daemon reconcile Redis first: segments
-    whose holder died are dirty by right until somebody wants them. Returns the units sold."""
+    """Checks everything, while no order is under way. The daemon reconciles Redis first: a segment
+    whose holder died may stay dirty until somebody wants it. Returns the units sold."""
     audit_accepted(daemon.stack.ledger, accepted)
     sold = audit_ledger(daemon.stack.ledger, sku)
     audit_limits(daemon.stack.ledger, sku)

@@ -1,25 +1,40 @@
 """Fixtures: real servers, daemons, load and faults, each cleaned up by pid however a test ends."""
 
+import os
+import random
 import signal
 from contextlib import ExitStack
 
 import pytest
 
-pytest.register_assert_rewrite("audit", "client", "daemon", "load", "servers")
+pytest.register_assert_rewrite("audit", "load")
 
 from daemon import Daemon  # noqa: E402  after the line that gives their asserts details
+from harness.servers import TEMPLATE_VARIABLE  # noqa: E402
+from harness.stack import PrivateStack, ToolStack  # noqa: E402
 from load import Load  # noqa: E402
 from locks import ZooKeeper  # noqa: E402
 from proxy import FaultProxy  # noqa: E402
-from servers import PrivateStack, STACK_TOOL, ToolStack  # noqa: E402
 
 TEST_SECONDS_MAX = 180
+SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--order-seed", type=int, metavar="N",
+                     help="run the tests in a random order, the same for the same N")
 
 
 def pytest_configure():
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
+
+
+def pytest_collection_modifyitems(config, items):
+    seed = config.getoption("order_seed")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +47,19 @@ def no_test_hangs():
     signal.alarm(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def template(request, tmp_path_factory):
+    """All MariaDB servers of a run begin with a copy of one initialised data folder."""
+    base = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):  # one of several workers, which share it
+        base = base.parent
+    os.environ.setdefault(TEMPLATE_VARIABLE, str(base / "mariadb"))
+
+
 @pytest.fixture(scope="session")
-def shared_servers():
-    """For all tests that leave the servers alone."""
-    with ToolStack() if STACK_TOOL.exists() else PrivateStack() as stack:
+def shared_servers(template):
+    """The servers of all tests that do not kill them."""
+    with ToolStack(**SMALL) as stack:
         yield stack
 
 
@@ -46,7 +70,7 @@ def stack(shared_servers):
 
 
 @pytest.fixture
-def private_stack():
+def private_stack(template):
     """Servers that the test may kill: stack.redis_server, stack.maria_server."""
     with PrivateStack() as stack:
         yield stack
@@ -54,7 +78,7 @@ def private_stack():
 
 @pytest.fixture(scope="session")
 def zookeeper():
-    """For all tests that leave it alone; what they make in it is their own to tell apart."""
+    """The ZooKeeper of all tests that do not kill it; each test uses names of its own in it."""
     if not ZooKeeper.PROGRAM.exists():
         pytest.skip("no ZooKeeper is installed")
     with ZooKeeper() as server:
@@ -77,7 +101,7 @@ def spawn(proxies, tmp_path):
 
 @pytest.fixture
 def daemon(stack, spawn):
-    """A daemon on the shared servers, nothing in them yet."""
+    """A daemon on the shared servers, which are empty."""
     return spawn(stack)
 
 

@@ -1,4 +1,4 @@
-"""Drives wrk with load.lua and reads back what it was answered."""
+"""Runs wrk with load.lua and reads the answers that wrk wrote down."""
 
 import signal
 import subprocess
@@ -10,8 +10,8 @@ SCRIPT = Path(__file__).with_name("load.lua")
 
 
 class Load:
-    """A context manager: one running wrk. It ends by itself after `stop_after` refusals in a row
-    that no accepted order interrupted, else after `seconds`."""
+    """Context manager: one running wrk. It ends after `stop_after` refusals without an accepted
+    order between them, or after `seconds`."""
 
     def __init__(self, daemon, directory, connections=128, seconds=30, skus=("demo",), qty=(1, 1),
                  stop_after=2000, delay_ms=0, users=1_000_000_000):
@@ -38,7 +38,7 @@ class Load:
         self.process.stdout.close()
 
     def stop(self):
-        """Ends it early; what is in flight stays unanswered."""
+        """Ends wrk early; requests in flight stay unanswered."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         return self.wait()
@@ -60,7 +60,7 @@ class Load:
 
     @property
     def answers(self):
-        """How often each came, like {"201": 1000, "409 sold_out": 23511}; after the end."""
+        """How often each answer came, like {"201": 1000, "409 sold_out": 23511}; after the end."""
         return self._counted("answer")
 
     @property
@@ -75,7 +75,7 @@ class Load:
 
     @property
     def accepted(self):
-        """[(order_id, qty)] of every 201 so far, as often as it came."""
+        """[(order_id, qty)] of every 201 so far, repeats included."""
         return [(order_id, int(qty)) for order_id, qty in self._written("201")]
 
     @property

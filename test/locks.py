@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from daemon import PROGRAM
-from servers import RedisServer, Server, wait_until
+from harness.processes import wait_until
+from harness.servers import RedisServer, Server
 
 BUILD = Path(PROGRAM).parent
 SECLOCK = BUILD / "seclock"

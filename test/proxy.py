@@ -2,7 +2,7 @@
 
 It sits between a daemon and Redis or MariaDB. Switches (`delay`, `hold`, `deaf`, `cut`, `refuse`)
 act on all connections at once; a trap, set with `once`, waits for one request by its bytes and
-acts before that is passed on, or after the server has answered it.
+acts before the proxy passes that request on, or after the server has answered it.
 """
 
 import re
@@ -11,7 +11,7 @@ import threading
 import time
 from urllib.parse import urlsplit, urlunsplit
 
-from servers import free_port
+from harness.processes import free_port
 
 # What a daemon sends to the ledger for a batch of orders: first its changes, then the commit.
 WRITE, COMMIT = rb"UPDATE stock_segment SET sold", rb"\bCOMMIT\b"
@@ -46,7 +46,7 @@ class FaultProxy:
     def __init__(self, target_port):
         self.target_port, self.port = target_port, free_port()
         self.delay = 0.0  # seconds, for every piece of data in each direction
-        self.deaf = False  # requests pass, their answers are thrown away
+        self.deaf = False  # requests pass, the proxy throws their answers away
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -69,15 +69,15 @@ class FaultProxy:
         return urlunsplit(parts._replace(netloc=netloc, query=""))
 
     def hold(self):
-        """A black hole: nothing passes, nobody is told, connections still open."""
+        """Lets nothing pass and tells nobody, while connections stay open: a black hole."""
         self._flowing.clear()
 
     def resume(self):
-        """What was held flows again."""
+        """Lets the data that it held flow again."""
         self._flowing.set()
 
     def cut(self):
-        """Closes every connection; new ones are welcome."""
+        """Closes every connection and accepts new ones."""
         with self._lock:
             links = list(self._links)
         for link in links:
@@ -97,7 +97,7 @@ class FaultProxy:
         self._acceptor.start()
 
     def fail(self, how):
-        """One of the ways in which a network is gone: "hold", "deaf" or "refuse"."""
+        """Fails in one of the ways in which networks do: "hold", "deaf" or "refuse"."""
         if how == "deaf":
             self.deaf = True
         else:
@@ -110,8 +110,9 @@ class FaultProxy:
             self.admit()
 
     def once(self, pattern, before=None, after=None):
-        """For the next request that matches: before(link) runs while only the proxy has it, and
-        after(link) while only the proxy has its answer. Link.cut loses the one or the other."""
+        """Sets a trap for the next request that matches: before(link) runs while only the proxy has
+        it, and after(link) while only the proxy has its answer. Link.cut loses the one or the
+        other."""
         trap = Trap(pattern, before, after)
         with self._lock:
             self._traps.append(trap)

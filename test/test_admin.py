@@ -1,10 +1,10 @@
-"""Sales as an operator sees them: reset, listing, reconciling."""
+"""What an operator does with sales: reset, list, reconcile."""
 
 import pytest
 
 from audit import audit, audit_redis
-from client import assert_problem
 from daemon import TOKEN
+from harness.client import assert_problem
 
 
 def test_reset_creates_the_sale_and_says_so(daemon):

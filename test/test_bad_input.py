@@ -1,4 +1,4 @@
-"""Input nobody should send: each gets its clear answer, changes nothing and disturbs nobody."""
+"""Input that nobody should send gets a clear answer, changes nothing and disturbs nobody."""
 
 import json
 import socket
@@ -9,9 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, read_response, read_to_end, send_raw
 from daemon import TOKEN, Daemon
-from servers import wait_until
+from harness.client import assert_problem, read_response, read_to_end, send_raw
+from harness.processes import wait_until
+
+# One daemon serves the whole file, so one worker runs all of it.
+pytestmark = pytest.mark.xdist_group("bad input")
 
 GOOD = b'{"sku":"demo","user_id":"u1","qty":1}'
 CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles
@@ -19,7 +22,7 @@ CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles
 
 @pytest.fixture(scope="module")
 def daemon(shared_servers, tmp_path_factory):
-    """One for the whole file, in a database of its own: nothing here may leave a trace."""
+    """One daemon for the whole file, in a database of its own: no test may leave a trace."""
     stack = shared_servers.aside("bad_input", 1)
     with Daemon(stack, tmp_path_factory.mktemp("bad_input")) as daemon:
         daemon.reset("demo", 1000, 20)
@@ -286,7 +289,7 @@ def test_enormous_body_is_refused_unread(daemon):
     try:
         assert daemon.request("POST", "/order", GOOD.ljust(50_000_000)).status == 413
     except ConnectionError:
-        pass  # closed while we were still sending: the answer may be lost then
+        pass  # the daemon closed while we still sent: the answer may be lost then
 
 
 def test_chunked_body_over_4_kib_is_413(daemon):
@@ -299,7 +302,7 @@ def test_chunked_body_over_4_kib_is_413(daemon):
                 sock.sendall(b"400\r\n" + b" " * 1024 + b"\r\n")
             sock.sendall(b"0\r\n\r\n")
         except OSError:
-            pass  # it need not hear us out
+            pass  # the daemon need not read all
         assert_problem(read_response(sock), 413, "payload_too_large")
 
 
@@ -404,7 +407,7 @@ SLOW = {
 
 
 def dawdle(address, first, trickle):
-    """Sends slowly until the server has enough of it; returns what it said."""
+    """Sends slowly until the server gives up; returns the bytes that it sent."""
     with socket.create_connection(address) as sock:
         sock.sendall(first)
         sock.settimeout(0.2)
@@ -423,7 +426,7 @@ def dawdle(address, first, trickle):
             try:
                 sock.sendall(trickle or b"")
             except OSError:
-                pass  # closed; what it said may still be there to read
+                pass  # closed; its answer may still be there to read
     raise AssertionError("a client that never finishes is kept for ever")
 
 
@@ -503,7 +506,7 @@ def test_request_whose_end_is_in_doubt_is_400_and_not_two_requests(daemon, frami
     answer = send_raw(daemon.address, method + b" /order HTTP/1.1\r\nHost: x\r\n"
                       b"Content-Type: application/json\r\n" + framing + b"\r\n\r\n" + body)
     assert b'"sales"' not in answer
-    assert answer == b"" or answer.split()[1] == b"400"  # lost when we are closed while we send
+    assert answer == b"" or answer.split()[1] == b"400"  # lost when the daemon closes while we send
 
 
 def test_end_in_doubt_is_a_problem_and_closes(daemon):

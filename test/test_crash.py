@@ -1,4 +1,4 @@
-"""Daemons that die or sleep at the worst moment; the others sell on, nobody repairs anything."""
+"""Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
 
 import random
 import time
@@ -6,15 +6,15 @@ import time
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 
 
 @pytest.fixture
 def slow_ledger(stack, proxies):
-    """A proxy before MariaDB that makes every transaction long enough to die in."""
+    """A proxy before MariaDB that makes every transaction long enough for a kill."""
     proxy = proxies(stack.ledger.port)
     proxy.delay = 0.008
     return proxy

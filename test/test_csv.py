@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from client import assert_problem, read_response, send_raw
 from daemon import TOKEN
-from servers import wait_until
+from harness.client import assert_problem, read_response, send_raw
+from harness.processes import wait_until
 
 PATH = "/admin/orders.csv"
 HEAD = ["order_id", "sku", "user_id", "qty", "segment", "status", "created_at", "expires_at"]
@@ -24,7 +24,7 @@ REQUEST = (f"GET {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n
 
 
 def fill(daemon, count):
-    """Orders enough that no buffer on the way holds them all, written past the daemon."""
+    """So many orders that no buffer on the way holds them all, inserted without the daemon."""
     daemon.reset("bulk", 10, 1)
     daemon.stack.ledger.run(
         "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at)"
@@ -44,7 +44,7 @@ def lines(response):
 
 
 def open_stream(daemon, stack, receive_buffer=4096):
-    """A client that has asked and reads nothing yet."""
+    """A client that has sent its request and reads nothing yet."""
     sock = stack.enter_context(socket.socket())
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     sock.settimeout(60)

@@ -1,4 +1,4 @@
-"""Orders that are not paid in time expire by themselves, and their units are sold again."""
+"""Orders that nobody pays in time expire by themselves, and their units are sold again."""
 
 import random
 import time
@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from audit import audit, sell_out, statuses
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 ELECTED = "event=expiry_worker_elected"
 
 
 def sale(daemon, total, segments, pay_within_s):
-    """A sale whose orders are to be paid within so many seconds; None: whenever."""
+    """A sale whose orders are to be paid within so many seconds; None: at any time."""
     daemon.reset("demo", total, segments, pay_within_s=pay_within_s)
 
 
@@ -32,7 +32,7 @@ def moment(text):
 
 
 def make_overdue(stack):
-    """Lets the time to pay of all orders be over, however long it takes to sell them."""
+    """Ends the time to pay of all orders, however long it takes to sell them."""
     stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01';"
                      " UPDATE order_expiry SET expires_at = '2020-01-01'")
 
@@ -146,7 +146,7 @@ def test_another_daemon_takes_over(stack, spawn, how):
 
 @pytest.mark.parametrize("how", ["refuse", "hold"])
 def test_daemon_cut_off_from_the_ledger_leaves_its_office(stack, proxies, spawn, how):
-    """It still has Redis, and would keep the lock for ever."""
+    """The daemon still reaches Redis, and would keep the lock for ever."""
     proxy = proxies(stack.ledger.port)
     first = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=1000)
     wait_until(lambda: ELECTED in first.log(), "its election")
@@ -182,7 +182,7 @@ def test_payments_race_expiry(pair):
 
 
 def settle(daemon):
-    """Waits until everything that is to expire has done so."""
+    """Waits until every order that is to expire has expired."""
     wait_until(lambda: daemon.stack.ledger.number("SELECT COUNT(*) FROM order_expiry") == 0,
                "expiry of all that is unpaid", timeout=60)
 

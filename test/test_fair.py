@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from audit import audit
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 BATCH = 8
 HOT = 100
@@ -17,8 +17,8 @@ HOT = 100
 
 @pytest.fixture
 def stalled(stack, proxies, spawn):
-    """stalled(option=value…): a daemon with the sales hot and cold whose lane hangs in its first
-    commit until stalled.proxy.resume()."""
+    """stalled(option=value…): a daemon with the sales hot and cold, whose order worker hangs in its
+    first commit until stalled.proxy.resume()."""
     proxy = proxies(stack.ledger.port)
 
     @contextmanager
@@ -77,7 +77,7 @@ def test_order_that_waits_for_a_hanging_ledger_is_unavailable_and_not_accepted(s
         answers = [order.result() for order in
                    [clients.submit(daemon.order, "hot", f"u{n}") for n in range(20)]]
         untaken = [answer for answer in answers if answer.code != "outcome_unknown"]
-        assert len(untaken) >= 18  # one hangs in the lane
+        assert len(untaken) >= 18  # one hangs in the order worker
         for answer in untaken:
             assert_problem(answer, 503, "unavailable")
         count = daemon.metric('seckill_orders_total{outcome="unavailable"}')

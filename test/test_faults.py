@@ -1,4 +1,4 @@
-"""Redis and MariaDB fail in every way we could think of; nothing is oversold, lost or leaked."""
+"""Redis and MariaDB fail in every way that we know; nothing is oversold, lost or leaked."""
 
 import signal
 import time
@@ -6,9 +6,9 @@ import time
 import pytest
 
 from audit import answered, audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 HANG_SECONDS = 20  # far more than any deadline used here
@@ -19,7 +19,7 @@ def orders_of(stack, user_id):
 
 
 def assert_clear(daemon, response, user_id):
-    """The client can find out, from what it was answered, what became of its order."""
+    """From the answer the client can find out what became of its order."""
     assert response.answer in ANSWERS
     order_id = response.json().get("order_id")
     rows = orders_of(daemon.stack, user_id)
@@ -129,7 +129,7 @@ def test_segment_that_says_something_else_than_the_ledger(daemon, command):
 
 @pytest.mark.parametrize("kind", ["lock", "fence", "segment"])
 def test_key_of_the_wrong_type(daemon, kind):
-    """Only its segment may suffer, until somebody removes it."""
+    """Only the segment of the key may suffer, until somebody removes the key."""
     redis = daemon.stack.redis
     daemon.reset("demo", 30, 3)
     redis("DEL", f"seckill:{{demo:1}}:{kind}")
@@ -216,7 +216,7 @@ def test_redis_that_says_no_to_writes(private_stack, spawn):
 
 
 def test_redis_answers_lost(stack, proxies, spawn):
-    """Thirty times, at whatever request comes first, a take among them."""
+    """Thirty times, at whatever request comes first; a take is among them."""
     proxy = proxies(stack.redis.address[1])
     daemon = spawn(stack, redis_url=proxy.url(stack.redis_url))
     daemon.reset("demo", 60, 3)
@@ -320,7 +320,7 @@ def test_mariadb_killed_five_times_over(private_stack, spawn, load):
     (WRITE, "request"), (WRITE, "answer"), (COMMIT, "request"), (COMMIT, "answer")],
     ids=["write lost", "answer to the write lost", "commit lost", "answer to the commit lost"])
 def test_connection_to_the_ledger_lost_in_an_order(stack, proxies, spawn, units, pattern, lost):
-    """The daemon may try again or give up, but it never says what is not so."""
+    """The daemon may try again or give up, but it never says what is not true."""
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     daemon.reset("demo", 20, 5)
@@ -419,8 +419,8 @@ def kill_connections(ledger):
                               " WHERE db = DATABASE() AND id <> CONNECTION_ID()"):
         try:
             ledger.run(f"KILL {number}")
-        except AssertionError:
-            pass  # it is gone already
+        except HarnessError:
+            pass  # the connection has ended already
 
 
 @pytest.mark.parametrize("part", ["redis", "ledger"])
@@ -452,7 +452,7 @@ def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load)
 
 
 def test_connections_killed_by_the_database_in_mid_load(pair, load):
-    """KILL of whatever runs, as an administrator would."""
+    """KILL of every connection, as an administrator would send it."""
     pair[0].reset("demo", 20_000, 5)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     for _ in range(20):

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from client import Response, assert_problem, read_response, read_to_end, send_raw
 from daemon import Daemon
+from harness.client import Response, assert_problem, read_response, read_to_end, send_raw
 
 LATE_SECONDS = 12  # longer than the daemon waits for a request to be complete
 PARAMETER_FLOOD = b"GET /stock/x?" + b"&a=b" * 700 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -30,6 +30,12 @@ FINDINGS = {
     "parameters behind a NUL": (
         b"GET /stock/x\0?" + b"&a=b" * 700 + b" HTTP/1.1\r\nHost: a\r\n\r\n", {431}),
 }
+
+
+# The last header's folded line ends where libmicrohttpd's memory for the head does.
+FOLDED = [b"GET /" + b"p" * size + b"?sku=%64emo HTTP/1.1\r\nHost: x\r\n"
+          b"Content-Type: application/json\r\nAuthorization: Bearer test-token-0123456789\r\n"
+          b"X:\r\n\tmore\r\n\r\n" for size in range(5990, 6060)]
 
 
 @pytest.fixture
@@ -67,9 +73,18 @@ def test_findings_are_answered(daemon, data, statuses):
         sock.sendall(data)
         response = read_response(sock)
     assert response.status in statuses
-    if response.headers["Content-Type"]:  # libmicrohttpd's own refusals have none
+    if response.headers["Content-Type"]:  # refusals by libmicrohttpd itself have none
         assert_problem(response, response.status,
                        {414: "uri_too_long", 431: "headers_too_large"}[response.status])
+
+
+def test_folded_lines_at_the_end_of_the_memory(daemon):
+    for data in FOLDED:
+        with socket.create_connection(daemon.address, timeout=30) as sock:
+            sock.sendall(data)
+            assert read_response(sock).status in (404, 431)
+    time.sleep(LATE_SECONDS)
+    assert daemon.get("/healthz").status == 200
 
 
 def test_too_many_parameters_do_not_end_the_connection(daemon):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
 from proxy import COMMIT, WRITE
 
 LOOK_UP = rb"FROM order_key"  # of keys, by the daemon that has the repeat
@@ -132,7 +132,7 @@ def test_repeat_of_an_order_that_several_segments_filled(daemon):
 @pytest.mark.parametrize("units", [1, 100])
 def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
         stack, proxies, spawn, units, pattern, terms):
-    """Also when that was the last unit, or the user's last."""
+    """Even when the order had the last unit, or the user's last one."""
     proxy = proxies(stack.ledger.port)
     one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     one.reset("demo", units, 1, **terms)

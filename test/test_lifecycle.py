@@ -12,14 +12,15 @@ import time
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
 from daemon import PROGRAM, TOKEN, Daemon
+from harness.client import assert_problem
+from harness.processes import free_port, wait_until
+from harness.stack import Stack
 from proxy import WRITE
-from servers import Stack, free_port, wait_until
 
 
 def run(*flags, env=None):
-    """A run that is expected to end by itself."""
+    """Runs a daemon that is expected to end by itself."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SECKILL_")}
     return subprocess.run([PROGRAM, *flags], env={**inherited, **(env or {})}, text=True,
                           capture_output=True, timeout=30)
@@ -42,7 +43,7 @@ def test_sigterm_under_load_answers_every_accepted_order(pair, load):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_an_idle_daemon_with_exit_0(daemon, number):
-    with socket.create_connection(daemon.address):  # an idle client does not keep it
+    with socket.create_connection(daemon.address):  # an idle client does not keep the daemon
         daemon.signal(number)
         assert daemon.wait() == 0
     with pytest.raises(ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""Too much of everything: it answers, it does not grow, it does not hang."""
+"""Too much of everything: the daemon answers, does not grow and does not hang."""
 
 import os
 import re
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem, order_bytes, read_response, read_to_end, send_raw
 from daemon import Daemon
+from harness.client import assert_problem, order_bytes, read_response, read_to_end, send_raw
+from harness.processes import wait_until
 from proxy import WRITE
-from servers import wait_until
 
 
 def order_all_at_once(daemon, count, **order):
@@ -44,7 +44,7 @@ def test_full_queue_is_503_overloaded_at_once(stack, proxies, spawn):
 
 
 def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies, spawn):
-    """No hang and no order that is accepted after its client was told otherwise."""
+    """Nothing hangs, and no order is accepted after its client was told otherwise."""
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), max_batch=1, deadline_ms=500)
     daemon.reset()
@@ -103,7 +103,7 @@ HEADS = {
 
 @pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS.keys())
 def test_order_is_accepted_only_when_its_answer_has_room(daemon, heads):
-    """Memory that headers take is missing for the answer: none of either is given up in silence."""
+    """Headers take memory that the answer then lacks: neither is dropped in silence."""
     daemon.reset()
     request = order_bytes()
     answers = Counter()
@@ -128,7 +128,7 @@ def test_trailers_leave_room_for_the_answer(daemon):
 
 @pytest.fixture
 def many_files():
-    """Descriptors for thousands of sockets in this process; the daemon sees to its own."""
+    """Descriptors for thousands of sockets in this process; the daemon raises its own limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 12_000:
         pytest.skip(f"only {hard} open files are allowed")
@@ -165,7 +165,7 @@ def test_more_connections_than_allowed_do_not_stop_the_others(stack, spawn):
 
 
 class FewFiles(Daemon):
-    """May have 200 open files."""
+    """A daemon that may have 200 open files."""
 
     def argv(self):
         return ["prlimit", "--nofile=200:200", *super().argv()]
@@ -177,7 +177,7 @@ def test_crowd_leaves_the_daemon_files_for_redis_and_the_ledger(stack, tmp_path)
         socks = [crowd.enter_context(socket.create_connection(daemon.address, timeout=30))
                  for _ in range(300)]
         time.sleep(0.5)
-        socks[0].sendall(order_bytes())  # the first order: its lane is not connected yet
+        socks[0].sendall(order_bytes())  # the first order: its worker is not connected yet
         assert read_response(socks[0]).status == 201
         assert "event=few_files" in daemon.log()
 
@@ -231,7 +231,7 @@ def test_memory_stays_flat_under_load(daemon, load):
 
 
 def test_admin_and_look_ups_are_answered_while_orders_queue(stack, proxies, spawn):
-    """Slow calls of one kind do not keep the fronts from answering others."""
+    """Slow calls of one kind do not keep the HTTP threads from answering others."""
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=5000)
     daemon.reset()

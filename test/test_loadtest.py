@@ -12,23 +12,16 @@ from pathlib import Path
 import pytest
 
 from daemon import PROGRAM
-from servers import ROOT
+from harness.daemon import parse_metrics
+from harness.processes import ROOT, HarnessError
 
 LOADTEST = ROOT / "loadtest"
 BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
-import fleet  # noqa: E402  after the line that says where they are
-import limits  # noqa: E402
-import metrics  # noqa: E402
-import page  # noqa: E402
-import processes  # noqa: E402
-import results  # noqa: E402
-import runner  # noqa: E402
-import scenario  # noqa: E402
-import stats  # noqa: E402
-import story  # noqa: E402
-from progress import Progress  # noqa: E402
+from lib import (  # noqa: E402  after the line that says where they are
+    fleet, limits, metrics, page, readme, results, runner, scenario, stats, story)
+from lib.progress import Progress  # noqa: E402
 
 
 def noisy(middle, count, seed):
@@ -104,7 +97,7 @@ def test_single_rounds_are_not_judged():
 
 def test_quantiles_of_a_histogram():
     buckets = {"0.001": 0, "0.002": 50, "0.005": 100, "+Inf": 100}
-    sample = metrics.parse("".join(f'seconds_bucket{{le="{le}"}} {count}\n'
+    sample = parse_metrics("".join(f'seconds_bucket{{le="{le}"}} {count}\n'
                                    for le, count in buckets.items()))
     assert metrics.quantile(sample, "seconds", 0.5) == pytest.approx(0.002)
     assert metrics.quantile(sample, "seconds", 0.75) == pytest.approx(0.0035)
@@ -134,7 +127,7 @@ def test_what_varies_is_multiplied():
 
 
 def test_an_unknown_setting_is_refused():
-    with pytest.raises(processes.BenchError, match="conections"):
+    with pytest.raises(HarnessError, match="conections"):
         scenario.expand("x", {"title": "t", "asks": "a", "settings": {"conections": 1}})
 
 
@@ -151,7 +144,7 @@ def test_a_failed_audit_or_daemon_is_a_failed_run(monkeypatch):
 
     def one(_, settings, __):
         if settings["prefill"] == 1:
-            raise processes.BenchError("it died")
+            raise HarnessError("it died")
         run = make_run([1])
         return {"per_s": 1, "audit": wrong if settings["prefill"] == 2 else run["audit"]}
 
@@ -187,13 +180,14 @@ def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
 
 
 def test_the_readme_part_is_made_anew(strategies):
-    text = "before\n" + page.BEGIN + "old\n" + page.END + "after\n"
-    made = page.into_readme(text, {"strategies": strategies})
+    text = "before\n" + readme.BEGIN + "old\n" + readme.END + "after\n"
+    found = {"strategies": strategies}
+    made = readme.replace_tables(text, readme.table_lines(found))
     assert made.startswith("before\n") and made.endswith("after\n") and "old" not in made
     assert "| strategies: strategy=single_lock, max_batch=1 |" in made
-    assert page.into_readme(made, {"strategies": strategies}) == made
+    assert readme.replace_tables(made, readme.table_lines(found)) == made
     with pytest.raises(ValueError):
-        page.into_readme("no marks", {"strategies": strategies})
+        readme.replace_tables("no marks", readme.table_lines(found))
 
 
 def test_compare_says_what_changed(strategies, tmp_path):
@@ -248,7 +242,7 @@ class Staller:
 
 
 def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
-    """Of 400 requests in 2 s a stall of 1 s concerns half; a closed loop would see 4 slow ones."""
+    """A stall of 1 s concerns half of 400 requests in 2 s; a closed loop would see 4 slow ones."""
     record = tmp_path / "acked"
     with Staller(1, 100) as address:
         done = subprocess.run([BUILD / "pace", "200", "2", "4", address], capture_output=True,

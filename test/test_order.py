@@ -1,4 +1,4 @@
-"""Orders one at a time: what they answer, and what is in the ledger then."""
+"""Orders one at a time: the answer, and the rows in the ledger."""
 
 import http.client
 import json
@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from audit import audit
-from client import assert_problem
+from harness.client import assert_problem
 
 
 def ledger_order(stack, order_id):

@@ -1,4 +1,4 @@
-"""Rate limits: shared by all daemons, per user and per address, never a way around them."""
+"""Rate limits per user and per address: all daemons share them, and nobody gets around them."""
 
 import time
 from collections import Counter
@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import Link
-from servers import wait_until
 
-SLOW = 1  # order per minute: within a test nothing comes back
+SLOW = 1  # order per minute: within a test no quota comes back
 
 
 def forwarded(daemon, address, user="u1"):
@@ -134,7 +134,7 @@ def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn):
 
 @pytest.mark.parametrize("lost, left", [("request", 1), ("answer", 0)])
 def test_question_lost_while_the_ledger_writes(stack, proxies, spawn, lost, left):
-    """The order is not accepted by that; it is asked for once more, and perhaps counted twice."""
+    """A lost answer accepts no order; the daemon asks once more, and may count the order twice."""
     proxy = proxies(stack.redis.address[1])
     daemon = spawn(stack, redis_url=proxy.url(stack.redis_url), rate_user_per_min=SLOW,
                    rate_user_burst=2)
@@ -165,7 +165,7 @@ def test_refused_orders_leave_the_batch_and_the_others_are_accepted(stack, proxi
 
 
 def test_order_that_is_tried_again_is_counted_once(stack, spawn):
-    """Many lanes on one segment: most orders meet it busy and go back into the queue."""
+    """Many order workers on one segment: most orders find it busy and go back to the queue."""
     daemon = spawn(stack, order_workers=4, max_batch=4, rate_user_per_min=SLOW, rate_user_burst=30)
     daemon.reset("demo", 1000, 1)
     with ThreadPoolExecutor(30) as clients:

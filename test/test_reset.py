@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out, sold_by_orders
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import wait_until
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 overloaded"}
 
@@ -22,7 +22,7 @@ def round_of(stack, order_id):
 
 
 def try_reset(daemon, total, segments):
-    """A reset that may lose a race against others; the new round or None."""
+    """Resets, or loses the race against other resets: the new round, or None."""
     response = daemon.admin("POST", "/admin/stock/reset",
                             {"sku": "demo", "total": total, "segments": segments})
     assert response.answer in ("200", "503 unavailable", "503 outcome_unknown"), response

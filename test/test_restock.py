@@ -1,13 +1,13 @@
-"""Units added in mid-sale: each once, over all segments, and sold at once by every daemon."""
+"""Units are added in mid-sale: once, over all segments, and every daemon sells them at once."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from audit import answered, audit, sell_out
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import COMMIT, Link
-from servers import wait_until
 
 
 def left(daemon):

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import ROOT, wait_until
 from locks import Driver, RedisAlone, ZooKeeper
 from proxy import WRITE
-from servers import ROOT, wait_until
 
 LOCKS = ("redis", "redlock", "mysql", "zookeeper")
 SOLD_OUT = {"201", "409 sold_out"}

@@ -1,12 +1,12 @@
-"""Sales that sell out under load: never a unit too many, never one too few."""
+"""Sales sell out under load: never a unit too many, never one too few."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 SOLD_OUT = {"201", "409 sold_out"}
 

@@ -1,4 +1,4 @@
-"""Orders that are paid or cancelled: each moves once, and its units can be sold again at once."""
+"""Payments and cancels: each order changes once, and its units can be sold again at once."""
 
 import re
 import time
@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import answered, audit, sell_out, statuses
-from client import assert_problem
+from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import COMMIT, Link
-from servers import wait_until
 
 MOVE = rb"UPDATE orders"  # the changes of a payment or a return, before their COMMIT
 
@@ -154,7 +154,7 @@ def cancel_many(daemon, orders, seconds):
 def try_cancel(daemon, order_id):
     try:
         return daemon.cancel(order_id).answer
-    except OSError:  # killed meanwhile
+    except OSError:  # the daemon was killed meanwhile
         return "no answer"
 
 
@@ -220,7 +220,7 @@ def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, h
 @pytest.mark.parametrize("lost", ["request", "answer"])
 @pytest.mark.parametrize("move", ["pay", "cancel"])
 def test_commit_of_a_move_lost(stack, proxies, spawn, move, lost):
-    """The ledger is asked, so that the client need not."""
+    """The daemon asks the ledger, so that the client need not ask."""
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     daemon.reset("demo", 6, 2)

@@ -9,11 +9,11 @@ from itertools import permutations
 import pytest
 
 from audit import audit, sell_out
+from harness.processes import ROOT, wait_until
 from proxy import COMMIT, WRITE, Link
-from servers import ROOT, wait_until
 
-COUNTERS = ("atomic", "optimistic")  # what they had taken when they died is missing in Redis
-LEDGER_ONLY = ("single_lock", "database", "database_for_update")  # they leave Redis behind
+COUNTERS = ("atomic", "optimistic")  # units that they had taken when they died are missing in Redis
+LEDGER_ONLY = ("single_lock", "database", "database_for_update")  # they do not write to Redis
 STRATEGIES = ("segment_lock", *COUNTERS, *LEDGER_ONLY)
 SOLD_OUT = {"201", "409 sold_out"}
 ANSWERS = SOLD_OUT | {"503 unavailable", "503 outcome_unknown", "503 overloaded"}
@@ -22,7 +22,7 @@ every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 
 
 def audit_tool(stack, *options):
-    """loadtest/audit at rest: 0 when orders, units sold and Redis agree."""
+    """The exit status of loadtest/audit: 0 when orders, units sold and Redis agree."""
     done = subprocess.run(
         [sys.executable, ROOT / "loadtest" / "audit", "--sku=demo", "--wait=5", *options,
          f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}"],
@@ -207,7 +207,7 @@ def test_ledger_alone_sells_without_redis(stack, proxies, spawn, strategy):
 
 
 def test_sale_goes_on_after_a_restart_with_any_other_strategy(stack, spawn):
-    """Killed in between, so that whatever a strategy leaves behind is left behind."""
+    """A kill in between leaves whatever a strategy can leave behind."""
     daemon = spawn(stack)
     daemon.reset("demo", 2 * 3 * len(STRATEGIES) * (len(STRATEGIES) - 1) + 1, 7)
     accepted = []

@@ -1,4 +1,4 @@
-"""A sale is open between two moments, and paused and changed at will, exactly."""
+"""A sale is open exactly between two moments, and an operator pauses and changes it at will."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,15 +7,15 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from audit import audit, sell_out
-from client import assert_problem
-from servers import wait_until
+from harness.client import assert_problem
+from harness.processes import wait_until
 
 ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
            "503 outcome_unknown", "503 overloaded"}
 
 
 def from_now(seconds):
-    """A moment as the interface writes it."""
+    """A time as the interface writes it."""
     moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
@@ -101,7 +101,7 @@ def test_refused_key_is_free_when_the_sale_opens(daemon):
 
 
 def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxies, spawn):
-    """And refuses by them for a moment only."""
+    """The daemon refuses by the old settings for a moment only."""
     redis = proxies(stack.redis.address[1])
     deaf = spawn(stack, redis_url=redis.url(stack.redis_url))
     other = spawn(stack)

@@ -9,7 +9,7 @@
 
 enum {
     FORWARDED_MAX = 8, /* headers X-Forwarded-For of one request */
-    QUERY_PARAMETERS_MAX = 32,
+    QUERY_PARAMETERS_MAX = 50,
     RECORD_BYTES = 64,      /* of libmicrohttpd, for each header, cookie and parameter */
     REPLY_HEAD_BYTES = 1024 /* kept for the head of an answer */
 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "lock/lock.h"
+#include "lock/seclock.h"
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/log.h"
@@ -32,33 +32,34 @@ struct expiry_worker {
     struct worker thread;
     struct service *service;
     struct stock *stock; /* its own connections */
-    struct lock_client *locks;
-    struct lock_handle *elected; /* NULL: this daemon is not elected */
+    struct seclock_client *locks;
+    struct seclock_handle *elected; /* NULL: this daemon is not elected */
 };
 
 static void resign(struct expiry_worker *worker)
 {
     if (worker->elected)
-        lock_release(worker->elected);
-    lock_free(&worker->elected);
+        seclock_release(worker->elected);
+    seclock_free(&worker->elected);
 }
 
 static bool is_elected(const struct expiry_worker *worker)
 {
-    return worker->elected && lock_state(worker->elected) == LOCK_STATE_HELD;
+    return worker->elected && seclock_state(worker->elected) == SECLOCK_STATE_HELD;
 }
 
 /* True when this daemon is elected, now or already; from then on the lock's watchdog renews the
  * lease. */
 static bool get_elected(struct expiry_worker *worker)
 {
-    const struct lock_request request = {.name = LOCK_NAME, .kind = LOCK_KIND_SIMPLE};
+    const struct seclock_request request =
+        SECLOCK_REQUEST(.name = LOCK_NAME, .kind = SECLOCK_KIND_SIMPLE);
     if (is_elected(worker))
         return true;
     if (worker->elected)
         log_event(LOG_WARN, "expiry_worker_lost_lock", NULL);
     resign(worker);
-    if (lock_acquire(worker->locks, &request, &worker->elected) != LOCK_OK) {
+    if (seclock_acquire(worker->locks, &request, &worker->elected) != SECLOCK_OK) {
         resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
@@ -117,25 +118,23 @@ static bool open_clients(struct expiry_worker *worker, char *error_out, size_t e
 {
     struct service *service = worker->service;
     const char *const servers[] = {service->config.redis_url, NULL};
-    const struct lock_options options = {
-        .servers = servers,
-        .prefix = STOCK_PREFIX,
-        .lease_ms = (int)service->config.lease_ms,
-        .timeout_ms = (int)service->config.redis_timeout_ms,
-    };
+    const struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = (int)service->config.lease_ms,
+                        .timeout_ms = (int)service->config.redis_timeout_ms);
     worker->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
     if (!worker->stock)
         return false;
-    if (lock_open(&options, &worker->locks) == LOCK_OK)
+    if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
         return true;
-    snprintf(error_out, error_size, "%s", lock_error());
+    snprintf(error_out, error_size, "%s", seclock_error());
     return false;
 }
 
 /* Also of a worker that was opened in part. */
 static void expiry_worker_free(struct expiry_worker **worker)
 {
-    lock_close(&(*worker)->locks);
+    seclock_close(&(*worker)->locks);
     stock_close(&(*worker)->stock);
     free(*worker);
     *worker = NULL;

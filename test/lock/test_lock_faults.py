@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from harness.processes import wait_until
 from locks import Driver, settled
 from proxy import Link
-from servers import wait_until
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")

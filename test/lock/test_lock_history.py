@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import history_check
+from harness.redis import Redis
 from locks import HISTORY
-from servers import Redis
 
 PROCESSES = 8
 SECONDS_MAX = 120  # for what a slow machine takes a while to do
-LEASE_MS = 250  # of lock_history.c
+LEASE_MS = 250  # of history.c
 
 
 class Run:

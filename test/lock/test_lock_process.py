@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from harness.processes import wait_until
 from locks import Driver, RedisAlone, ZooKeeper, driver_words, seconds_since, settled
-from servers import wait_until
 
 LEASE_MS, POLL_MS = 800, 400
 REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write", "semaphore",

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from harness.processes import wait_until
 from locks import Driver, ZooKeeper, settled
 from proxy import FaultProxy, Link
-from servers import wait_until
 
 if not ZooKeeper.PROGRAM.exists():
     pytest.skip("no ZooKeeper is installed", allow_module_level=True)

@@ -1,0 +1,159 @@
+"""What a run measures: daemons, HAProxy before them, servers for their lock."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+
+from harness.processes import HarnessError, clean_environment, free_port
+from harness.program import Program
+from harness.stack import ToolServers
+from lib import metrics
+from lib.programs import Daemon
+
+ALLOWED = re.compile(r"^# Allowed: ([^\n]*)\.\n#(\w+) = ?([^\n]*)", re.M)
+# How many servers of its own a lock needs, and their kind in deploy/stack.
+LOCK_SERVERS = {"redlock": (3, "redis"), "zookeeper": (1, "zookeeper")}
+
+HAPROXY = "/usr/sbin/haproxy"
+HAPROXY_CONFIGURATION = """\
+global
+    maxconn 4000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    http-reuse always
+frontend orders
+    bind 127.0.0.1:{port}
+    default_backend daemons
+backend daemons
+    balance roundrobin
+"""
+
+
+class Build:
+    """What a daemon can do, as it says itself."""
+
+    def __init__(self, program):
+        self.program = program
+        done = subprocess.run([program, "--help-config"], capture_output=True, text=True,
+                              env=clean_environment())
+        if done.returncode != 0:
+            raise HarnessError(f"{program} --help-config: {done.stderr.strip()}")
+        found = ALLOWED.findall(done.stdout)
+        self.allowed = {name: what for what, name, _ in found}
+        self.defaults = {name: value for _, name, value in found}
+
+    def lacks(self, options):
+        """Why it cannot run with these options; '' when it can."""
+        for name, value in options.items():
+            what = self.allowed.get(name)
+            if what is None:
+                return f"it has no option {name}"
+            if what.startswith("one of: ") and value not in what[len("one of: "):].split():
+                return f"{name}={value} is not among its choices ({what[len('one of: '):]})"
+        return ""
+
+
+class Proxy(Program):
+    """Context manager: an HAProxy before daemons."""
+
+    good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def __init__(self, daemons, directory):
+        path = f"{directory}/haproxy.cfg"
+        super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
+        self.front = ("127.0.0.1", free_port())
+        with open(path, "w", encoding="ascii") as text:
+            text.write(HAPROXY_CONFIGURATION.format(port=self.front[1]))
+            for number, daemon in enumerate(daemons):
+                text.write("    server d%d %s:%d\n" % (number, *daemon.address))
+
+    def listening(self):
+        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
+            return self.front
+        return None
+
+
+class LockServer(ToolServers):
+    """Context manager: one more server by deploy/stack; `url` is its address."""
+
+    def __init__(self, kind):
+        super().__init__((kind,))
+        self.kind = kind
+
+    @property
+    def url(self):
+        return self.urls[self.kind]
+
+
+class Fleet:
+    """Context manager: the daemons of a run. The first of them answers what the run asks."""
+
+    def __init__(self, program, stack, options, instances=1, proxy=False):
+        self.program, self.stack, self.options = program, stack, dict(options)
+        self.instances, self.proxied = instances, proxy
+        self.running = contextlib.ExitStack()
+        self.pids = dict(stack.pids())
+
+    def __enter__(self):
+        with contextlib.ExitStack() as starting:
+            self.start_lock_servers(starting)
+            self.daemons = [starting.enter_context(
+                Daemon(self.program, self.stack, **self.options)) for _ in range(self.instances)]
+            self.pids["server"] = [daemon.process.pid for daemon in self.daemons]
+            self.door = self.daemons[0]
+            if self.proxied:
+                self.door = starting.enter_context(Proxy(self.daemons, self.stack.directory))
+                self.pids["proxy"] = [self.door.process.pid]
+            self.running = starting.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        return self.running.__exit__(*error)
+
+    def start_lock_servers(self, starting):
+        count, kind = LOCK_SERVERS.get(self.options.get("lock"), (0, None))
+        servers = [starting.enter_context(LockServer(kind)) for _ in range(count)]
+        if servers:
+            self.options["lock_servers"] = ",".join(server.url for server in servers)
+            self.pids["lock"] = [pid for server in servers for pid in server.pids()[kind]]
+
+    def ask(self, *words):
+        return self.daemons[0].ask(*words)
+
+    def reset(self, *words, **options):
+        return self.daemons[0].reset(*words, **options)
+
+    def metrics(self):
+        return metrics.add([metrics.read(daemon) for daemon in self.daemons])
+
+    def stock(self, sku):
+        """What GET /stock says; None when it does not say."""
+        status, text = self.ask("GET", f"/stock/{sku}")
+        return json.loads(text) if status == 200 else None
+
+    def reconcile(self, sku):
+        status, text = self.ask("POST", "/admin/reconcile", {"sku": sku})
+        if status != 200:
+            raise HarnessError(f"POST /admin/reconcile {sku}: {status} {text}")
+
+    def offers(self, call):
+        """Whether the service has such a call on an order."""
+        return f"/order/{{order_id}}/{call}" in self.interface()
+
+    def sales_expire(self):
+        """Whether a sale can say within how many seconds an order is to be paid."""
+        return '"expires_at"' in self.interface()
+
+    def interface(self):
+        return self.ask("GET", "/openapi.json")[1]
+
+
+def described(options):
+    """The options for a result: without addresses, which differ every time."""
+    return {name: value for name, value in options.items() if name != "lock_servers"}

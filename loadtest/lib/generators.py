@@ -1,0 +1,84 @@
+"""Runs a load generator against a server and accounts for the processors' time."""
+
+import contextlib
+import json
+import signal
+import subprocess
+
+from harness.processes import ROOT, HarnessError, clean_environment, spawn
+from lib import cpu
+
+HERE = ROOT / "loadtest"
+LOOK_S = 0.25  # between calls of tick
+STOP_LOOK_S = 0.02  # between checks whether the load has served its purpose
+
+
+def generate(argv, env, tick, until=None):
+    """The figures that a load generator prints as a line of JSON. Once until() is true it is
+    interrupted, and prints what it has so far."""
+    process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                    env={**clean_environment(), **env})
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                text, _ = process.communicate(timeout=STOP_LOOK_S if until else LOOK_S)
+                break
+            tick()
+            if until and until():
+                process.send_signal(signal.SIGINT)
+                until = None
+    finally:
+        process.kill()
+        process.wait()
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if process.returncode != 0 or not lines:
+        raise HarnessError(f"{argv[0]}: exit status {process.returncode}\n{text}")
+    return json.loads(lines[0])
+
+
+def wrk_argv(url, threads, connections, seconds, script="order"):
+    return ["wrk", f"--threads={min(threads, connections)}", f"--connections={connections}",
+            f"--duration={seconds}s", f"--script={HERE / 'tools' / script}.lua", url]
+
+
+def pace_argv(program, server, rate, seconds, connections):
+    return [program, f"{rate:.1f}", seconds, connections, "%s:%d" % server.address]
+
+
+def measure(argv, env, pids, tick, until=None):
+    """The figures of one run; see order.lua for their names. pids: lists of them by name."""
+    with cpu.Account(pids) as account:
+        run = generate(argv, env, tick, until)
+    run["answers_per_s"] = run["requests"] / run["duration_s"]
+    run["accepted_seen"] = run.get("accepted", run["requests"] - run["errors"]["status"])
+    run["accepted_per_s"] = run["accepted_seen"] / run["duration_s"]
+    run["cpu_shares"] = account.shares
+    return run
+
+
+def measure_rounds(load_once, bare_once, rounds, count_calm):
+    """Measures rounds, and the bare server with as many connections between them. While other work
+    on the machine has disturbed too many rounds it measures more, up to twice as many."""
+    measured = []
+    before = bare_once()
+    while len(measured) < rounds or (
+            len(measured) < 2 * rounds and count_calm(measured) < rounds):
+        run = load_once()
+        after = bare_once()
+        run["bare_per_s"] = (before["answers_per_s"] + after["answers_per_s"]) / 2
+        run["disturbed"] = max(part["cpu_shares"]["others"] for part in (before, run, after))
+        measured.append(run)
+        before = after
+    return measured
+
+
+def audit(stack, skus, options=()):
+    """The report of loadtest/audit."""
+    done = subprocess.run(
+        [HERE / "audit", "--json", "--wait=5", "--sku", *skus, *options], capture_output=True,
+        text=True, start_new_session=True, env={
+            **clean_environment(), "SECKILL_REDIS_URL": stack.redis_url,
+            "SECKILL_MYSQL_URL": stack.mysql_url})
+    if done.returncode not in (0, 1):
+        raise HarnessError(f"audit of {', '.join(skus[:5])}: {done.stderr.strip()}")
+    return json.loads(done.stdout)

@@ -1,0 +1,50 @@
+"""Reads the results of campaigns, and answers the questions that reports ask of them."""
+
+import json
+from pathlib import Path
+
+from harness.processes import HarnessError
+
+
+def read(paths):
+    """{campaign: result} of files, or of all in directories."""
+    found = {}
+    for path in map(Path, paths):
+        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+            try:
+                result = json.loads(file.read_text())
+                found[result["campaign"]] = result
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise HarnessError(f"{file}: not a campaign's result: {error!r}") from error
+    if not found:
+        raise HarnessError(f"no results in {' '.join(map(str, paths))}")
+    return found
+
+
+def measured(result):
+    """The runs that have figures, whatever the result of their audit."""
+    return [run for run in result["runs"] if "per_s" in run]
+
+
+def option(run, name):
+    """What a run had for an option of the service; "default" when the service's own."""
+    return run["settings"].get(f"daemon.{name}", "default")
+
+
+def find(results, campaign, **wanted):
+    """The one run of a campaign with these settings (sale_sales for sale.sales, and so on; options
+    of the service as daemon_lock), or None."""
+    for run in measured(results.get(campaign, {"runs": []})):
+        if all(run["settings"].get(name.replace("_", ".", 1) if name.startswith(
+                ("sale_", "daemon_")) else name) == value for name, value in wanted.items()):
+            return run
+    return None
+
+
+def round_rates(run, name="per_s"):
+    """The rate of each round that counts; relative to the bare server around it if so named."""
+    kind = f"{run['settings']['counts']}_per_s"
+    rates = [one[kind] for one in run["rounds"]]
+    if name == "of_bare":
+        return [rate / one["bare_per_s"] for rate, one in zip(rates, run["rounds"])]
+    return rates

@@ -1,0 +1,339 @@
+/* Clients: their options, their drivers, and what a fork makes of them. */
+#include "lock/client.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "lock/process.h"
+#include "lock/redis_server.h"
+#include "lock/sized.h"
+#include "lock/text.h"
+
+enum {
+    LEASE_MS = 30000,
+    TIMEOUT_MS = 1000,
+    POLL_MS = 1000,
+    OUTAGE_MS = 1000,
+    /* The sizes in release 1.0, to the last fields of then. */
+    OPTIONS_SIZE_MIN = offsetof(struct seclock_options, now_ns) + sizeof(void *),
+    STATS_SIZE_MIN = offsetof(struct seclock_stats, watched) + sizeof(uint64_t),
+};
+
+/* why_client_and_core: the caller keeps one pointer over a fork, but the threads, connections and
+ * mutexes behind it belong to the parent. So all of those are in the core, and the child replaces
+ * the core with its first call. */
+struct seclock_client {
+    struct seclock_options options; /* with every default filled in */
+    char **servers;
+    char prefix[SECLOCK_PREFIX_MAX];
+    _Atomic(struct lock_core *) core;
+};
+
+/* ---- the core ---- */
+
+static void context_fill(struct lock_context *context, const struct seclock_client *client,
+                         struct lock_core *core, enum seclock_kind kind)
+{
+    *context = (struct lock_context){
+        .core = core,
+        .servers = client->options.servers,
+        .prefix = client->prefix,
+        .id = core->id,
+        .now_ns = core->now_ns,
+        .lease_ms = client->options.lease_ms,
+        .timeout_ms = client->options.timeout_ms,
+        .poll_ms = client->options.poll_ms,
+    };
+    for (size_t i = 0; client->servers[i]; i++)
+        if (driver_serves(kind, client->servers[i])) {
+            if (context->server_count++ == 0)
+                context->server = client->servers[i];
+        }
+}
+
+static struct lock_core *core_make(const struct seclock_client *client)
+{
+    struct lock_core *core = calloc(1, sizeof *core);
+    if (!core)
+        return NULL;
+    core->generation = process_generation();
+    strcpy(core->prefix, client->prefix);
+    core->outage_ms = client->options.outage_ms;
+    core->now_ns = client->options.now_ns;
+    lock_random_text(core->id);
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
+    core->watchdog = watchdog_open(core->now_ns, &core->counters);
+    if (!core->watchdog) {
+        free(core);
+        return NULL;
+    }
+    return core;
+}
+
+static void core_free(struct lock_core *core)
+{
+    if (!core)
+        return;
+    watchdog_close(&core->watchdog); /* first: it renews by the drivers */
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        if (core->drivers[i])
+            driver_of((enum seclock_kind)i)->close(core->drivers[i]);
+    struct redis_server *redis = core->redis;
+    redis_server_close(&redis);
+    free(core);
+}
+
+/* In the child. What the parent's threads were changing in the core at the fork is unknown, so the
+ * child leaves all of it as it is, and only closes its copies of the connections. */
+static void core_forget(struct lock_core *core)
+{
+    assert(core->generation != process_generation());
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++) {
+        const struct lock_driver *driver = driver_of((enum seclock_kind)i);
+        if (core->drivers[i] && driver->forget)
+            driver->forget(core->drivers[i]);
+    }
+    if (core->redis)
+        redis_server_forget(core->redis);
+}
+
+struct lock_core *client_core(struct seclock_client *client)
+{
+    struct lock_core *core = client->core;
+    if (core->generation == process_generation())
+        return core;
+    process_lock(); /* two threads of the child may meet here */
+    core = client->core;
+    if (core->generation != process_generation()) {
+        struct lock_core *fresh = core_make(client);
+        if (fresh) {
+            core_forget(core);
+            client->core = fresh;
+        }
+        core = fresh;
+    }
+    process_unlock();
+    if (!core)
+        lock_set_error("out of memory");
+    return core;
+}
+
+static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind kind,
+                                       void **self_out)
+{
+    enum seclock_result result = SECLOCK_OK;
+    process_lock();
+    *self_out = core->drivers[kind];
+    if (!*self_out) {
+        result = driver_of(kind)->open(&core->contexts[kind], self_out);
+        assert((result == SECLOCK_OK) == (*self_out != NULL));
+        if (result == SECLOCK_OK)
+            core->drivers[kind] = *self_out;
+    }
+    process_unlock();
+    return result;
+}
+
+enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
+                                const struct lock_driver **driver_out, void **self_out)
+{
+    *driver_out = driver_of(kind);
+    *self_out = NULL;
+    if (!*driver_out)
+        return lock_fail(SECLOCK_UNSUPPORTED, "this kind of lock is not built in");
+    *self_out = core->drivers[kind];
+    if (*self_out)
+        return SECLOCK_OK;
+    if (!core->contexts[kind].server) {
+        lock_set_error("no server %s://", driver_scheme(kind));
+        return SECLOCK_CONFIG;
+    }
+    return open_driver(core, kind, self_out);
+}
+
+const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind)
+{
+    assert((unsigned)kind < SECLOCK_KIND_COUNT);
+    return &core->contexts[kind];
+}
+
+/* why_compare_and_swap: a driver's open calls this with the process mutex held, the latches call it
+ * without. Two threads that meet keep the first server, and close the second. */
+struct redis_server *core_redis(struct lock_core *core)
+{
+    struct redis_server *server = core->redis, *none = NULL;
+    const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
+    if (server)
+        return server;
+    if (!context->server) {
+        lock_set_error("no server redis://");
+        return NULL;
+    }
+    if (redis_server_open(context->server, context->prefix, context->timeout_ms, &server) !=
+        SECLOCK_OK)
+        return NULL;
+    if (!atomic_compare_exchange_strong(&core->redis, &none, server)) {
+        redis_server_close(&server);
+        server = none;
+    }
+    return server;
+}
+
+/* ---- open and close ---- */
+
+static int or_default(int value, int fallback)
+{
+    return value == 0 ? fallback : value;
+}
+
+static enum seclock_result servers_check(const char *const *servers)
+{
+    for (size_t i = 0; servers[i]; i++) {
+        bool known = false;
+        for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
+            known = driver_serves((enum seclock_kind)kind, servers[i]);
+        if (!known) {
+            lock_set_error("no kind of lock uses a server like that: %s", servers[i]);
+            return SECLOCK_CONFIG;
+        }
+    }
+    return SECLOCK_OK;
+}
+
+static enum seclock_result options_check(const struct seclock_options *options)
+{
+    int lease_ms = options->lease_ms;
+    if (!options->servers || !options->servers[0])
+        return lock_fail(SECLOCK_CONFIG, "no servers");
+    if (options->prefix && strlen(options->prefix) >= SECLOCK_PREFIX_MAX) {
+        lock_set_error("the prefix is longer than %d bytes", SECLOCK_PREFIX_MAX - 1);
+        return SECLOCK_CONFIG;
+    }
+    if (lease_ms != 0 && (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX)) {
+        lock_set_error("the lease is not within %d..%d ms", SECLOCK_LEASE_MS_MIN,
+                       SECLOCK_LEASE_MS_MAX);
+        return SECLOCK_CONFIG;
+    }
+    if (options->timeout_ms < 0 || options->poll_ms < 0 || options->outage_ms < 0)
+        return lock_fail(SECLOCK_CONFIG, "a time is negative");
+    return servers_check(options->servers);
+}
+
+static bool servers_copy(struct seclock_client *client, const char *const *servers)
+{
+    size_t count = 0;
+    while (servers[count])
+        count++;
+    client->servers = calloc(count + 1, sizeof *client->servers);
+    for (size_t i = 0; client->servers && i < count; i++)
+        if (!(client->servers[i] = strdup(servers[i])))
+            return false;
+    client->options.servers = (const char *const *)client->servers;
+    return client->servers != NULL;
+}
+
+static void options_copy(struct seclock_client *client, const struct seclock_options *options)
+{
+    client->options = *options;
+    strcpy(client->prefix, options->prefix ? options->prefix : "");
+    client->options.prefix = client->prefix;
+    client->options.lease_ms = or_default(options->lease_ms, LEASE_MS);
+    client->options.timeout_ms = or_default(options->timeout_ms, TIMEOUT_MS);
+    client->options.poll_ms = or_default(options->poll_ms, POLL_MS);
+    client->options.outage_ms = or_default(options->outage_ms, OUTAGE_MS);
+    if (!options->now_ns)
+        client->options.now_ns = clock_now_ns;
+}
+
+enum seclock_result seclock_open(const struct seclock_options *options,
+                                 struct seclock_client **client_out)
+{
+    struct seclock_options known;
+    *client_out = NULL;
+    if (!lock_sized_read(&known, sizeof known, OPTIONS_SIZE_MIN, options) ||
+        options_check(&known) != SECLOCK_OK)
+        return SECLOCK_CONFIG;
+    struct seclock_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    process_lock(); /* from here on this process counts its forks */
+    process_unlock();
+    options_copy(client, &known);
+    if (servers_copy(client, known.servers))
+        client->core = core_make(client);
+    if (!client->core) {
+        seclock_close(&client);
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    }
+    *client_out = client;
+    return SECLOCK_OK;
+}
+
+void seclock_close(struct seclock_client **client)
+{
+    struct seclock_client *old = *client;
+    *client = NULL;
+    if (!old)
+        return;
+    struct lock_core *core = old->core;
+    if (core && core->generation != process_generation())
+        core_forget(core);
+    else
+        core_free(core);
+    for (size_t i = 0; old->servers && old->servers[i]; i++)
+        free(old->servers[i]);
+    free(old->servers);
+    free(old);
+}
+
+/* ---- small questions ---- */
+
+const char *seclock_client_id(struct seclock_client *client)
+{
+    struct lock_core *core = client_core(client);
+    return core ? core->id : "";
+}
+
+void seclock_poke(struct seclock_client *client)
+{
+    struct lock_core *core = client_core(client);
+    if (core)
+        watchdog_poke(core->watchdog, NULL);
+}
+
+enum seclock_result seclock_client_stats(struct seclock_client *client,
+                                         struct seclock_stats *stats_out)
+{
+    struct lock_core *core = client_core(client);
+    if (!core)
+        return SECLOCK_FAILED;
+    struct seclock_stats stats = {
+        .acquired = core->counters.acquired,
+        .busy = core->counters.busy,
+        .waits = core->counters.waits,
+        .renewals = core->counters.renewals,
+        .renew_errors = core->counters.renew_errors,
+        .lost = core->counters.lost,
+        .watched = watchdog_count(core->watchdog),
+    };
+    bool written = lock_sized_write(stats_out, sizeof stats, STATS_SIZE_MIN, &stats);
+    return written ? SECLOCK_OK : SECLOCK_CONFIG;
+}
+
+struct seclock_owner *seclock_owner_new(struct seclock_client *client)
+{
+    (void)client;
+    struct seclock_owner *owner = malloc(sizeof *owner);
+    if (owner)
+        owner->number = process_next_number();
+    return owner;
+}
+
+void seclock_owner_free(struct seclock_owner **owner)
+{
+    free(*owner);
+    *owner = NULL;
+}

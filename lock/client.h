@@ -1,0 +1,43 @@
+/* Private to lock/: clients, and their inner part, which a child of fork makes anew. */
+#ifndef LOCK_CLIENT_H
+#define LOCK_CLIENT_H
+
+#include "lock/driver.h"
+#include "lock/random.h"
+#include "lock/watchdog.h"
+
+struct redis_server; /* the first Redis server: its connections and its subscriber */
+
+struct lock_core {
+    int generation; /* of the process that made it */
+    char id[LOCK_RANDOM_SIZE];
+    char prefix[SECLOCK_PREFIX_MAX];
+    int outage_ms;
+    int64_t (*now_ns)(void);
+    struct lock_context contexts[SECLOCK_KIND_COUNT];
+    _Atomic(void *) drivers[SECLOCK_KIND_COUNT]; /* their state; NULL until first used */
+    _Atomic(struct redis_server *) redis;
+    struct watchdog *watchdog;
+    struct lock_counters counters;
+    _Atomic uint64_t requests; /* numbered so far */
+};
+
+struct seclock_owner {
+    uint64_t number;
+};
+
+/* The client's core, made anew in a child of fork; NULL: no memory. */
+struct lock_core *client_core(struct seclock_client *client);
+
+/* The driver of a kind and its state, opened when first used. SECLOCK_OK, SECLOCK_UNSUPPORTED,
+ * SECLOCK_CONFIG (no server of its scheme) or SECLOCK_FAILED. */
+enum seclock_result core_driver(struct lock_core *core, enum seclock_kind kind,
+                                const struct lock_driver **driver_out, void **self_out);
+
+/* What the drivers of a kind are opened with. */
+const struct lock_context *core_context(const struct lock_core *core, enum seclock_kind kind);
+
+/* The client's first Redis server; NULL when it has none, with the reason in seclock_error. */
+struct redis_server *core_redis(struct lock_core *core);
+
+#endif

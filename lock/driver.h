@@ -1,0 +1,108 @@
+/* Private to lock/: the table of functions that each kind of lock fills. */
+#ifndef LOCK_DRIVER_H
+#define LOCK_DRIVER_H
+
+#include "lock/handle.h"
+
+/* What a driver is opened with. Valid until its close or forget. */
+struct lock_context {
+    struct lock_core *core;
+    const char *const *servers; /* all of them; NULL ends */
+    size_t server_count;        /* of the driver's scheme */
+    const char *server;         /* the first one of the driver's scheme */
+    const char *prefix;         /* never NULL */
+    const char *id;             /* the client's, 32 digits */
+    int64_t (*now_ns)(void);    /* the client's clock */
+    int lease_ms, timeout_ms, poll_ms;
+};
+
+enum lock_feature {
+    LOCK_FENCED = 1,    /* gives fences */
+    LOCK_RENEWS = 2,    /* leases end unless renewed */
+    LOCK_READS = 4,     /* knows SECLOCK_MODE_READ */
+    LOCK_PERMITTED = 8, /* knows permits and limit */
+    LOCK_NO_HOLDS = 16, /* seclock_acquire is not for this kind */
+};
+
+/* Several threads may call any function at once, for different handles (renew also while the
+ * holder's thread reads the handle). Each function sends one or few requests, each bounded by
+ * timeout_ms, and only `wait` waits for a lock. Reasons of failures go to lock_set_error. Functions
+ * marked optional may be NULL. */
+struct lock_driver {
+    enum seclock_kind kind;
+    unsigned features;
+    int poll_ms_min, poll_ms_max; /* without `wait`: the core sleeps so long between tries */
+    const void *row;              /* where one file serves several kinds: what differs */
+
+    /* Makes the driver's state without connecting. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED. */
+    enum seclock_result (*open)(const struct lock_context *context, void **self_out);
+    void (*close)(void *self);
+    /* Optional. In a child of fork: closes inherited descriptors, and touches nothing that a thread
+     * of the parent may have been changing. Memory may leak. */
+    void (*forget)(void *self);
+
+    /* One try. SECLOCK_OK with fence and hold_count set; SECLOCK_BUSY with busy_ms set;
+     * SECLOCK_DEADLOCK, SECLOCK_FAILED, SECLOCK_UNKNOWN, SECLOCK_CONFIG. Called again with the same
+     * handle after SECLOCK_BUSY, SECLOCK_FAILED or SECLOCK_UNKNOWN: the request's id is then the
+     * same and must not count twice. */
+    enum seclock_result (*acquire)(void *self, struct seclock_handle *handle);
+
+    /* Optional (NULL: the core polls). Sleeps until the lock may be free, `wait_ms` have passed or
+     * handle->cancel_fd (if > 0) is readable. May return early for no reason. */
+    void (*wait)(void *self, struct seclock_handle *handle, int wait_ms);
+
+    /* Optional. The caller waits no more: `acquired`, or it gave up and must leave the queue.
+     * Called once after one or more acquire calls with handle->waits, also without `wait`. */
+    void (*stop_waiting)(void *self, struct seclock_handle *handle, bool acquired);
+
+    /* Extends each lease to its full length, in as few round trips as possible. For each handle
+     * SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED or SECLOCK_UNKNOWN; sets the fence of a handle that
+     * has none. */
+    void (*renew)(void *self, struct seclock_handle *const *handles, size_t count,
+                  enum seclock_result *results_out);
+
+    /* SECLOCK_OK, SECLOCK_LOST, SECLOCK_FAILED, SECLOCK_UNKNOWN. A repeat after SECLOCK_UNKNOWN
+     * must not release twice. Also called for a handle whose acquisition is SECLOCK_UNKNOWN. */
+    enum seclock_result (*release)(void *self, struct seclock_handle *handle);
+
+    /* Optional. Frees handle->driver_data, whether the handle is held or not. */
+    void (*drop)(void *self, struct seclock_handle *handle);
+
+    /* Fills in a status that says: not held, no queue, no limit of time. */
+    enum seclock_result (*status)(const struct lock_driver *driver, void *self, const char *name,
+                                  struct seclock_status *status_out);
+
+    /* SECLOCK_OK or SECLOCK_NOT_OWNER: nobody held it. */
+    enum seclock_result (*break_lock)(const struct lock_driver *driver, void *self,
+                                      const char *name);
+
+    /* Both optional. */
+    enum seclock_result (*set_limit)(const struct lock_driver *driver, void *self, const char *name,
+                                     int limit);
+    enum seclock_result (*check)(void *self, char *warning_out, size_t size);
+};
+
+extern const struct lock_driver redis_simple_driver;    /* redis_string.c */
+extern const struct lock_driver redis_spin_driver;      /* redis_string.c */
+extern const struct lock_driver redis_reentrant_driver; /* redis_hash.c */
+extern const struct lock_driver redis_timestamp_driver;
+extern const struct lock_driver redis_fair_driver;
+extern const struct lock_driver redis_rw_driver;
+extern const struct lock_driver redis_semaphore_driver;
+extern const struct lock_driver redis_permit_driver; /* redis_semaphore.c */
+extern const struct lock_driver redis_latch_driver;
+extern const struct lock_driver redlock_driver;
+extern const struct lock_driver mysql_table_driver;
+extern const struct lock_driver mysql_get_lock_driver;
+extern const struct lock_driver zookeeper_queue_driver;
+
+/* The driver of a kind; NULL: no such kind, or not built in. */
+const struct lock_driver *driver_of(enum seclock_kind kind);
+
+/* The URL scheme of the servers that the kind uses, e.g. "redis". */
+const char *driver_scheme(enum seclock_kind kind);
+
+/* Whether the URL is of that scheme. */
+bool driver_serves(enum seclock_kind kind, const char *url);
+
+#endif

@@ -1,0 +1,79 @@
+/* Private to lock/: one hold of one lock, and the life of its state:
+ *
+ *                    acquired                    released
+ *   RELEASED ─────────────────────► HELD ──────────────────────► RELEASED
+ *       │  not answered              │ ▲                             ▲
+ *       └──────────────► UNKNOWN ◄───┘ │ renewed                     │ released: the caller is told
+ *                           │ └────────┘ server silent               │ that the hold was lost
+ *                           └──────► LOST ◄── (from HELD) ───────────┘
+ *                             deadline, refused renewal, break
+ *
+ * A hold that one thread has seen as LOST never becomes HELD again. */
+#ifndef LOCK_HANDLE_H
+#define LOCK_HANDLE_H
+
+#include <stdatomic.h>
+
+#include "lock/due_heap.h"
+#include "lock/seclock.h"
+
+struct lock_core;
+struct lock_driver;
+struct watchdog;
+
+/* The core fills in the first part before the driver's first call and owns all but the part that
+ * says otherwise. A driver may shorten `lease_ms` in acquire (e.g. to its session's). */
+struct seclock_handle {
+    struct lock_core *core;
+    struct watchdog *watchdog;
+    int64_t (*now_ns)(void); /* the client's clock */
+    const struct lock_driver *driver;
+    void *self; /* the driver's */
+    char name[SECLOCK_NAME_MAX];
+    char owner[SECLOCK_TOKEN_MAX];   /* the same for all holds of one owner; [0-9a-f-] only */
+    char request[SECLOCK_TOKEN_MAX]; /* this acquisition: unique; [0-9a-f-] only */
+    enum seclock_mode mode;
+    int permits, limit, cancel_fd;
+    _Atomic int lease_ms;
+    bool waits; /* the caller will wait if the lock is busy: join the queue, if there is one */
+
+    /* Set by the driver: */
+    _Atomic uint64_t fence;
+    int hold_count;    /* the owner's, with this hold; 0 counts as 1 */
+    int64_t busy_ms;   /* with SECLOCK_BUSY: the rest of the holder's lease; -1: unknown */
+    const char *token; /* for seclock_token; NULL: `owner` */
+    void *driver_data; /* the driver's own; freed by its `drop` */
+    void *waiting;     /* the driver's own while it waits; freed by its `stop_waiting` */
+
+    /* The core's and the watchdog's: */
+    _Atomic int state; /* enum seclock_state, before a look at the deadline */
+    _Atomic int64_t deadline_ns;
+    int64_t acquired_ns;
+    int hold_ms_max;
+    int generation;           /* of the process that made the handle */
+    bool renews;              /* by the watchdog */
+    struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
+    bool renewing, notifying; /* the watchdog uses it outside its mutex */
+    bool leaving;             /* a thread waits to take it out of the watchdog's care */
+    void (*on_lost)(struct seclock_handle *handle, void *context);
+    void *context;
+};
+
+/* Whether the handle belongs to a parent of this process. */
+bool handle_inherited(const struct seclock_handle *handle);
+
+/* Whether the watchdog has to do with the hold: renews it, or notifies of its loss. */
+bool handle_watched(const struct seclock_handle *handle);
+
+/* How long a lease counts for its holder: the server's clock may run a little faster than ours, so
+ * 1 % and 2 ms are given away. */
+int64_t handle_valid_ns(int lease_ms);
+
+/* Applies the answer to a renewal sent at `sent_ns`; false when the hold is lost. */
+bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
+                   int64_t now_ns);
+
+/* Sleeps; true when the caller has cancelled the wait. */
+bool handle_sleep(const struct seclock_handle *handle, int ms);
+
+#endif

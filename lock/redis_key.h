@@ -1,0 +1,11 @@
+/* The names of the Redis keys of a lock. Not part of the installed library. */
+#ifndef LOCK_REDIS_KEY_H
+#define LOCK_REDIS_KEY_H
+
+#include "lua/script.h"
+
+/* Writes the key `prefix{name}:field` (SCRIPT_KEY_MAX bytes). The braces make the name the hash
+ * tag, so that all keys of one name share one cluster slot and one script may use them. */
+void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out);
+
+#endif

@@ -1,0 +1,368 @@
+/* Distributed locks: leases with fencing tokens, over Redis, MySQL and ZooKeeper.
+ *
+ * A lock has a name, a lease and a fence. The holder may die, sleep or lose its connection at any
+ * time: the lease then ends by itself, and the next holder gets a greater fence. The resource that
+ * the lock guards must refuse every fence smaller than one it has seen; without that check no lock
+ * can promise exclusion (README.md says why).
+ *
+ * Threads: any number of threads may use a client and its owners at once. A handle belongs to one
+ * thread at a time, but any thread may call seclock_state, seclock_remaining_ms, seclock_fence and
+ * the other functions that only read a handle. No function is safe in a signal handler.
+ *
+ * Fork: in the child every client behaves as if just opened, with a new id. The parent's handles do
+ * not belong to the child: there their state is SECLOCK_STATE_LOST (on_lost is not called), and
+ * releasing one sends nothing.
+ *
+ * Versions: later releases append fields to the structs that begin with `size`. The caller sets
+ * `size` to the size that it was compiled with, which the SECLOCK_...() macros do; 0 in a new field
+ * means the behaviour of before. A library older than its caller refuses (SECLOCK_CONFIG) a field
+ * that it does not know, unless that is 0. All other structs keep their fields.
+ *
+ * The library never logs, reads no configuration and does not exit. */
+#ifndef LOCK_SECLOCK_H
+#define LOCK_SECLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SECLOCK_API __attribute__((visibility("default")))
+#else
+#define SECLOCK_API
+#endif
+
+/* A struct with its size and the fields given, all others 0:
+ * SECLOCK_REQUEST(.name = "report", .wait_ms = 5000). C before C99 and C++ before C++20 have no
+ * such initialisers: zero the struct there, then set `size` and the fields. */
+#ifdef __cplusplus
+#define SECLOCK_SIZED(type, ...) (type{.size = sizeof(type), __VA_ARGS__})
+#else
+#define SECLOCK_SIZED(type, ...) ((struct type){.size = sizeof(struct type), __VA_ARGS__})
+#endif
+#define SECLOCK_OPTIONS(...) SECLOCK_SIZED(seclock_options, __VA_ARGS__)
+#define SECLOCK_REQUEST(...) SECLOCK_SIZED(seclock_request, __VA_ARGS__)
+#define SECLOCK_STATUS() SECLOCK_SIZED(seclock_status, )
+#define SECLOCK_STATS() SECLOCK_SIZED(seclock_stats, )
+
+enum {
+    SECLOCK_NAME_MAX = 96,   /* bytes of a name, with its NUL */
+    SECLOCK_PREFIX_MAX = 32, /* bytes of a key prefix, with its NUL */
+    SECLOCK_TOKEN_MAX = 80,  /* bytes of the text of an owner or a request, with its NUL */
+    SECLOCK_MULTI_MAX = 4096,
+    SECLOCK_PERMITS_MAX = 1000, /* permits of one acquisition */
+    SECLOCK_LEASE_MS_MIN = 10,
+    SECLOCK_LEASE_MS_MAX = 86400000,
+    SECLOCK_FOREVER = -1, /* as a wait_ms */
+};
+
+/* The kinds of lock: identifier, name, URL scheme of the servers it uses, and what it does.
+ * README.md says when to use which. */
+#define SECLOCK_KINDS(X)                                                                           \
+    X(SIMPLE, "simple", "redis", "one holder; not re-entrant")                                     \
+    X(REENTRANT, "reentrant", "redis", "one owner, who may take it several times")                 \
+    X(TIMESTAMP, "timestamp", "redis", "one holder, without server scripts (WATCH and MULTI)")     \
+    X(SPIN, "spin", "redis", "one holder; waits without publish and subscribe")                    \
+    X(FAIR, "fair", "redis", "one owner, first come first served; re-entrant")                     \
+    X(READ_WRITE, "read-write", "redis", "many readers or one writer; re-entrant")                 \
+    X(SEMAPHORE, "semaphore", "redis", "up to N permits, renewed while their holder lives")        \
+    X(PERMIT, "permit", "redis", "up to N permits of fixed lease, given back by anybody by id")    \
+    X(LATCH, "latch", "redis", "count-down latch: seclock_latch_... only")                         \
+    X(RED, "red", "redis", "one holder by the majority of several independent servers; no fence")  \
+    X(TABLE, "table", "mysql", "a row of the table distributed_lock; re-entrant")                  \
+    X(GET_LOCK, "get-lock", "mysql", "MySQL's GET_LOCK; as long as the connection; no fence")      \
+    X(QUEUE, "queue", "zookeeper", "first come first served; as long as the session")
+
+#define SECLOCK_KIND_ENUM(id, name, scheme, what) SECLOCK_KIND_##id,
+enum seclock_kind { SECLOCK_KINDS(SECLOCK_KIND_ENUM) SECLOCK_KIND_COUNT };
+#undef SECLOCK_KIND_ENUM
+
+/* The outcome of a call. Only SECLOCK_OK means done; only SECLOCK_UNKNOWN leaves open whether the
+ * request was carried out. */
+#define SECLOCK_RESULTS(X)                                                                         \
+    X(OK, "ok")                   /* done */                                                       \
+    X(BUSY, "busy")               /* another holds the lock, or changed the value meanwhile */     \
+    X(TIMEOUT, "timeout")         /* the lock stayed busy until wait_ms had passed */              \
+    X(CANCELLED, "cancelled")     /* cancel_fd became readable, or `change` declined */            \
+    X(DEADLOCK, "deadlock")       /* refused: the caller would wait for itself */                  \
+    X(NOT_OWNER, "not owner")     /* the caller never held it, or has already released it */       \
+    X(LOST, "lost")               /* the caller held it until the lease expired or was broken */   \
+    X(UNKNOWN, "unknown")         /* sent and not answered: it may be done */                      \
+    X(FAILED, "failed")           /* certainly not done: no server, no memory, refused */          \
+    X(UNSUPPORTED, "unsupported") /* this kind cannot do that, or is not built in */               \
+    X(CONFIG, "config")           /* an argument or the server's state makes it impossible */
+
+#define SECLOCK_RESULT_ENUM(id, name) SECLOCK_##id,
+enum seclock_result { SECLOCK_RESULTS(SECLOCK_RESULT_ENUM) SECLOCK_RESULT_COUNT };
+#undef SECLOCK_RESULT_ENUM
+
+enum seclock_state {
+    SECLOCK_STATE_RELEASED, /* released, or never acquired */
+    SECLOCK_STATE_HELD,     /* held until the local deadline, which each renewal moves */
+    SECLOCK_STATE_UNKNOWN, /* maybe held: the acquisition was not answered, or the server is silent */
+    SECLOCK_STATE_LOST,    /* the lease expired or was broken */
+};
+
+enum seclock_mode { SECLOCK_MODE_WRITE, SECLOCK_MODE_READ };
+
+struct seclock_client; /* the servers as one process sees them: connections, the watchdog */
+struct seclock_owner;  /* the owner of re-entrant locks: by default each thread is one */
+struct seclock_handle; /* one hold: one successful acquisition of one lock */
+
+/* ---- client ---- */
+
+struct seclock_options {
+    size_t size; /* see Versions above */
+    /* URLs, ended by NULL: redis://[user:password@]host[:port][/db],
+     * mysql://user@host/db[?socket=], zookeeper://host:port[,host:port...][/path]. The kind "red"
+     * uses all URLs of its scheme, every other kind the first of its scheme. Copied. */
+    const char *const *servers;
+    const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
+    int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */
+    int timeout_ms;          /* of one request to a server; 0: 1000 */
+    int poll_ms;             /* a waiter tries at least this often, woken or not; 0: 1000 */
+    int outage_ms;           /* a waiter goes on for so long while no server answers; 0: 1000 */
+    int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_MONOTONIC */
+};
+
+/* Makes a client, which connects when first used. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED (no
+ * memory), with the reason in seclock_error. The caller closes the client; *client_out is NULL
+ * unless SECLOCK_OK. */
+SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *options,
+                                             struct seclock_client **client_out);
+
+/* Stops the watchdog, closes every connection and sets the pointer to NULL. This releases no hold:
+ * leases end by themselves (those of ZooKeeper and GET_LOCK at once). The caller has freed all
+ * handles and owners before, and no thread is in a call. */
+SECLOCK_API void seclock_close(struct seclock_client **client);
+
+/* The client's random id, 32 hexadecimal digits: every owner's text begins with it. Valid until the
+ * process forks or the client is closed. */
+SECLOCK_API const char *seclock_client_id(struct seclock_client *client);
+
+/* Makes the client's watchdog look at the clock now: for tests, after moving an injected clock. */
+SECLOCK_API void seclock_poke(struct seclock_client *client);
+
+/* Counts since seclock_open, over all threads. */
+struct seclock_stats {
+    size_t size;                    /* see Versions above */
+    uint64_t acquired, busy, waits; /* tries that acquired, tries that did not; sleeps of waiters */
+    uint64_t renewals, renew_errors, lost;
+    uint64_t watched; /* holds in the watchdog's care now */
+};
+
+/* SECLOCK_OK, SECLOCK_CONFIG (no size) or SECLOCK_FAILED (no memory, after a fork). */
+SECLOCK_API enum seclock_result seclock_client_stats(struct seclock_client *client,
+                                                     struct seclock_stats *stats_out);
+
+/* ---- owners ---- */
+
+/* Makes an owner that is not tied to a thread, for coroutines or thread pools, to be named in
+ * requests. NULL: no memory. The caller frees the owner, after the handles taken for it. */
+SECLOCK_API struct seclock_owner *seclock_owner_new(struct seclock_client *client);
+SECLOCK_API void seclock_owner_free(struct seclock_owner **owner);
+
+/* ---- holds ---- */
+
+struct seclock_request {
+    size_t size;      /* see Versions above */
+    const char *name; /* 1 .. SECLOCK_NAME_MAX - 1 bytes, not beginning with '}' */
+    enum seclock_kind kind;
+    enum seclock_mode mode; /* of SECLOCK_KIND_READ_WRITE */
+    int permits;            /* of semaphores; 0: 1 */
+    int limit;              /* of semaphores: the number of permits if none is set yet; 0: no */
+    int wait_ms;            /* 0: one try; SECLOCK_FOREVER */
+    int lease_ms;           /* 0: the client's */
+    bool fixed_lease;       /* do not renew: the hold ends with its lease */
+    int hold_ms_max;        /* stop renewing after so long; 0: never */
+    int cancel_fd;          /* the wait ends when this becomes readable; 0: none */
+
+    const struct seclock_owner *owner; /* NULL: the calling thread */
+
+    /* Called exactly once when a hold is lost before its release, by the watchdog's notifier
+     * thread, at the local deadline at the latest unless that thread itself gets no processor time.
+     * The callback may read the handle and release it, but must neither free it nor block: other
+     * losses are notified only after it returns. Once seclock_release has returned, the callback is
+     * not running and will not be called. */
+    void (*on_lost)(struct seclock_handle *handle, void *context);
+    void *context;
+};
+
+/* Acquires as the request says (copied, but for `owner`). With SECLOCK_OK the hold is in
+ * *handle_out. With SECLOCK_UNKNOWN there is a handle too, in SECLOCK_STATE_UNKNOWN: seclock_renew
+ * finds out, seclock_release gives back whatever was acquired. Otherwise *handle_out is NULL:
+ * SECLOCK_BUSY (without waiting), SECLOCK_TIMEOUT, SECLOCK_CANCELLED, SECLOCK_DEADLOCK,
+ * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. When an answer is lost, the request is sent
+ * again under the same id, which the servers recognise. */
+SECLOCK_API enum seclock_result seclock_acquire(struct seclock_client *client,
+                                                const struct seclock_request *request,
+                                                struct seclock_handle **handle_out);
+
+/* Extends the lease to its full length from now, or finds out about an unknown hold. SECLOCK_OK,
+ * SECLOCK_LOST, SECLOCK_NOT_OWNER (released), SECLOCK_FAILED, SECLOCK_UNKNOWN. Never acquires
+ * anew. */
+SECLOCK_API enum seclock_result seclock_renew(struct seclock_handle *handle);
+
+/* Ends the renewal, then releases the hold. SECLOCK_OK; SECLOCK_LOST: the lease had expired or was
+ * broken; SECLOCK_NOT_OWNER: released before, or the parent's; SECLOCK_FAILED or SECLOCK_UNKNOWN:
+ * the caller may try again, otherwise the lease ends by itself. The handle stays until
+ * seclock_free. */
+SECLOCK_API enum seclock_result seclock_release(struct seclock_handle *handle);
+
+/* Frees the handle and sets the pointer to NULL. The renewal of an unreleased hold stops, so that
+ * it ends with its lease. Not from on_lost. NULL does nothing. */
+SECLOCK_API void seclock_free(struct seclock_handle **handle);
+
+/* Questions to a handle, answered without the server. */
+SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
+SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
+SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle); /* 0: the kind has none */
+
+/* The number of the owner's holds at the time of this acquisition, this one included. */
+SECLOCK_API int seclock_hold_count(const struct seclock_handle *handle);
+SECLOCK_API const char *seclock_name(const struct seclock_handle *handle);
+
+/* The text by which the server knows the holder; of a permit: its id. Valid as long as the
+ * handle. */
+SECLOCK_API const char *seclock_token(const struct seclock_handle *handle);
+
+/* ---- several locks at once ---- */
+
+struct seclock_member {
+    struct seclock_client *client;
+    const struct seclock_request *request; /* its wait_ms is not used */
+};
+
+/* Acquires all members or none, whatever their kinds, in one global order (server, kind, name)
+ * whatever the order given; a lock named twice is SECLOCK_CONFIG. Holds acquired first are renewed
+ * while the call waits for the others. The handles come in the order of the members; on anything
+ * but SECLOCK_OK nothing stays held and all handles are NULL. */
+SECLOCK_API enum seclock_result seclock_multi_acquire(const struct seclock_member *members,
+                                                      size_t count, int wait_ms,
+                                                      struct seclock_handle **handles_out);
+
+/* Releases every hold, going on after errors: the first result that is not SECLOCK_OK. */
+SECLOCK_API enum seclock_result seclock_multi_release(struct seclock_handle *const *handles,
+                                                      size_t count);
+SECLOCK_API void seclock_multi_free(struct seclock_handle **handles, size_t count);
+
+/* ---- operators ---- */
+
+struct seclock_status {
+    size_t size;                    /* see Versions above */
+    bool held;                      /* of a latch: it is set and not open */
+    char holder[SECLOCK_TOKEN_MAX]; /* the writer, or one of the readers or permit holders */
+    enum seclock_mode mode;         /* of a read-write lock */
+    int64_t count;        /* the holder's holds; readers; permits taken; a latch's count */
+    int64_t limit;        /* permits in all; 0: not a semaphore */
+    int64_t waiting;      /* waiters in the queue; -1: the kind keeps no queue */
+    int64_t remaining_ms; /* of the longest lease; -1: not limited or not known */
+    uint64_t fence;       /* the last one given; 0: none */
+};
+
+/* Asks the server about a lock. SECLOCK_OK, also for a lock that nobody holds. */
+SECLOCK_API enum seclock_result seclock_status(struct seclock_client *client,
+                                               enum seclock_kind kind, const char *name,
+                                               struct seclock_status *status_out);
+
+/* Takes the lock away from its holder and wakes the waiters. The holder learns of it at its next
+ * renewal. SECLOCK_OK; SECLOCK_NOT_OWNER: nobody held the lock. The fence stays. */
+SECLOCK_API enum seclock_result seclock_break(struct seclock_client *client, enum seclock_kind kind,
+                                              const char *name);
+
+/* Writes the reason why the kind with these servers is less safe than it could be ("" when there is
+ * none): an evicting Redis, an even number of "red" servers, ... for a tool to print. */
+SECLOCK_API enum seclock_result seclock_check(struct seclock_client *client, enum seclock_kind kind,
+                                              char *warning_out, size_t size);
+
+/* ---- semaphores ---- */
+
+/* Sets the number of permits (SECLOCK_KIND_SEMAPHORE or SECLOCK_KIND_PERMIT), now and from now on;
+ * while more are taken, no new ones are given. The server forgets the setting a week after its last
+ * use. */
+SECLOCK_API enum seclock_result seclock_semaphore_set(struct seclock_client *client,
+                                                      enum seclock_kind kind, const char *name,
+                                                      int limit);
+
+/* Releases, or extends the lease of, a permit of SECLOCK_KIND_PERMIT by its id (seclock_token),
+ * from any process. SECLOCK_OK or SECLOCK_LOST: the permit has ended. */
+SECLOCK_API enum seclock_result seclock_permit_release(struct seclock_client *client,
+                                                       const char *name, const char *id);
+SECLOCK_API enum seclock_result seclock_permit_extend(struct seclock_client *client,
+                                                      const char *name, const char *id,
+                                                      int lease_ms);
+
+/* ---- count-down latches ---- */
+
+/* Sets a latch to `count` >= 1 for `ttl_ms` (0: one day). SECLOCK_OK; SECLOCK_BUSY: the latch is
+ * set already and not open yet. */
+SECLOCK_API enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
+                                                  int64_t count, int ttl_ms);
+
+/* Counts down by one; `left_out` may be NULL. A repeat with the same `request` (1 ..
+ * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once; NULL: a new id for this call.
+ * SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was never set, or is
+ * forgotten. */
+SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *client,
+                                                         const char *name, const char *request,
+                                                         int64_t *left_out);
+
+/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, or SECLOCK_CONFIG: it was never set,
+ * or is forgotten. seclock_latch_count: how many are left. */
+SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
+                                                    int wait_ms);
+SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
+                                                    int64_t *left_out);
+
+/* ---- values with versions: optimistic concurrency, without a lock ---- */
+
+enum seclock_store { SECLOCK_STORE_REDIS, SECLOCK_STORE_MYSQL };
+
+enum { SECLOCK_VALUE_MAX = 65536 };
+
+struct seclock_value {
+    uint64_t version; /* 0: there is no value */
+    size_t size;      /* of the data */
+    char *data;       /* owned by the caller: at least SECLOCK_VALUE_MAX bytes */
+};
+
+/* Reads a value and its version. SECLOCK_OK also when there is none (version 0, size 0). */
+SECLOCK_API enum seclock_result seclock_value_read(struct seclock_client *client,
+                                                   enum seclock_store store, const char *name,
+                                                   struct seclock_value *value_out);
+
+/* Writes the value if its version is still `value->version` (0: if there is none), and sets
+ * value->version to the new one, which is greater. SECLOCK_OK; SECLOCK_BUSY: another changed it
+ * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN. Redis forgets a value `ttl_ms` after its last change
+ * (0: a week). */
+SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client,
+                                                   enum seclock_store store, const char *name,
+                                                   struct seclock_value *value, int ttl_ms);
+
+/* Reads, lets `change` alter value->data and value->size, and swaps; repeats this after a random
+ * pause, up to `tries_max` times, when another was faster. `change` may run several times; it
+ * returns false to leave the value as it is (SECLOCK_CANCELLED). SECLOCK_OK; SECLOCK_BUSY: every
+ * try came too late. */
+SECLOCK_API enum seclock_result seclock_value_update(
+    struct seclock_client *client, enum seclock_store store, const char *name,
+    bool (*change)(struct seclock_value *value, void *context), void *context, int tries_max);
+
+/* ---- text ---- */
+
+/* The reason of the calling thread's last failed call; never NULL. Valid until its next call. */
+SECLOCK_API const char *seclock_error(void);
+
+SECLOCK_API const char *seclock_result_name(enum seclock_result result); /* e.g. "not owner" */
+SECLOCK_API const char *seclock_state_name(enum seclock_state state);
+SECLOCK_API const char *seclock_kind_name(enum seclock_kind kind);
+SECLOCK_API bool seclock_kind_find(const char *name, enum seclock_kind *kind_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,221 @@
+/* Runs the command of seclock: what it inherits, which signals it gets, how it ends. */
+#include "lock/tool/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { DESCRIPTORS_MAX = 1024 /* looked at, of those that are open from the beginning */ };
+
+/* The command as it runs. */
+struct run {
+    const struct settings *settings;
+    pid_t pid;
+    bool own_group; /* signals go to all of its processes */
+    bool lost;
+    int64_t kill_at_ns; /* 0: not told to end */
+};
+
+/* ---- Signals ---- */
+
+static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+/* Blocks the signals to be forwarded, but for those that whoever started us wants ignored, before
+ * any thread is there. They are then read from a descriptor, which also ends the waiting. */
+static int block_signals(sigset_t *before_out)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
+        struct sigaction action;
+        sigaction(forwarded[i], NULL, &action);
+        if (action.sa_handler != SIG_IGN)
+            sigaddset(&set, forwarded[i]);
+    }
+    sigprocmask(SIG_BLOCK, &set, before_out);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Also before there are threads: one that does not block it would take it and forget it. */
+static int block_child_signal(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL); /* were it ignored, the command's status would be lost */
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void inbox_open(struct inbox *inbox_out)
+{
+    inbox_out->signals = block_signals(&inbox_out->mask);
+    inbox_out->children = block_child_signal();
+}
+
+enum exit_code inbox_die(const struct inbox *inbox)
+{
+    struct signalfd_siginfo info = {0};
+    if (read(inbox->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return EXIT_UNAVAILABLE;
+    sigset_t set;
+    int number = (int)info.ssi_signo;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return EXIT_SIGNAL + number;
+}
+
+static void signal_command(const struct run *run, int number)
+{
+    kill(run->own_group ? -run->pid : run->pid, number);
+}
+
+/* A key typed at the terminal has reached the command already if it shares our process group. */
+static void forward_signals(const struct run *run, int signals)
+{
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (run->own_group || info.ssi_code != SI_KERNEL)
+            signal_command(run, (int)info.ssi_signo);
+}
+
+/* ---- Descriptors: the command gets those that we got, and none of our connections ---- */
+
+static bool inherited[DESCRIPTORS_MAX];
+
+void run_note_inherited(void)
+{
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static void close_our_own(int but)
+{
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        if (!inherited[fd] && fd != but)
+            close(fd);
+}
+
+/* ---- The command ---- */
+
+/* In the child. When we are killed, nobody renews the lock: the command is told to end. */
+static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,
+                                     int report)
+{
+    if (run->own_group)
+        setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(EXIT_SIGNAL + SIGTERM);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    close_our_own(report);
+    fcntl(report, F_SETFD, FD_CLOEXEC); /* its closing says that the command runs */
+    execvp(run->settings->command[0], run->settings->command);
+    int error = errno;
+    if (write(report, &error, sizeof error) < 0)
+        _exit(EXIT_CANNOT_RUN);
+    _exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+/* 0, or the exit code. Returns once the command runs, or cannot. */
+static int start_command(struct run *run, const sigset_t *mask)
+{
+    int report[2], error = 0;
+    pid_t parent = getpid();
+    const char *command = run->settings->command[0];
+    if (pipe(report) != 0 || (run->pid = fork()) < 0) {
+        say(run->settings, "%s: %s", command, strerror(errno));
+        return EXIT_CANNOT_FORK;
+    }
+    if (run->pid == 0) {
+        close(report[0]);
+        become_command(run, mask, parent, report[1]);
+    }
+    close(report[1]);
+    bool broken = read(report[0], &error, sizeof error) == (ssize_t)sizeof error;
+    close(report[0]);
+    if (!broken)
+        return 0;
+    waitpid(run->pid, NULL, 0);
+    say(run->settings, "%s: %s", command, strerror(error));
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+static void tell_lost(struct run *run)
+{
+    if (run->lost)
+        return;
+    run->lost = true;
+    run->kill_at_ns = clock_now_ns() + (int64_t)run->settings->grace_ms * 1000000;
+    say(run->settings, "%s: the lock is lost; ending %s", run->settings->name,
+        run->settings->command[0]);
+    signal_command(run, SIGTERM);
+    signal_command(run, SIGCONT); /* a stopped one would not hear */
+}
+
+/* How long poll may sleep; kills a command that has used up its grace. */
+static int grace_left_ms(struct run *run)
+{
+    if (run->kill_at_ns == 0)
+        return -1;
+    int64_t left_ms = (run->kill_at_ns - clock_now_ns() + 999999) / 1000000;
+    if (left_ms > 0)
+        return (int)left_ms;
+    say(run->settings, "%s: killing %s", run->settings->name, run->settings->command[0]);
+    signal_command(run, SIGKILL);
+    run->kill_at_ns = 0;
+    return -1;
+}
+
+/* Until the command has ended: its wait status. */
+static int attend_command(struct run *run, const struct inbox *inbox, int lost)
+{
+    int status = 0;
+    struct signalfd_siginfo info;
+    struct pollfd fds[] = {
+        {.fd = inbox->signals, .events = POLLIN},
+        {.fd = inbox->children, .events = POLLIN},
+        {.fd = lost, .events = POLLIN},
+    };
+    while (waitpid(run->pid, &status, WNOHANG) == 0) {
+        poll(fds, 3, grace_left_ms(run));
+        if (fds[0].revents)
+            forward_signals(run, inbox->signals);
+        if (fds[1].revents && read(inbox->children, &info, sizeof info) < 0 && errno != EAGAIN)
+            break;
+        if (fds[2].revents) {
+            tell_lost(run);
+            fds[2].fd = -1;
+            fds[2].revents = 0;
+        }
+    }
+    return status;
+}
+
+static int exit_code_of_command(int status)
+{
+    return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int run_command(const struct settings *settings, const struct inbox *inbox, int lost,
+                bool *lost_out)
+{
+    struct run run = {.settings = settings, .own_group = !isatty(STDIN_FILENO)};
+    int code = start_command(&run, &inbox->mask);
+    if (code == 0)
+        code = exit_code_of_command(attend_command(&run, inbox, lost));
+    *lost_out = run.lost;
+    return code;
+}

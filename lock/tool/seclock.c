@@ -1,0 +1,195 @@
+/* seclock: runs a command while holding a distributed lock, and looks at or breaks one. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lock/tool/options.h"
+#include "lock/tool/command.h"
+
+/* ---- Looking and breaking ---- */
+
+static enum exit_code exit_code_of(enum seclock_result result)
+{
+    switch (result) {
+    case SECLOCK_BUSY:
+    case SECLOCK_TIMEOUT:
+        return EXIT_BUSY;
+    case SECLOCK_LOST:
+    case SECLOCK_NOT_OWNER:
+        return EXIT_LOST;
+    case SECLOCK_CONFIG:
+    case SECLOCK_UNSUPPORTED:
+    case SECLOCK_DEADLOCK:
+        return EXIT_CONFIG;
+    default:
+        return EXIT_UNAVAILABLE;
+    }
+}
+
+static enum exit_code failed(const struct settings *settings, enum seclock_result result)
+{
+    if (result == SECLOCK_BUSY || result == SECLOCK_TIMEOUT)
+        say(settings, "%s: held by somebody else", settings->name);
+    else
+        say(settings, "%s: %s: %s", settings->name, seclock_result_name(result), seclock_error());
+    return exit_code_of(result);
+}
+
+static void print_status(const struct settings *settings, const struct seclock_status *status)
+{
+    printf("name: %s\nkind: %s\nstate: %s\n", settings->name, seclock_kind_name(settings->kind),
+           status->held ? "held" : "free");
+    if (status->held && status->holder[0] != '\0')
+        printf("holder: %s\n", status->holder);
+    if (status->held)
+        printf("count: %" PRId64 "\n", status->count);
+    if (status->limit > 0)
+        printf("limit: %" PRId64 "\n", status->limit);
+    if (status->held && settings->kind == SECLOCK_KIND_READ_WRITE)
+        printf("mode: %s\n", status->mode == SECLOCK_MODE_READ ? "read" : "write");
+    if (status->held && status->remaining_ms >= 0)
+        printf("remaining: %.3f s\n", (double)status->remaining_ms / 1000);
+    if (status->waiting >= 0)
+        printf("waiting: %" PRId64 "\n", status->waiting);
+    if (status->fence > 0)
+        printf("fence: %" PRIu64 "\n", status->fence);
+}
+
+static enum exit_code look_or_break(const struct settings *settings, struct seclock_client *client)
+{
+    struct seclock_status status = SECLOCK_STATUS();
+    enum seclock_result result;
+    if (settings->breaks) {
+        result = seclock_break(client, settings->kind, settings->name);
+        if (result == SECLOCK_NOT_OWNER)
+            say(settings, "%s: nobody holds it", settings->name);
+        if (result == SECLOCK_OK || result == SECLOCK_NOT_OWNER)
+            return result == SECLOCK_OK ? EXIT_HELD : EXIT_FREE;
+        return failed(settings, result);
+    }
+    result = seclock_status(client, settings->kind, settings->name, &status);
+    if (result != SECLOCK_OK)
+        return failed(settings, result);
+    if (!settings->quiet)
+        print_status(settings, &status);
+    return status.held ? EXIT_HELD : EXIT_FREE;
+}
+
+/* ---- Running a command ---- */
+
+static void on_lost(struct seclock_handle *handle, void *context)
+{
+    (void)handle;
+    eventfd_write(*(int *)context, 1);
+}
+
+/* The command may be what sets this variable for commands of its own, so it is set or taken
+ * away. */
+static void tell_fence(const struct settings *settings, const struct seclock_handle *handle)
+{
+    char fence[24];
+    snprintf(fence, sizeof fence, "%" PRIu64, seclock_fence(handle));
+    if (seclock_fence(handle) > 0)
+        setenv(settings->fence_env, fence, 1);
+    else
+        unsetenv(settings->fence_env);
+}
+
+static int run_holding(const struct settings *settings, struct seclock_handle *handle,
+                       const struct inbox *inbox, int lost)
+{
+    bool told;
+    tell_fence(settings, handle);
+    int code = run_command(settings, inbox, lost, &told);
+    enum seclock_result result = seclock_release(handle);
+    if (told || result == SECLOCK_LOST) {
+        if (!told)
+            say(settings, "%s: the lock was lost while the command ran", settings->name);
+        code = EXIT_LOST;
+    } else if (result != SECLOCK_OK)
+        say(settings, "%s: not given back (%s: %s); it ends with its lease", settings->name,
+            seclock_result_name(result), seclock_error());
+    else if (settings->verbose)
+        say(settings, "%s: released", settings->name);
+    return code;
+}
+
+/* An acquisition that was not answered is asked about once more. */
+static enum seclock_result settle(struct seclock_handle *handle)
+{
+    enum seclock_result result = seclock_renew(handle);
+    if (result != SECLOCK_OK)
+        seclock_release(handle);
+    return result == SECLOCK_OK ? SECLOCK_OK : SECLOCK_UNKNOWN;
+}
+
+static int hold_and_run(const struct settings *settings, struct seclock_client *client,
+                        const struct inbox *inbox)
+{
+    int lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = settings->name, .kind = settings->kind, .mode = settings->mode,
+                        .limit = settings->permits, .wait_ms = settings->wait_ms,
+                        .lease_ms = settings->lease_ms, .cancel_fd = inbox->signals,
+                        .on_lost = on_lost, .context = &lost);
+    struct seclock_handle *handle = NULL;
+    int64_t began_ns = clock_now_ns();
+    enum seclock_result result = seclock_acquire(client, &request, &handle);
+    if (result == SECLOCK_UNKNOWN)
+        result = settle(handle);
+    int code;
+    if (result == SECLOCK_OK) {
+        if (settings->verbose)
+            say(settings, "%s: acquired after %.3f s, fence %" PRIu64, settings->name,
+                (double)(clock_now_ns() - began_ns) / 1e9, seclock_fence(handle));
+        code = run_holding(settings, handle, inbox, lost);
+    } else if (result == SECLOCK_CANCELLED)
+        code = -1;
+    else
+        code = (int)failed(settings, result);
+    seclock_free(&handle);
+    close(lost);
+    return code;
+}
+
+static void warn(const struct settings *settings, struct seclock_client *client)
+{
+    char warning[512];
+    if (settings->verbose &&
+        seclock_check(client, settings->kind, warning, sizeof warning) == SECLOCK_OK &&
+        warning[0] != '\0')
+        say(settings, "note: %s", warning);
+}
+
+/* One request must not use up the lease, nor the user's patience. */
+static int request_timeout_ms(int lease_ms)
+{
+    int fifth_ms = lease_ms / 5;
+    return fifth_ms < 1000 ? fifth_ms : 1000;
+}
+
+int main(int argc, char **argv)
+{
+    struct settings settings;
+    run_note_inherited();
+    settings_read(&settings, argc, argv);
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = settings.servers, .prefix = settings.prefix,
+                        .lease_ms = settings.lease_ms,
+                        .timeout_ms = request_timeout_ms(settings.lease_ms));
+    struct inbox inbox = {.signals = -1, .children = -1};
+    if (settings.command)
+        inbox_open(&inbox);
+    struct seclock_client *client = NULL;
+    enum seclock_result result = seclock_open(&options, &client);
+    if (result != SECLOCK_OK)
+        return (int)failed(&settings, result);
+    warn(&settings, client);
+    int code = settings.command ? hold_and_run(&settings, client, &inbox)
+                                : (int)look_or_break(&settings, client);
+    seclock_close(&client);
+    return code == -1 ? (int)inbox_die(&inbox) : code;
+}

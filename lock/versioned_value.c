@@ -1,0 +1,280 @@
+/* Versioned values on MySQL and Redis: only a caller that has seen the present version may change
+ * the value. This is optimistic concurrency, not a lock. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lock/client.h"
+#include "lock/mysql_table.h"
+#include "lock/redis_server.h"
+#include "lock/text.h"
+#include "lua/command.h"
+#include "lua_scripts.h"
+
+/* why_no_lock: nobody waits, and the death of a writer blocks nobody. A caller that read version N
+ * writes if the version still is N; the second of two writers reads again. That is faster than a lock
+ * where changes seldom meet, and slower where they often do. */
+
+enum {
+    VALUE_TTL_MS = 7 * 24 * 3600 * 1000,
+    PAUSE_MS_MAX = 64,
+};
+
+/* Where a value is: `server` of Redis or `pool` of MySQL. */
+struct store {
+    struct redis_server *server;
+    struct mysql_pool *pool;
+    const char *prefix;
+};
+
+static enum seclock_result store_find(struct seclock_client *client, enum seclock_store which,
+                                      struct store *store_out)
+{
+    const struct lock_driver *driver;
+    void *table;
+    *store_out = (struct store){0};
+    struct lock_core *core = client_core(client);
+    if (!core)
+        return SECLOCK_FAILED;
+    store_out->prefix = core->prefix; /* lives as long as the core */
+    if (which == SECLOCK_STORE_REDIS) {
+        store_out->server = core_redis(core);
+        return store_out->server ? SECLOCK_OK : SECLOCK_CONFIG;
+    }
+    enum seclock_result result = core_driver(core, SECLOCK_KIND_TABLE, &driver, &table);
+    if (result == SECLOCK_OK)
+        store_out->pool = mysql_table_pool(table);
+    return result;
+}
+
+/* ---- Redis ---- */
+
+/* Runs one command, and again on a new connection when it was not answered: a swap has an id by which
+ * the script recognises the repeat. */
+static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
+{
+    struct redis *redis = redis_server_take(server);
+    if (!redis)
+        return SECLOCK_FAILED;
+    command_run(redis, command, 1);
+    bool doubt = command->result == REDIS_UNKNOWN;
+    if (doubt)
+        command_run(redis, command, 1);
+    if (command->result != REDIS_ANSWERED)
+        lock_set_error("redis: %s", redis_error(redis));
+    redis_server_give(server, redis);
+    if (command->result == REDIS_ANSWERED)
+        return SECLOCK_OK;
+    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+static enum seclock_result redis_read(struct redis_server *server, const char *name,
+                                      struct seclock_value *value_out)
+{
+    char key[SCRIPT_KEY_MAX];
+    redis_server_key(server, name, "value", key);
+    struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
+    enum seclock_result result = redis_ask(server, &command);
+    if (result == SECLOCK_OK) {
+        size_t size = 0;
+        const char *data = command_text(&command, 1, &size);
+        value_out->version = (uint64_t)command_int(&command, 0);
+        value_out->size = data && size <= SECLOCK_VALUE_MAX ? size : 0;
+        if (value_out->size > 0)
+            memcpy(value_out->data, data, value_out->size);
+    }
+    command_clear(&command, 1);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
+}
+
+static enum seclock_result redis_swap(struct redis_server *server, const char *name,
+                                      struct seclock_value *value, const char *change, int ttl_ms)
+{
+    char key[SCRIPT_KEY_MAX], version[24], ttl[16];
+    redis_server_key(server, name, "value", key);
+    snprintf(version, sizeof version, "%" PRIu64, value->version);
+    snprintf(ttl, sizeof ttl, "%d", ttl_ms > 0 ? ttl_ms : VALUE_TTL_MS);
+    /* A length of 0 stands for strlen: so an empty value is the text "". */
+    struct command command = {
+        .argc = 8,
+        .argv = {"EVAL", lua_value_swap, "1", key, version, value->size > 0 ? value->data : "",
+                 change, ttl},
+        .lengths = {[5] = value->size},
+    };
+    enum seclock_result result = redis_ask(server, &command);
+    if (result == SECLOCK_OK && command_int(&command, 0) == 1)
+        value->version = (uint64_t)command_int(&command, 1);
+    else if (result == SECLOCK_OK)
+        result = SECLOCK_BUSY;
+    command_clear(&command, 1);
+    return result;
+}
+
+/* ---- MySQL ---- */
+
+static int hex_digit(char c)
+{
+    return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+}
+
+static size_t unhex(const char *hex, char *out)
+{
+    size_t size = 0;
+    for (; hex[0] != '\0' && size < SECLOCK_VALUE_MAX; hex += 2)
+        out[size++] = (char)(hex_digit(hex[0]) * 16 + hex_digit(hex[1]));
+    return size;
+}
+
+static void append_data(struct sql_text *sql, const struct seclock_value *value)
+{
+    static const char digits[] = "0123456789abcdef";
+    char piece[512];
+    assert(value->size <= SECLOCK_VALUE_MAX);
+    mysql_raw(sql, "x'");
+    for (size_t i = 0; i < value->size;) {
+        size_t used = 0;
+        for (; i < value->size && used < sizeof piece; i++) {
+            piece[used++] = digits[(unsigned char)value->data[i] >> 4];
+            piece[used++] = digits[(unsigned char)value->data[i] & 15];
+        }
+        sql_append(sql, piece, used);
+    }
+    mysql_raw(sql, "'");
+}
+
+static enum seclock_result mysql_read(const struct store *store, const char *name,
+                                      struct seclock_value *value_out)
+{
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(store->pool);
+    if (!db)
+        return SECLOCK_FAILED;
+    mysql_raw(&sql, "SELECT version,HEX(value) FROM lock_value WHERE name=");
+    mysql_key(&sql, store->prefix, name);
+    enum seclock_result result = mysql_pool_query(db, &sql);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
+    if (row) {
+        value_out->version = strtoull(row[0], NULL, 10);
+        value_out->size = unhex(row[1], value_out->data);
+    }
+    mysql_pool_give(store->pool, db);
+    sql_free(&sql);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
+}
+
+/* The first version is the time of day in us, so that a value that is deleted and made anew never
+ * gets a version of before. */
+static void insert_text(const struct store *store, const char *name,
+                        const struct seclock_value *value, const char *change, struct sql_text *sql)
+{
+    mysql_raw(sql, "INSERT IGNORE INTO lock_value(name,version,change_id,changed_at,value)VALUES(");
+    mysql_key(sql, store->prefix, name);
+    mysql_raw(sql, ",UNIX_TIMESTAMP(NOW(6))*1000000,");
+    mysql_literal(sql, change);
+    mysql_raw(sql, ",NOW(6),");
+    append_data(sql, value);
+    mysql_raw(sql, ");");
+}
+
+static void update_text(const struct store *store, const char *name,
+                        const struct seclock_value *value, const char *change, struct sql_text *sql)
+{
+    mysql_raw(sql, "UPDATE lock_value SET version=version+1,changed_at=NOW(6),change_id=");
+    mysql_literal(sql, change);
+    mysql_raw(sql, ",value=");
+    append_data(sql, value);
+    mysql_raw(sql, " WHERE name=");
+    mysql_key(sql, store->prefix, name);
+    mysql_raw(sql, " AND version=");
+    sql_number(sql, value->version);
+    mysql_raw(sql, ";");
+}
+
+static enum seclock_result mysql_swap(const struct store *store, const char *name,
+                                      struct seclock_value *value, const char *change)
+{
+    struct sql_text sql = {0};
+    struct db *db = mysql_pool_take(store->pool);
+    if (!db)
+        return SECLOCK_FAILED;
+    if (value->version == 0)
+        insert_text(store, name, value, change, &sql);
+    else
+        update_text(store, name, value, change, &sql);
+    mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
+    mysql_key(&sql, store->prefix, name);
+    enum seclock_result result = mysql_pool_query(db, &sql);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
+    if (row && db_affected(db, 0) > 0) /* done, even if another has changed it since */
+        value->version =
+            strcmp(row[1], change) == 0 ? strtoull(row[0], NULL, 10) : value->version + 1;
+    else if (row && strcmp(row[1], change) == 0) /* done by the first of two sendings */
+        value->version = strtoull(row[0], NULL, 10);
+    else if (result == SECLOCK_OK)
+        result = SECLOCK_BUSY;
+    mysql_pool_give(store->pool, db);
+    sql_free(&sql);
+    return result;
+}
+
+/* ---- the public functions ---- */
+
+enum seclock_result seclock_value_read(struct seclock_client *client, enum seclock_store store,
+                                       const char *name, struct seclock_value *value_out)
+{
+    struct store found;
+    value_out->version = 0;
+    value_out->size = 0;
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
+        result = store_find(client, store, &found);
+    if (result != SECLOCK_OK)
+        return result;
+    return found.server ? redis_read(found.server, name, value_out)
+                        : mysql_read(&found, name, value_out);
+}
+
+enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclock_store store,
+                                       const char *name, struct seclock_value *value, int ttl_ms)
+{
+    struct store found;
+    char change[LOCK_RANDOM_SIZE];
+    if (value->size > SECLOCK_VALUE_MAX) {
+        lock_set_error("a value has at most %d bytes", SECLOCK_VALUE_MAX);
+        return SECLOCK_CONFIG;
+    }
+    enum seclock_result result = lock_name_check(name);
+    if (result == SECLOCK_OK)
+        result = store_find(client, store, &found);
+    if (result != SECLOCK_OK)
+        return result;
+    lock_random_text(change);
+    return found.server ? redis_swap(found.server, name, value, change, ttl_ms)
+                        : mysql_swap(&found, name, value, change);
+}
+
+enum seclock_result seclock_value_update(struct seclock_client *client, enum seclock_store store,
+                                         const char *name,
+                                         bool (*change)(struct seclock_value *value, void *context),
+                                         void *context, int tries_max)
+{
+    struct seclock_value value = {.data = malloc(SECLOCK_VALUE_MAX)};
+    enum seclock_result result = SECLOCK_BUSY;
+    unsigned pause_ms = 1;
+    if (!value.data)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    for (int tries = 0; tries < tries_max && result == SECLOCK_BUSY; tries++) {
+        if (tries > 0)
+            lock_random_pause(pause_ms);
+        pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
+        result = seclock_value_read(client, store, name, &value);
+        assert(value.size <= SECLOCK_VALUE_MAX);
+        if (result == SECLOCK_OK)
+            result = change(&value, context) ? seclock_value_swap(client, store, name, &value, 0)
+                                             : SECLOCK_CANCELLED;
+    }
+    free(value.data);
+    return result;
+}

@@ -1,0 +1,116 @@
+"""HTTP as the tests speak it: whole requests by http.client, and raw bytes over a socket."""
+
+import http.client
+import json
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+
+
+@dataclass
+class Response:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        """The stable code of a problem document, None for anything else."""
+        if not self.headers.get("Content-Type", "").startswith("application/problem+json"):
+            return None
+        return self.json()["code"]
+
+    @property
+    def answer(self):
+        """Status and problem code in one, for comparing many answers at once."""
+        return f"{self.status} {self.code}" if self.code else str(self.status)
+
+
+def send(address, method, path, body=None, headers=(), timeout=30):
+    """One request over a connection of its own; a body that is not bytes is sent as JSON."""
+    headers = dict(headers)
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    if body is not None:
+        headers.setdefault("Content-Type", "application/json")
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # an answer came early
+            connection.request(method, path, body,
+                               {k: v for k, v in headers.items() if v is not None})
+        reply = connection.getresponse()
+        return Response(reply.status, reply.headers, reply.read())
+    finally:
+        connection.close()
+
+
+def read_response(sock, method="GET"):
+    """Reads one response from a socket that the test wrote to. It may read ahead into the next."""
+    reply = http.client.HTTPResponse(sock, method=method)
+    reply.begin()
+    return Response(reply.status, reply.headers, reply.read())
+
+
+def read_to_end(sock, limit=1 << 20):
+    """Everything that the server sends until it closes; a reset counts as closing."""
+    received = b""
+    try:
+        while len(received) < limit:
+            piece = sock.recv(65536)
+            if not piece:
+                break
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def send_raw(address, data, timeout=30):
+    """Sends bytes as they are and returns everything up to the server's close."""
+    with socket.create_connection(address, timeout=timeout) as sock:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(data)
+        return read_to_end(sock)
+
+
+def send_many(address, requests, timeout=60):
+    """Sends all requests, given as bytes, over one connection at once and reads their answers."""
+    answers = []
+    with socket.create_connection(address, timeout=timeout) as sock:
+        sock.sendall(b"".join(requests))
+        with sock.makefile("rb") as stream:
+            for _ in requests:
+                status = int(stream.readline().split()[1])
+                headers = http.client.parse_headers(stream)
+                answers.append(Response(status, headers,
+                                        stream.read(int(headers["Content-Length"]))))
+    return answers
+
+
+def order_bytes(sku="demo", user_id="u1", qty=1, key=None):
+    """The request of an order, to be sent by hand."""
+    body = json.dumps({"sku": sku, "user_id": user_id, "qty": qty})
+    head = f"Idempotency-Key: {key}\r\n" if key else ""
+    return (f"POST /order HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{head}"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
+def assert_problem(response, status, code):
+    """Checks the whole contract of an error answer."""
+    assert response.status == status, response
+    kind = response.headers.get("Content-Type", "")
+    assert kind.startswith("application/problem+json"), response
+    problem = response.json()
+    assert problem["code"] == code, problem
+    assert problem["status"] == status
+    assert problem["type"] == f"urn:seckill:problem:{code}"
+    assert problem["title"] and problem["detail"]
+    if status == 401:
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+    if status == 405:
+        assert response.headers["Allow"]
+    if status == 503:
+        assert int(response.headers["Retry-After"]) >= 1

@@ -1,0 +1,102 @@
+"""One running seckilld: started with options, and asked over HTTP."""
+
+import http.client
+import secrets
+
+from harness.processes import HarnessError
+from harness.program import Program
+
+
+def parse_metrics(text):
+    """{'name{labels}': value}"""
+    pairs = (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
+    return {name: float(value) for name, value in pairs}
+
+
+def content(response):
+    """The JSON of a 200; anything else is an error."""
+    if response.status != 200:
+        raise HarnessError(str(response))
+    return response.json()
+
+
+class Daemon(Program):
+    """Context manager: the service on a free port."""
+
+    good_statuses = (0,)
+
+    def __init__(self, program, stack, directory, ready=True, env=None, **options):
+        """options are the daemon's own, with underscores; None leaves one out. With `ready` it has
+        started only when /readyz says so."""
+        super().__init__(program, directory=directory)
+        self.stack = stack
+        self.token = secrets.token_hex(16)
+        self.options = options
+        self.own_options = {"listen": "127.0.0.1:0", "redis_url": stack.redis_url,
+                            "mysql_url": stack.mysql_url}
+        self.env = {"SECKILL_ADMIN_TOKEN": self.token, **(env or {})}
+        self.must_be_ready = ready
+
+    def argv(self):
+        return [self.program] + [f"--{name.replace('_', '-')}={value}" for name, value
+                                 in {**self.own_options, **self.options}.items()
+                                 if value is not None]
+
+    def ready(self):
+        try:
+            return self.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    # orders
+
+    def order(self, sku="demo", user_id="u1", qty=1, key=None, timeout=30):
+        headers = {"Idempotency-Key": key} if key else {}
+        return self.request("POST", "/order", {"sku": sku, "user_id": user_id, "qty": qty}, headers,
+                            timeout)
+
+    def pay(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/pay", timeout=timeout)
+
+    def cancel(self, order_id, timeout=30):
+        return self.request("POST", f"/order/{order_id}/cancel", timeout=timeout)
+
+    # sales
+
+    def admin(self, method, path, body=None, timeout=30):
+        return self.request(method, path, body, {"Authorization": f"Bearer {self.token}"}, timeout)
+
+    def ask(self, method, path, body=None):
+        """(status, text) of an admin's call; status 0 without an answer."""
+        try:
+            response = self.admin(method, path, body, timeout=10)
+        except (OSError, http.client.HTTPException) as error:
+            return 0, str(error)
+        return response.status, response.body.decode()
+
+    def reset(self, sku="demo", total=1000, segments=20, **settings):
+        body = {"sku": sku, "total": total, "segments": segments, **settings}
+        return content(self.admin("POST", "/admin/stock/reset", body))
+
+    def change(self, sku="demo", **settings):
+        return content(self.admin("PATCH", f"/admin/sale/{sku}", settings))
+
+    def add(self, units, sku="demo", key=None):
+        headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
+        return self.request("POST", "/admin/stock/add", {"sku": sku, "units": units}, headers)
+
+    def reconcile(self, sku="demo"):
+        return content(self.admin("POST", "/admin/reconcile", {"sku": sku}))
+
+    def stock(self, sku="demo"):
+        return content(self.get(f"/stock/{sku}"))
+
+    # metrics
+
+    def metrics(self):
+        """{'name{labels}': value}"""
+        return parse_metrics(self.get("/metrics").body.decode())
+
+    def metric(self, name):
+        """The value, 0 when there is none: a counter may first appear with its first count."""
+        return self.metrics().get(name, 0)

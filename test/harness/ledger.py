@@ -1,0 +1,55 @@
+"""Statements for the ledger's database, by PyMySQL."""
+
+from urllib.parse import unquote, urlsplit
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from harness.processes import HarnessError
+
+
+def as_text(cell):
+    return cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
+
+
+class Ledger:
+    """Every call opens a connection of its own, so that the client does not care what became of the
+    server in between."""
+
+    def __init__(self, url):
+        parts = urlsplit(url)
+        self.user, self.password = parts.username or "root", unquote(parts.password or "")
+        self.host, self.port, self.database = parts.hostname, parts.port, parts.path.strip("/")
+
+    def run(self, sql, database=None, timeout=60):
+        """Runs statements. Returns the rows of all their results as tuples of strings, NULL as
+        None."""
+        database = self.database if database is None else database
+        try:
+            # Without converters every cell stays the text that the server sends.
+            connection = pymysql.connect(
+                host=self.host, port=self.port, user=self.user, password=self.password,
+                database=database or None, charset="utf8mb4", autocommit=True, conv={},
+                connect_timeout=10, read_timeout=timeout, write_timeout=timeout,
+                client_flag=CLIENT.MULTI_STATEMENTS)
+            with connection, connection.cursor() as cursor:
+                cursor.execute(sql)
+                rows = list(cursor.fetchall())
+                while cursor.nextset():
+                    rows += cursor.fetchall()
+        except (pymysql.MySQLError, OSError) as error:
+            raise HarnessError(f"{error}\n{sql[:1000]}") from error
+        return [tuple(map(as_text, row)) for row in rows]
+
+    def number(self, sql):
+        return int(self.run(sql)[0][0])
+
+    def recreate(self):
+        self.run(f"DROP DATABASE IF EXISTS `{self.database}`; CREATE DATABASE `{self.database}`"
+                 " CHARACTER SET utf8mb4", database="")
+
+    def answers(self):
+        try:
+            return bool(self.run("SELECT 1", database=""))
+        except HarnessError:
+            return False

@@ -1,0 +1,111 @@
+"""A Redis and a MariaDB on ports of their own, which a test may kill, pause and start again."""
+
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from harness.ledger import Ledger
+from harness.processes import ROOT, HarnessError, free_port, spawn, wait_until
+from harness.redis import Redis
+
+STACK_TOOL = ROOT / "deploy" / "stack"
+# Where the initialised data folder lies that every private MariaDB begins with a copy of.
+TEMPLATE_VARIABLE = "SECKILL_STACK_TEMPLATE"
+
+
+class Server:
+    """A server process that comes back on the same port whenever it is started."""
+
+    def __init__(self, directory):
+        self.directory = Path(directory)
+        self.port = free_port()
+        self.process = None
+
+    def argv(self):
+        raise NotImplementedError
+
+    def start(self, wait=True):
+        with open(self.directory / "log", "ab") as log:
+            self.process = spawn(self.argv(), stdout=log, stderr=log)
+        if wait:
+            self.wait_answers()
+
+    def wait_answers(self):
+        wait_until(self._answers, f"an answer of {type(self).__name__}", timeout=60)
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            text = (self.directory / "log").read_text(errors="replace")
+            raise HarnessError(f"{type(self).__name__} ended at its start:\n{text[-2000:]}")
+        return self.client.answers()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """SIGKILL: clients get no goodbye, and nothing is flushed."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self):
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+
+class RedisServer(Server):
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.client = Redis(self.url)
+
+    def argv(self):
+        return ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory,
+                "--appendonly", "yes", "--maxmemory-policy", "noeviction", "--save", ""]
+
+    def forget(self):
+        """Deletes what Redis wrote to disk: the next start comes back empty."""
+        shutil.rmtree(self.directory / "appendonlydir", ignore_errors=True)
+
+
+class MariaServer(Server):
+    ROOT_WITHOUT_PASSWORD = "".join(
+        f"CREATE OR REPLACE USER root@'{host}';\n"
+        f"GRANT ALL ON *.* TO root@'{host}' WITH GRANT OPTION;\n"
+        for host in ("localhost", "127.0.0.1"))
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.url = f"mysql://root@127.0.0.1:{self.port}/seckill"
+        self.client = Ledger(self.url)
+        copy_template(self.directory / "data")
+        (self.directory / "init.sql").write_text(self.ROOT_WITHOUT_PASSWORD, encoding="ascii")
+
+    def argv(self):
+        return ["mariadbd", "--no-defaults", f"--datadir={self.directory}/data",
+                f"--user={getpass.getuser()}", f"--tmpdir={self.directory}",
+                f"--init-file={self.directory}/init.sql", f"--socket={self.directory}/sock",
+                f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",
+                "--max-connections=500", "--innodb-log-file-size=16M",
+                "--innodb-buffer-pool-size=64M"]
+
+
+def copy_template(data):
+    """A MariaDB data folder with nothing but the system tables in it."""
+    template = os.environ.get(TEMPLATE_VARIABLE)
+    if template is None:
+        template = data.parent / "template"
+    run_tool("template", template)
+    subprocess.run(["cp", "-r", "--reflink=auto", Path(template, "data"), data], check=True)
+
+
+def run_tool(verb, directory, *words, check=True, env=None):
+    """What deploy/stack prints."""
+    done = subprocess.run([STACK_TOOL, verb, directory, *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, start_new_session=True,
+                          env={**os.environ, **(env or {})}, check=False)
+    if check and done.returncode != 0:
+        raise HarnessError(f"deploy/stack {verb}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,111 @@
+"""One Redis and one MariaDB as the service uses them, kept by deploy/stack or killed by a test."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from urllib.parse import urlunsplit, urlsplit
+
+from harness.ledger import Ledger
+from harness.redis import Redis
+from harness.servers import STACK_TOOL, MariaServer, RedisServer, run_tool
+
+
+class Stack:
+    """Two addresses and a client for each."""
+
+    def __init__(self, redis_url, mysql_url, redis_server=None, maria_server=None):
+        self.redis_url, self.mysql_url = redis_url, mysql_url
+        self.redis, self.ledger = Redis(redis_url), Ledger(mysql_url)
+        self.redis_server, self.maria_server = redis_server, maria_server
+
+    def aside(self, name, redis_db):
+        """The same servers with another database and another number in Redis, both empty."""
+        redis_url = urlunsplit(urlsplit(self.redis_url)._replace(path=f"/{redis_db}"))
+        mysql_url = urlunsplit(urlsplit(self.mysql_url)._replace(path=f"/seckill_{name}"))
+        other = Stack(redis_url, mysql_url)
+        other.redis("FLUSHDB")
+        other.ledger.recreate()
+        return other
+
+    def clean(self):
+        """Begins from nothing: an empty Redis and an empty database."""
+        self.redis("FLUSHALL")
+        self.ledger.recreate()
+        return self
+
+
+class PrivateStack:
+    """Context manager: servers of one test, which may kill them."""
+
+    def __enter__(self):
+        # Not under pytest's tmp_path: a socket's path must be short, and a data directory is large.
+        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.servers = []
+        try:
+            for kind, name in ((RedisServer, "redis"), (MariaServer, "maria")):
+                path = Path(self.directory, name)
+                path.mkdir()
+                self.servers.append(kind(path))
+                self.servers[-1].start(wait=False)
+            for server in self.servers:
+                server.wait_answers()
+            redis, maria = self.servers
+            return Stack(redis.url, maria.url, redis, maria).clean()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            server.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class ToolServers:
+    """Context manager: servers that deploy/stack runs in a directory of their own, for those who
+    leave them alone. `urls` has the address of each by its kind: redis, mariadb, zookeeper."""
+
+    VARIABLES = {"redis": "SECKILL_REDIS_URL", "mariadb": "SECKILL_MYSQL_URL",
+                 "zookeeper": "SECKILL_ZOOKEEPER_URL"}
+    # The servers have sessions of their own. This child's input ends when we die, in whatever way,
+    # and the child then stops them; their data is thrown away, so SIGKILL will do.
+    CARETAKER = ('cat >/dev/null; tool=$1 directory=$2; shift 2;'
+                 ' for kind; do "$tool" kill "$directory" "$kind"; done; rm -rf "$directory"')
+
+    def __init__(self, kinds=("redis", "mariadb"), **sizes):
+        """sizes are variables of deploy/stack, such as SECKILL_STACK_LOG_SIZE."""
+        self.kinds, self.sizes = kinds, sizes
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        self.caretaker = subprocess.Popen(
+            ["sh", "-c", self.CARETAKER, "caretaker", STACK_TOOL, self.directory, *self.kinds],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            lines = [line for kind in self.kinds for line in
+                     run_tool("up", self.directory, kind, env=self.sizes).splitlines()]
+        except BaseException:
+            self.__exit__()
+            raise
+        found = dict(line.split("=", 1) for line in lines if "_URL=" in line)
+        self.urls = {kind: found[self.VARIABLES[kind]] for kind in self.kinds}
+        return self
+
+    def __exit__(self, *_):
+        self.caretaker.stdin.close()
+        self.caretaker.wait(120)
+
+    def pids(self):
+        """The servers' process ids by kind, a list each."""
+        return {kind: [int(Path(self.directory, kind, "pid").read_text(encoding="ascii"))]
+                for kind in self.kinds}
+
+
+class ToolStack(ToolServers, Stack):
+    """Context manager: a Redis and a MariaDB that deploy/stack runs."""
+
+    def __enter__(self):
+        super().__enter__()
+        Stack.__init__(self, self.urls["redis"], self.urls["mariadb"])
+        return self

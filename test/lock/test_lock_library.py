@@ -1,0 +1,83 @@
+"""The installed library as another program uses it."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from locks import BUILD
+from servers import ROOT
+
+PREFIX = "/opt/seclock"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder under which `make install-lock` has put the library."""
+    root = tmp_path_factory.mktemp("installed")
+    subprocess.run(["make", "-s", "-C", ROOT, "install-lock", f"DESTDIR={root}",
+                    f"PREFIX={PREFIX}", f"BUILD={BUILD}"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return root / PREFIX.strip("/")
+
+
+@pytest.fixture
+def flags(installed):
+    """What pkg-config says of the library, with the paths of where it lies for now."""
+    def ask(*words):
+        done = subprocess.run(["pkg-config", *words, "seclock"], check=True, text=True,
+                              stdout=subprocess.PIPE,
+                              env={**os.environ, "PKG_CONFIG_PATH": f"{installed}/lib/pkgconfig"})
+        return done.stdout.replace(PREFIX, str(installed)).split()
+    return ask
+
+
+def sanitizers():
+    """Those that the library was built with have to be in the program as well."""
+    symbols = subprocess.run(["nm", "-D", BUILD / "libseclock.so"], check=True, text=True,
+                             stdout=subprocess.PIPE).stdout
+    return [f"-fsanitize={name}" for name, symbol in
+            (("address", "__asan_init"), ("undefined", "__ubsan_handle"), ("thread", "__tsan_init"))
+            if symbol in symbols]
+
+
+@pytest.mark.parametrize("kind", ("static", "shared"))
+def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, stack, tmp_path):
+    program = tmp_path / "embedded"
+    library = flags("--libs")
+    if kind == "static":
+        library = [f"{installed}/lib/libseclock.a", *flags("--libs", "--static")]
+        library = [word for word in library if word != "-lseclock"]
+    subprocess.run(["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", *sanitizers(),
+                    *flags("--cflags"), "-o", program, ROOT / "test/lock/embedded.c", *library],
+                   check=True)
+    done = subprocess.run([program, stack.redis_url], check=True, text=True,
+                          stdout=subprocess.PIPE,
+                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib"})
+    assert done.stdout.splitlines() == [
+        "own 1 2 3 4",
+        "library ok ok ok",
+        "later ok config",
+        "unsized config: a struct does not say its size: make it with SECLOCK_REQUEST(...) or alike",
+        "status 0",
+    ]
+
+
+def test_the_library_has_only_names_with_its_prefix(installed):
+    for words in (("nm", "-D", "--defined-only", installed / "lib/libseclock.so"),
+                  ("nm", "-g", "--defined-only", installed / "lib/libseclock.a")):
+        listed = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
+        names = re.findall(r"^[0-9a-f]+ [TDBRWVi] ([\w@]+)$", listed, flags=re.MULTILINE)
+        assert names, listed
+        assert [name for name in names if not name.startswith("seclock_")] == []
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+def test_the_header_is_one_for_cplusplus_too(installed, tmp_path):
+    source = tmp_path / "embedded.cc"
+    source.write_text("#include <seclock.h>\n"
+                      "seclock_request request() { return SECLOCK_REQUEST(.name = \"x\"); }\n")
+    subprocess.run(["g++", "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
+                    f"-I{installed}/include", source], check=True)
