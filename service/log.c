@@ -1,6 +1,7 @@
 /* The log: one event a line, as logfmt, on standard error. */
 #include "service/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -33,6 +34,7 @@ static struct limit limits[LIMITS];
 
 void log_setup(enum log_level level, int fd)
 {
+    assert(level <= LOG_ERROR && fd >= 0);
     log_level = level;
     log_fd = fd;
 }
@@ -119,11 +121,13 @@ static void line_write(struct line *line)
         ssize_t n = write(log_fd, line->text + done, line->length - done);
         if (n > 0)
             done += (size_t)n;
-        else if (errno != EINTR)
+        else if (errno != EINTR) /* a full or closed pipe must not stop a worker */
             return;
     }
 }
 
+/* With limits_mutex held. Compares the texts, not their addresses: one event may be logged from
+ * several files. */
 static struct limit *limit_of(enum log_level level, const char *event)
 {
     size_t i = 0;
@@ -190,7 +194,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     if (!log_enabled(level))
         return;
-    int saved_errno = errno;
+    int saved_errno = errno; /* callers log between a failed call and their look at errno */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     unsigned long suppressed;
@@ -219,6 +223,7 @@ void log_flush(void)
     write_due(&now, true);
 }
 
+/* Whether logfmt takes the value as it is; an empty one would look like a missing one. */
 static bool is_plain(const char *value)
 {
     for (const char *at = value; *at; at++)
@@ -256,6 +261,8 @@ const char *log_quote(const char *value, char *buffer, size_t size)
     size_t length = 0;
     buffer[length++] = '"';
     for (; *value; value++) {
+        /* A character is written with its backslash or not at all, and there is room for the
+         * closing quote: a cut value is still well formed. */
         char escape = escape_of(*value);
         if (length + (escape ? 2 : 1) + sizeof "\"" > size)
             break;

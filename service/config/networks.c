@@ -64,6 +64,7 @@ static bool same_prefix(const struct address *a, const struct address *b, unsign
            (rest == 0 || (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
+/* A network whose address has bits behind the prefix is refused, see networks.h. */
 static bool ends_in_zeros(const struct network *network)
 {
     for (unsigned bit = network->bits; bit < BITS; bit++)
@@ -96,7 +97,7 @@ static bool read_network(const char *text, size_t length, struct network *networ
 bool networks_parse(const char *text, struct networks *networks_out)
 {
     networks_out->count = 0;
-    if (text[strspn(text, " ")] == '\0')
+    if (text[strspn(text, " ")] == '\0') /* an empty list, not a list of one empty network */
         return true;
     for (;;) {
         text += strspn(text, " ");
@@ -124,6 +125,8 @@ bool networks_hold(const struct networks *networks, const struct address *addres
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address)
 {
     const char *end = list + strlen(list);
+    /* From the right: the entries that our own proxies have appended stand there, and only these
+     * can be believed. A client may have sent anything to their left. */
     while (networks_hold(trusted, address)) {
         if (end == list)
             return true;
@@ -134,7 +137,7 @@ bool address_forwarded(const struct networks *trusted, const char *list, struct 
         const char *to = end;
         while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
             to--;
-        struct address next;
+        struct address next; /* `address` stays the last good one when this entry is none */
         if (from >= to || !address_parse(from, (size_t)(to - from), &next))
             return false;
         *address = next;
