@@ -62,7 +62,7 @@ struct call_worker_thread *call_worker_start(struct service *service, char *erro
     if (!thread)
         abort();
     thread->worker.service = service;
-    thread->worker.stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!thread->worker.stock) {
         free(thread);
         return NULL;

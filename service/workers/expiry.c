@@ -16,7 +16,7 @@
 #include "base/worker.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "stock/returns.h"
+#include "stock/return_expired.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
  * versions must elect one among them. */
@@ -122,7 +122,7 @@ static bool open_clients(struct expiry_worker *worker, char *error_out, size_t e
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    worker->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock)
         return false;
     if (seclock_open(&options, &worker->locks) == SECLOCK_OK)

@@ -28,19 +28,19 @@ struct invalidation_listener {
 static void receive(struct invalidation_listener *listener)
 {
     char sku[IDENTIFIER_SIZE];
-    struct sale_catalog *catalog = listener->service->catalog;
+    struct sale_cache *cache = listener->service->sale_cache;
     enum redis_result result = REDIS_ANSWERED;
-    catalog_forget_left(catalog); /* after subscribing: from here on no message is missed */
+    sale_cache_invalidate(cache); /* after subscribing: from here on no message is missed */
     while (result != REDIS_UNKNOWN &&
            (result == REDIS_ANSWERED ||
             worker_await_fd(&listener->thread, redis_fd(listener->redis))) &&
            !worker_stopping(&listener->thread)) {
         result = redis_next_message(listener->redis, 0, sku, sizeof sku);
-        struct sale *sale = result == REDIS_ANSWERED ? catalog_find(catalog, sku) : NULL;
+        struct sale *sale = result == REDIS_ANSWERED ? sale_cache_find(cache, sku) : NULL;
         if (sale)
-            sale_forget_left(sale);
+            sale_invalidate(sale);
     }
-    catalog_forget_left(catalog);
+    sale_cache_invalidate(cache);
 }
 
 static void run(void *context)

@@ -23,6 +23,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/request.h"
+#include "stock/sell.h"
 
 enum {
     IDLE_MS = 1000, /* how often an idle worker pings its servers */
@@ -260,7 +261,7 @@ struct order_worker *order_worker_start(struct service *service, char *error_out
         abort();
     worker->service = service;
     worker->random = (unsigned)(uintptr_t)worker;
-    worker->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock) {
         free(worker);
         return NULL;
