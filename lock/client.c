@@ -36,6 +36,7 @@ struct seclock_client {
 static void context_fill(struct lock_context *context, const struct seclock_client *client,
                          struct lock_core *core, enum seclock_kind kind)
 {
+    assert(core->now_ns);
     *context = (struct lock_context){
         .core = core,
         .servers = client->options.servers,
@@ -55,6 +56,7 @@ static void context_fill(struct lock_context *context, const struct seclock_clie
 
 static struct lock_core *core_make(const struct seclock_client *client)
 {
+    assert(client->servers && client->servers[0]);
     struct lock_core *core = calloc(1, sizeof *core);
     if (!core)
         return NULL;
@@ -164,6 +166,7 @@ const struct lock_context *core_context(const struct lock_core *core, enum seclo
  * without. Two threads that meet keep the first server, and close the second. */
 struct redis_server *core_redis(struct lock_core *core)
 {
+    assert(core->generation == process_generation());
     struct redis_server *server = core->redis, *none = NULL;
     const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
     if (server)
@@ -186,6 +189,7 @@ struct redis_server *core_redis(struct lock_core *core)
 
 static int or_default(int value, int fallback)
 {
+    assert(value >= 0);
     return value == 0 ? fallback : value;
 }
 

@@ -1,6 +1,8 @@
 /* The re-entrant Redis lock, and the functions of all locks that are one hash. */
 #include "lock/redis_hash.h"
 
+#include <assert.h>
+
 void redis_hash_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                         struct script_call *call_out)
 {

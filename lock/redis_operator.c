@@ -12,6 +12,7 @@
 enum seclock_result redis_commands(struct redis_server *server, struct command *commands,
                                    size_t count)
 {
+    assert(count > 0);
     enum seclock_result result = SECLOCK_OK;
     struct redis *redis = redis_server_take(server);
     if (!redis)

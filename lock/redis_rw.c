@@ -2,6 +2,8 @@
  * under prefix{name}:write; the readers are a sorted set in which each hold has its own end. */
 #include "lock/redis_hash.h"
 
+#include <assert.h>
+
 #include "lock/random.h"
 #include "lock/text.h"
 
@@ -35,9 +37,10 @@ static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
     return result;
 }
 
-/* A waiting writer tries again well before its mark ends, so that readers do not slip in between. */
+/* A waiting writer tries again well before its mark ends, so that no reader slips in between. */
 static void rw_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
+    assert(handle->waits);
     int most_ms = MARK_MS / 3 - (int)lock_random(MARK_MS / 30);
     redis_kind_wait_on(self, handle, WRITER, NULL, wait_ms < most_ms ? wait_ms : most_ms);
 }

@@ -3,6 +3,7 @@
  *
  * Two kinds in two rows: a `semaphore` renews its permits while their holder lives; those of a
  * `permit` end at a fixed time, and anybody can release them by id. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static void limit_field(const struct redis_row *row, char field_out[LIMIT_FIELD_
 
 static enum seclock_result permits_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->permits > 0 && handle->permits <= SECLOCK_PERMITS_MAX);
     struct script_call call;
     char limit[LIMIT_FIELD_MAX];
     limit_field(redis_row_of(handle), limit);
@@ -45,6 +47,7 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
 static void renewal_call(const struct redis_server *server, const char *name, const char *field,
                          const char *id, int lease_ms, bool fenced, struct script_call *call_out)
 {
+    assert(id[0] != '\0' && lease_ms > 0);
     script_begin(call_out, SCRIPT_lock_permits_renew);
     redis_kind_key(server, call_out, name, field);
     redis_kind_key(server, call_out, name, "fence");
@@ -103,6 +106,7 @@ static enum seclock_result permits_status(const struct lock_driver *driver, void
 static enum seclock_result permits_set_limit(const struct lock_driver *driver, void *self,
                                              const char *name, int limit)
 {
+    assert(limit > 0);
     const struct redis_row *row = driver->row;
     char field[LIMIT_FIELD_MAX], permits[SCRIPT_KEY_MAX], key[SCRIPT_KEY_MAX], number[16];
     struct command commands[] = {{.argc = 5, .argv = {"SET", key, number, "EX", "604800"}},

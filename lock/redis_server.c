@@ -28,6 +28,7 @@ struct redis_server {
 enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
                                       struct redis_server **server_out)
 {
+    assert(timeout_ms > 0);
     char error[128];
     struct redis_server *server = calloc(1, sizeof *server);
     *server_out = NULL;
@@ -96,10 +97,11 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
-/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its first
- * answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
+ * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
+    assert(count > 0);
     size_t answered = 0;
     while (answered < count && calls[answered].result != REDIS_UNKNOWN)
         answered++;
@@ -137,6 +139,7 @@ static void give_after(struct redis_server *server, struct redis *redis,
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       bool repeatable)
 {
+    assert(count > 0);
     struct redis *redis = take_for(server, calls, count);
     if (!redis)
         return;

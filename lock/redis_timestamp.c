@@ -95,6 +95,7 @@ static enum seclock_result change(struct attempt *attempt, struct command *comma
 static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
                                       const struct seen *seen, int64_t fence)
 {
+    assert(fence >= 0 && handle->lease_ms > 0);
     char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
              handle->request);
@@ -176,6 +177,7 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
                                   enum seclock_result (*once)(struct attempt *attempt,
                                                               struct seclock_handle *handle))
 {
+    assert(once);
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;

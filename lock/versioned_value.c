@@ -14,8 +14,8 @@
 #include "lua_scripts.h"
 
 /* why_no_lock: nobody waits, and the death of a writer blocks nobody. A caller that read version N
- * writes if the version still is N; the second of two writers reads again. That is faster than a lock
- * where changes seldom meet, and slower where they often do. */
+ * writes if the version still is N; the second of two writers reads again. That is faster than a
+ * lock where changes seldom meet, and slower where they often do. */
 
 enum {
     VALUE_TTL_MS = 7 * 24 * 3600 * 1000,
@@ -51,8 +51,8 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 
 /* ---- Redis ---- */
 
-/* Runs one command, and again on a new connection when it was not answered: a swap has an id by which
- * the script recognises the repeat. */
+/* Runs one command, and again on a new connection when it was not answered: a swap has an id by
+ * which the script recognises the repeat. */
 static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
 {
     struct redis *redis = redis_server_take(server);
@@ -92,6 +92,7 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
+    assert(value->size <= SECLOCK_VALUE_MAX);
     char key[SCRIPT_KEY_MAX], version[24], ttl[16];
     redis_server_key(server, name, "value", key);
     snprintf(version, sizeof version, "%" PRIu64, value->version);
@@ -195,6 +196,7 @@ static void update_text(const struct store *store, const char *name,
 static enum seclock_result mysql_swap(const struct store *store, const char *name,
                                       struct seclock_value *value, const char *change)
 {
+    assert(store->pool);
     struct sql_text sql = {0};
     struct db *db = mysql_pool_take(store->pool);
     if (!db)

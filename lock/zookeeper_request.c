@@ -160,6 +160,7 @@ static enum zk_result result_of(int rc)
  * unless this sets it to NULL: then the answer frees it. */
 static enum zk_result request_wait(struct request **request, int sent, int wait_ms)
 {
+    assert(wait_ms >= 0);
     struct zk_session *session = (*request)->session;
     int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     pthread_mutex_lock(&session->mutex);

@@ -27,7 +27,7 @@ void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_co
 void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_thread *thread = cls;
-    /* The socket context, not a pointer of libmicrohttpd's: it lives until the connection closes. */
+    /* The socket context, no pointer of libmicrohttpd: it lives until the connection closes. */
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     connection_begin(thread, connection);
