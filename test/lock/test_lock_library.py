@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from harness.processes import ROOT
 from locks import BUILD
-from harness.servers import ROOT
 
 PREFIX = "/opt/seclock"
 

@@ -76,7 +76,7 @@ def test_session_is_ended_from_elsewhere(server, near):
         assert new["result"] == "ok" and new["fence"] > old["fence"]
         wait_until(lambda: holder("state", 1)["state"] == "lost", "loss")
         wait_until(lambda: holder("state", 1)["lost"] == 1, "call of on_lost")
-        assert holder("release", 1)["result"] == "lost"
+        assert settled(holder, "release", 1)["result"] == "lost"
         assert holder.acquire("queue", "n")["result"] == "busy"  # in a session of its own
         assert near("release", 1)["result"] == "ok"
         again = holder.acquire("queue", "n", wait=9000)
@@ -98,7 +98,7 @@ def test_server_starts_again_during_the_creation(server, near, when):
         server.start()
         answer = far.read()
         assert answer["result"] == "ok"
-        status = near("status", "queue", "n")
+        status = settled(near, "status", "queue", "n")  # near lost its connection, too
         assert (status["held"], status["waiting"]) == (1, 0)
         assert status["fence"] == answer["fence"]
         assert settled(far, "release", 1)["result"] == "ok"
