@@ -2,7 +2,7 @@
 #ifndef SQL_LEDGER_COMMIT_H
 #define SQL_LEDGER_COMMIT_H
 
-#include "sql/ledger_segment.h"
+#include "sql/ledger.h"
 
 struct ledger_allocation {
     uint32_t segment;

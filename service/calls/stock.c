@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "service/calls/sale_settings.h"
+#include "sql/ledger_segment.h"
 
 static json_t *segment_json(const struct ledger_segment *row)
 {
