@@ -76,10 +76,10 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 # --- What there is ------------------------------------------------------------------------------
 
-folders  := base lua sql lock lock/tool stock service
+folders  := base lua sql lock stock service
 gen      := $(BUILD)/gen
-sources  := $(wildcard $(addsuffix /*.c,$(folders)))
-test_src := $(wildcard $(addsuffix /test_*.c,$(folders)))
+sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
+test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
 tool     := $(wildcard lock/tool/*.c)
 programs := service/main.c $(tool) lock/example.c
 parts    := $(filter-out $(test_src) $(programs),$(sources))
@@ -306,7 +306,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(addsuffix /*.[ch],$(folders) loadtest loadtest/tools test))
+	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest test,$f/*.[ch] $f/*/*.[ch]))
 
 install: all install-lock
 	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld

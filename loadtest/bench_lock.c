@@ -9,8 +9,9 @@
  * else the machine does befalls both; each slice of the lock is compared with the limit's slices
  * before and after it, and the median of these ratios counts.
  *
- * Hand-over: from just before seclock_release in one thread until seclock_acquire has returned in another
- * one, which slept. Each thread has a client of its own, so to the server they are two processes.
+ * Hand-over: from just before seclock_release in one thread until seclock_acquire has returned in
+ * another one, which slept. Each thread has a client of its own, so to the server they are two
+ * processes.
  * Before each release, and after as much rest, the second request of the limit is timed: that is a
  * round trip. */
 #include <pthread.h>

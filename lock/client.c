@@ -33,9 +33,11 @@ struct seclock_client {
 
 /* ---- the core ---- */
 
+/* A kind that has no server here has a NULL server: it is refused when first used, not at open. */
 static void context_fill(struct lock_context *context, const struct seclock_client *client,
                          struct lock_core *core, enum seclock_kind kind)
 {
+    assert(core->now_ns);
     *context = (struct lock_context){
         .core = core,
         .servers = client->options.servers,
@@ -55,6 +57,7 @@ static void context_fill(struct lock_context *context, const struct seclock_clie
 
 static struct lock_core *core_make(const struct seclock_client *client)
 {
+    assert(client->servers && client->servers[0]);
     struct lock_core *core = calloc(1, sizeof *core);
     if (!core)
         return NULL;
@@ -121,6 +124,7 @@ struct lock_core *client_core(struct seclock_client *client)
     return core;
 }
 
+/* Looks again with the mutex held: another thread may have opened the driver meanwhile. */
 static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind kind,
                                        void **self_out)
 {
@@ -164,6 +168,7 @@ const struct lock_context *core_context(const struct lock_core *core, enum seclo
  * without. Two threads that meet keep the first server, and close the second. */
 struct redis_server *core_redis(struct lock_core *core)
 {
+    assert(core->generation == process_generation());
     struct redis_server *server = core->redis, *none = NULL;
     const struct lock_context *context = &core->contexts[SECLOCK_KIND_SIMPLE];
     if (server)
@@ -186,9 +191,11 @@ struct redis_server *core_redis(struct lock_core *core)
 
 static int or_default(int value, int fallback)
 {
+    assert(value >= 0);
     return value == 0 ? fallback : value;
 }
 
+/* A URL that no kind uses is a mistake of the caller, most often a wrong scheme. */
 static enum seclock_result servers_check(const char *const *servers)
 {
     for (size_t i = 0; servers[i]; i++) {
@@ -222,6 +229,8 @@ static enum seclock_result options_check(const struct seclock_options *options)
     return servers_check(options->servers);
 }
 
+/* The caller may free its list after seclock_open; a core that is remade after a fork reads
+ * ours. */
 static bool servers_copy(struct seclock_client *client, const char *const *servers)
 {
     size_t count = 0;
@@ -323,6 +332,7 @@ enum seclock_result seclock_client_stats(struct seclock_client *client,
     return written ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
+/* Numbers of owners and threads come from one counter, so that no owner equals a thread. */
 struct seclock_owner *seclock_owner_new(struct seclock_client *client)
 {
     (void)client;

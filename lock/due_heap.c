@@ -1,10 +1,12 @@
 /* A binary heap of holds by when they are due; each knows its own slot in it. */
 #include "lock/due_heap.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static void set(struct due_heap *heap, size_t slot, struct due *due)
 {
+    assert(slot >= 1 && slot <= heap->count);
     heap->slots[slot - 1] = due;
     due->slot = slot;
 }
@@ -35,8 +37,11 @@ static void settle(struct due_heap *heap, size_t slot)
     }
 }
 
+/* A hold that is in the heap only moves, which needs no memory: so a renewal cannot fail for
+ * want of memory after its acquisition succeeded. */
 bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
 {
+    assert(due->slot == 0 || heap->slots[due->slot - 1] == due);
     if (due->slot == 0 && heap->count == heap->room) {
         size_t room = heap->room > 0 ? 2 * heap->room : 64;
         struct due **slots = realloc(heap->slots, room * sizeof *slots);
@@ -52,11 +57,13 @@ bool due_put(struct due_heap *heap, struct due *due, int64_t at_ns)
     return true;
 }
 
+/* The last one takes the free slot, and moves up or down from there. */
 void due_remove(struct due_heap *heap, struct due *due)
 {
     size_t slot = due->slot;
     if (slot == 0)
         return;
+    assert(slot <= heap->count && heap->slots[slot - 1] == due);
     struct due *last = heap->slots[--heap->count];
     due->slot = 0;
     if (last == due)

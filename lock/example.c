@@ -1,4 +1,4 @@
-/* Does something that only one process may do at a time, and shows its fence to what it guards. */
+/* Does work that only one process may do at a time, and shows its fence to the guarded resource. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ int main(void)
         result = seclock_acquire(client, &request, &hold);
     if (result == SECLOCK_OK) {
         printf("held, fence %llu\n", (unsigned long long)seclock_fence(hold));
-        result = seclock_release(hold); /* SECLOCK_LOST: the work may have been done twice */
+        result = seclock_release(hold); /* SECLOCK_LOST: another may have done the work too */
     }
     if (result != SECLOCK_OK)
         fprintf(stderr, "%s: %s\n", seclock_result_name(result), seclock_error());

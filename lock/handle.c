@@ -75,6 +75,7 @@ const char *seclock_token(const struct seclock_handle *handle)
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns)
 {
+    assert(handle->lease_ms > 0);
     int state = SECLOCK_STATE_UNKNOWN;
     assert(sent_ns <= now_ns);
     if (result == SECLOCK_LOST || now_ns >= handle->deadline_ns)

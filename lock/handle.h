@@ -1,12 +1,11 @@
-/* Private to lock/: one hold of one lock, and the life of its state:
+/* Private to lock/: one hold of one lock, and the states that it goes through:
  *
- *                    acquired                    released
- *   RELEASED ─────────────────────► HELD ──────────────────────► RELEASED
- *       │  not answered              │ ▲                             ▲
- *       └──────────────► UNKNOWN ◄───┘ │ renewed                     │ released: the caller is told
- *                           │ └────────┘ server silent               │ that the hold was lost
- *                           └──────► LOST ◄── (from HELD) ───────────┘
- *                             deadline, refused renewal, break
+ *   RELEASED ──► HELD       acquired
+ *   RELEASED ──► UNKNOWN    the acquisition was not answered
+ *   HELD ──► UNKNOWN        the server is silent
+ *   UNKNOWN ──► HELD        a renewal was answered
+ *   HELD, UNKNOWN ──► LOST  the deadline has passed, a renewal was refused, or the lock was broken
+ *   any ──► RELEASED        released
  *
  * A hold that one thread has seen as LOST never becomes HELD again. */
 #ifndef LOCK_HANDLE_H

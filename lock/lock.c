@@ -47,6 +47,7 @@ static enum seclock_result request_check(const struct seclock_request *request, 
 static void handle_name(struct seclock_handle *handle, struct lock_core *core,
                         const struct seclock_request *request)
 {
+    assert(strlen(request->name) < SECLOCK_NAME_MAX);
     uint64_t owner = request->owner ? request->owner->number : process_thread_number();
     uint64_t number = atomic_fetch_add(&core->requests, 1) + 1;
     strcpy(handle->name, request->name);
@@ -58,6 +59,7 @@ static void handle_name(struct seclock_handle *handle, struct lock_core *core,
 static struct seclock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
                                           void *self, const struct seclock_request *request)
 {
+    assert(core->generation == process_generation());
     struct seclock_handle *handle = calloc(1, sizeof *handle);
     if (!handle)
         return NULL;
@@ -140,6 +142,7 @@ struct wait {
 
 static int doubled(int ms, int least, int most)
 {
+    assert(least > 0 && least <= most);
     int next = ms == 0 ? least : ms * 2;
     return next < most ? next : most;
 }
@@ -148,6 +151,7 @@ static int doubled(int ms, int least, int most)
  * message is lost; the others back off. Both with jitter, lest waiters meet again and again. */
 static int busy_ms(const struct seclock_handle *handle, int64_t left_ms, int *pause_ms)
 {
+    assert(left_ms > 0);
     const struct lock_driver *driver = handle->driver;
     int poll_ms = core_context(handle->core, driver->kind)->poll_ms;
     int64_t sleep_ms = poll_ms - (int)lock_random((unsigned)poll_ms / 5 + 1);
@@ -182,6 +186,7 @@ static void sleep_while_busy(struct seclock_handle *handle, struct wait *wait, i
 /* False: no server has answered for longer than the client bears. */
 static bool sleep_while_failing(struct seclock_handle *handle, struct wait *wait, int64_t left)
 {
+    assert(left > 0);
     int64_t now_ns = handle->now_ns();
     if (wait->failed_ns == 0)
         wait->failed_ns = now_ns;
@@ -215,6 +220,7 @@ static bool worth_waiting(enum seclock_result result)
 static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclock_result result,
                                        int wait_ms)
 {
+    assert(handle->waits);
     struct wait wait = {
         .until_ns = wait_ms == SECLOCK_FOREVER ? INT64_MAX / 2
                                                : handle->now_ns() + (int64_t)wait_ms * NS_PER_MS,

@@ -72,8 +72,8 @@ static void get_lock_forget(void *self)
     mysql_pool_forget(((struct get_lock *)self)->pool);
 }
 
-/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore case
- * and are shared by all databases, hence a hash of database, prefix and name. */
+/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
+ * case and are shared by all databases, hence a hash of database, prefix and name. */
 static void set_name(const struct get_lock *self, const char *name, struct sql_text *sql)
 {
     mysql_raw(sql, "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',");
@@ -115,6 +115,7 @@ static struct holding *holding_new(struct get_lock *self, const struct seclock_h
 /* Closes a connection that may have the lock, which frees the lock; keeps any other. */
 static void holding_free(struct get_lock *self, struct holding *holding, bool may_hold)
 {
+    assert(holding->holds == 0);
     if (may_hold)
         db_close(&holding->db);
     else
@@ -142,6 +143,7 @@ static struct holding *holding_again(struct get_lock *self, struct seclock_handl
 static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
                                          int wait_ms)
 {
+    assert(wait_ms > 0);
     struct sql_text sql = {0};
     enum seclock_result result = SECLOCK_LOST;
     set_name(self, holding->name, &sql);
@@ -169,6 +171,7 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
 static enum seclock_result holding_try(struct get_lock *self, struct holding *holding, int lease_ms,
                                        int wait_ms)
 {
+    assert(wait_ms >= 0 && lease_ms > 0);
     char text[160];
     long long got = 0;
     snprintf(text, sizeof text,
@@ -214,6 +217,8 @@ static bool holding_let_go(struct get_lock *self, struct holding *holding, bool 
     return last;
 }
 
+/* A re-entry checks that the connection still has the lock: the server may have ended it without
+ * a word. */
 static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
@@ -283,6 +288,8 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
     }
 }
 
+/* The last hold frees the lock by name, and the connection goes back to the pool. Without an
+ * answer the connection is closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;

@@ -28,6 +28,7 @@ struct mysql_pool {
 
 enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysql_pool **pool_out)
 {
+    assert(timeout_ms > 0);
     char error[160];
     struct db *first = db_open(url, timeout_ms, error, sizeof error);
     *pool_out = NULL;
@@ -62,6 +63,7 @@ void mysql_pool_close(struct mysql_pool **pool)
     *pool = NULL;
 }
 
+/* Only the child runs this: see redis_server_forget for why it takes no mutex. */
 void mysql_pool_forget(struct mysql_pool *pool)
 {
     for (size_t i = 0; i < pool->idle_count && i < IDLE_MAX; i++)
@@ -69,6 +71,8 @@ void mysql_pool_forget(struct mysql_pool *pool)
             db_forget(&pool->idle[i]);
 }
 
+/* Connections differ in nothing, so that the last one given back is lent first: it is the least
+ * likely to have timed out. */
 struct db *mysql_pool_take(struct mysql_pool *pool)
 {
     char error[160];
@@ -104,11 +108,12 @@ static bool make_tables(struct db *db)
     return made;
 }
 
-/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a lost
- * connection they may have run; each is such that a repeat does no harm, but an outcome that stays
- * unanswered stays a doubt, even when a later try certainly failed. */
+/* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
+ * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
+ * stays unanswered stays a doubt, even when a later try certainly failed. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
+    assert(sql->length > 0);
     bool repeated = false, made = false, doubt = false;
     enum db_result result = DB_SOFT;
     for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
@@ -134,6 +139,7 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
 {
+    assert(count > 0 && timeout_ms > 0);
     int64_t wait_ms = timeout_ms;
     for (size_t i = 0; i < count; i++) {
         int64_t left_ns = handles[i]->deadline_ns - handles[i]->now_ns();

@@ -34,6 +34,8 @@ static bool true_column(const char *column)
     return column && column[0] != '0';
 }
 
+/* The row is read after the change in the same packet, so it may show a later change of another;
+ * the two flags for the request tell what became of ours. */
 static void row_read(struct db *db, struct row *row_out)
 {
     char **columns = db_row(db);
@@ -87,6 +89,7 @@ static enum seclock_result run_and_read(struct table *table, struct sql_text *sq
                                         const char *request, struct row *row_out,
                                         uint64_t *affected_out)
 {
+    assert(name[0] != '\0');
     *row_out = (struct row){0};
     *affected_out = 0;
     struct db *db = mysql_pool_take(table->pool);
@@ -129,6 +132,7 @@ static enum seclock_result acquire_once(struct table *table, const struct secloc
     return result;
 }
 
+/* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
     struct table *table = self;
@@ -166,6 +170,7 @@ static void learn_fence(struct table *table, struct seclock_handle *handle)
 
 static enum db_result renew_once(struct db *db, const struct sql_text *sql, int wait_ms)
 {
+    assert(wait_ms > 0);
     db_set_timeout(db, wait_ms);
     enum db_result result = db_query(db, sql->text, sql->length);
     if (result != DB_OK && db_connected(db))
@@ -221,8 +226,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Every batch locks its rows in the order of their names, so that two transactions do not dead-lock.
- * `results_out` is in the order given. */
+/* Every batch locks its rows in the order of their names, so that two transactions do not
+ * dead-lock. `results_out` is in the order given. */
 static void table_renew(void *self, struct seclock_handle *const *handles, size_t count,
                         enum seclock_result *results_out)
 {

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lock/mysql_pool.h"
 
@@ -40,6 +41,7 @@ void table_select_text(const char *prefix, const char *name, const char *request
 
 static void lease_literal(struct sql_text *sql, int lease_ms)
 {
+    assert(lease_ms > 0);
     sql_printf(sql, "(NOW(6)+INTERVAL %d000 MICROSECOND)", lease_ms);
 }
 
@@ -53,6 +55,7 @@ static void if_mine(const struct seclock_handle *handle, struct sql_text *sql)
 
 static void list_item(struct sql_text *sql, const char *request)
 {
+    assert(request[0] != '\0' && !strchr(request, ','));
     char item[SECLOCK_TOKEN_MAX + 1];
     snprintf(item, sizeof item, "%s,", request);
     mysql_literal(sql, item);
@@ -89,8 +92,8 @@ void table_acquire_text(const char *prefix, const struct seclock_handle *handle,
     mysql_raw(sql, "));");
 }
 
-/* " WHERE" the row has the hold. Once anybody has taken the lock after the lease had ended, the same
- * owner included, the request is no more in the list, and the hold is lost for good. */
+/* " WHERE" the row has the hold. Once anybody has taken the lock after the lease had ended, the
+ * same owner included, the request is no more in the list, and the hold is lost for good. */
 static void where_held(const char *prefix, const struct seclock_handle *handle,
                        struct sql_text *sql)
 {
@@ -100,12 +103,13 @@ static void where_held(const char *prefix, const struct seclock_handle *handle,
     in_list(sql, handle->request, "request_id");
 }
 
-/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal adds
- * to a counter, and the number of rows tells whether the hold was there. Several renewals share a
- * transaction, and so one write to the disk. */
+/* why_a_counter: the server counts only rows that change, and a lease need not: so each renewal
+ * adds to a counter, and the number of rows tells whether the hold was there. Several renewals
+ * share a transaction, and so one write to the disk. */
 void table_renew_text(const char *prefix, struct seclock_handle *const *handles, size_t count,
                       struct sql_text *sql)
 {
+    assert(count > 0);
     if (count > 1)
         mysql_raw(sql, "START TRANSACTION;");
     for (size_t i = 0; i < count; i++) {

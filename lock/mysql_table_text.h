@@ -5,8 +5,8 @@
 #include "lock/handle.h"
 #include "sql/sql_text.h"
 
-/* Appends the SELECT of a lock's row: owner, whether `request` is among its holds, whether among its
- * releases, fence, hold count, ms left of the lease. */
+/* Appends the SELECT of a lock's row: owner, whether `request` is among its holds, whether among
+ * its releases, fence, hold count, ms left of the lease. */
 void table_select_text(const char *prefix, const char *name, const char *request,
                        struct sql_text *sql);
 

@@ -1,6 +1,7 @@
-/* The fair lock: first come, first served. A hash under prefix{name}:fair, a list of the waiters, and
- * the time until which each waiter counts as alive, which each of its tries extends. So a dead
+/* The fair lock: first come, first served. A hash under prefix{name}:fair, a list of the waiters,
+ * and the time until which each waiter counts as alive, which each of its tries extends. So a dead
  * waiter does not hold up the queue for long: whoever tries next drops it. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "lock/client.h"
@@ -40,6 +41,7 @@ static enum seclock_result fair_acquire(void *self, struct seclock_handle *handl
  * again before it would count as dead, less a bit of jitter. */
 static void fair_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
+    assert(handle->waits);
     int most_ms = alive_ms(handle) / 3;
     most_ms -= (int)lock_random((unsigned)most_ms / 10 + 1);
     redis_kind_wait_on(self, handle, FIELD, handle->request, wait_ms < most_ms ? wait_ms : most_ms);
@@ -81,7 +83,7 @@ static enum seclock_result fair_status(const struct lock_driver *driver, void *s
     return result;
 }
 
-/* After a break: the head of the queue need not wait until its next try. Without an answer it does. */
+/* After a break: wakes the head of the queue, which would otherwise wait until its next try. */
 static void wake_head(struct redis_server *server, const char *name)
 {
     char queue[SCRIPT_KEY_MAX], channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX], key[SCRIPT_KEY_MAX];

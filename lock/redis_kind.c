@@ -45,6 +45,7 @@ void redis_kind_key(const struct redis_server *server, struct script_call *call,
 
 static enum seclock_result answer(const struct script_call *call, enum seclock_result no)
 {
+    assert(no != SECLOCK_OK);
     enum seclock_result result = redis_server_result(call);
     return result == SECLOCK_OK && call->values[0] != 1 ? no : result;
 }
@@ -66,6 +67,7 @@ enum seclock_result redis_kind_run_publishing(struct redis_server *server, struc
 enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,
                                        struct script_call *call)
 {
+    assert(handle->lease_ms > 0);
     enum seclock_result result = redis_kind_run(server, call, SECLOCK_BUSY);
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
@@ -84,6 +86,7 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
  * the answer is of no use, and the other holds of the watchdog wait behind this one. */
 static int renewal_ms(struct seclock_handle *const *handles, size_t count)
 {
+    assert(count > 0);
     int64_t now_ns = handles[0]->now_ns();
     int64_t least_ms = SECLOCK_LEASE_MS_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -131,6 +134,7 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
 void redis_kind_wait_on(struct redis_server *server, struct seclock_handle *handle,
                         const char *field, const char *suffix, int wait_ms)
 {
+    assert(wait_ms >= 0);
     char channel[SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX];
     if (!handle->waiting) {
         redis_server_key(server, handle->name, field, channel);
@@ -149,6 +153,7 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
     redis_kind_wait_on(self, handle, redis_row_of(handle)->field, NULL, wait_ms);
 }
 
+/* The waiter's channel is unsubscribed with its last waiter. */
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct waiter *waiter = handle->waiting;

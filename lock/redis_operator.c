@@ -12,6 +12,7 @@
 enum seclock_result redis_commands(struct redis_server *server, struct command *commands,
                                    size_t count)
 {
+    assert(count > 0);
     enum seclock_result result = SECLOCK_OK;
     struct redis *redis = redis_server_take(server);
     if (!redis)
@@ -56,6 +57,7 @@ enum seclock_result redis_break(const struct lock_driver *driver, void *self, co
 
 /* ---- status ---- */
 
+/* The fence outlives the hold, so it is shown for a free lock as well. */
 static void status_fill(struct seclock_status *status, const char *holder, int64_t count,
                         const struct command *ttl, const struct command *fence)
 {
@@ -86,6 +88,8 @@ enum seclock_result redis_string_status(const struct lock_driver *driver, void *
     return result;
 }
 
+/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
+ * one value or the other. */
 enum seclock_result redis_hash_status(const struct lock_driver *driver, void *self,
                                       const char *name, struct seclock_status *status_out)
 {
@@ -139,6 +143,8 @@ enum seclock_result redis_set_status(struct redis_server *server, const char *na
 
 /* ---- check ---- */
 
+/* An evicting server may drop a lock that is held, and nobody would notice until the next
+ * renewal. */
 enum seclock_result redis_check(void *self, char *warning_out, size_t size)
 {
     struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};

@@ -10,8 +10,8 @@
 enum seclock_result redis_commands(struct redis_server *server, struct command *commands,
                                    size_t count);
 
-/* Functions of the driver table. A break deletes the keys of the row and wakes the waiters. The check
- * tells whether the server may evict locks. */
+/* Functions of the driver table. A break deletes the keys of the row and wakes the waiters. The
+ * check tells whether the server may evict locks. */
 enum seclock_result redis_break(const struct lock_driver *driver, void *self, const char *name);
 enum seclock_result redis_check(void *self, char *warning_out, size_t size);
 

@@ -3,6 +3,7 @@
  *
  * Two kinds in two rows: a `semaphore` renews its permits while their holder lives; those of a
  * `permit` end at a fixed time, and anybody can release them by id. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +19,11 @@ static void limit_field(const struct redis_row *row, char field_out[LIMIT_FIELD_
     snprintf(field_out, LIMIT_FIELD_MAX, "%s:limit", row->field);
 }
 
+/* The limit of the request counts only if none is set: the first to come sets it, and later
+ * callers agree with that or wait. */
 static enum seclock_result permits_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->permits > 0 && handle->permits <= SECLOCK_PERMITS_MAX);
     struct script_call call;
     char limit[LIMIT_FIELD_MAX];
     limit_field(redis_row_of(handle), limit);
@@ -45,6 +49,7 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
 static void renewal_call(const struct redis_server *server, const char *name, const char *field,
                          const char *id, int lease_ms, bool fenced, struct script_call *call_out)
 {
+    assert(id[0] != '\0' && lease_ms > 0);
     script_begin(call_out, SCRIPT_lock_permits_renew);
     redis_kind_key(server, call_out, name, field);
     redis_kind_key(server, call_out, name, "fence");
@@ -60,6 +65,7 @@ static void permits_renewal(const struct redis_server *server, const struct secl
                  handle->lease_ms, handle->fence != 0, call_out);
 }
 
+/* Publishes how many permits came back, so that as many waiters wake. */
 static enum seclock_result release_by_id(struct redis_server *server, const char *name,
                                          const char *field, const char *id)
 {
@@ -78,6 +84,7 @@ static enum seclock_result permits_release(void *self, struct seclock_handle *ha
 
 /* ---- for operators ---- */
 
+/* The number of permits comes from its own key, the permits taken from the set. */
 static enum seclock_result permits_status(const struct lock_driver *driver, void *self,
                                           const char *name, struct seclock_status *status_out)
 {
@@ -103,6 +110,7 @@ static enum seclock_result permits_status(const struct lock_driver *driver, void
 static enum seclock_result permits_set_limit(const struct lock_driver *driver, void *self,
                                              const char *name, int limit)
 {
+    assert(limit > 0);
     const struct redis_row *row = driver->row;
     char field[LIMIT_FIELD_MAX], permits[SCRIPT_KEY_MAX], key[SCRIPT_KEY_MAX], number[16];
     struct command commands[] = {{.argc = 5, .argv = {"SET", key, number, "EX", "604800"}},
@@ -159,6 +167,7 @@ const struct lock_driver redis_permit_driver = {
 
 /* ---- permits by their id ---- */
 
+/* A permit is released without a handle: its id alone is the right to do so. */
 static enum seclock_result server_for_id(struct seclock_client *client, const char *name,
                                          const char *id, struct redis_server **server_out)
 {

@@ -25,9 +25,11 @@ struct redis_server {
     struct waiter_hub *waiters;
 };
 
+/* Opening the first connection here checks the URL; it connects when first used. */
 enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
                                       struct redis_server **server_out)
 {
+    assert(timeout_ms > 0);
     char error[128];
     struct redis_server *server = calloc(1, sizeof *server);
     *server_out = NULL;
@@ -67,6 +69,8 @@ void redis_server_close(struct redis_server **server)
     free(old);
 }
 
+/* Only the child runs this, and no other thread exists there: no mutex is needed, and none may
+ * be used, because a thread of the parent may have held it at the fork. */
 void redis_server_forget(struct redis_server *server)
 {
     for (size_t i = 0; i < server->idle_count; i++)
@@ -84,6 +88,7 @@ struct redis *redis_server_take(struct redis_server *server)
     return redis ? redis : redis_open(server->url, server->timeout_ms, error, sizeof error);
 }
 
+/* A connection in a bad state is kept as well: it reconnects when next used. */
 void redis_server_give(struct redis_server *server, struct redis *redis)
 {
     assert(redis);
@@ -96,10 +101,11 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
-/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its first
- * answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
+ * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
 {
+    assert(count > 0);
     size_t answered = 0;
     while (answered < count && calls[answered].result != REDIS_UNKNOWN)
         answered++;
@@ -137,6 +143,7 @@ static void give_after(struct redis_server *server, struct redis *redis,
 void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
                       bool repeatable)
 {
+    assert(count > 0);
     struct redis *redis = take_for(server, calls, count);
     if (!redis)
         return;
@@ -156,6 +163,7 @@ void redis_server_run_publishing(struct redis_server *server, struct script_call
     give_after(server, redis, call, 1);
 }
 
+/* The timeout of the connection is set for this call only, and set back before it is lent again. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms)
 {

@@ -1,5 +1,5 @@
-/* Private to lock/: one Redis server as all threads of a client share it: a pool of connections, and
- * one subscriber (waiter.h). */
+/* Private to lock/: one Redis server as all threads of a client share it: a pool of connections,
+ * and one subscriber (waiter.h). */
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 

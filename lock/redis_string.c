@@ -31,8 +31,8 @@ static void string_renewal(const struct redis_server *server, const struct seclo
 }
 
 /* why_the_rest_matters: the script keeps the released token for a repeat of this call. If the lease
- * has long to go, the script just renames the lock's key, whose time to live then suffices; otherwise
- * it has to write a copy that lives longer. */
+ * has long to go, the script just renames the lock's key, whose time to live then suffices;
+ * otherwise it has to write a copy that lives longer. */
 static enum seclock_result string_release(void *self, struct seclock_handle *handle)
 {
     const struct redis_row *row = redis_row_of(handle);

@@ -95,6 +95,7 @@ static enum seclock_result change(struct attempt *attempt, struct command *comma
 static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
                                       const struct seen *seen, int64_t fence)
 {
+    assert(fence >= 0 && handle->lease_ms > 0);
     char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
     snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
              handle->request);
@@ -112,6 +113,8 @@ static enum seclock_result write_lock(struct attempt *attempt, const struct secl
     return change(attempt, commands, 4);
 }
 
+/* A lock whose time is over is taken as if it were free: its expiry in Redis is only the
+ * backstop. */
 static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
@@ -152,6 +155,8 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
     return write_lock(attempt, handle, &seen, 0);
 }
 
+/* The lock and the memory of its release change in one transaction, so that a repeat finds one
+ * of the two. */
 static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
@@ -176,6 +181,7 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
                                   enum seclock_result (*once)(struct attempt *attempt,
                                                               struct seclock_handle *handle))
 {
+    assert(once);
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;

@@ -1,4 +1,5 @@
 /* The majority lock: one holder among all callers that ask the same independent Redis servers. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 /* what_it_cannot_promise: the holder of the majority of the configured servers excludes all others
  * while those servers keep what they were told and clocks run at about one speed. A server that
  * restarts without its data, or a clock that jumps, may give one lock to two holders. Nothing stops
- * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so there
- * is no fence. Use it for work that should be done once most of the time. */
+ * a holder that sleeps past its lease: numbers of different servers cannot be compared, and so
+ * there is no fence. Use it for work that should be done once most of the time. */
 
 struct redlock {
     struct redlock_servers *servers;
@@ -66,6 +67,7 @@ static void call_begin(const struct redlock *redlock, struct script_call *call, 
 static enum seclock_result verdict(const struct redlock *redlock, const struct votes *votes,
                                    enum seclock_result no)
 {
+    assert(votes->yes + votes->no + votes->silent == redlock_count(redlock->servers));
     size_t count = redlock_count(redlock->servers), quorum = redlock_quorum(redlock->servers);
     if (votes->yes >= quorum)
         return SECLOCK_OK;
@@ -92,8 +94,8 @@ static struct votes release_all(const struct redlock *redlock,
 
 /* ---- acquire ---- */
 
-/* What a try has come to. After a try without a majority nothing stays on the servers, and the caller
- * has never held the lock: so the outcome is never in doubt. */
+/* What a try has come to. After a try without a majority nothing stays on the servers, and the
+ * caller has never held the lock: so the outcome is never in doubt. */
 static enum seclock_result acquired(const struct redlock *redlock,
                                     const struct seclock_handle *handle, const struct votes *votes,
                                     int64_t took_ms)
@@ -112,6 +114,7 @@ static enum seclock_result acquired(const struct redlock *redlock,
 
 static enum seclock_result redlock_acquire(void *self, struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     struct redlock *redlock = self;
     struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
@@ -160,6 +163,7 @@ static enum seclock_result renew_one(const struct redlock *redlock,
                                      struct redlock_connections *connections,
                                      const struct seclock_handle *handle)
 {
+    assert(handle->lease_ms > 0);
     const struct redlock_servers *servers = redlock->servers;
     struct script_call call, calls[SCRIPT_EACH_MAX];
     call_begin(redlock, &call, SCRIPT_lock_renew, handle, "red-fence");
@@ -172,6 +176,7 @@ static enum seclock_result renew_one(const struct redlock *redlock,
     return result;
 }
 
+/* One hold after the other: pipelines over several servers would let a slow one delay all holds. */
 static void redlock_renew(void *self, struct seclock_handle *const *handles, size_t count,
                           enum seclock_result *results_out)
 {

@@ -172,10 +172,13 @@ int redlock_timeout_ms(const struct redlock_servers *servers)
 
 /* ---- calls ---- */
 
+/* Stops at `enough` yes answers: waiting for the slowest server would cost the holder lease for
+ * nothing. */
 struct votes redlock_ask(const struct redlock_servers *servers,
                          struct redlock_connections *connections, const struct script_call *call,
                          struct script_call *calls, size_t enough, int wait_ms)
 {
+    assert(wait_ms >= 0 && enough <= servers->count);
     struct votes votes = {.left_ms = -1};
     for (size_t i = 0; i < servers->count; i++)
         calls[i] = *call;

@@ -13,11 +13,11 @@ struct redlock_connections {
     struct redlock_connections *next;
 };
 
-/* The answers of the servers to one call. */
+/* The answers of the servers to one call. `left_ms` is the rest of the lease that ends first, of
+ * those that the servers that said no have told; -1: unknown. */
 struct votes {
     size_t yes, no, silent;
-    int64_t
-        left_ms; /* of the lease that ends first among those of the servers that said no; -1: unknown */
+    int64_t left_ms;
 };
 
 /* Makes the pool without connecting. SECLOCK_OK, SECLOCK_CONFIG (too few or too many servers, a bad
@@ -39,7 +39,8 @@ int redlock_timeout_ms(const struct redlock_servers *servers);
 struct redlock_connections *redlock_take(struct redlock_servers *servers);
 void redlock_give(struct redlock_servers *servers, struct redlock_connections *connections);
 
-/* Makes connections that the pool does not know, on which no answers are due: for plain commands. */
+/* Makes connections that the pool does not know, on which no answers are due: for plain commands.
+ */
 struct redlock_connections *redlock_connections_new(struct redlock_servers *servers);
 void redlock_connections_free(struct redlock_servers *servers,
                               struct redlock_connections *connections);

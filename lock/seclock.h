@@ -103,8 +103,8 @@ enum seclock_result { SECLOCK_RESULTS(SECLOCK_RESULT_ENUM) SECLOCK_RESULT_COUNT 
 enum seclock_state {
     SECLOCK_STATE_RELEASED, /* released, or never acquired */
     SECLOCK_STATE_HELD,     /* held until the local deadline, which each renewal moves */
-    SECLOCK_STATE_UNKNOWN, /* maybe held: the acquisition was not answered, or the server is silent */
-    SECLOCK_STATE_LOST,    /* the lease expired or was broken */
+    SECLOCK_STATE_UNKNOWN,  /* maybe held: an acquisition or renewal was not answered */
+    SECLOCK_STATE_LOST,     /* the lease expired or was broken */
 };
 
 enum seclock_mode { SECLOCK_MODE_WRITE, SECLOCK_MODE_READ };

@@ -17,7 +17,7 @@ static bool size_is_set(size_t given_size, size_t size_min)
 {
     if (given_size >= size_min)
         return true;
-    lock_set_error("a struct does not say its size: make it with SECLOCK_REQUEST(...) or alike");
+    lock_set_error("a struct has no size: make it with SECLOCK_REQUEST(...) or its like");
     return false;
 }
 

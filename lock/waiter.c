@@ -69,6 +69,7 @@ struct waiter_hub {
 
 struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
 {
+    assert(timeout_ms > 0);
     char error[128];
     struct waiter_hub *hub = calloc(1, sizeof *hub);
     if (!hub)
@@ -105,6 +106,7 @@ void waiter_hub_close(struct waiter_hub **hub)
 
 static void signal_waiter(struct waiter *waiter)
 {
+    assert(waiter->sleeping);
     uint64_t one = 1;
     ssize_t written = write(waiter->event_fd, &one, sizeof one);
     assert(written == sizeof one);
@@ -126,6 +128,7 @@ static void wake(struct waiter *waiter)
     waiter->woken = true;
 }
 
+/* In the order of arrival; waiters that a message has woken already do not count. */
 static void wake_some(struct channel *channel, long count)
 {
     for (struct waiter *w = channel->first; w && count > 0; w = w->next)
@@ -161,6 +164,7 @@ static struct channel *channel_find(struct waiter_hub *hub, const char *name)
 
 static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
 {
+    assert(hub->online);
     channel->request = ++hub->asked;
     hub->asked_ms = clock_now_ms();
     if (!subscriber_ask(hub->redis, true, channel->name))
@@ -182,6 +186,8 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     return channel;
 }
 
+/* The last waiter of a channel unsubscribes, at once: a busy server should not write messages
+ * that nobody reads. */
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
     struct channel **link = bucket_of(hub, channel->name);
@@ -197,7 +203,8 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 /* ---- leading; the mutex is held, but not while connecting and sleeping ---- */
 
 /* why_the_subscription_wakes: a release between the busy answer and the subscription is not heard.
- * So its waiters try once more when the subscription is in force; after that they hear every one. */
+ * So its waiters try once more when the subscription is in force; after that they hear every one.
+ */
 static void lead_ready(struct waiter_hub *hub)
 {
     hub->answered++;
@@ -249,10 +256,11 @@ static void lead_connect(struct waiter_hub *hub)
             channel_subscribe(hub, c);
 }
 
-/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not answered a
- * SUBSCRIBE in time. */
+/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not
+ * answered a SUBSCRIBE in time. */
 static int lead_socket(struct waiter_hub *hub)
 {
+    assert(hub->leader);
     if (hub->online && hub->answered < hub->asked &&
         clock_now_ms() - hub->asked_ms > hub->timeout_ms)
         redis_drop(hub->redis);
@@ -298,6 +306,7 @@ static struct waiter *waiter_make(struct waiter_hub *hub)
 
 static void waiter_recycle(struct waiter_hub *hub, struct waiter *waiter)
 {
+    assert(!waiter->sleeping && !waiter->signalled);
     if (hub->free_count < FREE_MAX) {
         waiter->next = hub->free;
         hub->free = waiter;
@@ -328,6 +337,7 @@ static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct 
 
 static void unlink_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
 {
+    assert(waiter->channel == channel);
     if (waiter->previous)
         waiter->previous->next = waiter->next;
     else
@@ -395,6 +405,7 @@ static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
 
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
 {
+    assert(wait_ms >= 0);
     struct waiter_hub *hub = waiter->hub;
     int64_t until_ms = clock_now_ms() + wait_ms;
     bool wanted = true;

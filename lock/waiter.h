@@ -1,6 +1,6 @@
 /* Private to lock/: the threads of a client that wait for messages of one Redis server, over one
- * subscriber connection. No thread serves that connection: one of the waiting threads reads for all,
- * and hands that over when it goes. */
+ * subscriber connection. No thread serves that connection: one of the waiting threads reads for
+ * all, and hands that over when it goes. */
 #ifndef LOCK_WAITER_H
 #define LOCK_WAITER_H
 

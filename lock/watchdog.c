@@ -60,6 +60,7 @@ static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
 /* As due_put, and wakes the watch's thread if that would sleep for longer. The mutex is held. */
 static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 {
+    assert(due->handle);
     bool in = due_put(&watch->heap, due, at_ns);
     if (in && at_ns < watch->sleeps_until_ns)
         pthread_cond_signal(&watch->changed);
@@ -83,6 +84,7 @@ static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
                   enum seclock_result result, int64_t sent_ns)
 {
+    assert(handle->renewing);
     int64_t now_ns = watchdog->now_ns();
     if (result == SECLOCK_OK)
         atomic_fetch_add(&watchdog->counters->renewals, 1);
@@ -98,15 +100,15 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
     lose(watchdog, handle);
 }
 
-/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from being
- * freed, while the mutex is not held. */
+/* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
+ * being freed, while the mutex is not held. */
 static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handles, size_t count)
 {
     enum seclock_result results[BATCH_MAX];
     int64_t sent_ns = watchdog->now_ns();
     assert(count > 0 && count <= BATCH_MAX);
     for (size_t i = 0; i < count; i++) {
-        assert(!handles[i]->renewing);
+        assert(!handles[i]->renewing && handles[i]->driver == handles[0]->driver);
         handles[i]->renewing = true;
     }
     pthread_mutex_unlock(&watchdog->mutex);
@@ -122,6 +124,7 @@ static void renew_batch(struct watchdog *watchdog, struct seclock_handle **handl
 /* True: the hold that is due has to be renewed now. Otherwise puts it to another time. */
 static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *handle, int64_t now_ns)
 {
+    assert(handle->renews && !handle->renewing);
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
         put(&watchdog->renewals, &handle->renewal,
@@ -175,6 +178,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 /* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
 static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(handle->on_lost);
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
         notify(watchdog, handle);
@@ -243,6 +247,7 @@ static void *notify_thread(void *argument)
  * would inherit from a library that promises to leave none. These threads sleep on a condition. */
 static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
 {
+    assert(!watchdog->stopping);
     sigset_t all, before;
     if (watch->running)
         return true;
@@ -257,6 +262,7 @@ static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(v
 
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
+    assert(now_ns && counters);
     struct watchdog *watchdog = calloc(1, sizeof *watchdog);
     if (!watchdog)
         return NULL;
@@ -299,6 +305,7 @@ void watchdog_close(struct watchdog **place)
 
 static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
 {
+    assert(handle->watchdog == watchdog && !handle->renewing);
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     return (!handle->on_lost || (start(watchdog, &watchdog->losses, notify_thread) &&
@@ -316,8 +323,11 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     return added;
 }
 
+/* on_lost may release the hold that it is called for. It must not wait for itself, which the
+ * check of the thread prevents. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(handle->watchdog == watchdog && !handle_inherited(handle));
     pthread_mutex_lock(&watchdog->mutex);
     struct watch *losses = &watchdog->losses;
     bool from_on_lost = losses->running && pthread_equal(pthread_self(), losses->thread);
@@ -332,6 +342,7 @@ void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
 {
+    assert(!handle || handle->watchdog == watchdog);
     pthread_mutex_lock(&watchdog->mutex);
     if (handle && handle->loss.slot != 0)
         put(&watchdog->losses, &handle->loss, 0);
@@ -344,6 +355,7 @@ void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
 
 void watchdog_lost(struct seclock_handle *handle)
 {
+    assert(handle->watchdog);
     int state = handle->state;
     while (state == SECLOCK_STATE_HELD || state == SECLOCK_STATE_UNKNOWN)
         if (atomic_compare_exchange_weak(&handle->state, &state, SECLOCK_STATE_LOST))

@@ -37,6 +37,7 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
+/* Prefix and name are encoded as one part: a prefix with a slash makes no further directory. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
@@ -107,6 +108,7 @@ struct search {
 /* False when the child has gone, or no server answers. */
 static bool czxid_known(struct search *search, struct position *position)
 {
+    assert(position->child);
     char path[ZK_PATH_MAX];
     struct zk_node node;
     if (position->czxid != 0)
@@ -129,8 +131,8 @@ static bool is_before(struct search *search, struct position *a, struct position
     return !czxid_known(search, b) || a->czxid < b->czxid;
 }
 
-/* The child right before `own`, which was made at `czxid`, or with `own` NULL the first of all; NULL
- * when there is none. Reads nodes only where two have one number. */
+/* The child right before `own`, which was made at `czxid`, or with `own` NULL the first of all;
+ * NULL when there is none. Reads nodes only where two have one number. */
 static enum zk_result child_ahead(struct zk_session *session, const char *directory,
                                   const struct zk_names *names, const char *own, int64_t czxid,
                                   int timeout_ms, const char **child_out)
@@ -174,6 +176,7 @@ enum zk_result queue_first(struct zk_session *session, const char *directory, in
 
 enum seclock_result queue_node_failure(const struct queue_node *node, enum zk_result result)
 {
+    assert(result != ZK_OK);
     lock_set_error("zookeeper: %s",
                    node->session ? zk_session_error(node->session) : "no session in time");
     return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
@@ -192,6 +195,7 @@ void queue_node_watch_stop(struct queue_node *node)
     node->watching = false;
 }
 
+/* The nodes of a session go with it: after the drop the path means nothing. */
 void queue_node_forget(struct queue_node *node)
 {
     queue_node_watch_stop(node);
@@ -202,11 +206,14 @@ void queue_node_forget(struct queue_node *node)
 
 void queue_node_delete_later(const struct queue_node *node)
 {
+    assert(node->session);
     char start[START_MAX];
     node_start(node->request, start);
     zk_delete_later(node->session, node->directory, start);
 }
 
+/* Without an answer the node may live as long as the session, and would block the queue: so the
+ * deletion is repeated when the connection is back. */
 void queue_node_leave(struct queue_node *node)
 {
     queue_node_watch_stop(node);
@@ -220,6 +227,7 @@ void queue_node_leave(struct queue_node *node)
 
 void queue_node_free(struct queue_node *node)
 {
+    assert(node->holds == 0);
     queue_node_forget(node);
     free(node);
 }
@@ -227,6 +235,7 @@ void queue_node_free(struct queue_node *node)
 struct queue_node *queue_node_new(struct zk *zk, const char *prefix,
                                   const struct seclock_handle *handle, int timeout_ms)
 {
+    assert(timeout_ms > 0);
     struct queue_node *node = calloc(1, sizeof *node);
     if (!node)
         return NULL;
@@ -240,6 +249,7 @@ struct queue_node *queue_node_new(struct zk *zk, const char *prefix,
 
 enum zk_result queue_node_find(struct queue_node *node)
 {
+    assert(node->session);
     struct zk_names names;
     struct zk_node found = {0};
     zk_sync(node->session, node->directory);
@@ -264,8 +274,10 @@ enum zk_result queue_node_find(struct queue_node *node)
     return result;
 }
 
+/* The root may be missing as well, on the first use of an ensemble. */
 static enum zk_result make_directory(struct queue_node *node)
 {
+    assert(node->session);
     enum zk_result result = zk_make_container(node->session, node->directory, node->timeout_ms);
     if (result != ZK_NONE)
         return result;
@@ -276,6 +288,7 @@ static enum zk_result make_directory(struct queue_node *node)
 
 static enum zk_result make_child(struct queue_node *node)
 {
+    assert(node->session && node->path[0] == '\0');
     char prefix[ZK_PATH_MAX];
     node_prefix(node->directory, node->request, prefix);
     enum zk_result result = ZK_NONE;
@@ -321,6 +334,7 @@ enum zk_result queue_node_make(struct queue_node *node)
 /* Watches the child ahead. ZK_NONE: that has just gone. */
 static enum zk_result watch_start(struct queue_node *node, const char *ahead)
 {
+    assert(node->session && strlen(ahead) < CHILD_MAX);
     char path[ZK_PATH_MAX];
     struct zk_node found;
     child_path(node->directory, ahead, path);

@@ -17,9 +17,9 @@
 
 /* the_queue: a lock is a container node. Whoever wants the lock makes a child of it that ends with
  * the session of its maker. The maker of the child with the lowest sequence number is the holder;
- * every other one watches the child before its own, so that a release wakes one waiter. The fence is
- * the czxid of the holder's child. When a make is not answered, the request's id in the name of the
- * child finds it.
+ * every other one watches the child before its own, so that a release wakes one waiter. The fence
+ * is the czxid of the holder's child. When a make is not answered, the request's id in the name of
+ * the child finds it.
  *
  * why_two_thirds: a hold is as good as its session, which the server ends when it has heard nothing
  * for the session's time-out. The server counts that from when it got the last packet, which is
@@ -46,6 +46,7 @@ struct queue {
 static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle *handle,
                                       struct queue_node *node)
 {
+    assert(node->session && node->path[0] != '\0');
     struct queue_hold *hold = calloc(1, sizeof *hold);
     if (!hold)
         return SECLOCK_FAILED;
@@ -112,6 +113,7 @@ static bool hold_again(struct queue *queue, struct seclock_handle *handle)
 /* A lost connection makes every hold doubtful; the end of a session ends its holds. */
 static void queue_event(void *context, struct zk_session *session)
 {
+    assert(session);
     struct queue *queue = context;
     bool over = zk_session_over(session);
     pthread_mutex_lock(&queue->mutex);
@@ -151,6 +153,7 @@ static enum seclock_result queue_open(const struct lock_context *context, void *
 static void queue_close(void *self)
 {
     struct queue *queue = self;
+    assert(!queue->holds);
     zk_close(&queue->zk);
     pthread_mutex_destroy(&queue->mutex);
     free(queue);
@@ -175,6 +178,8 @@ static enum seclock_result queue_try(struct seclock_handle *handle, struct queue
     return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
+/* While the caller waits, handle->waiting keeps the node and its place in the queue; a single
+ * try gives it up. */
 static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -202,6 +207,7 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     return result;
 }
 
+/* The watch is on the node ahead, so that a release wakes one waiter and not all. */
 static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
@@ -227,6 +233,7 @@ static void queue_stop_waiting(void *self, struct seclock_handle *handle, bool a
 /* Finds out about a hold whose acquisition was not answered. */
 static enum seclock_result find_out(struct queue *queue, struct seclock_handle *handle)
 {
+    assert(!handle->driver_data);
     struct queue_node *node = handle->waiting;
     bool first = false;
     if (!node)
@@ -290,6 +297,7 @@ static void queue_renew(void *self, struct seclock_handle *const *handles, size_
 
 static enum seclock_result delete_node(struct queue *queue, struct queue_node *node)
 {
+    assert(node->leaving && node->path[0] != '\0');
     enum zk_result result = zk_delete(node->session, node->path, queue->timeout_ms);
     node->releasing = node->releasing || result == ZK_UNKNOWN;
     if (queue_node_reconnected(node, result))
@@ -330,6 +338,8 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     return result;
 }
 
+/* A handle that is freed without a release: the deletion is left to the session, because nobody
+ * waits for its answer. */
 static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -383,6 +393,7 @@ static enum seclock_result queue_status(const struct lock_driver *driver, void *
     return answer;
 }
 
+/* The holder learns of it at its next renewal, which finds the node gone. */
 static enum seclock_result queue_break(const struct lock_driver *driver, void *self,
                                        const char *name)
 {

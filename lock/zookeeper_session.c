@@ -15,9 +15,9 @@
 #include "base/clock.h"
 
 /* why_not_to_resolve: by default the library looks its hosts up again before every action, in a
- * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that nobody
- * will ever unlock. So the library may look up only while it has no connection; then it must, or it
- * would come back to a server late. */
+ * thread of its own. A fork at that moment leaves the child with a mutex of the resolver that
+ * nobody will ever unlock. So the library may look up only while it has no connection; then it
+ * must, or it would come back to a server late. */
 enum { RESOLVE_ALWAYS = 0, RESOLVE_NEVER = -1 };
 
 struct zk {
@@ -69,8 +69,8 @@ void zk_watch_end(struct zk_session *session, struct zk_watch *watch)
 
 /* ---- removals ----
  *
- * Nodes left behind, to be deleted when there is a connection again. All of this but zk_delete_later
- * runs in a thread of the library, which must not wait for an answer. */
+ * Nodes left behind, to be deleted when there is a connection again. All of this but
+ * zk_delete_later runs in a thread of the library, which must not wait for an answer. */
 
 struct removal {
     struct zk_session *session;
@@ -149,6 +149,7 @@ static void on_removal_names(int rc, const struct String_vector *names, const vo
  * show nodes that were made through another. */
 static void removal_start(struct removal *removal)
 {
+    assert(removal->session && removal->asked);
     zhandle_t *handle = removal->session->handle;
     zk_sync(removal->session, removal->directory);
     int sent = zoo_aget_children(handle, removal->directory, 0, on_removal_names, removal);
@@ -158,6 +159,7 @@ static void removal_start(struct removal *removal)
 
 void zk_delete_later(struct zk_session *session, const char *directory, const char *start)
 {
+    assert(strlen(directory) < ZK_PATH_MAX);
     struct removal *removal = calloc(1, sizeof *removal);
     if (!removal || session->pid != getpid()) {
         free(removal); /* then the end of the session deletes the node */
@@ -240,6 +242,7 @@ static void no_log(const char *message)
 
 static void session_free(struct zk_session *session)
 {
+    assert(!session->watches);
     removals_free(session);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->mutex);
@@ -248,6 +251,7 @@ static void session_free(struct zk_session *session)
 
 static void session_close(struct zk_session *session)
 {
+    assert(session->users == 0);
     zookeeper_close(session->handle); /* answers every request, so that none is left behind */
     session_free(session);
 }
@@ -275,6 +279,7 @@ static struct zk_session *session_open(const struct zk *zk)
 struct zk *zk_open(const char *hosts, int session_ms,
                    void (*on_event)(void *context, struct zk_session *session), void *context)
 {
+    assert(session_ms > 0 && on_event);
     struct zk *zk = calloc(1, sizeof *zk);
     if (!zk)
         return NULL;
@@ -301,6 +306,16 @@ void zk_close(struct zk **zk)
     *zk = NULL;
 }
 
+/* Adds a user to the session. */
+static struct zk_session *session_share(struct zk_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    assert(session->users > 0);
+    session->users++;
+    pthread_mutex_unlock(&session->mutex);
+    return session;
+}
+
 /* The present session with one more user; NULL: none can be opened. */
 static struct zk_session *session_present(struct zk *zk)
 {
@@ -312,7 +327,7 @@ static struct zk_session *session_present(struct zk *zk)
     }
     if (!zk->session)
         zk->session = session_open(zk);
-    struct zk_session *session = zk->session ? zk_session_share(zk->session) : NULL;
+    struct zk_session *session = zk->session ? session_share(zk->session) : NULL;
     pthread_mutex_unlock(&zk->mutex);
     zk_session_drop(&ended);
     return session;
@@ -343,15 +358,6 @@ struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
-    return session;
-}
-
-struct zk_session *zk_session_share(struct zk_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    assert(session->users > 0);
-    session->users++;
-    pthread_mutex_unlock(&session->mutex);
     return session;
 }
 

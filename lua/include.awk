@@ -1,5 +1,5 @@
-# Prints a script with each line "-- include: NAME" replaced by the file include/NAME beside it, without
-# its comments: so the daemon and the library send it. To load one by hand:
+# Prints a script with each line "-- include: NAME" replaced by the file include/NAME beside it,
+# without its comments: so the daemon and the library send it. To load one by hand:
 #
 #   awk -f lua/include.awk lua/lock_acquire.lua | redis-cli -x SCRIPT LOAD
 /^ *-- include: / {

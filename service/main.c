@@ -8,14 +8,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "service/clerk.h"
-#include "service/config.h"
-#include "service/desk.h"
-#include "service/expirer.h"
-#include "service/http.h"
-#include "service/lane.h"
+#include "service/workers/index.h"
+#include "service/config/config.h"
+#include "service/workers/calls.h"
+#include "service/workers/expiry.h"
+#include "service/http/listen.h"
+#include "service/http/loop.h"
+#include "service/workers/orders.h"
 #include "service/log.h"
-#include "service/news.h"
+#include "service/workers/invalidation.h"
 #include "service/service.h"
 #include "sql/ledger_setup.h"
 
@@ -35,8 +36,8 @@ struct parts {
     struct clerk *clerk;
     struct expirer *expirer;
     struct lane *lanes[PARTS_MAX];
-    struct desk_thread *desks[DESKS];
-    struct front *fronts[PARTS_MAX];
+    struct desk_thread *desks[CALL_WORKERS];
+    struct http_thread *http_threads[PARTS_MAX];
     char error[ERROR_MAX];
 };
 
@@ -54,7 +55,8 @@ static void raise_file_limit(void)
 static void bound_clients(struct config *config)
 {
     struct rlimit limit;
-    rlim_t own = FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->lanes + config->fronts);
+    rlim_t own =
+        FILES_OWN + FILES_PER_THREAD * (rlim_t)(config->order_workers + config->http_threads);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= own + config->connections_max)
         return;
     config->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
@@ -83,7 +85,7 @@ static void service_open(struct service *service)
     assert(networks); /* the configuration was checked */
     service->sale_cache = sale_cache_open();
     service->orders = queue_open(config->queue_max);
-    service->calls = queue_open(DESK_QUEUE_MAX);
+    service->calls = queue_open(CALL_QUEUE_MAX);
 }
 
 static void service_close(struct service *service)
@@ -115,7 +117,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
     if (result == LEDGER_OK && service->config.node_id < 0)
         result = ledger_node(ledger, &node);
     if (result == LEDGER_OK) {
-        snowflake_init(&service->ids, node, NULL, NULL);
+        order_ids_init(&service->ids, node, NULL, NULL);
         result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
     }
     if (result != LEDGER_OK) {
@@ -128,19 +130,19 @@ static bool prepare(struct service *service, struct ledger *ledger)
     return true;
 }
 
-static bool start_fronts(struct parts *parts)
+static bool start_http_threads(struct parts *parts)
 {
     struct config *config = &parts->service.config;
     char address[300];
     bound_clients(config);
     snprintf(address, sizeof address, "%s", config->listen);
-    for (unsigned i = 0; i < config->fronts; i++) {
-        int fd = http_listen(address, config->fronts > 1, address, sizeof address, parts->error,
-                             ERROR_MAX);
+    for (unsigned i = 0; i < config->http_threads; i++) {
+        int fd = http_listen(address, config->http_threads > 1, address, sizeof address,
+                             parts->error, ERROR_MAX);
         if (fd < 0)
             return false;
-        parts->fronts[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
-        if (!parts->fronts[i])
+        parts->http_threads[i] = http_start(&parts->service, fd, parts->error, ERROR_MAX);
+        if (!parts->http_threads[i])
             return false;
     }
     log_event(LOG_INFO, "listening", "address=%s", address);
@@ -151,9 +153,9 @@ static bool start_workers(struct parts *parts)
 {
     struct service *service = &parts->service;
     bool ok = true;
-    for (unsigned i = 0; ok && i < service->config.lanes; i++)
+    for (unsigned i = 0; ok && i < service->config.order_workers; i++)
         ok = (parts->lanes[i] = lane_start(service, parts->error, ERROR_MAX)) != NULL;
-    for (unsigned i = 0; ok && i < DESKS; i++)
+    for (unsigned i = 0; ok && i < CALL_WORKERS; i++)
         ok = (parts->desks[i] = desk_start(service, parts->error, ERROR_MAX)) != NULL;
     if (ok)
         ok = (parts->news = news_start(service, parts->error, ERROR_MAX)) != NULL;
@@ -171,22 +173,22 @@ static void stop(struct parts *parts)
     atomic_store(&parts->service.draining, true);
     clerk_stop(parts->clerk);
     expirer_stop(parts->expirer);
-    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
-        http_wake(parts->fronts[i]);
-    for (unsigned i = 0; i < PARTS_MAX && parts->fronts[i]; i++)
-        http_join(parts->fronts[i]);
+    for (unsigned i = 0; i < PARTS_MAX && parts->http_threads[i]; i++)
+        http_wake(parts->http_threads[i]);
+    for (unsigned i = 0; i < PARTS_MAX && parts->http_threads[i]; i++)
+        http_join(parts->http_threads[i]);
     queue_stop(parts->service.orders);
     queue_stop(parts->service.calls);
     news_stop(parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
         lane_join(&parts->lanes[i]);
-    for (unsigned i = 0; i < DESKS; i++)
+    for (unsigned i = 0; i < CALL_WORKERS; i++)
         desk_join(&parts->desks[i]);
     expirer_join(&parts->expirer);
     clerk_join(&parts->clerk);
     news_join(&parts->news);
     for (unsigned i = 0; i < PARTS_MAX; i++)
-        http_close(&parts->fronts[i]);
+        http_close(&parts->http_threads[i]);
 }
 
 /* Signals are waited for, not handled; a second one while draining ends the process at once, which
@@ -224,7 +226,7 @@ static int serve(struct parts *parts)
     service_open(service);
     struct ledger *ledger = ledger_open(
         service->config.mysql_url, (int)service->config.mysql_timeout_ms, parts->error, ERROR_MAX);
-    bool ok = ledger && start_workers(parts) && start_fronts(parts);
+    bool ok = ledger && start_workers(parts) && start_http_threads(parts);
     if (ok) {
         wait_for_signal(service, ledger, &signals);
         if (pthread_create(&ender, NULL, end_at_once, &signals) == 0)
@@ -240,17 +242,15 @@ static int serve(struct parts *parts)
 
 int main(int argc, char **argv)
 {
+    (void)argc; /* argv ends in NULL */
     static struct parts parts;
-    char options[2048];
     enum log_level level = LOG_INFO;
-    enum config_result loaded =
-        config_load(&parts.service.config, argc, argv, environ, stdout, stderr);
+    enum config_result loaded = config_load(&parts.service.config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
     log_level_parse(parts.service.config.log_level, &level);
     log_setup(level, STDERR_FILENO);
-    config_print(&parts.service.config, options, sizeof options);
-    log_event(LOG_INFO, "starting", "%s", options);
+    config_log(&parts.service.config);
     raise_file_limit();
     int status = serve(&parts);
     log_event(LOG_INFO, "stopped", "status=%d", status);

@@ -34,15 +34,17 @@
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
       "Connections to the ledger made again.")
 
-/* The statuses the service answers with; any other is counted as status="other". */
+/* The statuses the service answers with: 200, 201 and those of PROBLEMS (service/answer.c asserts
+ * that none is missing). Any other is counted as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
     X(200) X(201) X(400) X(401) X(404) X(405) X(408)                                               \
-    X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(500) X(503)
+    X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
 /* X(id, name, help) */
-#define METRICS_GAUGES(X) X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for a lane.")
+#define METRICS_GAUGES(X)                                                                          \
+    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")
 
 /*
  * X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of

@@ -15,18 +15,18 @@ struct flow {
     _Atomic size_t depth; /* places claimed */
     struct request *first;
     struct request *last;
-    struct flow *next; /* of those that have something waiting */
+    struct flow *next; /* in the circle of flows with waiting requests */
 };
 
 struct queue {
     size_t max;
     _Atomic size_t depth;
-    _Atomic size_t waiting;
+    _Atomic size_t waiting; /* requests; written under the mutex, read without */
     _Atomic bool stopped;
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
-    size_t sleepers;
-    struct flow *first; /* of those that have something waiting: whose turn it is */
+    size_t sleepers;    /* workers in wait_for_first */
+    struct flow *first; /* of the flows with waiting requests: whose turn it is */
     struct flow *last;
     struct flow flows[QUEUE_FLOWS];
 };
@@ -52,13 +52,13 @@ void queue_close(struct queue **queue)
     *queue = NULL;
 }
 
-unsigned queue_flow(const char *word)
+unsigned queue_flow(const char *identifier)
 {
-    return (unsigned)hash_slot(word, QUEUE_FLOWS);
+    return (unsigned)hash_slot(identifier, QUEUE_FLOWS);
 }
 
-/* Others may reserve at the same moment: each counts itself first, so together they err on the safe
- * side. */
+/* Several threads may reserve at the same moment. Each counts itself first, so together they may
+ * refuse one request too many, but never accept one. */
 bool queue_reserve(struct queue *queue, unsigned flow)
 {
     size_t depth = atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed);
@@ -81,7 +81,7 @@ size_t queue_depth(const struct queue *queue)
     return atomic_load_explicit(&queue->depth, memory_order_relaxed);
 }
 
-/* A flow that has something waiting gets its next turn after all others that have. */
+/* The flow gets its next turn after all other flows with waiting requests. */
 static void line_up(struct queue *queue, struct flow *flow)
 {
     flow->next = NULL;
@@ -94,6 +94,7 @@ static void line_up(struct queue *queue, struct flow *flow)
 
 static void append(struct queue *queue, struct request *request)
 {
+    assert(request->flow < QUEUE_FLOWS);
     struct flow *flow = &queue->flows[request->flow];
     request->queue_next = NULL;
     if (flow->first) {
@@ -120,6 +121,8 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     atomic_fetch_add_explicit(&queue->waiting, count, memory_order_relaxed);
     bool wake = queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
+    /* One worker for the whole list, so that its batch is full; it wakes the next one if it leaves
+     * requests. Signalled after the unlock: it would only run into the mutex. */
     if (wake)
         pthread_cond_signal(&queue->arrived);
 }
@@ -161,7 +164,7 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
     atomic_fetch_sub_explicit(&queue->waiting, count, memory_order_relaxed);
     bool wake = queue->first && queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
-    if (wake) /* what is left is for another thread */
+    if (wake) /* the requests that are left are for another worker */
         pthread_cond_signal(&queue->arrived);
     return count;
 }

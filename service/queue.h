@@ -1,12 +1,12 @@
 /* A bounded queue of requests between threads, taken in batches that share fairly between flows.
  *
- * A flow is what one sale's orders go through: the skus are hashed onto QUEUE_FLOWS of them (the
- * buckets of stochastic fairness queueing, McKenney 1990). Within a flow requests come out in the
- * order they went in; between the flows that have something waiting, takers go around, with at most
- * a share of the batch for each in a turn. A flow may hold places up to the dynamic threshold of
- * Choudhury and Hahne (Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, IEEE/ACM
- * Transactions on Networking 6(2), 1998): QUEUE_ALPHA times those that nobody has. So a single busy
- * sale gets nearly the whole queue, and still there is always room for another one. */
+ * All orders of one sale go through one flow: skus are hashed onto QUEUE_FLOWS flows (the buckets
+ * of stochastic fairness queueing, McKenney 1990). Within a flow requests come out in the order
+ * they went in. Workers serve the flows in which requests wait in turn, with at most a share of the
+ * batch for each turn. A flow may hold places up to the dynamic threshold of Choudhury and Hahne
+ * (Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, IEEE/ACM Transactions on
+ * Networking 6(2), 1998): QUEUE_ALPHA times the number of free places. So a single busy sale gets
+ * nearly the whole queue, and another sale still finds room. */
 #ifndef SECKILL_SERVICE_QUEUE_H
 #define SECKILL_SERVICE_QUEUE_H
 
@@ -22,35 +22,40 @@ enum {
 struct queue;
 struct request;
 
+/* Any thread may call all that follows, but for queue_close. */
+
+/* A queue with `max` places; aborts without memory. */
 struct queue *queue_open(size_t max);
+
+/* Frees an empty queue that no thread uses any more; NULL is fine. */
 void queue_close(struct queue **queue);
 
-/* The flow of a word, below QUEUE_FLOWS. */
-unsigned queue_flow(const char *word);
+/* The flow of an identifier, below QUEUE_FLOWS. */
+unsigned queue_flow(const char *identifier);
 
-/* Claims a place for one request of a flow; false when all are taken, or the flow has its part of
- * them. Any thread; takes no lock. */
+/* Claims a place for one request of a flow; false when all places are taken, or the flow holds its
+ * part of them. Takes no lock. */
 bool queue_reserve(struct queue *queue, unsigned flow);
 
-/* Frees the place of a request that has left for good. */
+/* Frees the place of a request that does not come back to the queue. */
 void queue_leave(struct queue *queue, unsigned flow);
 
-/* Places claimed: requests waiting, and those taken that may come back. */
+/* Places claimed: by requests that wait, and by requests with a worker, which may come back. */
 size_t queue_depth(const struct queue *queue);
 
-/* Appends a list linked by queue_next, whose requests all have a place in the flow they name, each
- * to its flow, and wakes a waiting thread for it. */
+/* Appends each request of a list linked by queue_next to its flow, in which the caller has claimed
+ * a place for it, and wakes a waiting worker. */
 void queue_push(struct queue *queue, struct request *first, struct request *last);
 
-/* Takes up to `max` requests, all that are waiting at most, into `requests_out`, a share of each
- * flow in turn; waits up to `wait_ms` for the first. 0 when none came or the queue was stopped and
- * is empty. */
+/* Takes up to `max` of the waiting requests into `requests_out`, a share of each flow in turn;
+ * waits up to `wait_ms` for the first one. Returns how many: 0 when none came, or the queue is
+ * stopped and empty. */
 size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms);
 
-/* True when something is waiting; a hint. */
+/* True when requests wait; a hint, as others may take them at the same moment. */
 bool queue_waiting(const struct queue *queue);
 
-/* Wakes all waiting threads; from now on queue_take does not wait. */
+/* Wakes all waiting workers; from now on queue_take does not wait. */
 void queue_stop(struct queue *queue);
 bool queue_stopped(const struct queue *queue);
 

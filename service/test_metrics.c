@@ -97,8 +97,8 @@ static void test_every_name_of_the_interface(void **state)
 static void test_http_statuses(void **state)
 {
     (void)state;
-    const unsigned statuses[] = {200, 201, 400, 401, 404, 405, 408,
-                                 409, 413, 415, 422, 429, 500, 503};
+    const unsigned statuses[] = {200, 201, 400, 401, 404, 405, 408, 409,
+                                 413, 414, 415, 422, 429, 431, 503};
     for (unsigned i = 0; i < sizeof statuses / sizeof *statuses; i++)
         for (unsigned times = 0; times <= i; times++)
             metrics_count_status(statuses[i]);

@@ -303,7 +303,7 @@ static void *produce(void *argument)
             atomic_fetch_add(&refused, 1);
             sched_yield();
         }
-        mine[i].order_id = (uint64_t)i + 1;
+        mine[i].call.order_id = (uint64_t)i + 1;
         queue_push(queue, &mine[i], &mine[i]);
     }
     return NULL;
@@ -322,9 +322,9 @@ static void *consume(void *argument)
             int of = 0;
             while (taken[i] < crowd[of] || taken[i] >= crowd[of] + EACH)
                 of++;
-            *in_order &= taken[i]->order_id > last[of];
-            last[of] = taken[i]->order_id;
-            taken[i]->total++;
+            *in_order &= taken[i]->call.order_id > last[of];
+            last[of] = taken[i]->call.order_id;
+            taken[i]->call.total++;
             atomic_fetch_add(&left, 1);
             queue_leave(queue, 0);
         }
@@ -353,7 +353,7 @@ static void test_threads_hand_over_each_request_once(void **state)
     assert_false(queue_waiting(queue));
     for (int of = 0; of < PRODUCERS; of++)
         for (int i = 0; i < EACH; i++)
-            assert_int_equal(crowd[of][i].total, 1);
+            assert_int_equal(crowd[of][i].call.total, 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)

@@ -140,7 +140,7 @@ def test_killed_daemon_comes_back_with_other_order_ids(stack, spawn):
 
 
 def test_sigkill_of_every_daemon_leaves_a_sale_that_sells_out(stack, slow_ledger, spawn, load):
-    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "lanes": 3, "max_batch": 8}
+    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "order_workers": 3, "max_batch": 8}
     daemons = [spawn(stack, **options) for _ in range(2)]
     daemons[0].reset("demo", 1000, 5)
     loads = [load(daemon, connections=32, seconds=60) for daemon in daemons]

@@ -119,9 +119,9 @@ def test_reference_file_is_a_valid_configuration(tmp_path, stack, spawn):
     path = tmp_path / "seckill.conf"
     shown = run("--help-config")
     assert shown.returncode == 0
-    for option in ("listen", "redis_url", "mysql_url", "admin_token", "lanes", "fronts",
-                   "max_batch", "strategy", "lock", "lease_ms", "queue_max", "deadline_ms",
-                   "node_id"):
+    for option in ("listen", "redis_url", "mysql_url", "admin_token", "order_workers",
+                   "http_threads", "max_batch", "strategy", "lock", "lease_ms", "queue_max",
+                   "deadline_ms", "node_id"):
         assert re.search(rf"^#?\s*{option}\s*=", shown.stdout, re.MULTILINE), option
     path.write_text(shown.stdout)
     spawn(stack, config=path)
@@ -134,6 +134,13 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, stack, 
     assert spawn(stack, config=path, listen=None).address[0] == "127.0.0.2"
     assert spawn(stack, config=path, listen=None, env=env).address[0] == "127.0.0.3"
     assert spawn(stack, config=path, listen="127.0.0.4:0", env=env).address[0] == "127.0.0.4"
+
+
+def test_old_name_of_an_option_is_accepted_with_one_warning(stack, spawn):
+    daemon = spawn(stack, lanes=2, env={"SECKILL_FRONTS": "3"})
+    assert "order_workers=2 http_threads=3" in daemon.log()
+    assert re.findall(r"level=warn event=option_renamed (.*)", daemon.log()) == [
+        "old=lanes new=order_workers", "old=fronts new=http_threads"]
 
 
 @pytest.mark.parametrize("flags, word", [
@@ -150,7 +157,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, stack, 
     (["--lease-ms=1e3"], "lease"),
     (["--lease-ms=500ms"], "lease"),
     (["--lease-ms="], "lease"),
-    (["--lanes=100000"], "lanes"),
+    (["--order-workers=100000"], "order_workers"),
     (["--max-batch=99999999999999999999"], "max"),
     (["--queue-max=0"], "queue"),
     (["--node-id=1024"], "node"),
@@ -172,7 +179,7 @@ def test_wrong_option_is_exit_2_and_is_named(flags, word):
 @pytest.mark.parametrize("line", ["lease_ms = many", "no_such_option = 1", "lease_ms", "= 5"])
 def test_wrong_line_in_the_file_is_exit_2_and_is_named(tmp_path, line):
     path = tmp_path / "seckill.conf"
-    path.write_text(f"# first\nlanes = 1\n{line}\n")
+    path.write_text(f"# first\norder_workers = 1\n{line}\n")
     done = run("--config", str(path))
     assert done.returncode == 2
     assert str(path) in done.stderr and "3" in done.stderr

@@ -117,13 +117,13 @@ def test_every_scenario_can_be_read(quick):
 
 def test_what_varies_is_multiplied():
     table = {"title": "t", "asks": "a", "settings": {"sale": {"segments": 5}}, "vary": [
-        {"daemon.lanes": [1, 2], "daemon.max_batch": [1, "default"]}, {"prefill": [10]}]}
+        {"daemon.order_workers": [1, 2], "daemon.max_batch": [1, "default"]}, {"prefill": [10]}]}
     runs = scenario.expand("x", table)["runs"]
     assert [run["label"] for run in runs] == [
-        "lanes=1, max_batch=1", "lanes=1, max_batch=default", "lanes=2, max_batch=1",
-        "lanes=2, max_batch=default", "prefill=10"]
+        "order_workers=1, max_batch=1", "order_workers=1, max_batch=default",
+        "order_workers=2, max_batch=1", "order_workers=2, max_batch=default", "prefill=10"]
     assert all(run["settings"]["sale.segments"] == 5 for run in runs)
-    assert runner.options_of(runs[1]["settings"]) == {"lanes": 1}
+    assert runner.options_of(runs[1]["settings"]) == {"order_workers": 1}
 
 
 def test_an_unknown_setting_is_refused():
@@ -133,7 +133,7 @@ def test_an_unknown_setting_is_refused():
 
 def test_a_build_says_what_it_lacks():
     build = fleet.Build(PROGRAM)
-    assert build.lacks({"lanes": 2, "strategy": "segment_lock"}) == ""
+    assert build.lacks({"order_workers": 2, "strategy": "segment_lock"}) == ""
     assert "no_such" in build.lacks({"strategy": "no_such"})
     assert "no option" in build.lacks({"no_such": 1})
     assert int(build.defaults["max_batch"]) > 1

@@ -166,7 +166,7 @@ def test_refused_orders_leave_the_batch_and_the_others_are_accepted(stack, proxi
 
 def test_order_that_is_tried_again_is_counted_once(stack, spawn):
     """Many order workers on one segment: most orders find it busy and go back to the queue."""
-    daemon = spawn(stack, lanes=4, max_batch=4, rate_user_per_min=SLOW, rate_user_burst=30)
+    daemon = spawn(stack, order_workers=4, max_batch=4, rate_user_per_min=SLOW, rate_user_burst=30)
     daemon.reset("demo", 1000, 1)
     with ThreadPoolExecutor(30) as clients:
         statuses = Counter(clients.map(lambda n: daemon.order().status, range(60)))

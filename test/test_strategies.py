@@ -50,7 +50,7 @@ def test_two_daemons_sell_exactly_the_total(stack, spawn, load, strategy, max_ba
 
 @every_strategy
 def test_several_lanes_and_skus_sell_out_each_for_itself(stack, spawn, load, strategy):
-    pair = [spawn(stack, strategy=strategy, lanes=3, max_batch=16) for _ in range(2)]
+    pair = [spawn(stack, strategy=strategy, order_workers=3, max_batch=16) for _ in range(2)]
     totals = {"a": (300, 20), "b": (200, 1), "c": (50, 50)}
     for sku, (total, segments) in totals.items():
         pair[0].reset(sku, total, segments)

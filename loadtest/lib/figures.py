@@ -84,7 +84,7 @@ def print_bare(runs):
 
 def print_results(results):
     for result in results:
-        lanes = result["options"].get("lanes", "")
+        lanes = result["options"].get("order_workers", "")
         print(LINE(f"{result['campaign']}, {result['connections']}", lanes,
                    f"{result['per_s']:.0f}", f"{result['of_bare']:.2f}",
                    f"{result['p50_ms']:.2f}", f"{result['p99_ms']:.2f}",

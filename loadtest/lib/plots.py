@@ -136,7 +136,7 @@ def segments(result):
         mine = [run for run in runs if option(run, "max_batch") == batch]
         by_number(axis, mine, "sale.segments", line, "")
         ticks(axis, mine, "sale.segments")
-        lanes = option(mine[0], "lanes")
+        lanes = option(mine[0], "order_workers")
         axis.set_title(f"{'an order at a time' if batch == 1 else 'full batches'}, {lanes} lanes",
                        fontsize=9.5)
         axis.set_xlabel("segments")

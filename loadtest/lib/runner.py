@@ -229,7 +229,7 @@ class Run:
             options = self.fleet.options
             found = self.shop.limits_of(
                 int(options.get("max_batch", self.shop.build.defaults["max_batch"])),
-                int(options.get("lanes", 1)))
+                int(options.get("order_workers", 1)))
             result["limits"].update(found, combined_per_s=limits.combined(
                 bare_per_s, found["redis_per_s"], found["insert_per_s"]))
         result["of_limit"] = result["per_s"] / result["limits"]["combined_per_s"]
@@ -262,12 +262,12 @@ def shortened(report):
     return report
 
 
-def best_lanes(shop, settings, options, candidates):
+def best_order_workers(shop, settings, options, candidates):
     """The number of order workers that short runs find best, and the rates of all numbers."""
     rates = {}
     for lanes in candidates:
         shop.stack.clean()
-        with Fleet(shop.args.daemon, shop.stack, {**options, "lanes": lanes}) as fleet:
+        with Fleet(shop.args.daemon, shop.stack, {**options, "order_workers": lanes}) as fleet:
             run = Run(shop, fleet, settings)
             run.open_sales()
             rates[lanes] = run.wrk(PROBE_S)["accepted_per_s"]
@@ -278,7 +278,8 @@ def one(shop, settings, peak_per_s):
     options = options_of(settings)
     probes = None
     if settings["tune_lanes"]:
-        options["lanes"], probes = best_lanes(shop, settings, options, settings["tune_lanes"])
+        options["order_workers"], probes = best_order_workers(
+            shop, settings, options, settings["tune_lanes"])
     shop.stack.clean()
     with Fleet(shop.args.daemon, shop.stack, options, settings["instances"],
                settings["proxy"]) as fleet:

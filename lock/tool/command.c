@@ -1,6 +1,7 @@
-/* Runs the command of seclock: what it inherits, which signals it gets, how it ends. */
+/* Runs the command of seclock: its descriptors, its signals, its end. */
 #include "lock/tool/command.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +15,7 @@
 
 #include "base/clock.h"
 
-enum { DESCRIPTORS_MAX = 1024 /* looked at, of those that are open from the beginning */ };
+enum { DESCRIPTORS_MAX = 1024 }; /* the greatest inherited one that is noticed */
 
 /* The command as it runs. */
 struct run {
@@ -22,15 +23,15 @@ struct run {
     pid_t pid;
     bool own_group; /* signals go to all of its processes */
     bool lost;
-    int64_t kill_at_ns; /* 0: not told to end */
+    int64_t kill_at_ns; /* 0: nothing has told the command to end */
 };
 
-/* ---- Signals ---- */
+/* ---- signals ---- */
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/* Blocks the signals to be forwarded, but for those that whoever started us wants ignored, before
- * any thread is there. They are then read from a descriptor, which also ends the waiting. */
+/* Blocks the signals to be forwarded, except those that the caller of seclock wants ignored
+ * (nohup). They are then read from a descriptor, which also cancels the wait for the lock. */
 static int block_signals(sigset_t *before_out)
 {
     sigset_t set;
@@ -45,7 +46,7 @@ static int block_signals(sigset_t *before_out)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Also before there are threads: one that does not block it would take it and forget it. */
+/* Also before there are threads, for the same reason. */
 static int block_child_signal(void)
 {
     sigset_t set;
@@ -79,10 +80,11 @@ enum exit_code inbox_die(const struct inbox *inbox)
 
 static void signal_command(const struct run *run, int number)
 {
+    assert(run->pid > 0);
     kill(run->own_group ? -run->pid : run->pid, number);
 }
 
-/* A key typed at the terminal has reached the command already if it shares our process group. */
+/* A signal from the terminal has reached the command already if that shares our process group. */
 static void forward_signals(const struct run *run, int signals)
 {
     struct signalfd_siginfo info;
@@ -91,7 +93,7 @@ static void forward_signals(const struct run *run, int signals)
             signal_command(run, (int)info.ssi_signo);
 }
 
-/* ---- Descriptors: the command gets those that we got, and none of our connections ---- */
+/* ---- descriptors: the command gets the inherited ones, and none of our connections ---- */
 
 static bool inherited[DESCRIPTORS_MAX];
 
@@ -101,16 +103,16 @@ void run_note_inherited(void)
         inherited[fd] = fcntl(fd, F_GETFD) >= 0;
 }
 
-static void close_our_own(int but)
+static void close_own(int but)
 {
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
         if (!inherited[fd] && fd != but)
             close(fd);
 }
 
-/* ---- The command ---- */
+/* ---- the command ---- */
 
-/* In the child. When we are killed, nobody renews the lock: the command is told to end. */
+/* In the child. If seclock is killed, nobody renews the lock: then the kernel ends the command. */
 static _Noreturn void become_command(const struct run *run, const sigset_t *mask, pid_t parent,
                                      int report)
 {
@@ -120,8 +122,8 @@ static _Noreturn void become_command(const struct run *run, const sigset_t *mask
     if (getppid() != parent)
         _exit(EXIT_SIGNAL + SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    close_our_own(report);
-    fcntl(report, F_SETFD, FD_CLOEXEC); /* its closing says that the command runs */
+    close_own(report);
+    fcntl(report, F_SETFD, FD_CLOEXEC); /* exec closes it, which tells that the command runs */
     execvp(run->settings->command[0], run->settings->command);
     int error = errno;
     if (write(report, &error, sizeof error) < 0)
@@ -129,9 +131,10 @@ static _Noreturn void become_command(const struct run *run, const sigset_t *mask
     _exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
 }
 
-/* 0, or the exit code. Returns once the command runs, or cannot. */
+/* Returns 0 once the command runs, or the exit code if it cannot. */
 static int start_command(struct run *run, const sigset_t *mask)
 {
+    assert(run->pid == 0);
     int report[2], error = 0;
     pid_t parent = getpid();
     const char *command = run->settings->command[0];
@@ -153,7 +156,7 @@ static int start_command(struct run *run, const sigset_t *mask)
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
-static void tell_lost(struct run *run)
+static void end_lost(struct run *run)
 {
     if (run->lost)
         return;
@@ -162,10 +165,10 @@ static void tell_lost(struct run *run)
     say(run->settings, "%s: the lock is lost; ending %s", run->settings->name,
         run->settings->command[0]);
     signal_command(run, SIGTERM);
-    signal_command(run, SIGCONT); /* a stopped one would not hear */
+    signal_command(run, SIGCONT); /* a stopped command would not act on it */
 }
 
-/* How long poll may sleep; kills a command that has used up its grace. */
+/* How long poll may sleep; kills a command whose grace is over. */
 static int grace_left_ms(struct run *run)
 {
     if (run->kill_at_ns == 0)
@@ -179,7 +182,7 @@ static int grace_left_ms(struct run *run)
     return -1;
 }
 
-/* Until the command has ended: its wait status. */
+/* Waits until the command has ended, and returns its wait status. */
 static int attend_command(struct run *run, const struct inbox *inbox, int lost)
 {
     int status = 0;
@@ -196,7 +199,7 @@ static int attend_command(struct run *run, const struct inbox *inbox, int lost)
         if (fds[1].revents && read(inbox->children, &info, sizeof info) < 0 && errno != EAGAIN)
             break;
         if (fds[2].revents) {
-            tell_lost(run);
+            end_lost(run);
             fds[2].fd = -1;
             fds[2].revents = 0;
         }
@@ -212,6 +215,7 @@ static int exit_code_of_command(int status)
 int run_command(const struct settings *settings, const struct inbox *inbox, int lost,
                 bool *lost_out)
 {
+    assert(settings->command);
     struct run run = {.settings = settings, .own_group = !isatty(STDIN_FILENO)};
     int code = start_command(&run, &inbox->mask);
     if (code == 0)

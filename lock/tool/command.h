@@ -1,6 +1,6 @@
-/* Private to seclock: the command that runs while the lock is held, and the signals. */
-#ifndef LOCK_SECLOCK_RUN_H
-#define LOCK_SECLOCK_RUN_H
+/* Private to seclock: the command that runs while the lock is held, and its signals. */
+#ifndef LOCK_TOOL_COMMAND_H
+#define LOCK_TOOL_COMMAND_H
 
 #include <signal.h>
 
@@ -13,18 +13,18 @@ struct inbox {
     sigset_t mask; /* as it was before: the command's */
 };
 
-/* Remembers which descriptors are the caller's and so the command's. Before any other is opened. */
+/* Remembers the inherited descriptors, which the command gets. Call it before opening any other. */
 void run_note_inherited(void);
 
-/* Blocks the signals and opens their descriptors. Before there is any thread: one that did not
- * block them would take one and forget it. */
+/* Blocks the signals and opens their descriptors. Call it before there is any thread: a thread that
+ * does not block a signal would take it and forget it. */
 void inbox_open(struct inbox *inbox_out);
 
-/* Ends as the signal that came while waiting would have; returns an exit code if it does not. */
+/* Ends the program by the signal that came while it waited; returns an exit code if that fails. */
 enum exit_code inbox_die(const struct inbox *inbox);
 
-/* Runs the command to its end, told to end once `lost` is readable. `lost_out` says whether it was.
- * The exit code: the command's own, or why it could not be run. */
+/* Runs the command to its end, and ends it once `lost` is readable, which `lost_out` tells. Returns
+ * the command's exit code, or that for a command that cannot run. */
 int run_command(const struct settings *settings, const struct inbox *inbox, int lost,
                 bool *lost_out);
 

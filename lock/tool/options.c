@@ -1,6 +1,7 @@
 /* The command line of seclock. */
 #include "lock/tool/options.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -93,6 +94,7 @@ static int parse_count(const char *option, const char *text)
 
 static void add_server(struct settings *settings, const char *url)
 {
+    assert(url);
     if (settings->server_count == SERVERS_MAX)
         usage_error("%s: more servers than can be", url);
     settings->servers[settings->server_count++] = url;
@@ -153,7 +155,7 @@ static void take_option(struct settings *settings, int option, const char *value
     case 'V':
         puts("seclock " SECLOCK_VERSION);
         exit(0);
-    default: /* getopt has said why */
+    default: /* getopt has printed the reason */
         fputs("Try 'seclock --help'.\n", stderr);
         exit(EXIT_USAGE);
     }
@@ -183,7 +185,7 @@ static void parse_options(struct settings *settings, int argc, char **argv)
         take_option(settings, option, optarg);
 }
 
-/* NAME -- COMMAND..., status NAME or break NAME. A lock may be called "status", too. */
+/* NAME -- COMMAND..., status NAME or break NAME. A lock may have the name "status", too. */
 static void parse_operands(struct settings *settings, int count, char **operands)
 {
     if (count >= 2 && strcmp(operands[1], "--") == 0) {
@@ -199,8 +201,10 @@ static void parse_operands(struct settings *settings, int count, char **operands
     settings->name = operands[1];
 }
 
+/* The safest kind that needs no further words: several Redis servers mean a majority. */
 static enum seclock_kind kind_by_server(const struct settings *settings)
 {
+    assert(settings->server_count > 0);
     if (settings->permits > 0)
         return SECLOCK_KIND_SEMAPHORE;
     if (settings->mode == SECLOCK_MODE_READ)
@@ -212,6 +216,7 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
     return settings->server_count > 1 ? SECLOCK_KIND_RED : SECLOCK_KIND_SIMPLE;
 }
 
+/* Checks what depends on several options, once all of them are known. */
 static void settle_kind(struct settings *settings)
 {
     if (settings->server_count == 0)

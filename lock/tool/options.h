@@ -1,15 +1,15 @@
 /* Private to seclock: its command line. */
-#ifndef LOCK_SECLOCK_OPTIONS_H
-#define LOCK_SECLOCK_OPTIONS_H
+#ifndef LOCK_TOOL_OPTIONS_H
+#define LOCK_TOOL_OPTIONS_H
 
 #include "lock/seclock.h"
 
 enum { SERVERS_MAX = 32 };
 
-/* Codes of our own are those of sysexits.h, env(1) and timeout(1); any other is the command's. */
+/* Our own codes are those of sysexits.h, env(1) and timeout(1); any other code is the command's. */
 enum exit_code {
     EXIT_HELD = 0,
-    EXIT_FREE = 1, /* status, break: nobody holds it */
+    EXIT_FREE = 1, /* status, break: nobody holds the lock */
     EXIT_USAGE = 64,
     EXIT_UNAVAILABLE = 69,
     EXIT_LOST = 74,
@@ -36,11 +36,11 @@ struct settings {
     bool breaks;
 };
 
-/* Reads the command line, and the environment for what that leaves out. What is wrong ends the
- * program with EXIT_USAGE, --help and --version end it with success. */
+/* Reads the command line, and takes the servers from the environment if it names none. A mistake
+ * ends the program with EXIT_USAGE; --help and --version end it with success. */
 void settings_read(struct settings *settings_out, int argc, char **argv);
 
-/* A message to the user, unless there are to be none. */
+/* Prints a message for the user, unless --quiet. */
 void say(const struct settings *settings, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

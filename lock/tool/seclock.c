@@ -1,4 +1,5 @@
-/* seclock: runs a command while holding a distributed lock, and looks at or breaks one. */
+/* seclock: runs a command while holding a distributed lock, shows a lock, or breaks one. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,10 @@
 #include "lock/tool/options.h"
 #include "lock/tool/command.h"
 
-/* ---- Looking and breaking ---- */
+/* ---- status and break ---- */
 
+/* The codes are those of sysexits.h, so that cron jobs and scripts can tell a busy lock from a
+ * broken set-up. */
 static enum exit_code exit_code_of(enum seclock_result result)
 {
     switch (result) {
@@ -58,7 +61,8 @@ static void print_status(const struct settings *settings, const struct seclock_s
         printf("fence: %" PRIu64 "\n", status->fence);
 }
 
-static enum exit_code look_or_break(const struct settings *settings, struct seclock_client *client)
+static enum exit_code status_or_break(const struct settings *settings,
+                                      struct seclock_client *client)
 {
     struct seclock_status status = SECLOCK_STATUS();
     enum seclock_result result;
@@ -78,16 +82,17 @@ static enum exit_code look_or_break(const struct settings *settings, struct secl
     return status.held ? EXIT_HELD : EXIT_FREE;
 }
 
-/* ---- Running a command ---- */
+/* ---- running a command ---- */
 
+/* In a thread of the watchdog: only wakes the main thread, which ends the command. */
 static void on_lost(struct seclock_handle *handle, void *context)
 {
     (void)handle;
     eventfd_write(*(int *)context, 1);
 }
 
-/* The command may be what sets this variable for commands of its own, so it is set or taken
- * away. */
+/* A seclock around this one may have set the variable for another lock: so a lock without a fence
+ * takes it away. */
 static void tell_fence(const struct settings *settings, const struct seclock_handle *handle)
 {
     char fence[24];
@@ -98,15 +103,18 @@ static void tell_fence(const struct settings *settings, const struct seclock_han
         unsetenv(settings->fence_env);
 }
 
+/* A command that has ended by itself may still have run without the lock: only the release
+ * tells. */
 static int run_holding(const struct settings *settings, struct seclock_handle *handle,
                        const struct inbox *inbox, int lost)
 {
-    bool told;
+    assert(settings->command && handle);
+    bool lost_before;
     tell_fence(settings, handle);
-    int code = run_command(settings, inbox, lost, &told);
+    int code = run_command(settings, inbox, lost, &lost_before);
     enum seclock_result result = seclock_release(handle);
-    if (told || result == SECLOCK_LOST) {
-        if (!told)
+    if (lost_before || result == SECLOCK_LOST) {
+        if (!lost_before)
             say(settings, "%s: the lock was lost while the command ran", settings->name);
         code = EXIT_LOST;
     } else if (result != SECLOCK_OK)
@@ -117,7 +125,7 @@ static int run_holding(const struct settings *settings, struct seclock_handle *h
     return code;
 }
 
-/* An acquisition that was not answered is asked about once more. */
+/* Finds out about an acquisition that was not answered. */
 static enum seclock_result settle(struct seclock_handle *handle)
 {
     enum seclock_result result = seclock_renew(handle);
@@ -126,6 +134,7 @@ static enum seclock_result settle(struct seclock_handle *handle)
     return result == SECLOCK_OK ? SECLOCK_OK : SECLOCK_UNKNOWN;
 }
 
+/* cancel_fd is the descriptor of the signals: Ctrl-C ends the wait for the lock, too. */
 static int hold_and_run(const struct settings *settings, struct seclock_client *client,
                         const struct inbox *inbox)
 {
@@ -164,7 +173,7 @@ static void warn(const struct settings *settings, struct seclock_client *client)
         say(settings, "note: %s", warning);
 }
 
-/* One request must not use up the lease, nor the user's patience. */
+/* One request must leave most of the lease, and not let the user wait long. */
 static int request_timeout_ms(int lease_ms)
 {
     int fifth_ms = lease_ms / 5;
@@ -189,7 +198,7 @@ int main(int argc, char **argv)
         return (int)failed(&settings, result);
     warn(&settings, client);
     int code = settings.command ? hold_and_run(&settings, client, &inbox)
-                                : (int)look_or_break(&settings, client);
+                                : (int)status_or_break(&settings, client);
     seclock_close(&client);
     return code == -1 ? (int)inbox_die(&inbox) : code;
 }

@@ -1,5 +1,5 @@
--- Makes the next fence, max(stored + 1, server time in us): fences go on growing when the stored one
--- was lost or is an older one, as long as the server's clock is not set back by more than that.
+-- Makes the next fence, max(stored + 1, server time in us): fences go on growing when the stored
+-- one was lost or is an older one, as long as the server's clock is not set back by more.
 -- KEYS, ARGV: none of its own. It uses the locals `call` (redis.call), `time` (what TIME answered)
 -- and `fence_key`. Returns nothing: it sets the local `fence` to the new fence, as text.
 fence = time[1] .. string.sub('00000' .. time[2], -6)

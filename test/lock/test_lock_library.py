@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from locks import BUILD
-from servers import ROOT
+from harness.servers import ROOT
 
 PREFIX = "/opt/seclock"
 
@@ -60,7 +60,7 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
         "own 1 2 3 4",
         "library ok ok ok",
         "later ok config",
-        "unsized config: a struct does not say its size: make it with SECLOCK_REQUEST(...) or alike",
+        "unsized config: a struct has no size: make it with SECLOCK_REQUEST(...) or its like",
         "status 0",
     ]
 

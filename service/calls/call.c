@@ -1,0 +1,63 @@
+/* What calls have in common: reading their parts, and refusing them. */
+#include "service/calls/call.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/identifier.h"
+
+enum call_start call_refuse(struct request *request, const char *detail)
+{
+    answer_detail(&request->answer, PROBLEM_INVALID_REQUEST, detail);
+    return START_ANSWERED;
+}
+
+enum call_start call_send(struct request *request,
+                          void (*work)(struct call_worker *worker, struct request *request),
+                          bool changes)
+{
+    request->call.work = work;
+    request->call.changes = changes;
+    return START_TO_CALL_WORKER;
+}
+
+const char *call_read_key(const struct call *call, char *key_out)
+{
+    key_out[0] = '\0';
+    if (!call->key || identifier_copy(call->key, strlen(call->key), key_out))
+        return NULL;
+    return "Idempotency-Key must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+}
+
+bool call_read_sku(struct request *request, const struct call *call)
+{
+    if (identifier_copy(call->tail, strlen(call->tail), request->call.sku))
+        return true;
+    answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+    return false;
+}
+
+struct json_t *call_read_object(struct request *request, const struct call *call)
+{
+    json_error_t error;
+    const char *detail = NULL;
+    /* A member that comes twice means two things to two readers: refused. */
+    json_t *object = json_loadb(call->body, call->body_length, JSON_REJECT_DUPLICATES, &error);
+    if (!object)
+        detail = json_error_code(&error) == json_error_duplicate_key
+                     ? "A field comes twice."
+                     : "The body is not valid JSON.";
+    else if (!json_is_object(object))
+        detail = "The body must be a JSON object.";
+    if (!detail)
+        return object;
+    call_refuse(request, detail);
+    json_decref(object);
+    return NULL;
+}
+
+int call_lock_wait_ms(const struct call_worker *worker)
+{
+    enum { EXTRA_MS = 2000 }; /* to recover its segment, and for other calls that wait as well */
+    return (int)worker->service->config.lease_ms + EXTRA_MS;
+}

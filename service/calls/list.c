@@ -1,0 +1,259 @@
+/* GET /user/{user_id}/orders, GET /admin/orders and GET /admin/orders.csv: who bought, page by
+ * page. */
+#include "service/calls/list.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/decimal.h"
+#include "base/identifier.h"
+#include "service/calls/order_answer.h"
+#include "service/http/stream.h"
+#include "service/order_id.h"
+
+enum {
+    LIMIT = 100, /* orders on a page unless the client says otherwise */
+    LIMIT_MAX = 1000,
+    FETCH_MS_MAX = 200, /* how long a page may look for orders that the filter lets through */
+};
+
+/* How many of the parameters below a call takes. */
+enum parameters { PARAMETERS_OF_STREAM = 2, PARAMETERS_OF_PAGE = 4 };
+
+/* ---- what is asked for ---- */
+
+static bool read_sku(struct request_call *asked, const char *value)
+{
+    return identifier_copy(value, strlen(value), asked->filter.sku);
+}
+
+static bool read_status(struct request_call *asked, const char *value)
+{
+    static const char *const names[] = {"reserved", "paid", "cancelled", "expired"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], value) == 0) {
+            strcpy(asked->filter.status, value);
+            return true;
+        }
+    return false;
+}
+
+static bool read_after(struct request_call *asked, const char *value)
+{
+    return order_id_parse(value, &asked->after);
+}
+
+static bool read_limit(struct request_call *asked, const char *value)
+{
+    size_t length = strlen(value);
+    bool number = length > 0 && length <= 4 && strspn(value, "0123456789") == length;
+    long limit = number ? strtol(value, NULL, 10) : 0;
+    asked->limit = (uint32_t)limit;
+    return limit >= 1 && limit <= LIMIT_MAX;
+}
+
+static const struct {
+    const char *name;
+    bool (*read)(struct request_call *asked, const char *value);
+    const char *detail;
+} parameters[PARAMETERS_OF_PAGE] = {
+    {"sku", read_sku, "sku must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"},
+    {"status", read_status, "status must be reserved, paid, cancelled or expired."},
+    {"after", read_after, "after must be an order id, as next gives it."},
+    {"limit", read_limit, "limit must be a whole number from 1 to 1000."},
+};
+
+/* Reads one parameter. NULL, or what is wrong with it. */
+static const char *read_one(struct request_call *asked, const struct call_parameter *given,
+                            enum parameters count, bool *seen)
+{
+    for (size_t i = 0; i < (size_t)count; i++) {
+        if (strcmp(parameters[i].name, given->name) != 0)
+            continue;
+        if (seen[i])
+            return "A query parameter comes twice.";
+        seen[i] = true;
+        return parameters[i].read(asked, given->value) ? NULL : parameters[i].detail;
+    }
+    return count == PARAMETERS_OF_PAGE
+               ? "There is a query parameter other than sku, status, after and limit."
+               : "There is a query parameter other than sku and status.";
+}
+
+/* Fills in filter, after and limit. NULL, or what is wrong with the query. */
+static const char *read_query(struct request_call *asked, const struct call *call,
+                              enum parameters count)
+{
+    bool seen[PARAMETERS_OF_PAGE] = {false};
+    const char *detail = NULL;
+    asked->filter = (struct ledger_filter){.sku = ""};
+    asked->after = 0;
+    asked->limit = LIMIT;
+    if (call->parameter_count > PARAMETERS_MAX)
+        return "There are too many query parameters.";
+    for (size_t i = 0; i < call->parameter_count && !detail; i++)
+        detail = read_one(asked, &call->parameters[i], count, seen);
+    return detail;
+}
+
+/* ---- one page from the ledger ---- */
+
+/* One call looks at a bounded number of rows. A user's orders have an index of their own. */
+static enum ledger_result read_rows(struct ledger *ledger, struct request_call *asked, size_t max,
+                                    struct ledger_listed *orders_out, size_t *count_out)
+{
+    if (asked->filter.user_id[0] != '\0')
+        return ledger_user_orders(ledger, &asked->filter, asked->after, max, orders_out, count_out,
+                                  &asked->after);
+    return ledger_orders_scan(ledger, &asked->filter, asked->after, max, orders_out, count_out,
+                              &asked->after);
+}
+
+/* Reads the next page, of at most asked->limit orders; asked->after is then where the following
+ * page begins, 0 when there is none. The caller frees the orders; NULL when the ledger failed. Of
+ * the rows that one call looks at the filter may let few through, so it is repeated until the page
+ * is full, all rows were seen, or the time is over. */
+static struct ledger_listed *fetch(struct call_worker *worker, struct request_call *asked,
+                                   size_t *count_out)
+{
+    enum ledger_result result = LEDGER_OK;
+    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
+    struct ledger_listed *orders = calloc(asked->limit, sizeof *orders);
+    size_t found = 0, count = 0;
+    if (!orders)
+        abort();
+    do {
+        result = read_rows(stock_ledger(worker->stock), asked, asked->limit - count, orders + count,
+                           &found);
+        count += found;
+        assert(count <= asked->limit);
+    } while (result == LEDGER_OK && count < asked->limit && asked->after != 0 &&
+             clock_now_ns() < until_ns);
+    *count_out = count;
+    if (result == LEDGER_OK)
+        return orders;
+    free(orders);
+    return NULL;
+}
+
+/* ---- pages as JSON ---- */
+
+static struct order_text text_of(const struct ledger_listed *listed)
+{
+    return (struct order_text){
+        .order_id = listed->order_id,
+        .sku = listed->sku,
+        .user_id = listed->user_id,
+        .qty = listed->qty,
+        .segment = listed->segment,
+        .status = listed->status,
+        .created_at = listed->created_at,
+        .expires_at = listed->expires_at,
+    };
+}
+
+static void answer_page(struct answer *answer, const struct ledger_listed *orders, size_t count,
+                        uint64_t next)
+{
+    enum { FRAME_MAX = 64 }; /* all but the orders */
+    size_t size = FRAME_MAX + count * (order_text_max(&(struct order_text){0}) + 1);
+    char *text = answer_begin(answer, 200, "application/json", size);
+    char *at = stpcpy(text, "{\"orders\":[");
+    for (size_t i = 0; i < count; i++) {
+        struct order_text order = text_of(&orders[i]);
+        at = order_put(i == 0 ? at : stpcpy(at, ","), &order);
+    }
+    at = stpcpy(at, "]");
+    if (next != 0) {
+        at = decimal_put(stpcpy(at, ",\"next\":\""), next);
+        at = stpcpy(at, "\"");
+    }
+    at = stpcpy(at, "}\n");
+    answer->length = (size_t)(at - text);
+    assert(answer->length <= size);
+}
+
+static void work_page(struct call_worker *worker, struct request *request)
+{
+    size_t count = 0;
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
+    if (orders)
+        answer_page(&request->answer, orders, count, request->call.after);
+    else
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+    free(orders);
+}
+
+enum call_start call_list_user(struct service *service, struct request *request,
+                               const struct call *call)
+{
+    (void)service;
+    struct request_call *asked = &request->call;
+    const char *detail = read_query(asked, call, PARAMETERS_OF_PAGE);
+    if (!detail && !identifier_copy(call->tail, strcspn(call->tail, "/"), asked->filter.user_id))
+        detail = "The user_id in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
+}
+
+enum call_start call_list_all(struct service *service, struct request *request,
+                              const struct call *call)
+{
+    (void)service;
+    const char *detail = read_query(&request->call, call, PARAMETERS_OF_PAGE);
+    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
+}
+
+/* ---- all orders as a stream of lines ---- */
+
+static const char header_line[] =
+    "order_id,sku,user_id,qty,segment,status,created_at,expires_at\r\n";
+
+/* RFC 4180. No field needs quotes: identifiers, numbers and times have no commas in them. */
+static void write_lines(struct stream *stream, const struct ledger_listed *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        stream_printf(stream, "%llu,%s,%s,%u,%u,%s,%s,%s\r\n",
+                      (unsigned long long)orders[i].order_id, orders[i].sku, orders[i].user_id,
+                      orders[i].qty, orders[i].segment, orders[i].status, orders[i].created_at,
+                      orders[i].expires_at);
+}
+
+/* Makes one page; it may be empty, when the filter lets little through. A failure on the first page
+ * is a problem; later the head of the answer is gone, and only its end can tell. */
+static void work_csv(struct call_worker *worker, struct request *request)
+{
+    struct stream *stream = request->call.stream;
+    bool first = !request->answer.stream;
+    size_t count = 0;
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
+    stream_clear(stream);
+    stream->ended = request->call.after == 0;
+    stream->failed = !orders;
+    if (orders && first)
+        answer_stream(&request->answer, 200, "text/csv; charset=utf-8; header=present");
+    else if (!orders && first)
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+    if (first)
+        stream_printf(stream, "%s", header_line);
+    if (orders)
+        write_lines(stream, orders, count);
+    free(orders);
+}
+
+enum call_start call_list_csv(struct service *service, struct request *request,
+                              const struct call *call)
+{
+    const char *detail = read_query(&request->call, call, PARAMETERS_OF_STREAM);
+    if (detail)
+        return call_refuse(request, detail);
+    request->call.limit = LIMIT_MAX;
+    request->call.stream = stream_open(&service->streams);
+    if (!request->call.stream) {
+        answer_detail(&request->answer, PROBLEM_OVERLOADED,
+                      "Too many listings are being read; try again later.");
+        return START_ANSWERED;
+    }
+    return call_send(request, work_csv, false);
+}

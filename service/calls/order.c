@@ -1,0 +1,229 @@
+/* POST /order and GET /order/{order_id}.
+ *
+ * why_two_readers: a scanner reads the plain form of a body that nearly every client sends (no
+ * escapes, no signs, the three fields once each, in any order), as every order pays for it. The
+ * scanner accepts only what is certainly right; everything else, wrong or merely unusual, is
+ * decided by jansson. */
+#include "service/calls/order.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/identifier.h"
+#include "service/calls/order_answer.h"
+#include "service/metrics.h"
+#include "service/order_id.h"
+#include "sql/ledger_lookup.h"
+
+/* ---- the body, see why_two_readers ---- */
+
+static const char *skip_space(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
+        at++;
+    return at;
+}
+
+/* Reads a "text" without escapes; NULL when there is none. */
+static const char *scan_string(const char *at, const char *end, const char **text_out,
+                               size_t *length_out)
+{
+    if (at == end || *at != '"')
+        return NULL;
+    *text_out = ++at;
+    while (at < end && *at != '"' && *at != '\\')
+        at++;
+    if (at == end || *at != '"')
+        return NULL;
+    *length_out = (size_t)(at - *text_out);
+    return at + 1;
+}
+
+/* Reads a qty in range: one to four digits without a leading zero. */
+static const char *scan_qty(const char *at, const char *end, uint32_t *qty_out)
+{
+    const char *from = at;
+    uint32_t qty = 0;
+    while (at < end && at - from < 4 && *at >= '0' && *at <= '9')
+        qty = qty * 10 + (uint32_t)(*at++ - '0');
+    if (at == from || *from == '0' || qty > STOCK_QTY_MAX)
+        return NULL;
+    *qty_out = qty;
+    return at;
+}
+
+static bool is(const char *text, size_t length, const char *name)
+{
+    return strlen(name) == length && memcmp(text, name, length) == 0;
+}
+
+/* Reads one "name": value; NULL when the field is not in its plain form, or comes twice. */
+static const char *scan_field(const char *at, const char *end, struct stock_order *order)
+{
+    const char *name = NULL, *value = NULL;
+    size_t name_length = 0, value_length = 0;
+    at = scan_string(at, end, &name, &name_length);
+    if (!at)
+        return NULL;
+    at = skip_space(at, end);
+    if (at == end || *at != ':')
+        return NULL;
+    at = skip_space(at + 1, end);
+    if (is(name, name_length, "qty"))
+        return order->qty == 0 ? scan_qty(at, end, &order->qty) : NULL;
+    at = scan_string(at, end, &value, &value_length);
+    char *field = is(name, name_length, "sku")       ? order->sku
+                  : is(name, name_length, "user_id") ? order->user_id
+                                                     : NULL;
+    bool good = at && field && field[0] == '\0' && identifier_copy(value, value_length, field);
+    return good ? at : NULL;
+}
+
+/* The whole body: three fields between braces, and nothing behind them. */
+static bool scan_order(const char *at, const char *end, struct stock_order *order)
+{
+    order->sku[0] = order->user_id[0] = '\0';
+    order->qty = 0;
+    at = skip_space(at, end);
+    for (int fields = 0; fields < 3; fields++) {
+        if (at == end || *at != (fields == 0 ? '{' : ','))
+            return false;
+        at = scan_field(skip_space(at + 1, end), end, order);
+        if (!at)
+            return false;
+        at = skip_space(at, end);
+    }
+    return at < end && *at == '}' && skip_space(at + 1, end) == end;
+}
+
+static bool read_identifier(const json_t *object, const char *name, char *out)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_string(value) &&
+           identifier_copy(json_string_value(value), json_string_length(value), out);
+}
+
+/* jansson has read the body: NULL, or what is wrong with its fields. Their number is checked last,
+ * so that a misspelt name is reported as the missing field. */
+static const char *read_fields(const json_t *object, struct stock_order *order)
+{
+    const json_t *qty = json_object_get(object, "qty");
+    if (!json_is_object(object))
+        return "The body must be a JSON object.";
+    if (!read_identifier(object, "sku", order->sku))
+        return "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+    if (!read_identifier(object, "user_id", order->user_id))
+        return "user_id must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+    if (!json_is_integer(qty) || json_integer_value(qty) < 1 ||
+        json_integer_value(qty) > STOCK_QTY_MAX)
+        return "qty must be a whole number from 1 to 1000.";
+    if (json_object_size(object) != 3)
+        return "There is a field other than sku, user_id and qty.";
+    order->qty = (uint32_t)json_integer_value(qty);
+    return NULL;
+}
+
+bool order_body_parse_json(const char *text, size_t length, struct stock_order *order,
+                           const char **detail_out)
+{
+    json_error_t error;
+    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (object)
+        *detail_out = read_fields(object, order);
+    else if (json_error_code(&error) == json_error_duplicate_key)
+        *detail_out = "A field comes twice.";
+    else if (json_error_code(&error) == json_error_numeric_overflow) /* qty is the only number */
+        *detail_out = "qty must be a whole number from 1 to 1000.";
+    else
+        *detail_out = "The body is not valid JSON.";
+    json_decref(object);
+    return *detail_out == NULL;
+}
+
+bool order_body_parse(const char *text, size_t length, struct stock_order *order,
+                      const char **detail_out)
+{
+    *detail_out = NULL;
+    return scan_order(text, text + length, order) ||
+           order_body_parse_json(text, length, order, detail_out);
+}
+
+/* ---- POST ---- */
+
+/* Refuses an order at once where the sale's cache says that it would be refused. An order with a
+ * key is not: its first try may have been accepted, and then an order worker finds it. */
+static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
+{
+    struct ledger_settings settings;
+    struct stock_order *order = &request->order;
+    struct sale *sale =
+        order->key[0] == '\0' ? sale_cache_find(service->sale_cache, order->sku) : NULL;
+    if (!sale)
+        return false;
+    order->outcome = STOCK_OPEN;
+    /* The window is refused from the cache only while the ledger has confirmed it lately. */
+    if (sale_window_cached(sale, now_ns, &settings)) {
+        order->created_ms = clock_wall_ms();
+        order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
+    }
+    /* Most of a flash sale's traffic comes after the last unit: it must not reach the queue. */
+    if (order->outcome == STOCK_OPEN && sale_known_short(sale, order->qty, now_ns)) {
+        metrics_count(METRIC_SOLD_OUT_FAST);
+        order->outcome = STOCK_SOLD_OUT;
+    }
+    if (order->outcome == STOCK_OPEN)
+        return false;
+    order_answer(request);
+    return true;
+}
+
+enum call_start call_order_post(struct service *service, struct request *request,
+                                const struct call *call)
+{
+    struct stock_order *order = &request->order;
+    const char *detail = NULL;
+    assert(!order->allocations); /* of the order that had this memory before */
+    order->attempts = order->passes = 0;
+    order->rate_passed = false;
+    if (order_body_parse(call->body, call->body_length, order, &detail))
+        detail = call_read_key(call, order->key);
+    if (detail)
+        return call_refuse(request, detail);
+    if (!atomic_load_explicit(&service->prepared, memory_order_relaxed)) {
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        return START_ANSWERED;
+    }
+    return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_ORDER_WORKER;
+}
+
+/* ---- GET ---- */
+
+static void work_get(struct call_worker *worker, struct request *request)
+{
+    struct ledger_record record;
+    switch (ledger_order_find(stock_ledger(worker->stock), request->call.order_id, &record)) {
+    case LEDGER_OK:
+        order_answer_record(&request->answer, &record);
+        break;
+    case LEDGER_NO:
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
+        break;
+    default:
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        break;
+    }
+}
+
+enum call_start call_order_get(struct service *service, struct request *request,
+                               const struct call *call)
+{
+    (void)service;
+    if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
+        return START_ANSWERED;
+    }
+    return call_send(request, work_get, false);
+}

@@ -1,0 +1,35 @@
+/* An order as its answers show it: the one serialiser, and the answer to each outcome. */
+#ifndef SECKILL_SERVICE_CALLS_ORDER_ANSWER_H
+#define SECKILL_SERVICE_CALLS_ORDER_ANSWER_H
+
+#include "service/request.h"
+#include "sql/ledger_lookup.h"
+
+/* What an order's JSON shows, whichever struct it comes from; the texts stay the caller's. */
+struct order_text {
+    uint64_t order_id;
+    const char *sku;
+    const char *user_id;
+    uint32_t qty;
+    uint32_t segment;
+    const struct ledger_allocation *allocations;
+    size_t allocation_count; /* 0: one segment filled it */
+    const char *status;
+    const char *created_at;
+    const char *expires_at; /* "": never */
+};
+
+/* Bytes that order_put needs at most. */
+size_t order_text_max(const struct order_text *order);
+
+/* Writes the order as a JSON object and returns where it ends; no NUL. */
+char *order_put(char *at, const struct order_text *order);
+
+/* The answer to an order that a worker or its HTTP thread has decided; counts it, and frees what
+ * the order owns. */
+void order_answer(struct request *request);
+
+/* The answer to a call for an order as the ledger has it. */
+void order_answer_record(struct answer *answer, const struct ledger_record *record);
+
+#endif

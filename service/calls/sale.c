@@ -1,0 +1,288 @@
+/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sales, /admin/sale/{sku} and
+ * /admin/reconcile. */
+#include "service/calls/sale.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/identifier.h"
+#include "service/calls/sale_settings.h"
+#include "service/log.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sale_restock.h"
+#include "stock/sale_settings.h"
+
+/* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
+ * releases the object. NULL when the body is none: then the request is answered. */
+static json_t *read_sale(struct request *request, const struct call *call)
+{
+    json_t *object = call_read_object(request, call);
+    const json_t *sku = json_object_get(object, "sku");
+    if (!object ||
+        (json_is_string(sku) &&
+         identifier_copy(json_string_value(sku), json_string_length(sku), request->call.sku)))
+        return object;
+    call_refuse(request, "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -");
+    json_decref(object);
+    return NULL;
+}
+
+/* Reads a whole number from 1 to `max`; false when there is no such member, or another value. */
+static bool read_number(const json_t *object, const char *name, json_int_t max, uint32_t *out)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > max)
+        return false;
+    *out = (uint32_t)json_integer_value(value);
+    return true;
+}
+
+/* Answers a call that was not carried out, or that may not have been. */
+static void answer_failure(struct answer *answer, enum stock_admin_result result)
+{
+    switch (result) {
+    case STOCK_ADMIN_NO_SALE:
+        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
+        break;
+    case STOCK_ADMIN_BUSY:
+        answer_detail(answer, PROBLEM_UNAVAILABLE,
+                      "Other calls keep changing the sale; nothing was done.");
+        break;
+    case STOCK_ADMIN_FULL:
+        answer_detail(answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
+        break;
+    case STOCK_ADMIN_WINDOW:
+        answer_detail(answer, PROBLEM_INVALID_REQUEST, "ends_at must be later than starts_at.");
+        break;
+    case STOCK_ADMIN_IN_DOUBT: /* the commit may have happened: never a failure */
+        answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
+        break;
+    default: /* certainly not carried out */
+        answer_problem(answer, PROBLEM_UNAVAILABLE);
+        break;
+    }
+}
+
+/* ---- reset ---- */
+
+/* Each change is logged with its result, as operators ask later who changed what, and when. */
+static void work_reset(struct call_worker *worker, struct request *request)
+{
+    struct ledger_sale sale = {
+        .total = request->call.total,
+        .segments = request->call.segments,
+        .settings = request->call.change.settings,
+    };
+    const char *sku = request->call.sku;
+    memcpy(sale.sku, sku, sizeof sale.sku);
+    enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
+              "sku=%s total=%u segments=%u result=%d round=%u", sku, request->call.total,
+              request->call.segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, sale_json(&sale));
+    else
+        answer_failure(&request->answer, result);
+}
+
+/* NULL, or what is wrong with the body. */
+static const char *read_reset(const json_t *object, struct request_call *reset)
+{
+    const char *detail = sale_settings_read(object, &reset->change);
+    if (detail)
+        return detail;
+    /* A new round is never paused: PATCH pauses it. */
+    if (reset->change.fields & STOCK_CHANGE_PAUSED ||
+        json_object_size(object) > 3 + sale_settings_count(&reset->change))
+        return "There is a field other than sku, total, segments, starts_at, ends_at, "
+               "per_user_limit and pay_within_s.";
+    if (!read_number(object, "total", STOCK_TOTAL_MAX, &reset->total))
+        return "total must be a whole number from 1 to 10000000.";
+    if (!read_number(object, "segments", LEDGER_SEGMENTS_MAX, &reset->segments))
+        return "segments must be a whole number from 1 to 1024.";
+    return reset->segments > reset->total ? "There cannot be more segments than units." : NULL;
+}
+
+enum call_start call_sale_reset(struct service *service, struct request *request,
+                                const struct call *call)
+{
+    (void)service;
+    json_t *object = read_sale(request, call);
+    if (!object)
+        return START_ANSWERED;
+    const char *detail = read_reset(object, &request->call);
+    json_decref(object);
+    return detail ? call_refuse(request, detail) : call_send(request, work_reset, true);
+}
+
+/* ---- restock ---- */
+
+static void work_restock(struct call_worker *worker, struct request *request)
+{
+    struct ledger_sale sale;
+    const char *sku = request->call.sku;
+    enum stock_admin_result why = STOCK_ADMIN_OK;
+    enum stock_restock_result result =
+        stock_restock(worker->stock, sku, request->call.total, request->call.key,
+                      call_lock_wait_ms(worker), &sale, &why);
+    log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
+              "sku=%s units=%u result=%d why=%d", sku, request->call.total, (int)result, (int)why);
+    switch (result) {
+    case STOCK_RESTOCK_DONE:
+        answer_json(&request->answer, 200, sale_json(&sale));
+        break;
+    case STOCK_RESTOCK_TOO_MANY:
+        answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
+                      "The sale would have more than 10000000 units.");
+        break;
+    case STOCK_RESTOCK_KEY_REUSED:
+        answer_detail(&request->answer, PROBLEM_KEY_REUSED,
+                      "Other units were added to this sale with this Idempotency-Key.");
+        break;
+    default: /* `why` knows whether it may have been carried out */
+        answer_failure(&request->answer, why);
+        break;
+    }
+}
+
+enum call_start call_sale_restock(struct service *service, struct request *request,
+                                  const struct call *call)
+{
+    (void)service;
+    json_t *object = read_sale(request, call);
+    const char *detail = NULL;
+    if (!object)
+        return START_ANSWERED;
+    if (json_object_size(object) > 2)
+        detail = "There is a field other than sku and units.";
+    else if (!read_number(object, "units", STOCK_TOTAL_MAX, &request->call.total))
+        detail = "units must be a whole number from 1 to 10000000.";
+    else
+        detail = call_read_key(call, request->call.key);
+    json_decref(object);
+    return detail ? call_refuse(request, detail) : call_send(request, work_restock, true);
+}
+
+/* ---- change ---- */
+
+static void work_change(struct call_worker *worker, struct request *request)
+{
+    struct ledger_sale sale;
+    const char *sku = request->call.sku;
+    enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
+              "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
+              (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, sale_json(&sale));
+    else
+        answer_failure(&request->answer, result);
+}
+
+enum call_start call_sale_change(struct service *service, struct request *request,
+                                 const struct call *call)
+{
+    (void)service;
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    json_t *object = call_read_object(request, call);
+    if (!object)
+        return START_ANSWERED;
+    const char *detail = sale_settings_read(object, &request->call.change);
+    size_t count = sale_settings_count(&request->call.change);
+    if (!detail && (count == 0 || json_object_size(object) > count))
+        detail = "The fields must be some of starts_at, ends_at, per_user_limit, pay_within_s and "
+                 "paused.";
+    json_decref(object);
+    return detail ? call_refuse(request, detail) : call_send(request, work_change, true);
+}
+
+/* ---- list ---- */
+
+static void add_sale(const struct ledger_sale *sale, void *list)
+{
+    json_array_append_new(list, sale_json(sale));
+}
+
+static void work_list(struct call_worker *worker, struct request *request)
+{
+    json_t *list = json_array();
+    if (!list)
+        abort();
+    if (ledger_sales_each(stock_ledger(worker->stock), add_sale, list) == LEDGER_OK) {
+        answer_json(&request->answer, 200, json_pack("{s:o}", "sales", list));
+    } else {
+        json_decref(list);
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+    }
+}
+
+enum call_start call_sale_list(struct service *service, struct request *request,
+                               const struct call *call)
+{
+    (void)service;
+    (void)call;
+    return call_send(request, work_list, false);
+}
+
+/* ---- reconcile ---- */
+
+static json_t *difference_json(const struct stock_difference *difference)
+{
+    static const char *const reasons[] = {
+        [STOCK_MISSING] = "missing",
+        [STOCK_OTHER_ROUND] = "round",
+        [STOCK_DIRTY] = "dirty",
+        [STOCK_MISMATCH] = "mismatch",
+    };
+    json_t *redis = difference->redis_available < 0
+                        ? json_null()
+                        : json_integer((json_int_t)difference->redis_available);
+    return json_pack("{s:i, s:s, s:o, s:I}", "segment", (int)difference->segment, "reason",
+                     reasons[difference->reason], "redis_available", redis, "ledger_available",
+                     (json_int_t)difference->ledger_available);
+}
+
+static json_t *report_json(const char *sku, const struct stock_report *report)
+{
+    json_t *differences = json_array();
+    for (size_t i = 0; i < report->difference_count; i++)
+        json_array_append_new(differences, difference_json(&report->differences[i]));
+    return json_pack("{s:s, s:i, s:i, s:o, s:i, s:b}", "sku", sku, "round", (int)report->round,
+                     "segments", (int)report->segments, "differences", differences, "repaired",
+                     (int)report->difference_count, "consistent", 1);
+}
+
+/* The report has a row per segment: too large for the stack of a thread. */
+static void work_reconcile(struct call_worker *worker, struct request *request)
+{
+    struct stock_report *report = malloc(sizeof *report);
+    if (!report)
+        abort();
+    enum stock_admin_result result =
+        stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reconcile",
+              "sku=%s result=%d differences=%zu", request->call.sku, (int)result,
+              report->difference_count);
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, report_json(request->call.sku, report));
+    else
+        answer_failure(&request->answer, result);
+    free(report);
+}
+
+enum call_start call_sale_reconcile(struct service *service, struct request *request,
+                                    const struct call *call)
+{
+    (void)service;
+    json_t *object = read_sale(request, call);
+    if (!object)
+        return START_ANSWERED;
+    size_t members = json_object_size(object);
+    json_decref(object);
+    if (members > 1)
+        return call_refuse(request, "There is a field other than sku.");
+    return call_send(request, work_reconcile, true);
+}

@@ -1,0 +1,140 @@
+/* The settings of a sale as JSON: read from a body, written in an answer. */
+#include "service/calls/sale_settings.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "sql/ledger_time.h"
+
+enum { YEAR_MIN = 2000 };
+
+/* Reads exactly `digits` digits and then `after`, unless that is NUL. */
+static bool read_part(const char **at, const char *end, int digits, char after, int *out)
+{
+    *out = 0;
+    for (; digits > 0; digits--, (*at)++) {
+        if (*at == end || **at < '0' || **at > '9')
+            return false;
+        *out = *out * 10 + (**at - '0');
+    }
+    if (after == '\0')
+        return true;
+    return *at < end && *(*at)++ == after;
+}
+
+/* Nothing, or a point and one to three digits. */
+static bool read_fraction(const char **at, const char *end, int *ms_out)
+{
+    *ms_out = 0;
+    if (*at == end || **at != '.')
+        return true;
+    int unit = 100;
+    for ((*at)++; *at < end && **at >= '0' && **at <= '9' && unit > 0; (*at)++, unit /= 10)
+        *ms_out += (**at - '0') * unit;
+    return unit < 100;
+}
+
+bool sale_time_parse(const char *text, size_t length, int64_t *ms_out)
+{
+    struct tm utc = {0};
+    int ms = 0;
+    const char *at = text, *end = text + length;
+    bool good =
+        read_part(&at, end, 4, '-', &utc.tm_year) && read_part(&at, end, 2, '-', &utc.tm_mon) &&
+        read_part(&at, end, 2, 'T', &utc.tm_mday) && read_part(&at, end, 2, ':', &utc.tm_hour) &&
+        read_part(&at, end, 2, ':', &utc.tm_min) && read_part(&at, end, 2, '\0', &utc.tm_sec) &&
+        read_fraction(&at, end, &ms);
+    if (!good || end - at != 1 || *at != 'Z' || utc.tm_year < YEAR_MIN)
+        return false;
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    struct tm given = utc;
+    time_t seconds = timegm(&utc); /* which makes March 1 of a February 29 that does not exist */
+    *ms_out = (int64_t)seconds * 1000 + ms;
+    return given.tm_mon == utc.tm_mon && given.tm_mday == utc.tm_mday &&
+           given.tm_hour == utc.tm_hour && given.tm_min == utc.tm_min && given.tm_sec == utc.tm_sec;
+}
+
+/* Null is a value: it takes the setting away. 0 stands for that. */
+static bool read_time(const json_t *value, int64_t *ms_out)
+{
+    *ms_out = 0;
+    return json_is_null(value) ||
+           (json_is_string(value) &&
+            sale_time_parse(json_string_value(value), json_string_length(value), ms_out));
+}
+
+static bool read_number(const json_t *value, json_int_t max, uint32_t *out)
+{
+    json_int_t number = json_integer_value(value);
+    *out = (uint32_t)number;
+    return json_is_null(value) || (json_is_integer(value) && number >= 1 && number <= max);
+}
+
+const char *sale_settings_read(const json_t *object, struct stock_change *change_out)
+{
+    struct ledger_settings *settings = &change_out->settings;
+    const json_t *starts = json_object_get(object, "starts_at");
+    const json_t *ends = json_object_get(object, "ends_at");
+    const json_t *limit = json_object_get(object, "per_user_limit");
+    const json_t *pay = json_object_get(object, "pay_within_s");
+    const json_t *paused = json_object_get(object, "paused");
+    memset(change_out, 0, sizeof *change_out);
+    change_out->fields = (starts ? STOCK_CHANGE_STARTS : 0) | (ends ? STOCK_CHANGE_ENDS : 0) |
+                         (limit ? STOCK_CHANGE_LIMIT : 0) | (pay ? STOCK_CHANGE_PAY : 0) |
+                         (paused ? STOCK_CHANGE_PAUSED : 0);
+    if (starts && !read_time(starts, &settings->starts_ms))
+        return "starts_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
+    if (ends && !read_time(ends, &settings->ends_ms))
+        return "ends_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
+    if (limit && !read_number(limit, PER_USER_LIMIT_MAX, &settings->per_user_limit))
+        return "per_user_limit must be null or a whole number from 1 to 10000000.";
+    if (pay && !read_number(pay, PAY_WITHIN_S_MAX, &settings->pay_within_s))
+        return "pay_within_s must be null or a whole number from 1 to 2592000.";
+    if (paused && !json_is_boolean(paused))
+        return "paused must be true or false.";
+    settings->paused = json_is_true(paused);
+    /* Only what the body says; stock_change compares with the setting that stays. */
+    if (settings->ends_ms != 0 && settings->ends_ms <= settings->starts_ms)
+        return "ends_at must be later than starts_at.";
+    return NULL;
+}
+
+size_t sale_settings_count(const struct stock_change *change)
+{
+    return (size_t)__builtin_popcount(change->fields);
+}
+
+static void add_time(json_t *object, const char *name, int64_t ms)
+{
+    char text[LEDGER_TIME_SIZE];
+    if (ms == 0)
+        return;
+    ledger_time_format(ms, text);
+    json_object_set_new(object, name, json_string(text));
+}
+
+static void add_number(json_t *object, const char *name, uint32_t number)
+{
+    if (number > 0)
+        json_object_set_new(object, name, json_integer(number));
+}
+
+void sale_settings_add(json_t *object, const struct ledger_settings *settings)
+{
+    add_time(object, "starts_at", settings->starts_ms);
+    add_time(object, "ends_at", settings->ends_ms);
+    add_number(object, "per_user_limit", settings->per_user_limit);
+    add_number(object, "pay_within_s", settings->pay_within_s);
+    json_object_set_new(object, "paused", json_boolean(settings->paused));
+}
+
+json_t *sale_json(const struct ledger_sale *sale)
+{
+    json_t *object =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
+                  "total", (int)sale->total, "segments", (int)sale->segments, "sold",
+                  (int)sale->sold, "available", (int)(sale->total - sale->sold));
+    sale_settings_add(object, &sale->settings);
+    return object;
+}

@@ -1,0 +1,31 @@
+/* The settings of a sale as JSON: read from a body, written in an answer. */
+#ifndef SECKILL_SERVICE_CALLS_SALE_SETTINGS_H
+#define SECKILL_SERVICE_CALLS_SALE_SETTINGS_H
+
+#include <jansson.h>
+
+#include "stock/sale_settings.h"
+
+enum {
+    PER_USER_LIMIT_MAX = 10000000,    /* units, as many as a sale may have */
+    PAY_WITHIN_S_MAX = 30 * 24 * 3600 /* a month */
+};
+
+/* Reads a moment in UTC as RFC 3339 writes it, like 2026-11-20T21:30:00Z or with up to three digits
+ * of a second's fraction, between the years 2000 and 9999, as ms since 1970. */
+bool sale_time_parse(const char *text, size_t length, int64_t *ms_out);
+
+/* Reads the members of `object` that are settings; null stands for none. Returns NULL, or what is
+ * wrong with one of them. */
+const char *sale_settings_read(const json_t *object, struct stock_change *change_out);
+
+/* How many members sale_settings_read found. */
+size_t sale_settings_count(const struct stock_change *change);
+
+/* Adds the settings to a sale's object: the ones that are set, and whether the sale is paused. */
+void sale_settings_add(json_t *object, const struct ledger_settings *settings);
+
+/* A sale with its numbers and settings, for the caller to release. */
+json_t *sale_json(const struct ledger_sale *sale);
+
+#endif

@@ -1,0 +1,172 @@
+/* A sale's settings as JSON: which times, numbers and fields are read and how they are written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/calls/sale_settings.h"
+
+static bool parse(const char *text, int64_t *ms_out)
+{
+    return sale_time_parse(text, strlen(text), ms_out);
+}
+
+static void test_times_are_read_to_the_ms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } rows[] = {
+        {"2026-11-20T21:30:00Z", 1795210200000},      {"2026-11-20T21:30:00.1Z", 1795210200100},
+        {"2026-11-20T21:30:00.12Z", 1795210200120},   {"2026-11-20T21:30:00.123Z", 1795210200123},
+        {"2000-01-01T00:00:00.000Z", 946684800000},   {"2000-02-29T12:11:11.999Z", 951826271999},
+        {"9999-12-31T23:59:59.999Z", 253402300799999}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t ms = 0;
+        assert_true(parse(rows[i].text, &ms));
+        assert_int_equal(ms, rows[i].ms);
+    }
+}
+
+static void test_other_texts_are_no_times(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "Z",
+        "now",
+        "2026-11-20",
+        "2026-11-20T21:30Z",
+        "2026-11-20T21:30:00",
+        "2026-11-20T21:30:00z",
+        "2026-11-20t21:30:00Z",
+        "2026-11-20 21:30:00Z",
+        "2026-11-20T21:30:00+00:00",
+        "2026-11-20T21:30:00-05:00",
+        "2026-11-20T21:30:00.Z",
+        "2026-11-20T21:30:00.1234Z",
+        "2026-11-20T21:30:00,123Z",
+        "2026-11-20T21:30:00.12aZ",
+        "2026-11-20T21:30:00Z ",
+        " 2026-11-20T21:30:00Z",
+        "2026-11-20T21:30:00ZZ",
+        "2026-1-20T21:30:00Z",
+        "+026-11-20T21:30:00Z",
+        "-026-11-20T21:30:00Z",
+        "20261120T213000Z",
+        "12026-11-20T21:30:00Z",
+        "1999-12-31T23:59:59Z",
+        "0000-01-01T00:00:00Z",
+        "2026-00-20T21:30:00Z",
+        "2026-13-20T21:30:00Z",
+        "2026-11-00T21:30:00Z",
+        "2026-11-31T21:30:00Z",
+        "2026-02-29T21:30:00Z",
+        "2026-11-20T24:00:00Z",
+        "2026-11-20T21:60:00Z",
+        "2026-11-20T21:30:60Z",
+        "2026-11-20T21:30:61Z",
+        "9999-12-31T24:00:00Z",
+    };
+    int64_t ms = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (parse(texts[i], &ms))
+            fail_msg("\"%s\" was taken for a time", texts[i]);
+    assert_false(sale_time_parse("2026-11-20T21:30:00Z", 19, &ms));
+    assert_false(sale_time_parse("2026-11-20T21:30:00\0Z", 21, &ms));
+}
+
+static const char *read_text(const char *text, struct stock_change *change)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    assert_non_null(object);
+    const char *detail = sale_settings_read(object, change);
+    json_decref(object);
+    return detail;
+}
+
+static void test_only_the_fields_given_are_changed(void **state)
+{
+    (void)state;
+    struct stock_change change;
+    assert_null(read_text("{\"sku\":\"s\"}", &change));
+    assert_int_equal(change.fields, 0);
+    assert_null(read_text("{\"per_user_limit\":3,\"starts_at\":null}", &change));
+    assert_int_equal(change.fields, STOCK_CHANGE_LIMIT | STOCK_CHANGE_STARTS);
+    assert_int_equal(change.settings.per_user_limit, 3);
+    assert_int_equal(change.settings.starts_ms, 0);
+    assert_null(read_text("{\"paused\":true,\"pay_within_s\":2592000,"
+                          "\"ends_at\":\"2026-11-20T21:30:00Z\"}",
+                          &change));
+    assert_int_equal(sale_settings_count(&change), 3);
+    assert_true(change.settings.paused);
+    assert_int_equal(change.settings.pay_within_s, PAY_WITHIN_S_MAX);
+    assert_int_equal(change.settings.ends_ms, 1795210200000);
+}
+
+static void test_bad_fields_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *field;
+    } rows[] = {
+        {"{\"starts_at\":7}", "starts_at"},
+        {"{\"starts_at\":\"\"}", "starts_at"},
+        {"{\"ends_at\":true}", "ends_at"},
+        {"{\"ends_at\":\"2026-11-20T21:30:00\"}", "ends_at"},
+        {"{\"per_user_limit\":0}", "per_user_limit"},
+        {"{\"per_user_limit\":10000001}", "per_user_limit"},
+        {"{\"per_user_limit\":\"1\"}", "per_user_limit"},
+        {"{\"per_user_limit\":1.0}", "per_user_limit"},
+        {"{\"per_user_limit\":false}", "per_user_limit"},
+        {"{\"pay_within_s\":-1}", "pay_within_s"},
+        {"{\"pay_within_s\":2592001}", "pay_within_s"},
+        {"{\"pay_within_s\":4294967297}", "pay_within_s"},
+        {"{\"paused\":null}", "paused"},
+        {"{\"paused\":1}", "paused"},
+        {"{\"starts_at\":\"2026-11-20T21:30:00Z\",\"ends_at\":\"2026-11-20T21:30:00Z\"}",
+         "ends_at"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stock_change change;
+        const char *detail = read_text(rows[i].text, &change);
+        assert_non_null(detail);
+        assert_int_equal(strncmp(detail, rows[i].field, strlen(rows[i].field)), 0);
+    }
+}
+
+static void test_settings_are_written_when_they_are_set(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = {.sku = "s", .round = 1, .total = 10, .segments = 2, .sold = 4};
+    json_t *object = sale_json(&sale);
+    assert_int_equal(json_object_size(object), 7);
+    assert_true(json_is_false(json_object_get(object, "paused")));
+    json_decref(object);
+    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true};
+    object = sale_json(&sale);
+    assert_int_equal(json_object_size(object), 11);
+    assert_string_equal(json_string_value(json_object_get(object, "starts_at")),
+                        "2026-11-20T21:30:00.123Z");
+    assert_int_equal(json_integer_value(json_object_get(object, "per_user_limit")), 3);
+    assert_int_equal(json_integer_value(json_object_get(object, "pay_within_s")), 60);
+    assert_true(json_is_true(json_object_get(object, "paused")));
+    json_decref(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times_are_read_to_the_ms),
+        cmocka_unit_test(test_other_texts_are_no_times),
+        cmocka_unit_test(test_only_the_fields_given_are_changed),
+        cmocka_unit_test(test_bad_fields_are_told_apart),
+        cmocka_unit_test(test_settings_are_written_when_they_are_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,44 @@
+/* The configuration: every option's value, read from its sources and checked. */
+#ifndef SECKILL_SERVICE_CONFIG_CONFIG_H
+#define SECKILL_SERVICE_CONFIG_CONFIG_H
+
+#include <stdio.h>
+
+#include "service/config/options.h"
+
+enum config_result {
+    CONFIG_OK,   /* every field is set and valid */
+    CONFIG_EXIT, /* --help, --help-config or --version was printed to out: exit 0 */
+    CONFIG_BAD,  /* the reason was printed to err: exit 2 */
+};
+
+/*
+ * Reads the options: defaults, then the file (--config FILE or SECKILL_CONFIG), then the
+ * environment, then the flags; each overrides the one before. In all of them a renamed option has
+ * its old name as well: of two flags the last one wins, as always; of two variables the one with
+ * the present name, so that one environment can serve an older daemon, too; two lines of a file are
+ * an error, as always.
+ *
+ * argv and envp end in NULL as main's do and are not kept. A message names the option, where it
+ * stood, its value (passwords masked) and what is allowed. After admin_token_file was read, its
+ * token is in admin_token. After CONFIG_EXIT and CONFIG_BAD the struct is all zero. Not for several
+ * threads at a time.
+ */
+enum config_result config_load(struct config *config, char **argv, char **envp, FILE *out,
+                               FILE *err);
+
+/*
+ * The options as `name=value name=value …` for a line of the log, without secrets: passwords in
+ * URLs and the token are written as ***. Cut to size - 1 bytes, ended by NUL; returns the whole
+ * length, as snprintf does.
+ */
+size_t config_print(const struct config *config, char *buffer, size_t size);
+
+/* Writes to the log all options (event `starting`), and a warning for each old name that was used
+ * (`option_renamed old=… new=…`). */
+void config_log(const struct config *config);
+
+/* Frees the texts and sets everything to zero. Harmless when repeated. */
+void config_free(struct config *config);
+
+#endif

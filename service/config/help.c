@@ -1,0 +1,107 @@
+/* The help and the reference configuration, made from the table of options. */
+#include "service/config/help.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "service/config/value.h"
+
+#define TEXT_WIDTH 96
+
+/* Prints words in lines of at most TEXT_WIDTH, each begun by prefix. */
+static void print_wrapped(FILE *out, const char *prefix, const char *text)
+{
+    while (*text) {
+        size_t room = TEXT_WIDTH - strlen(prefix);
+        size_t length = strlen(text);
+        if (length > room) {
+            length = room;
+            while (length > 0 && text[length] != ' ')
+                length--;
+            if (length == 0) /* a word longer than the line */
+                length = strcspn(text, " ");
+        }
+        fprintf(out, "%s%.*s\n", prefix, (int)length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+}
+
+/* The option's old name, NULL if it never had another. */
+static const char *old_name_of(const struct option *option)
+{
+    for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
+        if (&config_options[config_option_names[i].option] == option)
+            return config_option_names[i].name;
+    return NULL;
+}
+
+static void print_option_help(FILE *out, const struct option *option)
+{
+    char flag[OPTION_NAME_SIZE];
+    option_write_flag(option->name, flag);
+    fprintf(out, "  --%s VALUE\n", flag);
+    print_wrapped(out, "      ", option->doc);
+    fprintf(out, "      Allowed: ");
+    value_print_allowed(out, option);
+    fprintf(out, ".\n      Default: %s\n", option->initial[0] ? option->initial : "none");
+    const char *old = old_name_of(option);
+    if (old) {
+        option_write_flag(old, flag);
+        fprintf(out, "      Old name, still accepted: --%s\n", flag);
+    }
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(out,
+            "Usage: " SECKILL_PROGRAM " [--config FILE] [--OPTION VALUE]...\n"
+            "\n"
+            "Sells the units of flash sales over HTTP, never one too many.\n"
+            "\n"
+            "Each option is a flag (--max-batch 64 or --max-batch=64), an environment variable\n"
+            "(SECKILL_MAX_BATCH=64) or a line of the configuration file (max_batch = 64).\n"
+            "Flags win over the environment, the environment wins over the file.\n"
+            "\n"
+            "  --config FILE\n"
+            "      Read this configuration file (also SECKILL_CONFIG).\n"
+            "  --help, --help-config, --version\n"
+            "      Print this text, a commented configuration file, the version.\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        print_option_help(out, &config_options[i]);
+}
+
+static void print_reference(FILE *out)
+{
+    fprintf(
+        out,
+        "# Reference configuration of " SECKILL_PROGRAM ", printed by " SECKILL_PROGRAM
+        " --help-config.\n"
+        "# Every option stands here with its default; to change one, remove its # and edit it.\n"
+        "# A flag (--max-batch 64) wins over the environment (SECKILL_MAX_BATCH=64), which wins\n"
+        "# over this file. Comments have lines of their own; values stand without quotes.\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct option *option = &config_options[i];
+        fprintf(out, "\n");
+        print_wrapped(out, "# ", option->doc);
+        const char *old = old_name_of(option);
+        if (old)
+            fprintf(out, "# Old name, still accepted: %s\n", old);
+        fprintf(out, "# Allowed: ");
+        value_print_allowed(out, option);
+        fprintf(out, ".\n#%s =%s%s\n", option->name, option->initial[0] ? " " : "",
+                option->initial);
+    }
+}
+
+void help_print(FILE *out, const char *flag)
+{
+    if (strcmp(flag, "--help") == 0)
+        print_help(out);
+    else if (strcmp(flag, "--help-config") == 0)
+        print_reference(out);
+    else if (strcmp(flag, "--version") == 0)
+        fprintf(out, SECKILL_PROGRAM " " SECKILL_VERSION "\n");
+    else
+        assert(!"a flag that sources.c takes for help");
+}

@@ -1,0 +1,181 @@
+/* Every option of the daemon in one table, from which fields, flags, variables and manual come. */
+#ifndef SECKILL_SERVICE_CONFIG_OPTIONS_H
+#define SECKILL_SERVICE_CONFIG_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SECKILL_PROGRAM "seckilld"
+#ifndef SECKILL_VERSION
+#define SECKILL_VERSION "0.1.0"
+#endif
+
+/* The words of each choice, one space apart: only what is built in. */
+#define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
+#define CONFIG_LOCKS "redis redlock mysql zookeeper"
+#define CONFIG_LOG_LEVELS "debug info warn error"
+
+/*
+ * X(type, name, default, detail, min, max, doc). Every option is a line `name = value` of the
+ * configuration file, a variable SECKILL_NAME and a flag --name (with dashes). The types:
+ *   ADDRESS   host:port, port 0..65535
+ *   URL       detail: its scheme; may hold a password
+ *   URLS      several or none, separated by spaces or commas; detail: the schemes
+ *   SECRET    visible characters without spaces; never printed
+ *   PATH      a file's name, empty for none
+ *   UNSIGNED  min..max, detail: the unit
+ *   INTEGER   the same, may be negative
+ *   CHOICE    one word of detail
+ *   NETWORKS  addresses and networks separated by commas, empty for none
+ */
+#define CONFIG_OPTIONS(X)                                                                          \
+    X(ADDRESS, listen, "127.0.0.1:8080", "", 0, 0,                                                 \
+      "Address and port to serve on. Port 0 takes a free one, which the log names. An IPv6 "       \
+      "address stands in brackets.")                                                               \
+    X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
+      "Redis, which holds the locks and the segments' counters: "                                  \
+      "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \
+    X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
+      "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
+      "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
+    X(SECRET, admin_token, "", "", 0, 0,                                                           \
+      "The token that callers of /admin/ send as Authorization: Bearer TOKEN. While it is empty, " \
+      "the daemon refuses these calls. Other users of the machine can see flags and variables: "   \
+      "prefer admin_token_file.")                                                                  \
+    X(PATH, admin_token_file, "", "", 0, 0,                                                        \
+      "A file whose only line is the admin token. Excludes admin_token.")                          \
+    X(UNSIGNED, order_workers, "1", "threads", 1, 64,                                              \
+      "Threads that carry batches of orders through Redis and the ledger, each with connections "  \
+      "of its own. More threads make smaller batches; on few cores one thread is the fastest.")    \
+    X(UNSIGNED, http_threads, "1", "threads", 1, 64,                                               \
+      "Threads that read requests and write answers.")                                             \
+    X(UNSIGNED, max_batch, "128", "orders", 1, 512,                                                \
+      "The most orders that share one lock and one commit. An order worker takes the orders that " \
+      "wait and never waits for more. 1 is the classic scheme: a lock and a commit per order.")    \
+    X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
+      "How the daemon takes units without overselling.")                                           \
+    X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \
+      "Which distributed lock guards a segment, for the strategy segment_lock. The daemon takes "  \
+      "each of the others around the one in Redis, which costs further round trips.")              \
+    X(URLS, lock_servers, "", "redis mysql zookeeper", 0, 0,                                       \
+      "The servers of that lock: three or more independent redis:// for redlock; a mysql:// for "  \
+      "mysql, the ledger if there is none; zookeeper://host:port,host:port for zookeeper.")        \
+    X(UNSIGNED, lease_ms, "3000", "ms", 100, 60000,                                                \
+      "How long a segment stays locked after the lock's holder has died. Choose more than the "    \
+      "slowest commit takes: the ledger refuses a batch that outlives its lease, and the order "   \
+      "worker tries again.")                                                                       \
+    X(UNSIGNED, queue_max, "8192", "orders", 1, 1000000,                                           \
+      "Orders that may wait for an order worker. The daemon answers further ones with 503 "        \
+      "overloaded at once.")                                                                       \
+    X(UNSIGNED, rate_user_per_min, "0", "orders", 0, 60000000,                                     \
+      "Orders that one user may place per minute at a steady rate, over all daemons on one "       \
+      "Redis. The daemon answers further ones with 429 rate_limited. 0: no limit.")                \
+    X(UNSIGNED, rate_user_burst, "5", "orders", 1, 1000000,                                        \
+      "Orders that one user may place at once before that rate holds.")                            \
+    X(UNSIGNED, rate_address_per_min, "0", "orders", 0, 60000000,                                  \
+      "The same for one client address; an IPv6 address counts as its /64. Many users may share "  \
+      "an address. 0: no limit.")                                                                  \
+    X(UNSIGNED, rate_address_burst, "100", "orders", 1, 1000000,                                   \
+      "Orders that may come from one client address at once before that rate holds.")              \
+    X(NETWORKS, trusted_proxies, "", "", 0, 0,                                                     \
+      "Proxies whose X-Forwarded-For the daemon believes, such as 10.0.0.0/8, fd00::/8: the "      \
+      "client is the right-most address that is no such proxy. Empty: the daemon ignores the "     \
+      "header.")                                                                                   \
+    X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
+      "The daemon answers an order within this time of its arrival, if need be with 503.")         \
+    X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
+      "The number of this daemon within its order ids. No two running daemons of one ledger may "  \
+      "share it. -1 lets the ledger assign it.")                                                   \
+    X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
+      "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
+      "daemon accepts fewer clients when it may not open that many (ulimit -n).")                  \
+    X(UNSIGNED, redis_timeout_ms, "500", "ms", 10, 60000,                                          \
+      "How long Redis may take to connect or to answer before the daemon closes the connection.")  \
+    X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
+      "How long the ledger may take to connect or to answer before the daemon closes the "         \
+      "connection.")                                                                               \
+    X(UNSIGNED, drain_ms, "10000", "ms", 0, 600000,                                                \
+      "On SIGTERM or SIGINT, how long orders under way may still take before the daemon ends.")    \
+    X(CHOICE, log_level, "info", CONFIG_LOG_LEVELS, 0, 0,                                          \
+      "The least important events that the daemon still writes to the log, standard error.")
+
+/* X(old name, present name). The old name is accepted wherever the present one is, and config_log
+ * warns of it. */
+#define CONFIG_RENAMED(X)                                                                          \
+    X(lanes, order_workers)                                                                        \
+    X(fronts, http_threads)
+
+#define CONFIG_FIELD_ADDRESS char *
+#define CONFIG_FIELD_URL char *
+#define CONFIG_FIELD_URLS char *
+#define CONFIG_FIELD_SECRET char *
+#define CONFIG_FIELD_PATH char *
+#define CONFIG_FIELD_UNSIGNED unsigned
+#define CONFIG_FIELD_INTEGER int
+#define CONFIG_FIELD_CHOICE char *
+#define CONFIG_FIELD_NETWORKS char *
+#define CONFIG_FIELD(type, name, initial, detail, min, max, doc) CONFIG_FIELD_##type name;
+
+/* The number of each old name, and of each option, in the order of its table. */
+#define OPTION_OLD(old, present) OPTION_OLD_##old,
+enum { CONFIG_RENAMED(OPTION_OLD) OPTION_OLD_COUNT };
+#undef OPTION_OLD
+#define OPTION(type, name, initial, detail, min, max, doc) OPTION_##name,
+enum { CONFIG_OPTIONS(OPTION) OPTION_COUNT };
+#undef OPTION
+
+/* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */
+struct config {
+    CONFIG_OPTIONS(CONFIG_FIELD)
+    bool old_name_used[OPTION_OLD_COUNT];
+};
+
+#undef CONFIG_FIELD
+
+#define CONFIG_VALUE_MAX 1024 /* bytes of one value */
+
+enum {
+    OPTION_NAME_SIZE = 32, /* bytes of an option as a flag or a variable, with the NUL */
+    OPTION_NAME_COUNT = OPTION_OLD_COUNT + OPTION_COUNT,
+};
+
+enum option_type { ADDRESS, URL, URLS, SECRET, PATH, UNSIGNED, INTEGER, CHOICE, NETWORKS };
+
+/* A row of the table above. */
+struct option {
+    enum option_type type;
+    const char *name;
+    const char *initial;
+    const char *detail;
+    long min, max;
+    const char *doc;
+    size_t offset; /* of its field in struct config */
+};
+
+extern const struct option config_options[OPTION_COUNT];
+
+/* A name that an option is known by. */
+struct option_name {
+    const char *name;
+    unsigned option; /* which of config_options */
+};
+
+/* All names that are accepted: first the old ones, as OPTION_OLD_… numbers them, then the present
+ * ones. */
+extern const struct option_name config_option_names[OPTION_NAME_COUNT];
+
+/* A name as it is on the command line, without the dashes, and in the environment. */
+void option_write_flag(const char *name, char flag_out[OPTION_NAME_SIZE]);
+void option_write_variable(const char *name, char variable_out[OPTION_NAME_SIZE]);
+
+/* The nearest to a mistyped name among the names offered one after the other. Begins with
+ * {.wanted = …, .distance = SIZE_MAX}; `name` is empty while none is near enough. */
+struct option_suggestion {
+    const char *wanted;
+    char name[OPTION_NAME_SIZE];
+    size_t distance;
+};
+
+void option_suggest(struct option_suggestion *suggestion, const char *name);
+
+#endif

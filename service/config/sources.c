@@ -1,0 +1,271 @@
+/* Where values come from: the command line, the environment, the configuration file.
+ *
+ * why_flags_first: only the flags say which file to read and whether help is wanted; then each
+ * weaker source fills what the stronger ones left. */
+#include "service/config/sources.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/config/text.h"
+#include "service/config/value.h"
+#include "service/log.h"
+
+/* Notes a value under the number of its name in config_option_names. Within one origin the later
+ * one wins: of flags the last; of variables the present name, as the old ones are asked first. */
+static void offer(struct sources *sources, size_t name, enum origin origin, const char *value)
+{
+    struct setting *setting = &sources->settings[config_option_names[name].option];
+    if (name < OPTION_OLD_COUNT)
+        sources->old_name_used[name] = true;
+    if (origin >= setting->origin) {
+        setting->origin = origin;
+        setting->name = config_option_names[name].name;
+        setting->value = value;
+    }
+}
+
+/* ---- complaints ---- */
+
+void sources_print_origin(const struct sources *sources, unsigned option)
+{
+    const struct setting *setting = &sources->settings[option];
+    char name[OPTION_NAME_SIZE];
+    switch (setting->origin) {
+    case ORIGIN_DEFAULT:
+        fprintf(sources->err, "the default");
+        break;
+    case ORIGIN_FILE:
+        fprintf(sources->err, "%s:%u", sources->path, setting->line);
+        break;
+    case ORIGIN_ENVIRONMENT:
+        option_write_variable(setting->name, name);
+        fprintf(sources->err, "the environment variable %s", name);
+        break;
+    case ORIGIN_FLAG:
+        option_write_flag(setting->name, name);
+        fprintf(sources->err, "the flag --%s", name);
+        break;
+    }
+}
+
+void sources_complain(const struct sources *sources, unsigned option)
+{
+    char masked[CONFIG_VALUE_MAX];
+    value_mask(&config_options[option], sources->settings[option].value, masked, sizeof masked);
+    fprintf(sources->err, SECKILL_PROGRAM ": %s = %s (from ", config_options[option].name,
+            LOG_QUOTE(masked));
+    sources_print_origin(sources, option);
+    fprintf(sources->err, "): ");
+}
+
+/* ---- the file ---- */
+
+/* The number of the name in config_option_names; OPTION_NAME_COUNT for an unknown one. */
+static size_t find_name(const char *name)
+{
+    size_t i = 0;
+    while (i < OPTION_NAME_COUNT && strcmp(config_option_names[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Old names are accepted, but never suggested. */
+static bool refuse_name(const struct sources *sources, unsigned line, const char *name)
+{
+    struct option_suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        option_suggest(&suggestion, config_options[i].name);
+    fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: unknown option %s", sources->path, line,
+            LOG_QUOTE(name));
+    if (suggestion.name[0])
+        fprintf(sources->err, "; did you mean %s?", suggestion.name);
+    fprintf(sources->err, "\n");
+    return false;
+}
+
+static bool read_line(struct sources *sources, unsigned number, char *line)
+{
+    line = text_trim(line);
+    if (line[0] == '\0' || line[0] == '#')
+        return true;
+    char *equals = strchr(line, '=');
+    if (!equals) {
+        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: expected: option = value\n", sources->path,
+                number);
+        return false;
+    }
+    *equals = '\0';
+    const char *word = text_trim(line);
+    size_t name = find_name(word);
+    if (name == OPTION_NAME_COUNT)
+        return refuse_name(sources, number, word);
+    unsigned option = config_option_names[name].option;
+    struct setting *setting = &sources->settings[option];
+    /* Of two lines one is a leftover, and nobody can tell which: also when one has the old name. */
+    if (setting->line != 0) {
+        fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: %s was already set in line %u\n",
+                sources->path, number, config_options[option].name, setting->line);
+        return false;
+    }
+    setting->line = number;
+    offer(sources, name, ORIGIN_FILE, text_trim(equals + 1));
+    return true;
+}
+
+static bool read_file(struct sources *sources)
+{
+    if (!sources->path)
+        return true;
+    const char *reason;
+    sources->file = text_read_file(sources->path, &reason);
+    if (!sources->file) {
+        fprintf(sources->err,
+                SECKILL_PROGRAM ": cannot read the configuration file %s (from %s): %s\n",
+                LOG_QUOTE(sources->path),
+                sources->path_origin == ORIGIN_FLAG ? "the flag --config"
+                                                    : "the environment variable SECKILL_CONFIG",
+                reason);
+        return false;
+    }
+    unsigned number = 1;
+    for (char *line = sources->file, *next; line; line = next, number++) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        if (!read_line(sources, number, line))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the environment ---- */
+
+static const char *find_variable(char **envp, const char *name)
+{
+    size_t length = strlen(name);
+    for (; *envp; envp++)
+        if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+            return *envp + length + 1;
+    return NULL;
+}
+
+/* Ignores unknown variables, even with our prefix: they may mean something to another program, or
+ * to another version of this one. */
+static void read_environment(struct sources *sources, char **envp)
+{
+    for (size_t i = 0; i < OPTION_NAME_COUNT; i++) {
+        char variable[OPTION_NAME_SIZE];
+        option_write_variable(config_option_names[i].name, variable);
+        const char *value = find_variable(envp, variable);
+        if (value)
+            offer(sources, i, ORIGIN_ENVIRONMENT, value);
+    }
+    const char *path = find_variable(envp, "SECKILL_CONFIG");
+    if (path && sources->path_origin < ORIGIN_ENVIRONMENT) {
+        sources->path = path;
+        sources->path_origin = ORIGIN_ENVIRONMENT;
+    }
+}
+
+/* ---- flags ---- */
+
+static const char *const help_flags[] = {"--help", "--help-config", "--version"};
+
+enum { HELP_FLAGS = sizeof help_flags / sizeof *help_flags };
+
+static bool refuse_flag(const struct sources *sources, const char *name)
+{
+    struct option_suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
+    option_suggest(&suggestion, "config");
+    for (size_t i = 0; i < HELP_FLAGS; i++)
+        option_suggest(&suggestion, help_flags[i] + 2);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char flag[OPTION_NAME_SIZE];
+        option_write_flag(config_options[i].name, flag);
+        option_suggest(&suggestion, flag);
+    }
+    if (suggestion.distance == 0) /* one of help_flags, with a value behind it */
+        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
+    else if (suggestion.name[0])
+        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; did you mean --%s?\n", name,
+                suggestion.name);
+    else
+        fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; --help lists all\n", name);
+    return false;
+}
+
+static bool read_flag(struct sources *sources, const char *name, const char *value)
+{
+    if (strcmp(name, "config") == 0) {
+        sources->path = value;
+        sources->path_origin = ORIGIN_FLAG;
+        return true;
+    }
+    for (size_t i = 0; i < OPTION_NAME_COUNT; i++) {
+        char flag[OPTION_NAME_SIZE];
+        option_write_flag(config_option_names[i].name, flag);
+        if (strcmp(name, flag) == 0) {
+            offer(sources, i, ORIGIN_FLAG, value ? value : "");
+            return true;
+        }
+    }
+    return refuse_flag(sources, name);
+}
+
+/* Reads the flag in argv[*i] and, if its value stands apart, the next argument as well. */
+static bool read_argument(struct sources *sources, char **argv, int *i)
+{
+    const char *argument = argv[*i];
+    if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0' || argument[2] == '=') {
+        fprintf(sources->err, SECKILL_PROGRAM ": unexpected argument %s; --help lists the flags\n",
+                LOG_QUOTE(argument));
+        return false;
+    }
+    for (size_t h = 0; h < HELP_FLAGS; h++)
+        if (strcmp(argument, help_flags[h]) == 0)
+            sources->help = help_flags[h];
+    if (sources->help)
+        return true;
+    char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown all the same */
+    size_t length = strcspn(argument + 2, "=");
+    snprintf(name, sizeof name, "%.*s", (int)length, argument + 2);
+    if (argument[2 + length] == '=')
+        return read_flag(sources, name, argument + 2 + length + 1);
+
+    /* A value may begin with one dash, as -1 does, and never with two. */
+    const char *next = argv[*i + 1];
+    bool has_value = next && strncmp(next, "--", 2) != 0;
+    if (!read_flag(sources, name, has_value ? next : NULL))
+        return false; /* an unknown flag is the better complaint than its missing value */
+    if (!has_value) {
+        fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s needs a value\n", name);
+        return false;
+    }
+    *i += 1;
+    return true;
+}
+
+/* ---- the whole ---- */
+
+bool sources_read(struct sources *sources, char **argv, char **envp)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        sources->settings[i].name = config_options[i].name;
+        sources->settings[i].value = config_options[i].initial;
+    }
+    for (int i = 1; argv[i] && !sources->help; i++)
+        if (!read_argument(sources, argv, &i))
+            return false;
+    if (sources->help)
+        return true;
+    read_environment(sources, envp);
+    return read_file(sources);
+}
+
+void sources_free(struct sources *sources)
+{
+    free(sources->file);
+    sources->file = NULL;
+}

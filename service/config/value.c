@@ -1,0 +1,247 @@
+/* The values of options: what is allowed, how the log may show them, how they become fields. */
+#include "service/config/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "service/config/endpoint.h"
+#include "service/config/networks.h"
+#include "service/config/text.h"
+
+#define SECRET_MAX 256
+
+/* ---- values as the log may show them ---- */
+
+/* Writes the URL with *** for its password. url_parse is no help here: a text that is no URL is
+ * masked as well, since its author may have mistyped a URL with a secret in it. */
+static void mask_url(const char *url, char *masked_out, size_t size)
+{
+    const char *scheme_end = url_scheme_end(url);
+    const char *user = scheme_end ? scheme_end + 3 : url;
+    const char *at = strrchr(user, '@');
+    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
+    bool lone_secret = at && !colon && strncasecmp(url, "redis", 5) == 0;
+    if (colon || lone_secret)
+        snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - url), url, at);
+    else
+        snprintf(masked_out, size, "%s", url);
+}
+
+/* The end of the first URL of a list: a space, or a comma before another scheme. Any other comma
+ * stands between the hosts of one URL. */
+static const char *url_end(const char *url)
+{
+    for (; *url && *url != ' '; url++) {
+        const char *next = url + strspn(url, ", ");
+        if (next > url && url_scheme_end(next))
+            break;
+    }
+    return url;
+}
+
+/* Copies the next URL of a list and moves on behind it; false at the end of the list. */
+static bool url_next(const char **list, char url_out[CONFIG_VALUE_MAX])
+{
+    *list += strspn(*list, ", ");
+    const char *end = url_end(*list);
+    snprintf(url_out, CONFIG_VALUE_MAX, "%.*s", (int)(end - *list), *list);
+    *list = end;
+    return url_out[0] != '\0';
+}
+
+/* Writes the URLs of a list one space apart, masked or as they are: the lock library reads the list
+ * in this one form. */
+static void write_urls(const char *list, bool masked, char *urls_out, size_t size)
+{
+    char url[CONFIG_VALUE_MAX], shown[CONFIG_VALUE_MAX];
+    size_t length = 0;
+    urls_out[0] = '\0';
+    while (url_next(&list, url)) {
+        if (masked)
+            mask_url(url, shown, sizeof shown);
+        int written = snprintf(urls_out + length, size - length, "%s%s", length > 0 ? " " : "",
+                               masked ? shown : url);
+        length += (size_t)written < size - length ? (size_t)written : size - length - 1;
+    }
+}
+
+void value_mask(const struct option *option, const char *value, char *masked_out, size_t size)
+{
+    if (option->type == URL)
+        mask_url(value, masked_out, size);
+    else if (option->type == URLS)
+        write_urls(value, true, masked_out, size);
+    else
+        snprintf(masked_out, size, "%s", option->type == SECRET && *value ? "***" : value);
+}
+
+void value_print_allowed(FILE *stream, const struct option *option)
+{
+    switch (option->type) {
+    case ADDRESS:
+        fprintf(stream, "host:port with a port from 0 to 65535");
+        break;
+    case URL:
+        fprintf(stream, "%s", url_form(option->detail));
+        break;
+    case URLS:
+        fprintf(stream, "URLs separated by spaces or commas, of these schemes: %s", option->detail);
+        break;
+    case SECRET:
+        fprintf(stream, "up to %d visible ASCII characters without spaces", SECRET_MAX);
+        break;
+    case PATH:
+        fprintf(stream, "the name of a file");
+        break;
+    case UNSIGNED:
+    case INTEGER:
+        fprintf(stream, "an integer from %ld to %ld", option->min, option->max);
+        if (option->detail[0])
+            fprintf(stream, " (%s)", option->detail);
+        break;
+    case CHOICE:
+        fprintf(stream, "one of: %s", option->detail);
+        break;
+    case NETWORKS:
+        fprintf(stream, "up to %d addresses or networks (address/bits) separated by commas",
+                NETWORKS_MAX);
+        break;
+    }
+}
+
+/* ---- checks ---- */
+
+static bool parse_integer(const char *text, long min, long max, long *value_out)
+{
+    *value_out = 0;
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    size_t length = strlen(digits);
+    if (length == 0 || strspn(digits, "0123456789") != length)
+        return false;
+    *value_out = strtol(text, NULL, 10); /* far too large: LONG_MAX, which no option allows */
+    return *value_out >= min && *value_out <= max;
+}
+
+static bool check_choice(const char *word, const char *choices)
+{
+    size_t length = strlen(word);
+    for (const char *at = choices; *at;) {
+        size_t choice = strcspn(at, " ");
+        if (choice == length && strncmp(at, word, length) == 0)
+            return true;
+        at += choice + (at[choice] == ' ');
+    }
+    return false;
+}
+
+/* Each URL of the list is of one of the schemes, and of that scheme's form. */
+static bool check_urls(const char *list, const char *schemes, char why_out[URL_ERROR_SIZE])
+{
+    char url[CONFIG_VALUE_MAX], scheme[CONFIG_VALUE_MAX];
+    struct url parts;
+    while (url_next(&list, url)) {
+        const char *end = url_scheme_end(url);
+        snprintf(scheme, sizeof scheme, "%.*s", end ? (int)(end - url) : 0, url);
+        if (!check_choice(scheme, schemes) ||
+            !url_parse(url, scheme, &parts, why_out, URL_ERROR_SIZE))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the value is of the option's kind; a number goes to `number_out`. For a refused URL
+ * `why_out` says which part is wrong. */
+static bool check_value(const struct option *option, const char *value, long *number_out,
+                        char why_out[URL_ERROR_SIZE])
+{
+    const char *end = value + strlen(value);
+    struct url parts;
+    *number_out = 0;
+    why_out[0] = '\0';
+    if (end - value >= CONFIG_VALUE_MAX)
+        return false;
+    switch (option->type) {
+    case ADDRESS:
+        return endpoint_parse(value, &(struct endpoint){.host = ""});
+    case URL:
+        return url_parse(value, option->detail, &parts, why_out, URL_ERROR_SIZE);
+    case URLS:
+        return check_urls(value, option->detail, why_out);
+    case SECRET:
+        return end - value <= SECRET_MAX && text_visible(value);
+    case PATH:
+        return true;
+    case UNSIGNED:
+    case INTEGER:
+        return parse_integer(value, option->min, option->max, number_out);
+    case CHOICE:
+        return check_choice(value, option->detail);
+    case NETWORKS:
+        return networks_parse(value, &(struct networks){.count = 0});
+    }
+    return false;
+}
+
+/* ---- the struct ---- */
+
+static void *field_of(const struct config *config, const struct option *option)
+{
+    return (char *)config + option->offset;
+}
+
+static bool is_text(const struct option *option)
+{
+    return option->type != UNSIGNED && option->type != INTEGER;
+}
+
+static void set_text(char **field, const char *text)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        abort(); /* at start, with nothing to lose */
+    free(*field);
+    *field = copy;
+}
+
+bool value_set(struct config *config, const struct option *option, const char *value,
+               char why_out[URL_ERROR_SIZE])
+{
+    long number;
+    char urls[CONFIG_VALUE_MAX];
+    if (!check_value(option, value, &number, why_out))
+        return false;
+    if (option->type == URLS) {
+        write_urls(value, false, urls, sizeof urls);
+        value = urls;
+    }
+    if (is_text(option))
+        set_text(field_of(config, option), value);
+    else if (option->type == UNSIGNED)
+        *(unsigned *)field_of(config, option) = (unsigned)number;
+    else
+        *(int *)field_of(config, option) = (int)number;
+    return true;
+}
+
+void value_show(const struct config *config, const struct option *option,
+                char text_out[CONFIG_VALUE_MAX])
+{
+    const void *field = field_of(config, option);
+    if (is_text(option))
+        value_mask(option, *(char *const *)field, text_out, CONFIG_VALUE_MAX);
+    else if (option->type == UNSIGNED)
+        snprintf(text_out, CONFIG_VALUE_MAX, "%u", *(const unsigned *)field);
+    else
+        snprintf(text_out, CONFIG_VALUE_MAX, "%d", *(const int *)field);
+}
+
+void value_clear(struct config *config, const struct option *option)
+{
+    if (!is_text(option))
+        return;
+    char **field = field_of(config, option);
+    free(*field);
+    *field = NULL;
+}

@@ -1,0 +1,28 @@
+/* The values of options: what is allowed, how the log may show them, how they become fields. */
+#ifndef SECKILL_SERVICE_CONFIG_VALUE_H
+#define SECKILL_SERVICE_CONFIG_VALUE_H
+
+#include <stdio.h>
+
+#include "base/url.h"
+#include "service/config/options.h"
+
+/* Prints what the option may be, as the end of a sentence. */
+void value_print_allowed(FILE *stream, const struct option *option);
+
+/* Writes the value with *** for every secret in it, whether it is allowed or not; cut to size. */
+void value_mask(const struct option *option, const char *value, char *masked_out, size_t size);
+
+/* Sets the option's field to a copy of the value. False, and nothing is set, when the value is not
+ * of the option's kind; then `why_out` is empty or says more than value_print_allowed does. */
+bool value_set(struct config *config, const struct option *option, const char *value,
+               char why_out[URL_ERROR_SIZE]);
+
+/* Writes the option's field as text, with *** for secrets. */
+void value_show(const struct config *config, const struct option *option,
+                char text_out[CONFIG_VALUE_MAX]);
+
+/* Frees what the option's field owns. */
+void value_clear(struct config *config, const struct option *option);
+
+#endif

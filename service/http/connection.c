@@ -1,0 +1,188 @@
+/* A connection and the request on it: a request's life hangs on its connection.
+ *
+ * why_polled: libmicrohttpd calls exchange_access again in every MHD_run for a request that is
+ * complete and has no response yet. For a request that waits for a worker this costs a function
+ * call per turn and no system call; suspending its connection instead costs epoll_ctl twice and a
+ * recv that finds nothing. That is cheaper as long as not too many connections wait: beyond
+ * POLLED_MAX they are suspended. */
+#include "service/http/connection.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "service/http/reply.h"
+#include "service/http/stream.h"
+
+enum {
+    RECEIVE_MS_MAX = 10000, /* from a request's first line to the end of its body */
+    POLLED_MAX = 1024,      /* see why_polled */
+};
+
+/* ---- requests ---- */
+
+static struct request *request_new(struct http_thread *thread, struct http_connection *connection)
+{
+    struct request *request = thread->free_requests;
+    if (request) {
+        thread->free_requests = request->http.next;
+    } else {
+        request = calloc(1, sizeof *request);
+        if (!request)
+            abort();
+        request->http_thread = thread;
+        request->http.body = request->http.inline_body;
+    }
+    request_phase(request, PHASE_HEAD);
+    atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
+    request->http.wait = WAIT_NONE;
+    request->http.refusal = PROBLEM_NONE;
+    request->http.allow = NULL;
+    request->http.body_length = 0;
+    request->call.changes = request->call.again = false;
+    request->call.expire = NULL;
+    atomic_store_explicit(&request->call.progress, 0, memory_order_relaxed);
+    assert(!connection->request && !request->call.stream);
+    request->http.connection = connection;
+    connection->request = request;
+    return request;
+}
+
+static void request_free(struct http_thread *thread, struct request *request)
+{
+    assert(!request->http.connection && request->http.wait != WAIT_POLLED);
+    request_phase(request, PHASE_FREE);
+    request_list_remove(request);
+    answer_clear(&request->answer);
+    stream_close(&request->call.stream);
+    if (request->http.body != request->http.inline_body)
+        free(request->http.body);
+    request->http.body = request->http.inline_body;
+    request->http.next = thread->free_requests;
+    thread->free_requests = request;
+}
+
+void connection_wait(struct http_thread *thread, struct request *request)
+{
+    assert(request->http.wait == WAIT_NONE);
+    if (thread->polled < POLLED_MAX) {
+        request->http.wait = WAIT_POLLED;
+        thread->polled++;
+    } else {
+        request->http.wait = WAIT_SUSPENDED;
+        MHD_suspend_connection(request->http.connection->mhd);
+    }
+}
+
+void connection_stop_polling(struct http_thread *thread, struct request *request)
+{
+    if (request->http.wait != WAIT_POLLED)
+        return;
+    assert(thread->polled > 0);
+    thread->polled--;
+    request->http.wait = WAIT_NONE;
+}
+
+/* A polled connection is asked about in the next run anyway. */
+static void resume(struct request *request)
+{
+    if (request->http.wait != WAIT_SUSPENDED)
+        return;
+    request->http.wait = WAIT_NONE;
+    MHD_resume_connection(request->http.connection->mhd);
+}
+
+void connection_abandon(struct http_thread *thread, struct http_connection *connection)
+{
+    struct request *request = connection->request;
+    if (!request)
+        return;
+    assert(request->http.connection == connection);
+    connection->request = NULL;
+    request->http.connection = NULL;
+    connection_stop_polling(thread, request);
+    if (request_in_flight(request)) {
+        request_phase(request, PHASE_ABANDONED);
+        request_list_remove(request);
+    } else {
+        request_free(thread, request);
+    }
+}
+
+void connection_return(struct http_thread *thread, struct request *request)
+{
+    assert(request_in_flight(request) && thread->in_flight > 0);
+    thread->in_flight--;
+    request_list_remove(request);
+    if (!request->http.connection) {
+        request_free(thread, request);
+        return;
+    }
+    assert(request->http.connection->request == request);
+    request_phase(request, PHASE_READY);
+    resume(request);
+}
+
+void connection_expire(struct http_thread *thread, struct request *request)
+{
+    bool receiving = request->http.list == &thread->lists[LIST_RECEIVING];
+    request_list_remove(request);
+    if (receiving) {
+        reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
+        return;
+    }
+    request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
+    resume(request);
+}
+
+void connection_begin(struct http_thread *thread, struct http_connection *connection)
+{
+    connection_abandon(thread, connection); /* a request whose end was not reported */
+    struct request *request = request_new(thread, connection);
+    connection->answered = false;
+    request->http.until_ns = thread->now_ns + RECEIVE_MS_MAX * CLOCK_NS_PER_MS;
+    request_list_add(thread, LIST_RECEIVING, request);
+}
+
+void connection_free_requests(struct http_thread *thread)
+{
+    while (thread->free_requests) {
+        struct request *request = thread->free_requests;
+        assert(request->http.phase == PHASE_FREE);
+        thread->free_requests = request->http.next;
+        free(request);
+    }
+}
+
+/* ---- connections ---- */
+
+static int socket_of(struct MHD_Connection *mhd)
+{
+    return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd)
+{
+    struct http_connection *connection = calloc(1, sizeof *connection);
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.fd = socket_of(mhd)};
+    if (!connection || epoll_ctl(thread->hangup_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0)
+        abort(); /* out of memory, or the kernel is */
+    connection->mhd = mhd;
+    thread->connections++;
+    return connection;
+}
+
+/* A request that is still here was not reported as ended: libmicrohttpd gave up on it between two
+ * errors of its own, with nothing sent. The socket is open until this returns, so the client can
+ * still be told. */
+void connection_close(struct http_thread *thread, struct http_connection *connection)
+{
+    if (connection->request)
+        reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
+    connection_abandon(thread, connection);
+    assert(thread->connections > 0);
+    thread->connections--;
+    free(connection); /* closing the socket takes it out of every epoll set */
+}

@@ -1,0 +1,37 @@
+/* A connection and the request on it: how a request begins, waits, and ends. For the HTTP thread
+ * alone. */
+#ifndef SECKILL_SERVICE_HTTP_CONNECTION_H
+#define SECKILL_SERVICE_HTTP_CONNECTION_H
+
+#include "service/http/thread.h"
+
+/* Makes the http_connection of an accepted connection. */
+struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd);
+
+/* The connection is being closed: abandons its request, and frees the http_connection. */
+void connection_close(struct http_thread *thread, struct http_connection *connection);
+
+/* Gives the connection a new request, whose first line was read. */
+void connection_begin(struct http_thread *thread, struct http_connection *connection);
+
+/* Takes the request away from its connection, which then waits for no answer any more. A request
+ * that a queue or a worker has is carried through all the same, and freed when it comes back. */
+void connection_abandon(struct http_thread *thread, struct http_connection *connection);
+
+/* Keeps the connection of a request in flight waiting, polled or suspended. */
+void connection_wait(struct http_thread *thread, struct request *request);
+
+/* Ends the polling, if the request's connection is polled. */
+void connection_stop_polling(struct http_thread *thread, struct request *request);
+
+/* A request came back from a worker: its answer is sent in the next run, if a client still waits
+ * for one. */
+void connection_return(struct http_thread *thread, struct request *request);
+
+/* The request's deadline has come, or its client was too slow to send it. */
+void connection_expire(struct http_thread *thread, struct request *request);
+
+/* Frees the memory of all free requests, at the end. */
+void connection_free_requests(struct http_thread *thread);
+
+#endif

@@ -1,0 +1,209 @@
+/* One exchange with a client: libmicrohttpd's callbacks, from the accept to the answer written. */
+#include "service/http/exchange.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/http/connection.h"
+#include "service/http/head.h"
+#include "service/http/reply.h"
+#include "service/metrics.h"
+
+void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                         enum MHD_ConnectionNotificationCode code)
+{
+    struct http_thread *thread = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = connection_open(thread, mhd);
+    } else {
+        connection_close(thread, *socket_context);
+        *socket_context = NULL;
+    }
+}
+
+/* ---- receiving ---- */
+
+void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct http_thread *thread = cls;
+    /* The socket context, no pointer of libmicrohttpd: it lives until the connection closes. */
+    struct http_connection *connection =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    connection_begin(thread, connection);
+    connection->request->http.query_cut = head_cut_query(uri);
+    return connection;
+}
+
+/* A NUL would cut the path short, so it becomes a character that no path of ours has. */
+size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
+{
+    (void)cls;
+    (void)mhd;
+    for (char *nul = strstr(text, "%00"); nul; nul = strstr(nul, "%00"))
+        memcpy(nul, "%01", 3);
+    return MHD_http_unescape(text);
+}
+
+/* The headers are there. A refusal is kept until the body has been read, so that the connection can
+ * go on; only where the body ends too far away, or nowhere for certain, it is answered at once. */
+static enum MHD_Result headers_read(struct http_thread *thread, struct http_connection *connection,
+                                    const char *method, const char *url)
+{
+    struct request_http *http = &connection->request->http;
+    request_phase(connection->request, PHASE_BODY);
+    http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    http->route = route_find(method, url, &http->refusal, &http->allow);
+    enum problem framing = head_framing(connection->mhd);
+    if (framing != PROBLEM_NONE)
+        return reply_problem(thread, connection, framing, NULL);
+    if (!http->route)
+        return MHD_YES;
+    if (http->route->admin &&
+        !head_authorized(connection->mhd, thread->service->config.admin_token))
+        http->refusal = PROBLEM_UNAUTHORIZED;
+    else if (http->route->body && !head_json(connection->mhd))
+        http->refusal = PROBLEM_UNSUPPORTED_MEDIA_TYPE;
+    return MHD_YES;
+}
+
+/* Most bodies fit into the request, so reading one allocates nothing. */
+static void body_read(struct request_http *http, const char *data, size_t length)
+{
+    size_t room = http->body == http->inline_body ? BODY_INLINE_MAX : BODY_MAX;
+    if (http->body_length + length > BODY_MAX) {
+        http->refusal = PROBLEM_PAYLOAD_TOO_LARGE; /* the rest is read and forgotten */
+        return;
+    }
+    if (http->body_length + length > room) {
+        http->body = malloc(BODY_MAX);
+        if (!http->body)
+            abort();
+        memcpy(http->body, http->inline_body, http->body_length);
+    }
+    assert(http->body_length + length <= BODY_MAX);
+    memcpy(http->body + http->body_length, data, length);
+    http->body_length += length;
+}
+
+/* ---- the complete request ---- */
+
+/* Runs the call's handler on the texts of the request, which end with this function. */
+static enum call_start handle(struct http_thread *thread, struct http_connection *connection,
+                              const char *url)
+{
+    struct service *service = thread->service;
+    struct request *request = connection->request;
+    const struct route *route = request->http.route;
+    struct call call = {
+        .tail = url + route_tail(route),
+        .body = request->http.body,
+        .body_length = request->http.body_length,
+        .key = route->body ? head_key(connection->mhd) : NULL,
+        .now_ns = thread->now_ns,
+    };
+    if (!route->body)
+        head_parameters(connection->mhd, &call);
+    request->order.address[0] = '\0';
+    if (route->list == LIST_ORDERS && service->config.rate_address_per_min > 0)
+        head_address(connection->mhd, &service->proxies, request->order.address);
+    return route->start(service, request, &call);
+}
+
+static void start(struct http_thread *thread, struct http_connection *connection, const char *url)
+{
+    struct service *service = thread->service;
+    struct request *request = connection->request;
+    enum call_start next = handle(thread, connection, url);
+    bool order = next == START_TO_ORDER_WORKER;
+    /* Orders share the queue by sku; calls by kind, so that look-ups do not crowd out the admin. */
+    request->flow = order ? queue_flow(request->order.sku) : request->http.route->list;
+    if (next == START_ANSWERED) {
+        request_phase(request, PHASE_READY);
+    } else if (queue_reserve(order ? service->orders : service->calls, request->flow)) {
+        request_send(thread, request, REQUEST_RECEIVING);
+    } else { /* a bounded queue: better a quick answer than one after the deadline */
+        if (order)
+            metrics_count(METRIC_ORDERS_OVERLOADED);
+        answer_problem(&request->answer, PROBLEM_OVERLOADED);
+        request_phase(request, PHASE_READY);
+    }
+}
+
+/* The request is complete: handles it, and keeps the connection waiting when the answer takes
+ * time. */
+static enum MHD_Result request_read(struct http_thread *thread, struct http_connection *connection,
+                                    const char *url)
+{
+    struct request *request = connection->request;
+    request_list_remove(request);
+    request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */
+    if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
+        request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
+    else if (request->http.query_cut)
+        request->http.refusal = PROBLEM_URI_TOO_LONG;
+    if (request->http.refusal != PROBLEM_NONE) {
+        request_phase(request, PHASE_READY);
+        return reply_problem(thread, connection, request->http.refusal, request->http.allow);
+    }
+    start(thread, connection, url);
+    if (request->http.phase == PHASE_READY)
+        return reply_answer(thread, connection, request);
+    connection_wait(thread, request);
+    return MHD_YES;
+}
+
+/* Called in every turn for a polled request, and once for one that was resumed. */
+static enum MHD_Result look_for_answer(struct http_thread *thread,
+                                       struct http_connection *connection)
+{
+    struct request *request = connection->request;
+    if (request->http.phase == PHASE_IN_FLIGHT)
+        return MHD_YES;
+    connection_stop_polling(thread, request);
+    thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
+    if (request->http.phase == PHASE_READY) {
+        if (request->http.route->list == LIST_ORDERS)
+            metrics_observe(HISTOGRAM_ORDER_SECONDS,
+                            (uint64_t)(thread->now_ns - request->arrived_ns));
+        return reply_answer(thread, connection, request);
+    }
+    assert(request->http.phase == PHASE_EXPIRED);
+    connection_abandon(thread,
+                       connection); /* a worker may have it still: freed when it comes back */
+    return reply_expired(thread, connection, request);
+}
+
+enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **con_cls)
+{
+    (void)mhd;
+    (void)version;
+    struct http_thread *thread = cls;
+    struct http_connection *connection = *con_cls;
+    struct request *request = connection->request;
+    if (!request)
+        return MHD_NO; /* libmicrohttpd asks again although an answer was refused: close */
+    if (request->http.phase == PHASE_HEAD)
+        return headers_read(thread, connection, method, url);
+    if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
+        body_read(&request->http, upload_data, *upload_data_size);
+        *upload_data_size = 0;
+        return MHD_YES;
+    }
+    if (request->http.phase == PHASE_BODY)
+        return request_read(thread, connection, url);
+    return look_for_answer(thread, connection);
+}
+
+void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                  enum MHD_RequestTerminationCode reason)
+{
+    (void)mhd;
+    (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
+    struct http_thread *thread = cls;
+    if (*con_cls)
+        connection_abandon(thread, *con_cls);
+    *con_cls = NULL;
+}

@@ -1,0 +1,183 @@
+/* What the head of a request says: where it ends, who sends it, and from where. */
+#include "service/http/head.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    FORWARDED_MAX = 8, /* headers X-Forwarded-For of one request */
+    QUERY_PARAMETERS_MAX = 50,
+    RECORD_BYTES = 64,      /* of libmicrohttpd, for each header, cookie and parameter */
+    REPLY_HEAD_BYTES = 1024 /* kept for the head of an answer */
+};
+
+static_assert((int)STOCK_ADDRESS_SIZE == (int)NETWORKS_TEXT_SIZE, "an order holds an address");
+
+/* libmicrohttpd 0.9.75 makes a record of each parameter before it asks anybody, and closes the
+ * connection without a word when the records fill its memory. Cutting the query here, before it is
+ * parsed, keeps the connection; the request is then refused. */
+bool head_cut_query(const char *uri)
+{
+    char *query = strchr((char *)(uintptr_t)uri, '?');
+    unsigned count = 1;
+    if (!query)
+        return false;
+    for (const char *at = query; (at = strchr(at, '&')); at++)
+        count++;
+    if (count <= QUERY_PARAMETERS_MAX)
+        return false;
+    query[1] = '\0';
+    return true;
+}
+
+static const char *header(struct MHD_Connection *mhd, const char *name)
+{
+    return MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, name);
+}
+
+/* Where the headers say that the body ends. */
+struct framing {
+    const char *length; /* Content-Length, or NULL */
+    unsigned count;     /* of headers that say it */
+    bool bad;           /* one of them is not of a kind that everybody understands alike */
+};
+
+static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    struct framing *framing = cls;
+    (void)kind;
+    framing->bad |= name[strcspn(name, " \t")] != '\0';
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+        framing->length = value;
+        framing->count++;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        framing->bad |= !value || strcasecmp(value, "chunked") != 0;
+        framing->count++;
+    }
+    return MHD_YES;
+}
+
+/* One request for a proxy must not be two for us: while its end is in doubt nothing is done, and
+ * the connection is closed (RFC 9112, 5.1 and 6.3). */
+enum problem head_framing(struct MHD_Connection *mhd)
+{
+    struct framing framing = {.length = NULL};
+    MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, &framing);
+    if (framing.bad || framing.count > 1)
+        return PROBLEM_AMBIGUOUS_END;
+    bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
+    return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
+}
+
+/* Compares in a time that depends on the length given alone, not on where the difference is: a
+ * client that measures learns nothing about the token. */
+static bool token_matches(const char *given, const char *token)
+{
+    size_t length = strlen(token), given_length = strlen(given);
+    unsigned char difference = given_length != length || length == 0;
+    for (size_t i = 0; i < given_length; i++)
+        difference |= (unsigned char)(given[i] ^ (length > 0 ? token[i % length] : 1));
+    return difference == 0;
+}
+
+bool head_authorized(struct MHD_Connection *mhd, const char *token)
+{
+    static const char scheme[] = "Bearer ";
+    const char *value = header(mhd, MHD_HTTP_HEADER_AUTHORIZATION);
+    return value && strncasecmp(value, scheme, sizeof scheme - 1) == 0 &&
+           token_matches(value + sizeof scheme - 1, token);
+}
+
+bool head_json(struct MHD_Connection *mhd)
+{
+    static const char json[] = "application/json";
+    const char *type = header(mhd, MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (!type || strncasecmp(type, json, sizeof json - 1) != 0)
+        return false;
+    char next = type[sizeof json - 1];
+    return next == '\0' || next == ';' || next == ' ' || next == '\t';
+}
+
+const char *head_key(struct MHD_Connection *mhd)
+{
+    return header(mhd, "Idempotency-Key");
+}
+
+static enum MHD_Result note_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    struct call *call = cls;
+    (void)kind;
+    if (call->parameter_count < PARAMETERS_MAX)
+        call->parameters[call->parameter_count] = (struct call_parameter){name, value ? value : ""};
+    return call->parameter_count++ < PARAMETERS_MAX ? MHD_YES : MHD_NO;
+}
+
+void head_parameters(struct MHD_Connection *mhd, struct call *call)
+{
+    MHD_get_connection_values(mhd, MHD_GET_ARGUMENT_KIND, note_parameter, call);
+}
+
+struct forwarded {
+    const char *lists[FORWARDED_MAX];
+    size_t count;
+};
+
+static enum MHD_Result note_forwarded(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    struct forwarded *forwarded = cls;
+    (void)kind;
+    if (value && strcasecmp(name, "X-Forwarded-For") == 0)
+        forwarded->lists[forwarded->count++ % FORWARDED_MAX] = value;
+    return MHD_YES;
+}
+
+/* Every proxy adds at the end, to the last header or as one more, so the last headers count and the
+ * ring keeps those. What precedes the first untrusted address may be the client's invention. */
+void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
+                  char text_out[NETWORKS_TEXT_SIZE])
+{
+    struct forwarded forwarded = {.count = 0};
+    struct address address;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    text_out[0] = '\0';
+    if (!info || !address_of(info->client_addr, &address))
+        return;
+    if (networks_hold(proxies, &address))
+        MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_forwarded, &forwarded);
+    size_t left = forwarded.count < FORWARDED_MAX ? forwarded.count : FORWARDED_MAX;
+    while (left-- > 0 &&
+           address_forwarded(proxies, forwarded.lists[--forwarded.count % FORWARDED_MAX], &address))
+        ;
+    address_text(&address, text_out);
+}
+
+static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    size_t *bytes = cls;
+    *bytes += RECORD_BYTES;
+    if (kind == MHD_COOKIE_KIND || kind == MHD_FOOTER_KIND) /* cookies are copied */
+        *bytes += strlen(name) + (value ? strlen(value) : 0);
+    return MHD_YES;
+}
+
+/* Without room libmicrohttpd would close the connection without an answer, though the order were
+ * accepted: the request must be refused while nothing has been done. */
+bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory)
+{
+    enum MHD_ValueKind kinds =
+        MHD_HEADER_KIND | MHD_COOKIE_KIND | MHD_GET_ARGUMENT_KIND | MHD_FOOTER_KIND;
+    size_t bytes = REPLY_HEAD_BYTES;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    bytes += info ? info->header_size : 0;
+    MHD_get_connection_values(mhd, kinds, note_memory, &bytes);
+    return bytes > memory;
+}

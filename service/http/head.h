@@ -1,0 +1,36 @@
+/* What the head of a request says: where it ends, who sends it, and from where. */
+#ifndef SECKILL_SERVICE_HTTP_HEAD_H
+#define SECKILL_SERVICE_HTTP_HEAD_H
+
+#include "service/calls/call.h"
+
+struct MHD_Connection;
+
+/* Cuts a query that has too many parameters out of libmicrohttpd's own buffer; true when it did.
+ * For MHD_OPTION_URI_LOG_CALLBACK, before libmicrohttpd parses the query. */
+bool head_cut_query(const char *uri);
+
+/* PROBLEM_NONE, or why the request's end is in doubt or too far away. */
+enum problem head_framing(struct MHD_Connection *mhd);
+
+/* True when Authorization holds the admin token. */
+bool head_authorized(struct MHD_Connection *mhd, const char *token);
+
+/* True when Content-Type is application/json. */
+bool head_json(struct MHD_Connection *mhd);
+
+/* Idempotency-Key, or NULL. */
+const char *head_key(struct MHD_Connection *mhd);
+
+/* Fills in the call's query parameters. */
+void head_parameters(struct MHD_Connection *mhd, struct call *call);
+
+/* Writes the address of the client, as far as trusted proxies tell it; "" when there is none. */
+void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
+                  char text_out[NETWORKS_TEXT_SIZE]);
+
+/* True when the request leaves too little of the connection's `memory` for the head of an
+ * answer. */
+bool head_leaves_no_room(struct MHD_Connection *mhd, size_t memory);
+
+#endif

@@ -1,0 +1,287 @@
+/* The HTTP threads: each drives a libmicrohttpd of its own from an epoll loop.
+ *
+ * libmicrohttpd's own threads lose wake-ups when connections are resumed from elsewhere, so an HTTP
+ * thread drives it from outside: libmicrohttpd's epoll descriptor and an eventfd stand in the
+ * thread's epoll set. A turn of the loop: wait; take the requests that workers gave back; MHD_run
+ * (which reads new requests and polls waiting ones); hand the new orders to the order workers;
+ * MHD_run again to write what was answered. */
+#include "service/http/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "service/http/connection.h"
+#include "service/http/exchange.h"
+#include "service/http/reply.h"
+#include "service/http/thread.h"
+#include "service/log.h"
+
+enum {
+    TURN_MS_MAX = 1000,      /* libmicrohttpd looks for idle connections at least this often */
+    IDLE_CONNECTION_S = 120, /* for a connection without a request */
+    POLLED_TURN_MS = 2,      /* while connections are polled, see libmicrohttpd_ms */
+    RUNS_AFTER_REPLY = 3,    /* see run */
+    HANGUPS_MAX = 64,        /* looked at in one turn */
+    DRAIN_QUIET_TURNS = 3,   /* turns without anything new after which a draining thread is done */
+    DRAIN_TURN_MS = 10,
+};
+
+/* ---- requests that come back ---- */
+
+void http_wake(struct http_thread *thread)
+{
+    uint64_t one = 1;
+    ssize_t written = write(thread->wake_fd, &one, sizeof one);
+    assert(written == sizeof one || errno == EAGAIN);
+}
+
+void http_return(struct http_thread *thread, struct request *list)
+{
+    struct request *last = list;
+    while (last->queue_next)
+        last = last->queue_next;
+    struct request *head = atomic_load_explicit(&thread->returned, memory_order_relaxed);
+    do
+        last->queue_next = head;
+    while (!atomic_compare_exchange_weak_explicit(&thread->returned, &head, list,
+                                                  memory_order_release, memory_order_relaxed));
+    if (!head) /* otherwise the thread was woken for the earlier ones, and has not looked yet */
+        http_wake(thread);
+}
+
+static void take_returned(struct http_thread *thread)
+{
+    struct request *request =
+        atomic_exchange_explicit(&thread->returned, NULL, memory_order_acquire);
+    while (request) {
+        struct request *next = request->queue_next;
+        connection_return(thread, request);
+        request = next;
+    }
+}
+
+/* ---- time limits ---- */
+
+static void expire_due(struct http_thread *thread)
+{
+    for (int i = 0; i < ROUTE_LISTS; i++)
+        while (thread->lists[i].first && thread->lists[i].first->http.until_ns <= thread->now_ns)
+            connection_expire(thread, thread->lists[i].first);
+}
+
+/* libmicrohttpd may have work left that no event will announce, such as more input than one read
+ * took: then it wants no waiting at all. It says the same while connections are polled, so then it
+ * is not asked, but runs soon anyway. */
+static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
+{
+    MHD_UNSIGNED_LONG_LONG wanted = 0;
+    if (thread->polled > 0)
+        return ms < POLLED_TURN_MS ? ms : POLLED_TURN_MS;
+    bool limited = MHD_get_timeout(thread->daemon, &wanted) == MHD_YES;
+    return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
+}
+
+static int wait_ms(const struct http_thread *thread)
+{
+    int64_t ms = thread->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
+    if (thread->runs_due > 0)
+        return 0;
+    ms = libmicrohttpd_ms(thread, ms);
+    for (int i = 0; i < ROUTE_LISTS; i++) {
+        if (!thread->lists[i].first)
+            continue;
+        int64_t left_ms = (thread->lists[i].first->http.until_ns - thread->now_ns) / 1000000 + 1;
+        ms = left_ms < ms ? left_ms : ms;
+    }
+    return ms > 0 ? (int)ms : 0;
+}
+
+/* ---- the loop ---- */
+
+static bool wait_for_events(struct http_thread *thread)
+{
+    struct epoll_event events[3];
+    uint64_t wakes;
+    int count = epoll_wait(thread->loop_fd, events, 3, wait_ms(thread));
+    for (int i = 0; i < count; i++)
+        if (events[i].data.fd == thread->wake_fd &&
+            read(thread->wake_fd, &wakes, sizeof wakes) != sizeof wakes)
+            assert(errno == EAGAIN);
+    return count > 0;
+}
+
+static void submit_orders(struct http_thread *thread)
+{
+    if (thread->orders_first)
+        queue_push(thread->service->orders, thread->orders_first, thread->orders_last);
+    thread->orders_first = thread->orders_last = NULL;
+}
+
+/* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived
+ * together with the end of a request: one edge of epoll announced both, and libmicrohttpd has read
+ * only the request. Shutting the closed side down makes another edge when the request is read. */
+static void repeat_hangups(struct http_thread *thread)
+{
+    struct epoll_event events[HANGUPS_MAX];
+    int count = epoll_wait(thread->hangup_fd, events, HANGUPS_MAX, 0);
+    for (int i = 0; i < count; i++)
+        shutdown(events[i].data.fd, SHUT_RD);
+}
+
+/* A queued answer needs further runs of libmicrohttpd: to be written, to be finished, and to read
+ * input that arrived meanwhile, which epoll has announced already and will not announce again. */
+static void run(struct http_thread *thread)
+{
+    thread->replies = thread->answers = 0;
+    MHD_run(thread->daemon);
+    if (thread->runs_due > 0)
+        thread->runs_due--;
+    if (thread->replies > 0)
+        thread->runs_due = RUNS_AFTER_REPLY;
+    submit_orders(thread);
+}
+
+/* Returns true when anything happened. */
+static bool turn(struct http_thread *thread)
+{
+    bool events = wait_for_events(thread);
+    thread->now_ns = clock_now_ns();
+    take_returned(thread);
+    expire_due(thread);
+    run(thread);
+    if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
+        run(thread);
+    if (events)
+        repeat_hangups(thread);
+    return events;
+}
+
+static void begin_draining(struct http_thread *thread)
+{
+    thread->draining = true;
+    MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
+    assert(listener == thread->listen_fd);
+    close(thread->listen_fd);
+}
+
+/* Answers the requests under way. New requests on open connections are answered as well, and their
+ * connections closed; when no request comes any more, the thread is done. */
+static void drain(struct http_thread *thread)
+{
+    int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * 1000000;
+    begin_draining(thread);
+    for (int quiet = 0; quiet < DRAIN_QUIET_TURNS && thread->now_ns < until_ns;) {
+        bool events = turn(thread);
+        bool waiting = thread->in_flight > 0 || thread->lists[LIST_RECEIVING].first;
+        quiet = events || waiting ? 0 : quiet + 1;
+    }
+    thread->ending = true;
+    for (int i = 0; i < ROUTE_LISTS; i++) /* out of time: every deadline is now */
+        for (struct request *request = thread->lists[i].first; request;
+             request = request->http.next)
+            request->http.until_ns = 0;
+    for (int i = 0; i < DRAIN_QUIET_TURNS; i++)
+        turn(thread);
+}
+
+static void thread_main(void *context)
+{
+    struct http_thread *thread = context;
+    thread->now_ns = clock_now_ns();
+    while (!atomic_load(&thread->service->draining))
+        turn(thread);
+    drain(thread);
+    MHD_stop_daemon(thread->daemon);
+    assert(thread->connections == 0);
+}
+
+/* ---- start and stop ---- */
+
+static void mhd_log(void *cls, const char *format, va_list arguments)
+{
+    (void)cls;
+    char text[256];
+    vsnprintf(text, sizeof text, format, arguments);
+    log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
+}
+
+static struct MHD_Daemon *daemon_start(struct http_thread *thread)
+{
+    const struct config *config = &thread->service->config;
+    unsigned limit = config->connections_max / config->http_threads;
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
+        exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, thread, MHD_OPTION_LISTEN_SOCKET,
+        thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
+        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit > 0 ? limit : 1,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_CONNECTION_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+}
+
+static void watch(struct http_thread *thread, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    int added = epoll_ctl(thread->loop_fd, EPOLL_CTL_ADD, fd, &event);
+    assert(added == 0);
+}
+
+struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
+                               size_t error_size)
+{
+    struct http_thread *thread = calloc(1, sizeof *thread);
+    if (!thread)
+        abort();
+    thread->service = service;
+    thread->listen_fd = listen_fd;
+    thread->daemon = daemon_start(thread);
+    if (!thread->daemon) {
+        snprintf(error_out, error_size, "libmicrohttpd does not start");
+        free(thread);
+        return NULL;
+    }
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(thread->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert(info && thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0);
+    watch(thread, info->epoll_fd);
+    watch(thread, thread->hangup_fd);
+    watch(thread, thread->wake_fd);
+    reply_prepare(thread);
+    if (!worker_start(&thread->worker, thread_main, thread))
+        abort();
+    return thread;
+}
+
+void http_join(struct http_thread *thread)
+{
+    worker_join(&thread->worker);
+}
+
+void http_close(struct http_thread **thread_pointer)
+{
+    struct http_thread *thread = *thread_pointer;
+    *thread_pointer = NULL;
+    if (!thread)
+        return;
+    take_returned(thread); /* requests that outlasted the drain */
+    assert(thread->in_flight == 0 && thread->polled == 0);
+    connection_free_requests(thread);
+    reply_discard(thread);
+    close(thread->wake_fd);
+    close(thread->hangup_fd);
+    close(thread->loop_fd);
+    free(thread);
+}

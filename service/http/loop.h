@@ -1,0 +1,31 @@
+/* The HTTP threads: each drives a libmicrohttpd of its own from an epoll loop. */
+#ifndef SECKILL_SERVICE_HTTP_LOOP_H
+#define SECKILL_SERVICE_HTTP_LOOP_H
+
+#include <stddef.h>
+
+#include "service/request.h"
+#include "service/service.h"
+
+struct http_thread;
+
+/* Starts an HTTP thread on a listening socket, which it owns from now on. NULL with the reason in
+ * `error_out`. */
+struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
+                               size_t error_size);
+
+/* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
+ * wakes it. Any thread; may be called until http_close. */
+void http_return(struct http_thread *thread, struct request *list);
+
+/* Wakes the thread, to look at service->draining. */
+void http_wake(struct http_thread *thread);
+
+/* Waits for the thread to end: once service->draining is set, every accepted request is answered,
+ * or drain_ms have passed. */
+void http_join(struct http_thread *thread);
+
+/* Frees it, after all workers have ended. NULL is fine. */
+void http_close(struct http_thread **thread);
+
+#endif

@@ -1,0 +1,77 @@
+/* The calls there are: what each takes, who handles it, and how long it may wait. */
+#include "service/http/route.h"
+
+#include <string.h>
+
+#include "service/calls/list.h"
+#include "service/calls/ops.h"
+#include "service/calls/order.h"
+#include "service/calls/sale.h"
+#include "service/calls/state.h"
+#include "service/calls/stock.h"
+
+/* Cancels wait for the locks of segments as admin calls do, so they have their time limit. */
+static const struct route routes[] = {
+    {"POST", "/order", false, false, true, LIST_ORDERS, call_order_post},
+    {"GET", "/order/", true, false, false, LIST_CALLS, call_order_get},
+    {"POST", "/order/{id}/pay", true, false, false, LIST_CALLS, call_state_pay},
+    {"POST", "/order/{id}/cancel", true, false, false, LIST_ADMIN, call_state_cancel},
+    {"GET", "/stock/", true, false, false, LIST_CALLS, call_stock_get},
+    {"POST", "/admin/stock/reset", false, true, true, LIST_ADMIN, call_sale_reset},
+    {"POST", "/admin/stock/add", false, true, true, LIST_ADMIN, call_sale_restock},
+    {"GET", "/user/{user_id}/orders", true, false, false, LIST_CALLS, call_list_user},
+    {"GET", "/admin/orders", false, true, false, LIST_ADMIN, call_list_all},
+    {"GET", "/admin/orders.csv", false, true, false, LIST_ADMIN, call_list_csv},
+    {"GET", "/admin/sales", false, true, false, LIST_ADMIN, call_sale_list},
+    {"PATCH", "/admin/sale/", true, true, true, LIST_ADMIN, call_sale_change},
+    {"POST", "/admin/reconcile", false, true, true, LIST_ADMIN, call_sale_reconcile},
+    {"GET", "/healthz", false, false, false, LIST_CALLS, call_ops_healthz},
+    {"GET", "/readyz", false, false, false, LIST_CALLS, call_ops_readyz},
+    {"GET", "/metrics", false, false, false, LIST_CALLS, call_ops_metrics},
+    {"GET", "/openapi.json", false, false, false, LIST_CALLS, call_ops_openapi},
+};
+
+/* Without a {name} the whole path is fixed, and the tail is what follows it. */
+size_t route_tail(const struct route *route)
+{
+    return strcspn(route->path, "{");
+}
+
+/* A {name} stands for exactly one part of the path: a slash ends it. */
+static bool path_matches(const struct route *route, const char *url)
+{
+    if (!route->prefix)
+        return strcmp(url, route->path) == 0;
+    const char *name = route->path + route_tail(route);
+    const char *end = strchr(name, '}');
+    if (strncmp(url, route->path, route_tail(route)) != 0)
+        return false;
+    url += route_tail(route);
+    return strcmp(url + strcspn(url, "/"), end ? end + 1 : "") == 0;
+}
+
+/* libmicrohttpd leaves the body out of the answer to HEAD. */
+static bool method_matches(const struct route *route, const char *method)
+{
+    return strcmp(route->method, method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
+                               const char **allow_out)
+{
+    *problem_out = PROBLEM_NOT_FOUND;
+    *allow_out = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (!path_matches(&routes[i], url))
+            continue;
+        if (method_matches(&routes[i], method)) {
+            *problem_out = PROBLEM_NONE;
+            return &routes[i];
+        }
+        /* No path is in the table with two methods of ours, so the first match says all. */
+        *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
+        *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+    }
+    return NULL;
+}

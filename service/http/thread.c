@@ -1,0 +1,96 @@
+/* What one HTTP thread keeps of its requests: their phases, their lists, and how they leave it. */
+#include "service/http/thread.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+
+enum { ADMIN_DEADLINE_EXTRA_MS = 5000 }; /* admin calls wait for locks: lease, deadline and this */
+
+void request_phase(struct request *request, enum http_phase phase)
+{
+    static const bool allowed[PHASE_COUNT][PHASE_COUNT] = {
+        [PHASE_FREE] = {[PHASE_HEAD] = true},
+        [PHASE_HEAD] = {[PHASE_BODY] = true, [PHASE_FREE] = true},
+        [PHASE_BODY] = {[PHASE_IN_FLIGHT] = true, [PHASE_READY] = true, [PHASE_FREE] = true},
+        [PHASE_IN_FLIGHT] =
+            {[PHASE_READY] = true, [PHASE_EXPIRED] = true, [PHASE_ABANDONED] = true},
+        /* READY: a worker gave it back before libmicrohttpd asked, so the real answer is sent. */
+        [PHASE_EXPIRED] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
+        /* FREE: it came back. Until then a queue or a worker points to it. */
+        [PHASE_ABANDONED] = {[PHASE_FREE] = true},
+        /* IN_FLIGHT: a stream, for its next page. */
+        [PHASE_READY] = {[PHASE_IN_FLIGHT] = true, [PHASE_FREE] = true},
+    };
+    assert(allowed[request->http.phase][phase]);
+    request->http.phase = phase;
+}
+
+bool request_in_flight(const struct request *request)
+{
+    enum http_phase phase = request->http.phase;
+    return phase == PHASE_IN_FLIGHT || phase == PHASE_EXPIRED || phase == PHASE_ABANDONED;
+}
+
+void request_list_add(struct http_thread *thread, enum route_list which, struct request *request)
+{
+    struct request_list *list = &thread->lists[which];
+    struct request_http *http = &request->http;
+    assert(!http->list);
+    assert(!list->last || list->last->http.until_ns <= request->http.until_ns);
+    http->list = list;
+    http->next = NULL;
+    http->prev = list->last;
+    if (list->last)
+        list->last->http.next = request;
+    else
+        list->first = request;
+    list->last = request;
+}
+
+void request_list_remove(struct request *request)
+{
+    struct request_http *http = &request->http;
+    struct request_list *list = http->list;
+    if (!list)
+        return;
+    if (http->prev)
+        http->prev->http.next = http->next;
+    else
+        list->first = http->next;
+    if (http->next)
+        http->next->http.prev = http->prev;
+    else
+        list->last = http->prev;
+    http->list = NULL;
+}
+
+static int64_t deadline_ns(const struct http_thread *thread, const struct request *request)
+{
+    const struct config *config = &thread->service->config;
+    int64_t ms = config->deadline_ms;
+    if (request->http.route->list == LIST_ADMIN)
+        ms += (int64_t)config->lease_ms + ADMIN_DEADLINE_EXTRA_MS;
+    return request->arrived_ns + ms * CLOCK_NS_PER_MS;
+}
+
+void request_send(struct http_thread *thread, struct request *request, enum request_state from)
+{
+    bool moved = request_move(request, from, REQUEST_QUEUED);
+    assert(moved); /* no worker knows it yet */
+    request_phase(request, PHASE_IN_FLIGHT);
+    request->http.until_ns = deadline_ns(thread, request);
+    request->queue_next = NULL;
+    thread->in_flight++;
+    request_list_add(thread, request->http.route->list, request);
+    if (request->http.route->list != LIST_ORDERS) {
+        queue_push(thread->service->calls, request, request);
+        return;
+    }
+    /* Orders wait for the end of the turn: one lock of the queue carries them all. */
+    if (thread->orders_last)
+        thread->orders_last->queue_next = request;
+    else
+        thread->orders_first = request;
+    thread->orders_last = request;
+}

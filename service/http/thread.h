@@ -1,0 +1,77 @@
+/* What one HTTP thread owns, for the files of this folder; all others see loop.h. But for what is
+ * marked otherwise only the thread itself may touch it. */
+#ifndef SECKILL_SERVICE_HTTP_THREAD_H
+#define SECKILL_SERVICE_HTTP_THREAD_H
+
+#include "base/worker.h"
+#include "service/http/route.h"
+#include "service/request.h"
+#include "service/service.h"
+
+enum {
+    CONNECTION_MEMORY = 8192
+}; /* bytes libmicrohttpd may use per connection, headers included */
+
+struct MHD_Connection;
+struct MHD_Daemon;
+struct MHD_Response;
+
+/* Requests in order of their time limits; each list has limits of one length. */
+struct request_list {
+    struct request *first, *last;
+};
+
+/* One client's connection, kept as libmicrohttpd's socket context from the moment it is accepted
+ * until it is closed. Everything that needs the connection goes through here, and a request points
+ * here as long as somebody waits for its answer; closing takes that pointer away. libmicrohttpd
+ * does not report the end of every request, but it reports the end of every connection. */
+struct http_connection {
+    struct MHD_Connection *mhd;
+    struct request *request; /* the one that is being received or answered, or NULL */
+    bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
+};
+
+struct http_thread {
+    struct service *service;
+    struct worker worker;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    int wake_fd;   /* eventfd; any thread may write */
+    int hangup_fd; /* epoll: connections whose client has closed its side */
+    int loop_fd;   /* epoll: the daemon's own epoll, wake_fd and hangup_fd */
+
+    /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
+    _Atomic(struct request *) returned;
+
+    struct request_list lists[ROUTE_LISTS];
+    struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
+    struct request *free_requests;
+    size_t connections; /* open ones */
+    size_t polled;      /* connections that are asked about in every turn */
+    size_t in_flight;   /* requests sent on and not come back */
+    size_t replies;     /* queued in the last run of libmicrohttpd */
+    size_t answers;     /* of these, to requests that had waited */
+    unsigned runs_due;  /* of libmicrohttpd, before the thread may wait again */
+    int64_t now_ns;     /* of this turn */
+    bool draining;
+    bool ending; /* its last turns: nothing may be sent on any more */
+    struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
+};
+
+/* Asserts that the table in thread.c has the transition. */
+void request_phase(struct request *request, enum http_phase phase);
+
+/* True while a queue or a worker has the request. */
+bool request_in_flight(const struct request *request);
+
+/* Appends the request to a list, ordered by until_ns because all limits of a list are equal. */
+void request_list_add(struct http_thread *thread, enum route_list list, struct request *request);
+
+/* Does nothing when the request is in no list. */
+void request_list_remove(struct request *request);
+
+/* Sends a request, whose state is `from`, on to a call worker, or to the order workers with all
+ * other orders of this turn. The caller has reserved its place in the queue. */
+void request_send(struct http_thread *thread, struct request *request, enum request_state from);
+
+#endif

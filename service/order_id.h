@@ -1,0 +1,55 @@
+/* Order ids: snowflakes, 63-bit numbers that grow with time and that a daemon makes by itself.
+ *
+ *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 12 bits: sequence
+ *
+ * No two ids are equal as long as no two running daemons of one ledger share a node. The ledger
+ * assigns a new node at every start; a daemon with a fixed node_id must not start again behind a
+ * clock that has stepped back. */
+#ifndef SECKILL_SERVICE_ORDER_ID_H
+#define SECKILL_SERVICE_ORDER_ID_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ORDER_ID_EPOCH_MS UINT64_C(1735689600000) /* 2025-01-01T00:00:00Z, in Unix ms */
+#define ORDER_ID_NODE_BITS 10
+#define ORDER_ID_SEQUENCE_BITS 12
+#define ORDER_ID_NODE_MAX ((1U << ORDER_ID_NODE_BITS) - 1)
+#define ORDER_ID_RESERVE_MAX (1U << ORDER_ID_SEQUENCE_BITS) /* most ids of one ms */
+#define ORDER_ID_TEXT_SIZE 21                               /* 20 digits and the final NUL */
+
+/* Unix time in ms. Called by whichever thread asks for an id. */
+typedef uint64_t (*order_id_clock_t)(void *context);
+
+/* The generator, one per process. The fields are private. Any number of threads may use it at a
+ * time, without a lock. */
+struct order_ids {
+    _Atomic uint64_t next; /* the first unused place: ms since the epoch << 12 | sequence */
+    uint64_t node;
+    order_id_clock_t clock;
+    void *clock_context;
+};
+
+/* node: 0..ORDER_ID_NODE_MAX. clock NULL: the system's clock. Call before any other thread sees the
+ * generator, which holds nothing that would have to be freed. */
+void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
+                    void *clock_context);
+
+/* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every
+ * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
+ * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
+ * call never waits. An id is never 0 with a clock past the epoch. */
+uint64_t order_ids_reserve(struct order_ids *ids, unsigned n);
+
+/* The Unix time in ms at which the id was made. */
+uint64_t order_id_time_ms(uint64_t id);
+
+/* Decimal text, without leading zeros, ended by NUL. */
+void order_id_format(uint64_t id, char text_out[ORDER_ID_TEXT_SIZE]);
+
+/* True for digits only, without leading zeros, of at most 63 bits; *id_out is 0 otherwise. Accepts
+ * exactly what order_id_format writes for ids, so one order has one spelling. */
+bool order_id_parse(const char *text, uint64_t *id_out);
+
+#endif

@@ -1,0 +1,247 @@
+/* Order ids are unique, grow, survive a clock that steps back, and have one spelling. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "service/order_id.h"
+
+#define START_MS (ORDER_ID_EPOCH_MS + UINT64_C(1000000))
+
+static uint64_t read_clock(void *context)
+{
+    return *(const uint64_t *)context;
+}
+
+static uint64_t sequence_of(uint64_t id)
+{
+    return id & (ORDER_ID_RESERVE_MAX - 1);
+}
+
+static unsigned node_of(uint64_t id)
+{
+    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_NODE_MAX;
+}
+
+static uint64_t next_id(struct order_ids *ids)
+{
+    return order_ids_reserve(ids, 1);
+}
+
+static void test_id_holds_time_node_and_sequence(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, 1023, read_clock, &now);
+    uint64_t id = next_id(&ids);
+    assert_int_equal(id, (UINT64_C(1000000) << 22) | (UINT64_C(1023) << 12));
+    assert_int_equal(order_id_time_ms(id), START_MS);
+    assert_int_equal(node_of(id), 1023);
+    assert_int_equal(next_id(&ids), id + 1);
+    now++;
+    uint64_t later = next_id(&ids);
+    assert_int_equal(order_id_time_ms(later), START_MS + 1);
+    assert_int_equal(sequence_of(later), 0);
+}
+
+static void test_used_up_sequence_borrows_from_next_ms(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, 5, read_clock, &now);
+    uint64_t last = 0;
+    for (unsigned i = 0; i < 3 * ORDER_ID_RESERVE_MAX; i++) {
+        uint64_t id = next_id(&ids);
+        assert_true(id > last);
+        assert_int_equal(node_of(id), 5);
+        assert_int_equal(order_id_time_ms(id), START_MS + i / ORDER_ID_RESERVE_MAX);
+        last = id;
+    }
+    now += 1; /* the clock is still behind what was borrowed */
+    assert_true(next_id(&ids) > last);
+}
+
+static void test_reserve_stays_in_one_ms(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    uint64_t first = order_ids_reserve(&ids, 4000);
+    assert_int_equal(sequence_of(first), 0);
+    uint64_t fits = order_ids_reserve(&ids, 96);
+    assert_int_equal(fits, first + 4000);
+    uint64_t whole = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    assert_int_equal(order_id_time_ms(whole), START_MS + 1);
+    assert_int_equal(sequence_of(whole), 0);
+    next_id(&ids);
+    uint64_t moved = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    assert_int_equal(order_id_time_ms(moved), START_MS + 3);
+    assert_int_equal(sequence_of(moved), 0);
+}
+
+static void test_clock_stepping_back_never_repeats(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    uint64_t last = order_ids_reserve(&ids, 10) + 9;
+    const uint64_t clocks[] = {START_MS - 1, START_MS - 3600000, 0, ORDER_ID_EPOCH_MS - 1,
+                               START_MS};
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        now = clocks[i];
+        uint64_t id = next_id(&ids);
+        assert_int_equal(id, last + 1);
+        last = id;
+    }
+}
+
+static void test_system_clock_is_the_default(void **state)
+{
+    (void)state;
+    struct order_ids ids;
+    order_ids_init(&ids, 0, NULL, NULL);
+    uint64_t before = (uint64_t)time(NULL) * 1000;
+    uint64_t made = order_id_time_ms(next_id(&ids));
+    uint64_t after = ((uint64_t)time(NULL) + 1) * 1000;
+    assert_true(made >= before && made <= after);
+}
+
+enum { THREADS = 4, RESERVES = 2000 };
+
+struct worker {
+    pthread_t thread;
+    struct order_ids *ids;
+    uint64_t first[RESERVES];
+};
+
+static unsigned reserve_size(size_t i)
+{
+    return (unsigned)(i % 97) + 1;
+}
+
+static void *reserve_many(void *argument)
+{
+    struct worker *worker = argument;
+    for (size_t i = 0; i < RESERVES; i++)
+        worker->first[i] = order_ids_reserve(worker->ids, reserve_size(i));
+    return NULL;
+}
+
+static int compare_ranges(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return (a[0] > b[0]) - (a[0] < b[0]);
+}
+
+static void test_threads_never_share_an_id(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    static struct worker workers[THREADS];
+    static uint64_t ranges[THREADS * RESERVES][2];
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    for (size_t t = 0; t < THREADS; t++) {
+        workers[t].ids = &ids;
+        assert_int_equal(pthread_create(&workers[t].thread, NULL, reserve_many, &workers[t]), 0);
+    }
+    for (size_t t = 0; t < THREADS; t++) {
+        pthread_join(workers[t].thread, NULL);
+        for (size_t i = 0; i < RESERVES; i++) {
+            ranges[t * RESERVES + i][0] = workers[t].first[i];
+            ranges[t * RESERVES + i][1] = workers[t].first[i] + reserve_size(i) - 1;
+        }
+    }
+    qsort(ranges, THREADS * RESERVES, sizeof ranges[0], compare_ranges);
+    for (size_t i = 0; i < THREADS * RESERVES; i++) {
+        assert_int_equal(order_id_time_ms(ranges[i][0]), order_id_time_ms(ranges[i][1]));
+        if (i > 0)
+            assert_true(ranges[i][0] > ranges[i - 1][1]);
+    }
+}
+
+static void test_text_round_trip(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t id;
+        const char *text;
+    } cases[] = {
+        {0, "0"},
+        {7, "7"},
+        {10, "10"},
+        {UINT64_C(7263000000000000123), "7263000000000000123"},
+        {INT64_MAX, "9223372036854775807"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[ORDER_ID_TEXT_SIZE];
+        order_id_format(cases[i].id, text);
+        assert_string_equal(text, cases[i].text);
+        uint64_t id = 1;
+        assert_true(order_id_parse(text, &id));
+        assert_int_equal(id, cases[i].id);
+    }
+    char text[ORDER_ID_TEXT_SIZE];
+    order_id_format(UINT64_MAX, text);
+    assert_string_equal(text, "18446744073709551615");
+}
+
+static void test_parse_refuses_other_spellings(void **state)
+{
+    (void)state;
+    const char *const bad[] = {
+        "",
+        "00",
+        "01",
+        "+1",
+        "-1",
+        " 1",
+        "1 ",
+        "1\n",
+        "0x1",
+        "1e3",
+        "1.0",
+        "abc",
+        "12a4",
+        "١",
+        "-0",
+        "--1",
+        "1\t2",
+        "9223372036854775808",
+        "9999999999999999999",
+        "18446744073709551615",
+        "18446744073709551617",
+        "100000000000000000000000000000000000001",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        uint64_t id = 99;
+        if (order_id_parse(bad[i], &id))
+            fail_msg("accepted '%s'", bad[i]);
+        assert_int_equal(id, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_id_holds_time_node_and_sequence),
+        cmocka_unit_test(test_used_up_sequence_borrows_from_next_ms),
+        cmocka_unit_test(test_reserve_stays_in_one_ms),
+        cmocka_unit_test(test_clock_stepping_back_never_repeats),
+        cmocka_unit_test(test_system_clock_is_the_default),
+        cmocka_unit_test(test_threads_never_share_an_id),
+        cmocka_unit_test(test_text_round_trip),
+        cmocka_unit_test(test_parse_refuses_other_spellings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
