@@ -3,7 +3,7 @@
 -- the orders in turn: four characters each, the numbers of its user and of its address in the list
 -- that follows (0: not limited), each as two digits of base 64, the high one first, that begin at
 -- '0'; 7.. that list, the users and then the addresses, each of them once and none of them ''.
--- Returns four numbers for each order that is refused, none for those that are let through: its
+-- Returns four numbers for each order that is refused, none for orders that are let through: its
 -- place from 1, 1 when its user is over the limit or 2 when its address is, ms until one more
 -- would be let through, ms until the whole burst is there again.
 -- Atomic because a subject's orders must be counted one after the other, whoever carries them.
@@ -24,11 +24,11 @@ local latest = {now + span[1] - interval[1], now + span[2] - interval[2]}
 local due, counted = {}, {} -- by subject: its value; true when this batch has changed it
 local refused = {}
 
--- Values need not survive Redis, nor be known to a replica: at worst a burst comes once more. In
+-- Values need not survive Redis, nor reach a replica: at worst a burst is let through once more. In
 -- the append-only file they would cost as much again.
 redis.set_repl(redis.REPL_NONE)
 
--- The field '' says when the newer hash was begun.
+-- Begins a newer hash when the present one is old enough. Its field '' says when it was begun.
 local function turn(kind, newer, older)
   local began = tonumber(call('HGET', newer, ''))
   if began and now >= began and now < began + span[kind] then return end
@@ -39,7 +39,7 @@ local function turn(kind, newer, older)
   call('HSET', newer, '', format('%d', now))
 end
 
--- A value is cut when the server's clock was ahead when it was written.
+-- Cuts a value that was written while the server's clock was ahead.
 local function read(kind, key)
   local before = first[kind] - 1
   local stored = call('HMGET', key, unpack(ARGV, first[kind] + 6, last[kind] + 6))

@@ -2,7 +2,7 @@
 -- 3 units that come back (taken and not sold, or returned).
 -- Returns {1, units left} when settled and released; {0} when lock or open round is not mine.
 -- Atomic because the returned units and the end of the round must become visible together, and the
--- lock must not be free before: whoever gets it would find a round open and recover for nothing.
+-- lock must not be free before: its next holder would find a round open and recover for nothing.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'open') ~= ARGV[1] then
   return {0}
 end

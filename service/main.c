@@ -83,7 +83,7 @@ static void service_open(struct service *service)
     };
     bool networks = networks_parse(config->trusted_proxies, &service->proxies);
     assert(networks); /* the configuration was checked */
-    service->catalog = catalog_open();
+    service->sale_cache = sale_cache_open();
     service->orders = queue_open(config->queue_max);
     service->calls = queue_open(CALL_QUEUE_MAX);
 }
@@ -92,12 +92,12 @@ static void service_close(struct service *service)
 {
     queue_close(&service->calls);
     queue_close(&service->orders);
-    catalog_close(&service->catalog);
+    sale_cache_close(&service->sale_cache);
 }
 
-static void learn_sale(const struct ledger_sale *sale, void *catalog)
+static void learn_sale(const struct ledger_sale *sale, void *cache)
 {
-    catalog_put(catalog, sale);
+    sale_cache_put(cache, sale);
 }
 
 /* It serves all the same: who set it so may know why. */
@@ -118,7 +118,7 @@ static bool prepare(struct service *service, struct ledger *ledger)
         result = ledger_node(ledger, &node);
     if (result == LEDGER_OK) {
         order_ids_init(&service->ids, node, NULL, NULL);
-        result = ledger_sales_each(ledger, learn_sale, service->catalog);
+        result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
     }
     if (result != LEDGER_OK) {
         log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));

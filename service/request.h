@@ -20,7 +20,8 @@
 
 #include "service/answer.h"
 #include "sql/ledger_list.h"
-#include "stock/stock.h"
+#include "stock/order.h"
+#include "stock/sale_settings.h"
 
 enum {
     BODY_MAX = 4096,       /* bytes of a request's body */

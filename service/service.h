@@ -18,7 +18,7 @@ enum {
 struct service {
     struct config config;
     struct stock_options stock;
-    struct sale_catalog *catalog;
+    struct sale_cache *sale_cache;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;
     struct queue *orders;    /* HTTP threads to order workers */

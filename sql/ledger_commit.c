@@ -146,63 +146,18 @@ static enum db_result commit_body(struct db *db, void *context)
     return result;
 }
 
-static struct commit commit_of(struct ledger *ledger, const struct ledger_plan *plan)
-{
-    assert(plan->move_count > 0 && plan->move_count <= LEDGER_SEGMENTS_MAX);
-    assert(plan->order_count > 0 && plan->order_count <= LEDGER_ORDERS_MAX);
-    return (struct commit){
-        .ledger = ledger,
-        .updates = plan->moves,
-        .update_count = plan->move_count,
-        .orders = plan->orders,
-        .order_count = plan->order_count,
-    };
-}
-
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    struct commit commit =
-        commit_of(ledger, &(struct ledger_plan){updates, update_count, orders, order_count});
+    assert(update_count > 0 && update_count <= LEDGER_SEGMENTS_MAX);
+    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
+    struct commit commit = {
+        .ledger = ledger,
+        .updates = updates,
+        .update_count = update_count,
+        .orders = orders,
+        .order_count = order_count,
+    };
     return ledger_from_db(db_run(ledger->db, commit_body, &commit));
-}
-
-struct locked {
-    struct ledger *ledger;
-    const char *sku;
-    void (*plan)(void *context, const struct ledger_segment *rows, size_t count,
-                 struct ledger_plan *plan_out);
-    void *context;
-};
-
-static enum db_result locked_body(struct db *db, void *context)
-{
-    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    struct locked *locked = context;
-    struct sql_text *sql = &locked->ledger->sql;
-    struct ledger_plan plan = {0};
-    sql_clear(sql);
-    ledger_segments_text(sql, locked->sku);
-    sql_printf(sql, " ORDER BY segment FOR UPDATE");
-    enum db_result result = ledger_query(locked->ledger);
-    if (result != DB_OK)
-        return result;
-    size_t count = ledger_segments_read(db, rows, LEDGER_SEGMENTS_MAX);
-    if (count > 0)
-        locked->plan(locked->context, rows, count, &plan);
-    if (plan.order_count == 0)
-        return DB_NO;
-    struct commit commit = commit_of(locked->ledger, &plan);
-    return commit_body(db, &commit);
-}
-
-enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
-                                        void (*plan)(void *context,
-                                                     const struct ledger_segment *rows,
-                                                     size_t count, struct ledger_plan *plan_out),
-                                        void *context)
-{
-    struct locked locked = {ledger, sku, plan, context};
-    return ledger_from_db(db_run(ledger->db, locked_body, &locked));
 }

@@ -56,21 +56,4 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count);
 
-/* What to write, as for ledger_commit. */
-struct ledger_plan {
-    struct ledger_stock_update *moves;
-    size_t move_count;
-    const struct ledger_order *orders;
-    size_t order_count;
-};
-
-/* As ledger_commit, in one transaction with a SELECT ... FOR UPDATE of the sale's segments, by
- * whose rows `plan` says what to write. It is called again when the transaction is repeated.
- * LEDGER_NO also when there is no such sale or `plan` plans no order. */
-enum ledger_result ledger_commit_locked(struct ledger *ledger, const char *sku,
-                                        void (*plan)(void *context,
-                                                     const struct ledger_segment *rows,
-                                                     size_t count, struct ledger_plan *plan_out),
-                                        void *context);
-
 #endif

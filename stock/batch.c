@@ -5,58 +5,63 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_time.h"
+
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
 
 static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,
-                              const struct sale_view *view)
+                              const struct sale_snapshot *snapshot)
 {
     for (size_t i = 0; i < batch->group_count; i++)
         if (batch->groups[i].sale == sale)
             return &batch->groups[i];
+    assert(batch->group_count < STOCK_BATCH_MAX && snapshot->segments > 0);
     struct group *group = &batch->groups[batch->group_count++];
     group->sale = sale;
-    group->view = *view;
+    group->snapshot = *snapshot;
     group->first = group->last = NULL;
-    group->start = stock_random(stock, group->view.segments);
+    /* A random start spreads the workers of all processes over the segments. */
+    group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
-    group->busy = group->stale = group->looked = false;
+    group->busy = group->stale = group->counted = false;
     return group;
 }
 
 static void batch_add(struct stock *stock, struct batch *batch, struct stock_order *order)
 {
-    struct group *group = group_of(stock, batch, order->sale, order->view);
-    struct item *item = &batch->items[batch->item_count++];
-    *item = (struct item){.order = order};
+    assert(order->sale && order->snapshot); /* every open order passed check_settings */
+    struct group *group = group_of(stock, batch, order->sale, order->snapshot);
+    struct batch_order *entry = &batch->orders[batch->order_count++];
+    *entry = (struct batch_order){.order = order};
     if (group->last)
-        group->last->next = item;
+        group->last->next = entry;
     else
-        group->first = item;
-    group->last = item;
+        group->first = entry;
+    group->last = entry;
 }
 
 void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
                  size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
-    batch->item_count = batch->group_count = batch->piece_count = 0;
-    batch->move_count = batch->row_count = 0;
+    batch->order_count = batch->group_count = batch->allocation_count = 0;
+    batch->update_count = batch->row_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+        if (orders[i]->outcome == STOCK_OPEN)
             batch_add(stock, batch, orders[i]);
 }
 
-static bool item_open(const struct item *item)
+static bool entry_open(const struct batch_order *entry)
 {
-    return item->piece_count == 0 && item->order->outcome == STOCK_OPEN;
+    return entry->allocation_count == 0 && entry->order->outcome == STOCK_OPEN;
 }
 
 uint32_t group_unmet(const struct group *group)
 {
     uint32_t wanted = 0;
-    for (const struct item *item = group->first; item; item = item->next)
-        if (item_open(item))
-            wanted += item->order->qty;
+    for (const struct batch_order *entry = group->first; entry; entry = entry->next)
+        if (entry_open(entry))
+            wanted += entry->order->qty;
     return wanted > group->leftover ? wanted - group->leftover : 0;
 }
 
@@ -66,27 +71,30 @@ bool group_next(struct group *group, uint32_t *segment_out)
         *segment_out = group->retry[--group->retry_count];
         return true;
     }
-    if (group->tried == group->view.segments)
+    assert(group->tried <= group->snapshot.segments);
+    if (group->tried == group->snapshot.segments)
         return false;
-    *segment_out = (group->start + group->tried++) % group->view.segments;
+    *segment_out = (group->start + group->tried++) % group->snapshot.segments;
     return true;
 }
 
 void group_retry(struct group *group, uint32_t segment)
 {
-    if (group->retries++ < group->view.segments)
+    assert(segment < LEDGER_SEGMENTS_MAX && group->retry_count < LEDGER_SEGMENTS_MAX);
+    if (group->retries++ < group->snapshot.segments)
         group->retry[group->retry_count++] = (uint16_t)segment;
     else
-        group->busy = true; /* somebody keeps it dirty: not now, but it is not empty either */
+        group->busy = true; /* it stays dirty: not to be had now, but it is not known to be empty */
 }
 
-static void item_take(struct batch *batch, struct group *group, struct item *item,
-                      struct segment_hold *hold, uint32_t qty)
+static void entry_take(struct batch *batch, struct group *group, struct batch_order *entry,
+                       struct segment_hold *hold, uint32_t qty)
 {
     assert(qty > 0 && hold->used + qty <= hold->taken && group->leftover >= qty);
-    if (item->piece_count++ == 0)
-        item->piece = batch->piece_count;
-    batch->pieces[batch->piece_count++] = (struct piece){hold, qty};
+    if (entry->allocation_count++ == 0)
+        entry->first = batch->allocation_count;
+    assert(batch->allocation_count < BATCH_ALLOCATIONS_MAX);
+    batch->allocations[batch->allocation_count++] = (struct batch_allocation){hold, qty};
     hold->used += qty;
     group->leftover -= qty;
 }
@@ -97,28 +105,30 @@ static uint32_t spare(const struct segment_hold *hold, const struct group *group
     return mine ? hold->taken - hold->used : 0;
 }
 
-/* True when one segment could give all of it. */
+/* From one segment, so that the order is one row in the ledger. False when no segment has
+ * enough. */
 static bool fill_whole(struct stock *stock, struct batch *batch, struct group *group,
-                       struct item *item)
+                       struct batch_order *entry)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
-        if (spare(&stock->holds[i], group) >= item->order->qty) {
-            item_take(batch, group, item, &stock->holds[i], item->order->qty);
+        if (spare(&stock->holds[i], group) >= entry->order->qty) {
+            entry_take(batch, group, entry, &stock->holds[i], entry->order->qty);
             return true;
         }
     return false;
 }
 
+/* The group's taken units suffice, as group_fill has checked; each segment is used up in turn. */
 static void fill_split(struct stock *stock, struct batch *batch, struct group *group,
-                       struct item *item)
+                       struct batch_order *entry)
 {
-    uint32_t wanted = item->order->qty;
+    uint32_t wanted = entry->order->qty;
     for (size_t i = 0; i < stock->hold_count && wanted > 0; i++) {
         uint32_t units = spare(&stock->holds[i], group);
         if (units == 0)
             continue;
         units = units < wanted ? units : wanted;
-        item_take(batch, group, item, &stock->holds[i], units);
+        entry_take(batch, group, entry, &stock->holds[i], units);
         wanted -= units;
     }
     assert(wanted == 0);
@@ -126,32 +136,26 @@ static void fill_split(struct stock *stock, struct batch *batch, struct group *g
 
 void group_fill(struct stock *stock, struct batch *batch, struct group *group)
 {
-    for (struct item *item = group->first; item && group->leftover > 0; item = item->next)
-        if (item_open(item) && item->order->qty <= group->leftover &&
-            !fill_whole(stock, batch, group, item))
-            fill_split(stock, batch, group, item);
+    for (struct batch_order *entry = group->first; entry && group->leftover > 0;
+         entry = entry->next)
+        if (entry_open(entry) && entry->order->qty <= group->leftover &&
+            !fill_whole(stock, batch, group, entry))
+            fill_split(stock, batch, group, entry);
 }
 
-void item_unfill(struct batch *batch, struct item *item)
+void batch_order_unfill(struct batch *batch, struct batch_order *entry)
 {
-    for (size_t i = item->piece; i < item->piece + item->piece_count; i++)
-        batch->pieces[i].hold->used -= batch->pieces[i].qty;
-    item->piece_count = 0;
-}
-
-void batch_unfill(struct batch *batch)
-{
-    for (size_t i = 0; i < batch->item_count; i++)
-        batch->items[i].piece_count = 0;
-    for (size_t i = 0; i < batch->group_count; i++)
-        batch->groups[i].tried = batch->groups[i].leftover = 0;
-    batch->piece_count = 0;
+    for (size_t i = entry->first; i < entry->first + entry->allocation_count; i++) {
+        assert(batch->allocations[i].hold->used >= batch->allocations[i].qty);
+        batch->allocations[i].hold->used -= batch->allocations[i].qty;
+    }
+    entry->allocation_count = 0;
 }
 
 bool group_open(const struct group *group)
 {
-    for (const struct item *item = group->first; item; item = item->next)
-        if (item_open(item))
+    for (const struct batch_order *entry = group->first; entry; entry = entry->next)
+        if (entry_open(entry))
             return true;
     return false;
 }
@@ -159,61 +163,65 @@ bool group_open(const struct group *group)
 int group_passes(const struct group *group)
 {
     int passes = 0;
-    for (const struct item *item = group->first; item; item = item->next)
-        if (item_open(item) && item->order->passes > passes)
-            passes = item->order->passes;
+    for (const struct batch_order *entry = group->first; entry; entry = entry->next)
+        if (entry_open(entry) && entry->order->passes > passes)
+            passes = entry->order->passes;
     return passes;
 }
 
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left)
 {
-    for (struct item *item = group->first; item; item = item->next)
-        if (item_open(item)) {
-            item->order->passes++;
-            item->order->outcome = item->order->qty > left ? STOCK_SOLD_OUT : outcome;
+    for (struct batch_order *entry = group->first; entry; entry = entry->next)
+        if (entry_open(entry)) {
+            entry->order->passes++;
+            entry->order->outcome = entry->order->qty > left ? STOCK_SOLD_OUT : outcome;
         }
 }
 
 static void order_fail(struct stock_order *order, bool reachable)
 {
+    assert(order->outcome == STOCK_OPEN);
     bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
     order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
 }
 
 void group_fail(struct group *group, bool reachable)
 {
-    for (struct item *item = group->first; item; item = item->next)
-        if (item_open(item))
-            order_fail(item->order, reachable);
+    for (struct batch_order *entry = group->first; entry; entry = entry->next)
+        if (entry_open(entry))
+            order_fail(entry->order, reachable);
 }
 
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
 {
     size_t count = 0;
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0) {
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].allocation_count > 0) {
             if (orders_out)
-                orders_out[count] = batch->items[i].order;
+                orders_out[count] = batch->orders[i].order;
             count++;
         }
     return count;
 }
 
-static void write_move(struct batch *batch, struct segment_hold *hold)
+static void write_update(struct batch *batch, struct segment_hold *hold)
 {
-    batch->moved[batch->move_count] = hold;
-    batch->moves[batch->move_count++] = (struct ledger_stock_update){
+    assert(hold->state == SEGMENT_TAKEN && hold->used > 0 && hold->used <= hold->taken);
+    assert(batch->update_count < STOCK_HOLDS_MAX);
+    batch->updated[batch->update_count] = hold;
+    batch->updates[batch->update_count++] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
         .segment = hold->segment,
         .round = hold->round,
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
-        .settings_version = hold->terms,
+        .settings_version = hold->settings,
     };
 }
 
-/* By segment, as the ledger will list them. Few, and nearly always one. */
+/* By segment, as the ledger lists them for a repeat of the order. Insertion: they are few, nearly
+ * always one. */
 static void sort_allocations(struct ledger_allocation *allocations, size_t count)
 {
     for (size_t i = 1; i < count; i++)
@@ -227,97 +235,104 @@ static void sort_allocations(struct ledger_allocation *allocations, size_t count
 /* When an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
-    int64_t pay_within_s = order->view->terms.pay_within_s;
+    int64_t pay_within_s = order->snapshot->settings.pay_within_s;
     return pay_within_s == 0 ? 0 : order->created_ms + pay_within_s * 1000;
 }
 
-static void write_row(struct batch *batch, const struct item *item)
+static void write_row(struct batch *batch, const struct batch_order *entry)
 {
-    const struct stock_order *order = item->order;
-    const struct piece *pieces = &batch->pieces[item->piece];
-    struct ledger_allocation *allocations = &batch->allocations[item->piece];
-    bool several = item->piece_count > 1;
-    for (size_t i = 0; i < item->piece_count; i++)
-        allocations[i] = (struct ledger_allocation){pieces[i].hold->segment, pieces[i].qty};
-    sort_allocations(allocations, item->piece_count);
+    const struct stock_order *order = entry->order;
+    const struct batch_allocation *from = &batch->allocations[entry->first];
+    struct ledger_allocation *to = &batch->row_allocations[entry->first];
+    bool several = entry->allocation_count > 1;
+    uint32_t units = 0;
+    for (size_t i = 0; i < entry->allocation_count; i++) {
+        assert(from[i].hold->sale == order->sale && from[i].hold->round == from[0].hold->round);
+        to[i] = (struct ledger_allocation){from[i].hold->segment, from[i].qty};
+        units += from[i].qty;
+    }
+    assert(units == order->qty); /* all or nothing: the ledger does not add them up */
+    sort_allocations(to, entry->allocation_count);
     batch->rows[batch->row_count++] = (struct ledger_order){
         .order_id = order->order_id,
         .sku = order->sku,
         .user_id = order->user_id,
         .key = order->key,
-        .round = pieces[0].hold->round,
+        .round = from[0].hold->round,
         .qty = order->qty,
-        .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)pieces[0].hold->segment,
-        .allocations = allocations,
-        .allocation_count = several ? item->piece_count : 0,
+        .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)from[0].hold->segment,
+        .allocations = to,
+        .allocation_count = several ? entry->allocation_count : 0,
         .created_ms = order->created_ms,
-        .limit = order->view->terms.per_user_limit,
+        .limit = order->snapshot->settings.per_user_limit,
         .expires_ms = expires_ms(order),
     };
 }
 
 void batch_write(struct stock *stock, struct batch *batch)
 {
-    batch->move_count = batch->row_count = 0;
+    batch->update_count = batch->row_count = 0;
     for (size_t i = 0; i < stock->hold_count; i++)
         if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
-            write_move(batch, &stock->holds[i]);
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0)
-            write_row(batch, &batch->items[i]);
+            write_update(batch, &stock->holds[i]);
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].allocation_count > 0)
+            write_row(batch, &batch->orders[i]);
 }
 
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
 {
-    for (size_t i = 0; i < batch->move_count; i++)
-        if (batch->moved[i] == hold)
-            return batch->moves[i].refused;
+    for (size_t i = 0; i < batch->update_count; i++)
+        if (batch->updated[i] == hold)
+            return batch->updates[i].refused;
     return false;
 }
 
-static void accept_order(struct batch *batch, const struct item *item)
+static void accept_order(struct batch *batch, const struct batch_order *entry)
 {
-    struct stock_order *order = item->order;
+    struct stock_order *order = entry->order;
+    assert(order->outcome == STOCK_OPEN && !order->allocations); /* decided once */
     order->outcome = STOCK_ACCEPTED;
-    order->segment = batch->allocations[item->piece].segment;
+    order->segment = batch->row_allocations[entry->first].segment;
     ledger_time_format(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';
     if (expires_ms(order) != 0)
         ledger_time_format(expires_ms(order), order->expires_at);
-    if (item->piece_count == 1)
+    if (entry->allocation_count == 1)
         return;
-    size_t size = item->piece_count * sizeof *order->allocations;
-    order->allocation_count = item->piece_count;
+    /* The batch is used again before the answer is written, so the order gets a copy. */
+    size_t size = entry->allocation_count * sizeof *order->allocations;
+    order->allocation_count = entry->allocation_count;
     order->allocations = malloc(size);
     if (!order->allocations)
         abort();
-    memcpy(order->allocations, &batch->allocations[item->piece], size);
+    memcpy(order->allocations, &batch->row_allocations[entry->first], size);
 }
 
 void batch_accept(struct batch *batch)
 {
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0)
-            accept_order(batch, &batch->items[i]);
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].allocation_count > 0)
+            accept_order(batch, &batch->orders[i]);
 }
 
 void batch_decide(struct batch *batch, enum stock_outcome outcome)
 {
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0)
-            batch->items[i].order->outcome = outcome;
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].allocation_count > 0)
+            batch->orders[i].order->outcome = outcome;
 }
 
 void batch_fail(struct batch *batch, bool reachable)
 {
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].piece_count > 0)
-            order_fail(batch->items[i].order, reachable);
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].allocation_count > 0)
+            order_fail(batch->orders[i].order, reachable);
 }
 
 void batch_lost(struct batch *batch, bool reachable)
 {
-    for (size_t i = 0; i < batch->item_count; i++)
-        if (batch->items[i].order->outcome == STOCK_OPEN)
-            order_fail(batch->items[i].order, reachable);
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (batch->orders[i].order->outcome == STOCK_OPEN)
+            order_fail(batch->orders[i].order, reachable);
 }

@@ -3,29 +3,30 @@
 #define STOCK_BATCH_H
 
 #include "sql/ledger_commit.h"
+#include "stock/order.h"
 #include "stock/segment.h"
 
 /* Units of one segment that go to one order. */
-struct piece {
+struct batch_allocation {
     struct segment_hold *hold;
     uint32_t qty;
 };
 
-/* One open order. Filled when it has pieces. */
-struct item {
+/* One open order of the batch. It is filled when it has allocations. */
+struct batch_order {
     struct stock_order *order;
-    struct item *next; /* of the same group */
-    size_t piece;      /* first of its pieces */
-    size_t piece_count;
+    struct batch_order *next; /* of the same group */
+    size_t first;             /* of its allocations */
+    size_t allocation_count;
 };
 
-/* The open orders of one sale. Segments are tried in turn from a random one on; those that were
- * recovered are tried once more. */
+/* The open orders of one sale. Segments are tried in turn from a random one on; recovered segments
+ * are tried once more. */
 struct group {
     struct sale *sale;
-    struct sale_view view;
-    struct item *first;
-    struct item *last;
+    struct sale_snapshot snapshot;
+    struct batch_order *first;
+    struct batch_order *last;
     uint32_t start;
     uint32_t tried;
     uint32_t retries;
@@ -34,22 +35,26 @@ struct group {
     uint32_t leftover; /* units taken and not given to an order yet */
     bool busy;         /* a segment was held by somebody else */
     bool stale;        /* the ledger is in another round */
-    bool looked;       /* its counters have been read anew */
+    bool counted;      /* its counters have been read anew */
 };
 
+enum { BATCH_ALLOCATIONS_MAX = STOCK_BATCH_MAX + STOCK_HOLDS_MAX };
+
 struct batch {
-    struct item items[STOCK_BATCH_MAX];
-    size_t item_count;
+    struct batch_order orders[STOCK_BATCH_MAX];
+    size_t order_count;
     struct group groups[STOCK_BATCH_MAX];
     size_t group_count;
-    struct piece pieces[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
-    size_t piece_count;
-    struct ledger_stock_update moves[STOCK_HOLDS_MAX];
-    struct segment_hold *moved[STOCK_HOLDS_MAX]; /* the hold behind each move */
-    size_t move_count;
+    struct batch_allocation allocations[BATCH_ALLOCATIONS_MAX];
+    size_t allocation_count;
+
+    /* What batch_write makes of it for the ledger. */
+    struct ledger_stock_update updates[STOCK_HOLDS_MAX];
+    struct segment_hold *updated[STOCK_HOLDS_MAX]; /* the hold behind each update */
+    size_t update_count;
     struct ledger_order rows[STOCK_BATCH_MAX];
     size_t row_count;
-    struct ledger_allocation allocations[STOCK_BATCH_MAX + STOCK_HOLDS_MAX];
+    struct ledger_allocation row_allocations[BATCH_ALLOCATIONS_MAX]; /* at the same places */
 };
 
 /* Groups the open orders by their sales. */
@@ -62,52 +67,49 @@ uint32_t group_unmet(const struct group *group);
 /* The next segment to try; false when all have been. */
 bool group_next(struct group *group, uint32_t *segment_out);
 
-/* Puts a segment up for one more try, a bounded number of times. */
+/* Lets a segment be tried once more, a bounded number of times. */
 void group_retry(struct group *group, uint32_t segment);
 
-/* Gives taken units to open orders: whole from one segment where one has enough, else from several,
- * all or nothing. */
+/* Gives taken units to open orders, all or nothing: whole from one segment where one has enough,
+ * else from several. */
 void group_fill(struct stock *stock, struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
-void item_unfill(struct batch *batch, struct item *item);
-
-/* Takes all units away from all orders, and begins to try the segments anew. */
-void batch_unfill(struct batch *batch);
+void batch_order_unfill(struct batch *batch, struct batch_order *entry);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);
 
-/* The most passes that an open order of the group has made. */
+/* How many passes the group's open order with the most of them has made. */
 int group_passes(const struct group *group);
 
-/* Decides the group's open orders: those wanting more than `left` are sold out, the others get
+/* Decides the group's open orders: sold out where an order wants more than `left`, else
  * `outcome`. */
 void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left);
 
-/* A remote failure met the group's open orders: once more if it can be reached again, else
- * unavailable. */
+/* Decides the group's open orders after a failure of Redis or the ledger: to be tried again if the
+ * server is `reachable` by now, a bounded number of times, else unavailable. */
 void group_fail(struct group *group, bool reachable);
 
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Writes the filled orders and their segments' moves as the ledger wants them. */
+/* Writes the filled orders and their segments' updates as the ledger wants them. */
 void batch_write(struct stock *stock, struct batch *batch);
 
-/* True when the ledger refused this hold's move. */
+/* True when the ledger refused this hold's update. */
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold);
 
 /* Decides the filled orders: accepted, with where their units came from. */
 void batch_accept(struct batch *batch);
 
-/* Decides the filled orders otherwise. */
+/* Decides the filled orders: `outcome`. */
 void batch_decide(struct batch *batch, enum stock_outcome outcome);
 
-/* A remote failure met the filled orders. */
+/* The same as group_fail for the filled orders. */
 void batch_fail(struct batch *batch, bool reachable);
 
-/* A remote failure met all open orders, filled or not. */
+/* The same as group_fail for all open orders, filled or not. */
 void batch_lost(struct batch *batch, bool reachable);
 
 #endif

@@ -7,6 +7,7 @@
 
 void recovery_load(struct stock *stock, struct segment_hold *hold, const struct ledger_segment *row)
 {
+    assert(hold->state == SEGMENT_DIRTY && hold->segment == row->segment);
     if (row->round == 0) {
         sale_hint_set(hold->sale, hold->segment, 0); /* the ledger has no such segment (any more) */
     } else if (row->fence > hold->lock.fence) {
@@ -14,6 +15,9 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
         segment_post_fence(stock, &hold->lock, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity);
     } else {
+        /* The ledger has this hold's fence from now on, so no update of an earlier round can pass
+         * its guard any more: what the row says here is final until somebody takes from the
+         * segment. */
         assert(row->sold <= row->capacity);
         segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
@@ -34,6 +38,8 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
         rows[i].segment = dirty[i]->segment;
         rows[i].fence = dirty[i]->lock.fence;
     }
+    /* Before the segments are loaded: from now on no update of a holder before this one is
+     * accepted. */
     enum ledger_result result =
         ledger_recover(stock->ledger, sale_sku(dirty[0]->sale), rows, count);
     *stale_out = false;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "lock/redis_pipeline.h"
 
 enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
@@ -13,7 +14,8 @@ void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_
     snprintf(name_out, SECLOCK_NAME_MAX, "%s:%u", sku, segment);
 }
 
-/* A call on the lock and the segment, whose first argument is the token. */
+/* Each script gets the token, and does nothing unless that token still holds the lock: a holder
+ * that outlived its lease changes nothing in Redis. */
 static struct script_call *segment_call(struct stock *stock, enum script_id id,
                                         const struct lock_hold *lock)
 {
@@ -28,37 +30,38 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
     return call;
 }
 
-void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment)
+void segment_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment)
 {
     hold->sale = sale;
     hold->segment = segment;
-    hold->round = view->round;
-    hold->terms = view->terms.version;
+    hold->round = snapshot->round;
+    hold->settings = snapshot->settings.version;
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
 }
 
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment)
+                       const struct sale_snapshot *snapshot, uint32_t segment)
 {
     char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
-    segment_begin(hold, sale, view, segment);
+    segment_begin(hold, sale, snapshot, segment);
+    assert(hold >= stock->holds && hold < stock->holds + STOCK_HOLDS_MAX);
     hold->call = stock->call_count;
-    hold->sent_ns = stock_now_ns();
+    hold->sent_ns = clock_now_ns();
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
 }
 
 void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 {
-    assert(hold->state == SEGMENT_POSTED);
+    assert(hold->state == SEGMENT_POSTED && stock->call_count == 0);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
-    case SECLOCK_OK:
+    case SECLOCK_OK: /* until a take tells otherwise: nothing is known of its contents */
         hold->state = SEGMENT_DIRTY;
         break;
-    case SECLOCK_UNKNOWN:
+    case SECLOCK_UNKNOWN: /* it may be held in our name until its lease ends */
         hold->state = SEGMENT_DOUBT;
         break;
     default:
@@ -68,11 +71,11 @@ void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 }
 
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted)
+                       const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    segment_post_lock(stock, hold, sale, view, segment);
+    segment_post_lock(stock, hold, sale, snapshot, segment);
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
-    script_int(take, view->round);
+    script_int(take, snapshot->round);
     script_int(take, wanted);
 }
 
@@ -84,12 +87,16 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
         return SEGMENT_DIRTY; /* Redis refused the script: the ledger knows better */
     if (take->values[0] == TAKE_LOST)
         return SEGMENT_BUSY;
+    /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it
+     * right. */
     if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[3] < 0)
         return SEGMENT_DIRTY;
     hold->taken = (uint32_t)take->values[1];
     hold->settled = (uint64_t)take->values[2];
     hold->left = (uint32_t)take->values[3];
     sale_hint_set(hold->sale, hold->segment, hold->left);
+    /* Whatever came of this take, the mark is used up: if units were taken their update will show
+     * whether the ledger agrees, and if none were the segment is recovered now. */
     bool suspect = sale_suspect_take(hold->sale, hold->segment);
     if (hold->taken > 0)
         return SEGMENT_TAKEN;
@@ -106,7 +113,8 @@ void segment_read_take(struct stock *stock, struct segment_hold *hold)
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back)
 {
-    assert(hold->state == SEGMENT_TAKEN && back <= hold->taken);
+    assert(hold->state == SEGMENT_TAKEN && hold->used <= hold->taken && back <= hold->taken);
+    assert(fence >= hold->settled); /* a segment is never settled behind its last round */
     struct script_call *call = segment_call(stock, SCRIPT_stock_settle, &hold->lock);
     script_int(call, (int64_t)fence);
     script_int(call, back);
@@ -118,6 +126,7 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence)
 {
+    assert(lock->state == SECLOCK_STATE_HELD && round > 0);
     struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
     script_int(call, available);
     script_int(call, round);
@@ -127,6 +136,7 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
+    assert(lock->state == SECLOCK_STATE_HELD);
     segment_call(stock, SCRIPT_stock_drop, lock);
     lock->state = SECLOCK_STATE_RELEASED;
 }
@@ -143,6 +153,7 @@ void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint6
 
 void segment_post_release(struct stock *stock, struct segment_hold *hold)
 {
+    assert(hold->state != SEGMENT_POSTED && hold->state != SEGMENT_ENDED);
     lock_redis_end(&hold->lock, stock_call(stock));
     hold->state = SEGMENT_ENDED;
 }

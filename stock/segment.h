@@ -1,17 +1,20 @@
-/* One hold of one segment: lock and take, settle and release, as calls of the next pipeline. */
+/* One hold of one segment: lock and take, settle and release, as calls of the next pipeline.
+ *
+ * A `post` function appends calls to the pipeline, a `read` function reads their answers after
+ * stock_run_calls. */
 #ifndef STOCK_SEGMENT_H
 #define STOCK_SEGMENT_H
 
 #include "lock/redis_pipeline.h"
-#include "stock/stock_private.h"
+#include "stock/stock_core.h"
 
 enum segment_state {
     SEGMENT_POSTED, /* lock and take are in the pipeline */
-    SEGMENT_BUSY,   /* somebody else holds it, or it was lost at once */
-    SEGMENT_EMPTY,  /* mine, settled, and nothing in it */
-    SEGMENT_TAKEN,  /* mine, and units taken from it */
-    SEGMENT_DIRTY,  /* mine, to be recovered before anything can be taken */
-    SEGMENT_DOUBT,  /* Redis was lost: it may be mine, and units may have been taken */
+    SEGMENT_BUSY,   /* somebody else holds the lock, or it was lost at once */
+    SEGMENT_EMPTY,  /* locked and settled, and nothing is left in it */
+    SEGMENT_TAKEN,  /* locked, and units are taken from it */
+    SEGMENT_DIRTY,  /* locked, to be recovered before anything can be taken */
+    SEGMENT_DOUBT,  /* Redis was lost: it may be locked, and units may have been taken */
     SEGMENT_ENDED,  /* released */
 };
 
@@ -19,7 +22,7 @@ struct segment_hold {
     struct sale *sale;
     uint32_t segment;
     uint32_t round;
-    uint32_t terms; /* version of the sale's */
+    uint32_t settings; /* version of the sale's */
     enum segment_state state;
     struct lock_hold lock;
     size_t call; /* where its lock call stands in the pipeline; the take follows it */
@@ -33,24 +36,25 @@ struct segment_hold {
 /* The lock name of a segment, "sku:7". */
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX]);
 
-/* Begins a hold of which nothing is known yet, for orders that are decided by `view`. */
-void segment_begin(struct segment_hold *hold, struct sale *sale, const struct sale_view *view,
-                   uint32_t segment);
+/* Begins a hold of which nothing is known yet. Its stock update will name the round and the
+ * settings of `snapshot`, by which its orders are decided. */
+void segment_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment);
 
-/* Posts the lock alone, to change the segment in the ledger. After stock_run_calls read_lock sets
- * the state: dirty when it is mine, for it is then to be loaded, else busy or in doubt. */
+/* Posts the lock alone, to change the segment in the ledger. segment_read_lock sets the state:
+ * dirty when it is locked, as the segment is to be loaded after the change, else busy or in
+ * doubt. */
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment);
+                       const struct sale_snapshot *snapshot, uint32_t segment);
 void segment_read_lock(struct stock *stock, struct segment_hold *hold);
 
-/* Posts lock and take of up to `wanted` units, for orders that are decided by `view`. */
+/* Posts the lock and a take of up to `wanted` units. segment_read_take sets state and hint. */
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_view *view, uint32_t segment, uint32_t wanted);
-
-/* Reads the answers after stock_run_calls, and sets state and hint. */
+                       const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 void segment_read_take(struct stock *stock, struct segment_hold *hold);
 
-/* Posts the end of the round and the hold: the ledger has `fence`, `back` units were not sold. */
+/* Posts the end of the round and of the hold: the ledger now has `fence`, and `back` of the units
+ * taken were not sold. */
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
 
@@ -58,15 +62,17 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence);
 
-/* Posts that there is no such segment any more, and the release of its lock. */
+/* Posts that the sale has no such segment any more, and the release of its lock. */
 void segment_post_drop(struct stock *stock, struct lock_hold *lock);
 
-/* Posts raising the fence in Redis, for a ledger that is ahead of it. */
+/* Posts raising the fence in Redis above one that the ledger has: the next lock gets a greater
+ * one. */
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence);
 
+/* Posts the release alone. A segment that is not settled stays dirty. */
 void segment_post_release(struct stock *stock, struct segment_hold *hold);
 
-/* Ends a hold whose units, if any, were not sold: gives them back and releases it. */
+/* Ends a hold whose units, if any, were certainly not sold: gives them back and releases it. */
 void segment_give_back(struct stock *stock, struct segment_hold *hold);
 
 #endif

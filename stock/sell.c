@@ -1,61 +1,27 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
- *   terms: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
- *      ─► rate limits, and with them the strategy takes units and commits
- *      ─► keys of those that it refused, once more
+ *   settings: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
+ *      ─► the strategy asks for the rate limits, takes units and commits
+ *      ─► the keys of the orders that it refused, once more
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
- * that was found. Else its first try, under way in another batch or process, could be accepted
- * between the two, and the repeat be told no. */
+ * the refusal was found. Else its first try, under way in another batch or process, could be
+ * accepted between the two, and the repeat be told no. */
+#include "stock/sell.h"
+
 #include <assert.h>
 
-#include "stock/limit.h"
-#include "stock/rate.h"
-#include "stock/replay.h"
-#include "stock/terms.h"
+#include "base/clock.h"
+#include "stock/check_limit.h"
+#include "stock/check_replay.h"
+#include "stock/check_settings.h"
+#include "stock/strategy_common.h"
 
-bool stock_outcome_refused(enum stock_outcome outcome)
-{
-    switch (outcome) {
-    case STOCK_SOLD_OUT:
-    case STOCK_NOT_STARTED:
-    case STOCK_ENDED:
-    case STOCK_PAUSED:
-    case STOCK_LIMIT:
-    case STOCK_RATE_LIMITED:
-    case STOCK_UNKNOWN_SKU:
-        return true;
-    default:
-        return false;
-    }
-}
-
-bool stock_sort_out(struct stock *stock, struct stock_order *const *orders, size_t count,
-                    enum ledger_result why)
-{
-    if (why == LEDGER_LIMIT && !limit_find(stock, orders, count, true))
-        return false;
-    if (!replay_find(stock, orders, count))
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome != STOCK_OPEN)
-            return true;
-    return false;
-}
-
-static void order_begin(struct stock_order *order)
-{
-    order->outcome = STOCK_OPEN;
-    order->twin = NULL;
-    order->allocations = NULL;
-    order->allocation_count = 0;
-    order->had = NULL;
-}
-
-/* Of those with a key; the others were refused by their front, as far as it knew. */
+/* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were
+ * checked against it on arrival. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
 {
-    int64_t now_ns = stock_now_ns();
+    int64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
             sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
@@ -66,7 +32,7 @@ static size_t list_open(struct stock_order *const *orders, size_t count, struct 
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
-        if (orders[i]->outcome == STOCK_OPEN && !orders[i]->twin)
+        if (orders[i]->outcome == STOCK_OPEN)
             out[found++] = orders[i];
     return found;
 }
@@ -81,55 +47,47 @@ static size_t list_refused(struct stock_order *const *orders, size_t count,
     return found;
 }
 
-/* The ledger cannot be asked: for open orders, and for the keys of those to be refused. */
+/* The ledger cannot be asked. An order that would be refused may have been accepted before, under
+ * its key, so it is not refused either. */
 static void fail(struct stock_order *const *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         bool keyed = orders[i]->key[0] != '\0';
-        if (orders[i]->outcome == STOCK_OPEN ||
+        if (orders[i]->outcome == STOCK_OPEN || orders[i]->deferred ||
             (keyed && stock_outcome_refused(orders[i]->outcome)))
             orders[i]->outcome = STOCK_UNAVAILABLE;
     }
 }
 
-/* The question for the rate limits travels with what the strategy asks Redis first, or else before
- * it. Orders that a strategy decides without asking have been counted by the end, too. */
-static void sell_limited(struct stock *stock, struct stock_order *const *orders, size_t count)
-{
-    rate_post(stock, orders, count);
-    if (rate_posted(stock) && !stock->strategy->limits_ride && !stock_run_calls(stock)) {
-        for (size_t i = 0; i < count; i++)
-            if (orders[i]->outcome == STOCK_OPEN)
-                orders[i]->outcome = STOCK_UNAVAILABLE;
-        return;
-    }
-    stock->strategy->sell(stock, orders, count);
-    if (rate_posted(stock))
-        stock_run_calls(stock);
-}
-
 static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct stock_order *late[STOCK_BATCH_MAX];
-    terms_begin(stock, orders, count);
+    settings_begin(stock, orders, count);
     refuse_known_short(orders, count);
-    replay_link(orders, count);
+    replay_defer(orders, count);
     if (!limit_find(stock, orders, count, false) || !replay_find(stock, orders, count)) {
         fail(orders, count);
         return;
     }
     size_t found = list_open(orders, count, late);
-    sell_limited(stock, late, found);
+    stock->strategy->sell(stock, late, found);
+    /* The reason for a refusal is newer than the look at its key: look once more, why_keys_last. */
     found = list_refused(late, found, late);
     if (!replay_find(stock, late, found))
         fail(late, found);
+}
+
+size_t stock_batch_max(const struct stock *stock)
+{
+    return stock->strategy->batch_max;
 }
 
 void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
     for (size_t i = 0; i < count; i++)
-        order_begin(orders[i]);
+        stock_order_begin(orders[i]);
     decide(stock, orders, count);
-    replay_finish(orders, count);
+    for (size_t i = 0; i < count; i++)
+        assert(orders[i]->outcome != STOCK_OPEN);
 }

@@ -1,6 +1,8 @@
 /* Units added to a running sale: each once, in equal parts, and to be sold at once. */
-#include "stock/restock.h"
 #include "sql/ledger_restock.h"
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
+#include "stock/sale_restock.h"
 #include "stock/test_stage.h"
 
 static struct ledger_sale sale;
@@ -34,7 +36,7 @@ static void test_units_are_there_at_once_and_in_equal_parts(void **state)
     assert_int_equal(add(6, ""), STOCK_RESTOCK_DONE);
     assert_int_equal(sale.total, 16);
     assert_int_equal(sale.sold, 7);
-    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 16);
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).total, 16);
     assert_int_equal(total(), 16);
     assert_int_equal(unevenness(), 1);
     assert_int_equal(sell_out(), 9);
@@ -46,9 +48,9 @@ static void test_sold_out_sale_sells_on(void **state)
     (void)state;
     reset(5, 2);
     assert_int_equal(sell_out(), 5);
-    assert_true(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(add(1, ""), STOCK_RESTOCK_DONE);
-    assert_false(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(sell_out(), 1);
     audit(6);
 }
@@ -57,16 +59,16 @@ static void test_other_process_hears_of_it_from_the_ledger(void **state)
 {
     (void)state;
     reset(5, 2);
-    struct sale_catalog *mine = catalog;
-    catalog = catalog_open();
+    struct sale_cache *mine = cache;
+    cache = sale_cache_open();
     struct stock *other = open_stock(sql_server_url());
     assert_int_equal(stock_restock(other, "s", 7, "", WAIT_MS, &sale, &why), STOCK_RESTOCK_DONE);
     stock_close(&other);
-    catalog_close(&catalog);
-    catalog = mine;
-    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 5);
+    sale_cache_close(&cache);
+    cache = mine;
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).total, 5);
     assert_int_equal(sell_out(), 12);
-    assert_int_equal(sale_view(catalog_find(catalog, "s")).total, 12);
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).total, 12);
     audit(12);
 }
 

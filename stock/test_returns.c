@@ -1,7 +1,11 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
 #include "lock/redis_pipeline.h"
-#include "stock/returns.h"
-#include "stock/stock_private.h"
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_sale.h"
+#include "stock/return_expired.h"
+#include "stock/return_order.h"
+#include "stock/stock_core.h"
 #include "stock/test_stage.h"
 
 enum { RACERS = 4, YEARS_S = 1000000000 };
@@ -45,11 +49,11 @@ static void test_cancelled_units_are_sold_again_at_once(void **state)
     reset(6, 3);
     uint64_t first = buy(2);
     sell_out();
-    assert_true(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(cancel(first), STOCK_STATE_OK);
     assert_true(moved);
     assert_string_equal(record.status, "cancelled");
-    assert_false(sale_known_short(catalog_find(catalog, "s"), 1, 0));
+    assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
     assert_int_equal(sell_out(), 2);
     audit(6);
 }
@@ -106,17 +110,17 @@ static void test_reset_that_this_process_has_missed_is_noticed(void **state)
     (void)state;
     reset(10, 2);
     uint64_t old = buy(2);
-    struct sale_catalog *mine = catalog;
-    catalog = catalog_open();
+    struct sale_cache *mine = cache;
+    cache = sale_cache_open();
     struct stock *other = open_stock(sql_server_url());
     struct ledger_sale sale = {.sku = "s", .total = 8, .segments = 1};
     assert_int_equal(stock_reset(other, &sale, WAIT_MS), STOCK_ADMIN_OK);
     stock_close(&other);
-    catalog_close(&catalog);
-    catalog = mine;
-    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 1);
+    sale_cache_close(&cache);
+    cache = mine;
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 1);
     assert_int_equal(cancel(old), STOCK_STATE_OK);
-    assert_int_equal(sale_view(catalog_find(catalog, "s")).round, 2);
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 2);
     assert_int_equal(sell_out(), 8);
     audit(8);
 }
@@ -424,7 +428,7 @@ static void run_over_wire(int fault, uint32_t pays)
     assert_int_equal(pays > 0 ? pay(several) : cancel(several), STOCK_STATE_OK);
     assert_true(moved);
     assert_string_equal(record.status, pays > 0 ? "paid" : "cancelled");
-    assert_int_equal(sale_known_short(catalog_find(catalog, "s"), 1, 0), pays > 0);
+    assert_int_equal(sale_known_short(sale_cache_find(cache, "s"), 1, 0), pays > 0);
     stock_close(&stock);
     sql_wire_close(&wire);
     stock = direct;

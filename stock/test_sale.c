@@ -1,4 +1,4 @@
-/* What a process knows of its sales: the catalog, hints, and the memory of shortages. */
+/* What a process knows of its sales: the cache, hints, and the memory of shortages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,26 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stock/sale.h"
+#include "sql/ledger_sale.h"
+#include "stock/sale_cache.h"
 
 #define MS INT64_C(1000000)
 
 enum { THREADS = 4, SKUS = 500 };
 
-static struct sale_catalog *catalog;
+static struct sale_cache *cache;
 
 static int start(void **state)
 {
     (void)state;
-    catalog = catalog_open();
+    cache = sale_cache_open();
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    catalog_close(&catalog);
-    assert_null(catalog);
+    sale_cache_close(&cache);
+    assert_null(cache);
     return 0;
 }
 
@@ -37,18 +38,18 @@ static struct sale *put(const char *sku, uint32_t round, uint32_t total, uint32_
 {
     struct ledger_sale row = {.round = round, .total = total, .segments = segments};
     snprintf(row.sku, sizeof row.sku, "%s", sku);
-    return catalog_put(catalog, &row);
+    return sale_cache_put(cache, &row);
 }
 
 static void test_sale_is_found_by_its_sku_alone(void **state)
 {
     (void)state;
-    assert_null(catalog_find(catalog, "s"));
+    assert_null(sale_cache_find(cache, "s"));
     struct sale *sale = put("s", 1, 10, 3);
-    assert_ptr_equal(catalog_find(catalog, "s"), sale);
-    assert_null(catalog_find(catalog, "S"));
-    assert_null(catalog_find(catalog, "s1"));
-    assert_null(catalog_find(catalog, ""));
+    assert_ptr_equal(sale_cache_find(cache, "s"), sale);
+    assert_null(sale_cache_find(cache, "S"));
+    assert_null(sale_cache_find(cache, "s1"));
+    assert_null(sale_cache_find(cache, ""));
     assert_string_equal(sale_sku(sale), "s");
 }
 
@@ -56,12 +57,12 @@ static void test_new_round_replaces_the_view(void **state)
 {
     (void)state;
     struct sale *sale = put("s", 1, 10, 3);
-    struct sale_view before = sale_view(sale);
+    struct sale_snapshot before = sale_snapshot(sale);
     assert_int_equal(before.round, 1);
     assert_int_equal(before.total, 10);
     assert_int_equal(before.segments, 3);
     assert_ptr_equal(put("s", 2, 20, 5), sale);
-    struct sale_view after = sale_view(sale);
+    struct sale_snapshot after = sale_snapshot(sale);
     assert_int_equal(after.round, 2);
     assert_int_equal(after.total, 20);
     assert_int_equal(after.segments, 5);
@@ -72,15 +73,15 @@ static void test_old_round_is_ignored(void **state)
 {
     (void)state;
     struct sale *sale = put("s", 2, 20, 5);
-    uint32_t epoch = sale_view(sale).epoch;
+    uint32_t epoch = sale_snapshot(sale).epoch;
     put("s", 1, 10, 3);
     put("s", 2, 10, 3);
-    assert_int_equal(sale_view(sale).total, 20);
-    assert_int_equal(sale_view(sale).segments, 5);
-    assert_int_equal(sale_view(sale).epoch, epoch);
+    assert_int_equal(sale_snapshot(sale).total, 20);
+    assert_int_equal(sale_snapshot(sale).segments, 5);
+    assert_int_equal(sale_snapshot(sale).epoch, epoch);
 }
 
-static void test_catalog_is_bounded(void **state)
+static void test_cache_is_bounded(void **state)
 {
     (void)state;
     char sku[16];
@@ -89,11 +90,11 @@ static void test_catalog_is_bounded(void **state)
         assert_non_null(put(sku, 1, 1, 1));
     }
     assert_null(put("more", 1, 1, 1));
-    assert_null(catalog_find(catalog, "more"));
+    assert_null(sale_cache_find(cache, "more"));
     assert_non_null(put("s0", 2, 1, 1));
     for (int i = 0; i < SALES_MAX; i++) {
         snprintf(sku, sizeof sku, "s%d", i);
-        assert_string_equal(sale_sku(catalog_find(catalog, sku)), sku);
+        assert_string_equal(sale_sku(sale_cache_find(cache, sku)), sku);
     }
 }
 
@@ -104,9 +105,12 @@ static void *put_all(void *argument)
         for (int i = 0; i < SKUS; i++) {
             char sku[16];
             snprintf(sku, sizeof sku, "s%d", i);
+            struct sale *other = sale_cache_find(cache, sku); /* another thread has just put it */
+            if (other && sale_snapshot(other).segments == 0)
+                return other;
             struct sale *sale = put(sku, round, 10 * round, round);
-            if (!sale || catalog_find(catalog, sku) != sale ||
-                sale_view(sale).total != 10 * sale_view(sale).segments)
+            if (!sale || sale_cache_find(cache, sku) != sale ||
+                sale_snapshot(sale).total != 10 * sale_snapshot(sale).segments)
                 return sale;
         }
     return NULL;
@@ -118,12 +122,15 @@ static void test_threads_see_one_sale_per_sku(void **state)
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, put_all, NULL), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
     for (int i = 0; i < SKUS; i++) {
         char sku[16];
         snprintf(sku, sizeof sku, "s%d", i);
-        assert_int_equal(sale_view(catalog_find(catalog, sku)).round, 3);
+        assert_int_equal(sale_snapshot(sale_cache_find(cache, sku)).round, 3);
     }
 }
 
@@ -159,7 +166,7 @@ static void test_suspect_is_taken_once(void **state)
 static struct sale *short_sale(void)
 {
     struct sale *sale = put("s", 1, 10, 3);
-    sale_remember_left(sale, sale_view(sale).epoch, 3, 100 * MS);
+    sale_remember_left(sale, sale_snapshot(sale).epoch, 3, 100 * MS);
     return sale;
 }
 
@@ -207,7 +214,7 @@ static void test_memory_is_renewed_by_the_next_finding(void **state)
     (void)state;
     struct sale *sale = short_sale();
     assert_false(sale_known_short(sale, 4, 120 * MS));
-    sale_remember_left(sale, sale_view(sale).epoch, 0, 300 * MS);
+    sale_remember_left(sale, sale_snapshot(sale).epoch, 0, 300 * MS);
     assert_true(sale_known_short(sale, 1, 180 * MS));
     assert_true(sale_known_short(sale, 1, 299 * MS));
 }
@@ -216,18 +223,18 @@ static void test_units_that_came_back_end_the_memory(void **state)
 {
     (void)state;
     struct sale *sale = short_sale();
-    uint32_t epoch = sale_view(sale).epoch;
-    sale_forget_left(sale);
+    uint32_t epoch = sale_snapshot(sale).epoch;
+    sale_invalidate(sale);
     assert_false(sale_known_short(sale, 4, 50 * MS));
-    assert_true(sale_view(sale).epoch > epoch);
+    assert_true(sale_snapshot(sale).epoch > epoch);
 }
 
 static void test_finding_older_than_returned_units_is_not_remembered(void **state)
 {
     (void)state;
     struct sale *sale = put("s", 1, 10, 3);
-    uint32_t epoch = sale_view(sale).epoch; /* read, then the ledger is asked, and meanwhile: */
-    sale_forget_left(sale);
+    uint32_t epoch = sale_snapshot(sale).epoch; /* read, then the ledger is asked, and meanwhile: */
+    sale_invalidate(sale);
     sale_remember_left(sale, epoch, 0, 100 * MS);
     assert_false(sale_known_short(sale, 1, 50 * MS));
 }
@@ -236,7 +243,7 @@ static void test_new_round_ends_the_memory(void **state)
 {
     (void)state;
     struct sale *sale = short_sale();
-    uint32_t epoch = sale_view(sale).epoch;
+    uint32_t epoch = sale_snapshot(sale).epoch;
     put("s", 2, 10, 3);
     assert_false(sale_known_short(sale, 4, 50 * MS));
     sale_remember_left(sale, epoch, 0, 100 * MS);
@@ -248,69 +255,70 @@ static void test_time_without_news_ends_every_memory(void **state)
     (void)state;
     struct sale *sale = short_sale();
     struct sale *second = put("t", 1, 10, 3);
-    sale_remember_left(second, sale_view(second).epoch, 0, 100 * MS);
-    catalog_forget_left(catalog);
+    sale_remember_left(second, sale_snapshot(second).epoch, 0, 100 * MS);
+    sale_cache_invalidate(cache);
     assert_false(sale_known_short(sale, 4, 50 * MS));
     assert_false(sale_known_short(second, 4, 50 * MS));
 }
 
-static struct sale *gated_sale(uint32_t version, struct ledger_settings terms)
+static struct sale *gated_sale(uint32_t version, struct ledger_settings settings)
 {
     struct ledger_sale row = {
-        .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = terms};
+        .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = settings};
     row.settings.version = version;
-    return catalog_put(catalog, &row);
+    return sale_cache_put(cache, &row);
 }
 
-static void test_terms_refuse_only_for_as_long_as_they_are_confirmed(void **state)
+static void test_settings_refuse_only_for_as_long_as_they_are_confirmed(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(1, (struct ledger_settings){.starts_ms = 7});
-    assert_false(sale_gate(sale, 0, &terms));
+    assert_false(sale_window_cached(sale, 0, &settings));
     assert_false(sale_confirmed(sale, 0));
-    sale_confirm(sale, sale_view(sale).epoch, 100 * MS, 1000);
-    assert_true(sale_gate(sale, 100 * MS, &terms));
-    assert_int_equal(terms.starts_ms, 7);
+    sale_confirm(sale, sale_snapshot(sale).epoch, 100 * MS, 1000);
+    assert_true(sale_window_cached(sale, 100 * MS, &settings));
+    assert_int_equal(settings.starts_ms, 7);
     assert_true(sale_confirmed(sale, 1049 * MS));
     assert_false(sale_confirmed(sale, 1050 * MS));
-    assert_true(sale_gate(sale, 1049 * MS, &terms));
-    assert_false(sale_gate(sale, 1050 * MS, &terms)); /* this caller is to find out anew */
-    assert_true(sale_gate(sale, 1050 * MS, &terms));
-    assert_true(sale_gate(sale, 1099 * MS, &terms));
-    assert_false(sale_gate(sale, 1100 * MS, &terms));
-    assert_false(sale_gate(sale, 1100 * MS, &terms));
+    assert_true(sale_window_cached(sale, 1049 * MS, &settings));
+    assert_false(
+        sale_window_cached(sale, 1050 * MS, &settings)); /* this caller is to find out anew */
+    assert_true(sale_window_cached(sale, 1050 * MS, &settings));
+    assert_true(sale_window_cached(sale, 1099 * MS, &settings));
+    assert_false(sale_window_cached(sale, 1100 * MS, &settings));
+    assert_false(sale_window_cached(sale, 1100 * MS, &settings));
 }
 
 static void test_news_put_terms_in_doubt(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(1, (struct ledger_settings){.paused = true});
-    uint32_t epoch = sale_view(sale).epoch;
+    uint32_t epoch = sale_snapshot(sale).epoch;
     sale_confirm(sale, epoch, 0, 1000);
-    assert_true(sale_gate(sale, 1, &terms));
-    sale_forget_left(sale);
-    assert_false(sale_gate(sale, 1, &terms));
+    assert_true(sale_window_cached(sale, 1, &settings));
+    sale_invalidate(sale);
+    assert_false(sale_window_cached(sale, 1, &settings));
     sale_confirm(sale, epoch, 0, 1000); /* asked before the news came */
-    assert_false(sale_gate(sale, 1, &terms));
+    assert_false(sale_window_cached(sale, 1, &settings));
     assert_false(sale_confirmed(sale, 1));
-    sale_confirm(sale, sale_view(sale).epoch, 0, 1000);
-    assert_true(sale_gate(sale, 1, &terms));
+    sale_confirm(sale, sale_snapshot(sale).epoch, 0, 1000);
+    assert_true(sale_window_cached(sale, 1, &settings));
 }
 
 static void test_only_newer_terms_are_taken(void **state)
 {
     (void)state;
-    struct ledger_settings terms;
+    struct ledger_settings settings;
     struct sale *sale = gated_sale(2, (struct ledger_settings){.ends_ms = 9});
-    sale_confirm(sale, sale_view(sale).epoch, 0, 1000);
+    sale_confirm(sale, sale_snapshot(sale).epoch, 0, 1000);
     gated_sale(1, (struct ledger_settings){.ends_ms = 8});
-    assert_int_equal(sale_view(sale).terms.ends_ms, 9);
-    assert_true(sale_gate(sale, 1, &terms));
+    assert_int_equal(sale_snapshot(sale).settings.ends_ms, 9);
+    assert_true(sale_window_cached(sale, 1, &settings));
     gated_sale(3, (struct ledger_settings){.per_user_limit = 2});
-    assert_int_equal(sale_view(sale).terms.per_user_limit, 2);
-    assert_false(sale_gate(sale, 1, &terms)); /* always open */
+    assert_int_equal(sale_snapshot(sale).settings.per_user_limit, 2);
+    assert_false(sale_window_cached(sale, 1, &settings)); /* always open */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -321,7 +329,7 @@ int main(void)
         TEST(test_sale_is_found_by_its_sku_alone),
         TEST(test_new_round_replaces_the_view),
         TEST(test_old_round_is_ignored),
-        TEST(test_catalog_is_bounded),
+        TEST(test_cache_is_bounded),
         TEST(test_threads_see_one_sale_per_sku),
         TEST(test_hints_begin_with_the_largest_share),
         TEST(test_suspect_is_taken_once),
@@ -334,7 +342,7 @@ int main(void)
         TEST(test_finding_older_than_returned_units_is_not_remembered),
         TEST(test_new_round_ends_the_memory),
         TEST(test_time_without_news_ends_every_memory),
-        TEST(test_terms_refuse_only_for_as_long_as_they_are_confirmed),
+        TEST(test_settings_refuse_only_for_as_long_as_they_are_confirmed),
         TEST(test_news_put_terms_in_doubt),
         TEST(test_only_newer_terms_are_taken),
     };

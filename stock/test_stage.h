@@ -3,13 +3,17 @@
 #define STOCK_TEST_STAGE_H
 
 #include "lua/test_server.h"
+#include "sql/ledger_sale.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sell.h"
 #include "stock/stock.h"
 
 enum { LEASE_MS = 300, WAIT_MS = 3000 };
 
-static struct sale_catalog *catalog;
+static struct sale_cache *cache;
 static struct stock *stock;
 static uint64_t last_id;
 
@@ -24,7 +28,7 @@ static inline struct stock *open_stock(const char *sql_url)
                                     .mysql_timeout_ms = 5000,
                                     .resolve_ms = 1000,
                                     .remember_left_ms = 100};
-    struct stock *opened = stock_open(&options, catalog, error, sizeof error);
+    struct stock *opened = stock_open(&options, cache, error, sizeof error);
     if (!opened)
         fail_msg("%s", error);
     return opened;
@@ -46,7 +50,7 @@ static inline int start(void **state)
     (void)state;
     redis_server_do("FLUSHALL");
     sql_server_empty();
-    catalog = catalog_open();
+    cache = sale_cache_open();
     stock = open_stock(sql_server_url());
     return 0;
 }
@@ -55,7 +59,7 @@ static inline int stop(void **state)
 {
     (void)state;
     stock_close(&stock);
-    catalog_close(&catalog);
+    sale_cache_close(&cache);
     return 0;
 }
 

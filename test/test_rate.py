@@ -173,8 +173,7 @@ def test_order_that_is_tried_again_is_counted_once(stack, spawn):
     assert statuses == {201: 30, 429: 30}
 
 
-@pytest.mark.parametrize("strategy", ["single_lock", "atomic", "optimistic", "database",
-                                      "database_for_update"])
+@pytest.mark.parametrize("strategy", ["single_lock", "atomic", "optimistic", "database"])
 def test_limit_holds_whatever_the_strategy(stack, spawn, strategy):
     daemon = spawn(stack, strategy=strategy, rate_user_per_min=SLOW, rate_user_burst=5)
     daemon.reset("demo", 1000, 4)

@@ -59,7 +59,7 @@ def test_segment_whose_lock_is_held_elsewhere_waits_and_the_others_sell(stack, s
     daemon = spawn(stack, deadline_ms=3000, **lock_options)
     daemon.reset("demo", 10, 2)
     servers = lock_options.get("lock_servers", stack.mysql_url).split(",")
-    with Driver(*servers, prefix="seckill:outer:", lease=60_000, timeout=2000) as elsewhere:
+    with Driver(*servers, prefix="seckill:guard:", lease=60_000, timeout=2000) as elsewhere:
         assert elsewhere.acquire(kind, "demo:0")["result"] == "ok"
         for _ in range(5):
             order = daemon.order()
@@ -136,7 +136,7 @@ def test_zookeeper_that_is_gone_is_503_and_that_is_back_sells(stack, spawn, lock
 
 
 def test_daemons_with_different_locks_never_oversell(stack, spawn, load, red_servers, zookeeper):
-    """What the outer locks do not see of each other, the lock in Redis and the ledger do."""
+    """What the guard locks do not see of each other, the lock in Redis and the ledger do."""
     servers = " ".join([*(server.url for server in red_servers), zookeeper.url])
     daemons = [spawn(stack, lock=lock, lock_servers=servers, lease_ms=2000) for lock in LOCKS]
     daemons[0].reset("demo", 500, 7)

@@ -13,7 +13,7 @@ from harness.processes import ROOT, wait_until
 from proxy import COMMIT, WRITE, Link
 
 COUNTERS = ("atomic", "optimistic")  # units that they had taken when they died are missing in Redis
-LEDGER_ONLY = ("single_lock", "database", "database_for_update")  # they do not write to Redis
+LEDGER_ONLY = ("single_lock", "database")  # they do not write to Redis
 STRATEGIES = ("segment_lock", *COUNTERS, *LEDGER_ONLY)
 SOLD_OUT = {"201", "409 sold_out"}
 ANSWERS = SOLD_OUT | {"503 unavailable", "503 outcome_unknown", "503 overloaded"}
@@ -193,10 +193,9 @@ def test_counters_that_redis_forgot_are_set_again(private_stack, spawn, strategy
     assert audit(daemon) == 100
 
 
-@pytest.mark.parametrize("strategy", ["database", "database_for_update"])
-def test_ledger_alone_sells_without_redis(stack, proxies, spawn, strategy):
+def test_ledger_alone_sells_without_redis(stack, proxies, spawn):
     redis = proxies(stack.redis.address[1])
-    daemon = spawn(stack, strategy=strategy, redis_url=redis.url(stack.redis_url))
+    daemon = spawn(stack, strategy="database", redis_url=redis.url(stack.redis_url))
     daemon.reset("demo", 20, 5)
     redis.refuse()
     assert daemon.order(qty=13).status == 201

@@ -18,7 +18,7 @@ AFTER_SOLD_OUT_S = 0.3
 AUDIT_SEGMENTS_MAX = 20  # kept in a result
 FILL_PER_S = 150_000  # to guess how long filling takes, with the audit
 # These strategies leave the counters in Redis alone, which a reconcile sets right.
-WITHOUT_COUNTERS = ("single_lock", "database", "database_for_update")
+WITHOUT_COUNTERS = ("single_lock", "database")
 
 
 class Shop:

@@ -158,12 +158,13 @@ static bool refuse_at_once(struct service *service, struct request *request, int
 {
     struct ledger_settings settings;
     struct stock_order *order = &request->order;
-    struct sale *sale = order->key[0] == '\0' ? catalog_find(service->catalog, order->sku) : NULL;
+    struct sale *sale =
+        order->key[0] == '\0' ? sale_cache_find(service->sale_cache, order->sku) : NULL;
     if (!sale)
         return false;
     order->outcome = STOCK_OPEN;
     /* The window is refused from the cache only while the ledger has confirmed it lately. */
-    if (sale_gate(sale, now_ns, &settings)) {
+    if (sale_window_cached(sale, now_ns, &settings)) {
         order->created_ms = clock_wall_ms();
         order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
     }
@@ -185,7 +186,7 @@ enum call_start call_order_post(struct service *service, struct request *request
     const char *detail = NULL;
     assert(!order->allocations); /* of the order that had this memory before */
     order->attempts = order->passes = 0;
-    order->rated = false;
+    order->rate_passed = false;
     if (order_body_parse(call->body, call->body_length, order, &detail))
         detail = call_read_key(call, order->key);
     if (detail)

@@ -133,16 +133,16 @@ static void answer_not_started(struct answer *answer, const struct stock_order *
 }
 
 /* Adds the orders that the user has. */
-static void answer_limit(struct answer *answer, const struct stock_had *had)
+static void answer_limit(struct answer *answer, const struct stock_history *history)
 {
     char extra[64 + LEDGER_QUOTA_ORDERS_MAX * 24];
-    assert(had->order_count <= LEDGER_QUOTA_ORDERS_MAX);
+    assert(history->order_count <= LEDGER_QUOTA_ORDERS_MAX);
     char *at = put(extra, ",\"limit\":");
-    at = decimal_put(at, had->limit);
+    at = decimal_put(at, history->limit);
     at = put(at, ",\"orders\":[");
-    for (size_t i = 0; i < had->order_count; i++) {
+    for (size_t i = 0; i < history->order_count; i++) {
         at = put(at, i == 0 ? "\"" : ",\"");
-        at = decimal_put(at, had->order_ids[i]);
+        at = decimal_put(at, history->order_ids[i]);
         at = put(at, "\"");
     }
     at = put(at, "]");
@@ -159,7 +159,7 @@ static unsigned whole_seconds(int64_t ms)
  * they do not come back together. The order's id is as good as a random number, and at hand. */
 static void answer_rate_limited(struct answer *answer, const struct stock_order *order)
 {
-    const struct stock_over *over = &order->over;
+    const struct stock_rate_status *over = &order->rate_status;
     unsigned retry_s = whole_seconds(over->retry_ms);
     uint64_t spread = order->order_id * UINT64_C(0x9e3779b97f4a7c15) >> 33;
     answer_detail(answer, PROBLEM_RATE_LIMITED, NULL);
@@ -203,7 +203,7 @@ void order_answer(struct request *request)
         break;
     case STOCK_LIMIT:
         metrics_count(METRIC_ORDERS_LIMIT);
-        answer_limit(answer, order->had);
+        answer_limit(answer, order->history);
         break;
     case STOCK_UNKNOWN_SKU:
         metrics_count(METRIC_ORDERS_UNKNOWN_SKU);

@@ -9,7 +9,10 @@
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
 #include "service/log.h"
-#include "stock/restock.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sale_restock.h"
+#include "stock/sale_settings.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
  * releases the object. NULL when the body is none: then the request is answered. */
@@ -70,7 +73,7 @@ static void work_reset(struct call_worker *worker, struct request *request)
     struct ledger_sale sale = {
         .total = request->call.total,
         .segments = request->call.segments,
-        .settings = request->call.change.terms,
+        .settings = request->call.change.settings,
     };
     const char *sku = request->call.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "sql/ledger_time.h"
+
 enum { YEAR_MIN = 2000 };
 
 /* Reads exactly `digits` digits and then `after`, unless that is NUL. */
@@ -71,7 +73,7 @@ static bool read_number(const json_t *value, json_int_t max, uint32_t *out)
 
 const char *sale_settings_read(const json_t *object, struct stock_change *change_out)
 {
-    struct ledger_settings *settings = &change_out->terms;
+    struct ledger_settings *settings = &change_out->settings;
     const json_t *starts = json_object_get(object, "starts_at");
     const json_t *ends = json_object_get(object, "ends_at");
     const json_t *limit = json_object_get(object, "per_user_limit");

@@ -10,7 +10,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/order_id.h"
-#include "stock/returns.h"
+#include "stock/return_order.h"
 
 enum { TURN_MS = 5 }; /* how long one try of a cancel waits for held segments, see work_cancel */
 

@@ -194,15 +194,15 @@ static void test_limit_names_the_orders_there_are(void **state)
 {
     (void)state;
     for (size_t count = 0; count <= LEDGER_QUOTA_ORDERS_MAX; count += 5) {
-        request.order.had = calloc(1, sizeof *request.order.had);
-        assert_non_null(request.order.had);
-        request.order.had->limit = UINT32_MAX;
-        request.order.had->order_count = count;
+        request.order.history = calloc(1, sizeof *request.order.history);
+        assert_non_null(request.order.history);
+        request.order.history->limit = UINT32_MAX;
+        request.order.history->order_count = count;
         for (size_t i = 0; i < count; i++)
-            request.order.had->order_ids[i] = UINT64_MAX - i;
+            request.order.history->order_ids[i] = UINT64_MAX - i;
         json_t *object = refuse(STOCK_LIMIT, "limit_reached");
         const json_t *orders = json_object_get(object, "orders");
-        assert_null(request.order.had);
+        assert_null(request.order.history);
         assert_int_equal(number(object, "limit"), UINT32_MAX);
         assert_int_equal(json_array_size(orders), count);
         if (count > 0)

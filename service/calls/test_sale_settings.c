@@ -98,15 +98,15 @@ static void test_only_the_fields_given_are_changed(void **state)
     assert_int_equal(change.fields, 0);
     assert_null(read_text("{\"per_user_limit\":3,\"starts_at\":null}", &change));
     assert_int_equal(change.fields, STOCK_CHANGE_LIMIT | STOCK_CHANGE_STARTS);
-    assert_int_equal(change.terms.per_user_limit, 3);
-    assert_int_equal(change.terms.starts_ms, 0);
+    assert_int_equal(change.settings.per_user_limit, 3);
+    assert_int_equal(change.settings.starts_ms, 0);
     assert_null(read_text("{\"paused\":true,\"pay_within_s\":2592000,"
                           "\"ends_at\":\"2026-11-20T21:30:00Z\"}",
                           &change));
     assert_int_equal(sale_settings_count(&change), 3);
-    assert_true(change.terms.paused);
-    assert_int_equal(change.terms.pay_within_s, PAY_WITHIN_S_MAX);
-    assert_int_equal(change.terms.ends_ms, 1795210200000);
+    assert_true(change.settings.paused);
+    assert_int_equal(change.settings.pay_within_s, PAY_WITHIN_S_MAX);
+    assert_int_equal(change.settings.ends_ms, 1795210200000);
 }
 
 static void test_bad_fields_are_told_apart(void **state)

@@ -11,7 +11,7 @@
 #endif
 
 /* The words of each choice, one space apart: only what is built in. */
-#define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database database_for_update"
+#define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
 

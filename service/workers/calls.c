@@ -52,7 +52,7 @@ struct desk_thread *desk_start(struct service *service, char *error_out, size_t 
     if (!thread)
         abort();
     thread->calls.service = service;
-    thread->calls.stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    thread->calls.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!thread->calls.stock) {
         free(thread);
         return NULL;

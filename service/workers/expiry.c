@@ -13,7 +13,7 @@
 #include "base/worker.h"
 #include "service/log.h"
 #include "service/metrics.h"
-#include "stock/returns.h"
+#include "stock/return_expired.h"
 
 enum {
     PERIOD_MS = 200, /* between looks for what is due, and for the lock */
@@ -109,7 +109,7 @@ static bool open_clients(struct expirer *expirer, char *error_out, size_t error_
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    expirer->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    expirer->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!expirer->stock)
         return false;
     if (seclock_open(&options, &expirer->locks) == SECLOCK_OK)

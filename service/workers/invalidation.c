@@ -23,17 +23,17 @@ static void hear(struct news *news)
 {
     char sku[IDENTIFIER_SIZE];
     enum redis_result result = REDIS_ANSWERED;
-    catalog_forget_left(news->service->catalog);
+    sale_cache_invalidate(news->service->sale_cache);
     while (result != REDIS_UNKNOWN &&
            (result == REDIS_ANSWERED || worker_await_fd(&news->worker, redis_fd(news->redis))) &&
            !worker_stopping(&news->worker)) {
         result = redis_next_message(news->redis, 0, sku, sizeof sku);
         struct sale *sale =
-            result == REDIS_ANSWERED ? catalog_find(news->service->catalog, sku) : NULL;
+            result == REDIS_ANSWERED ? sale_cache_find(news->service->sale_cache, sku) : NULL;
         if (sale)
-            sale_forget_left(sale);
+            sale_invalidate(sale);
     }
-    catalog_forget_left(news->service->catalog);
+    sale_cache_invalidate(news->service->sale_cache);
 }
 
 static void news_main(void *context)

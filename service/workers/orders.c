@@ -20,6 +20,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/request.h"
+#include "stock/sell.h"
 
 enum {
     IDLE_MS = 1000, /* how often an idle lane shows its connections a sign of life */
@@ -240,7 +241,7 @@ struct lane *lane_start(struct service *service, char *error_out, size_t error_s
         abort();
     lane->service = service;
     lane->random = (unsigned)(uintptr_t)lane;
-    lane->stock = stock_open(&service->stock, service->catalog, error_out, error_size);
+    lane->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!lane->stock) {
         free(lane);
         return NULL;

@@ -1,0 +1,126 @@
+/* A retry finds its first order: idempotency keys, looked up with the batch. */
+#include "stock/check_replay.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "sql/ledger_commit.h"
+#include "sql/ledger_lookup.h"
+
+enum { SLOTS = 2048 }; /* of the table of a batch's keys: a power of two, a quarter of it used */
+
+static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
+
+/* Open, or to be refused or tried again unless its key was accepted before. */
+static bool waits_for_key(const struct stock_order *order)
+{
+    bool waits =
+        order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome) || order->deferred;
+    return waits && order->key[0] != '\0';
+}
+
+static bool same_key(const struct stock_order *a, const struct stock_order *b)
+{
+    return strcmp(a->key, b->key) == 0 && strcmp(a->user_id, b->user_id) == 0;
+}
+
+static bool same_body(const struct stock_order *order, const char *sku, uint32_t qty)
+{
+    return order->qty == qty && strcmp(order->sku, sku) == 0;
+}
+
+/* The orders that wait for their keys. */
+static size_t list_keyed(struct stock_order *const *orders, size_t count,
+                         struct stock_order **keyed_out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (waits_for_key(orders[i]))
+            keyed_out[found++] = orders[i];
+    return found;
+}
+
+/* True when an earlier order in the table has the same key; else the order is in it now. */
+static bool has_earlier(struct stock_order *slots[SLOTS], struct stock_order *order)
+{
+    uint64_t hash = hash_text(order->key) + 31 * hash_text(order->user_id);
+    size_t slot = (hash ^ hash >> 32) % SLOTS;
+    for (; slots[slot]; slot = (slot + 1) % SLOTS)
+        if (same_key(slots[slot], order))
+            return true;
+    slots[slot] = order;
+    return false;
+}
+
+void replay_defer(struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *slots[SLOTS];
+    bool any = false;
+    assert(count <= STOCK_BATCH_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (!waits_for_key(orders[i]))
+            continue;
+        if (!any)
+            memset(slots, 0, sizeof slots);
+        any = true;
+        orders[i]->deferred = has_earlier(slots, orders[i]);
+        if (orders[i]->deferred)
+            orders[i]->outcome = STOCK_AGAIN;
+    }
+}
+
+static void copy_allocations(struct stock_order *order, const struct ledger_allocation *from,
+                             size_t count)
+{
+    order->allocation_count = count;
+    order->allocations = NULL;
+    if (count == 0)
+        return;
+    order->allocations = malloc(count * sizeof *from);
+    if (!order->allocations)
+        abort();
+    memcpy(order->allocations, from, count * sizeof *from);
+    order->segment = from[0].segment;
+}
+
+/* The order gets the fields of the first one, as the ledger has them. */
+static bool replay_one(struct stock *stock, struct stock_order *order, const struct ledger_key *key)
+{
+    struct ledger_record record;
+    if (!same_body(order, key->sku, key->qty)) {
+        order->outcome = STOCK_KEY_REUSED;
+        return true;
+    }
+    if (ledger_order_find(stock->ledger, key->order_id, &record) != LEDGER_OK)
+        return false;
+    assert(!order->allocations);
+    order->order_id = record.order_id;
+    order->segment = record.segment < 0 ? 0 : (uint32_t)record.segment;
+    copy_allocations(order, record.allocations, record.allocation_count);
+    memcpy(order->created_at, record.created_at, sizeof order->created_at);
+    memcpy(order->expires_at, record.expires_at, sizeof order->expires_at);
+    order->outcome = STOCK_REPLAYED;
+    return true;
+}
+
+bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    struct stock_order *keyed[STOCK_BATCH_MAX];
+    struct ledger_key keys[STOCK_BATCH_MAX];
+    assert(count <= STOCK_BATCH_MAX);
+    size_t found = list_keyed(orders, count, keyed);
+    if (found == 0)
+        return true;
+    for (size_t i = 0; i < found; i++) {
+        keys[i].user_id = keyed[i]->user_id;
+        keys[i].key = keyed[i]->key;
+    }
+    if (ledger_keys_find(stock->ledger, keys, found) != LEDGER_OK)
+        return false;
+    for (size_t i = 0; i < found; i++)
+        if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
+            return false;
+    return true;
+}

@@ -1,0 +1,19 @@
+/* A retry finds its first order: idempotency keys, looked up for a whole batch.
+ *
+ * The ledger enforces that a key is used once; this finds the first order instead of an error. */
+#ifndef STOCK_CHECK_REPLAY_H
+#define STOCK_CHECK_REPLAY_H
+
+#include "stock/order.h"
+#include "stock/stock_core.h"
+
+/* Of the orders with one key only the first goes on with this batch. The others are `deferred` and
+ * come again (STOCK_AGAIN), when their key tells what became of the first. */
+void replay_defer(struct stock_order *const *orders, size_t count);
+
+/* Decides every order, open, refused or deferred, whose key the ledger knows (STOCK_REPLAYED,
+ * STOCK_KEY_REUSED). Costs nothing without keys, and with them one query and one or two more for
+ * each order that is replayed. False when the ledger cannot be asked. */
+bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+#endif

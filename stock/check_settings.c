@@ -1,0 +1,125 @@
+/* Whether a sale is open to an order, and by which of its snapshots the order is decided. */
+#include "stock/check_settings.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+/* What the ledger said when asked whether the snapshot is still right. */
+enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
+
+struct entry {
+    struct sale *sale;
+    struct sale_snapshot snapshot;
+    enum standing standing;
+};
+
+struct settings_book {
+    size_t count;
+    struct entry entries[STOCK_BATCH_MAX];
+};
+
+struct settings_book *settings_book_open(void)
+{
+    struct settings_book *book = calloc(1, sizeof *book);
+    if (!book)
+        abort();
+    return book;
+}
+
+void settings_book_close(struct settings_book **book)
+{
+    free(*book);
+    *book = NULL;
+}
+
+static struct entry *entry_of(struct settings_book *book, struct sale *sale)
+{
+    for (size_t i = 0; i < book->count; i++)
+        if (book->entries[i].sale == sale)
+            return &book->entries[i];
+    assert(book->count < STOCK_BATCH_MAX);
+    struct entry *entry = &book->entries[book->count++];
+    entry->sale = sale;
+    entry->snapshot = sale_snapshot(sale);
+    entry->standing = NOT_ASKED;
+    return entry;
+}
+
+/* A confirmation that is recent enough serves as an answer. */
+static enum standing ask(struct stock *stock, const struct entry *entry)
+{
+    struct sale *sale = entry->sale;
+    if (!sale_confirmed(sale, clock_now_ns()) &&
+        stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
+        return SILENT;
+    bool same = sale_snapshot(sale).settings.version == entry->snapshot.settings.version;
+    return same ? CONFIRMED : CHANGED;
+}
+
+void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome)
+{
+    struct entry *entry = entry_of(stock->settings, order->sale);
+    assert(stock_outcome_refused(outcome));
+    if (entry->standing == NOT_ASKED)
+        entry->standing = ask(stock, entry);
+    order->outcome = entry->standing == CONFIRMED ? outcome
+                     : entry->standing == CHANGED ? STOCK_AGAIN
+                                                  : STOCK_UNAVAILABLE;
+}
+
+struct finding {
+    struct sale_cache *cache;
+    bool full;
+};
+
+static void put_found(const struct ledger_sale *row, void *context)
+{
+    struct finding *finding = context;
+    finding->full |= sale_cache_put(finding->cache, row) == NULL;
+}
+
+/* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however
+ * many skus the clients make up. False when it cannot be said whether there are sales for them. */
+static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    const char *skus[STOCK_BATCH_MAX];
+    struct finding finding = {.cache = stock->sale_cache};
+    size_t unknown = 0;
+    for (size_t i = 0; i < count; i++) {
+        orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
+        if (!orders[i]->sale)
+            skus[unknown++] = orders[i]->sku;
+    }
+    if (unknown == 0)
+        return true;
+    bool asked = ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK;
+    for (size_t i = 0; i < count; i++)
+        if (!orders[i]->sale)
+            orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
+    return asked && !finding.full;
+}
+
+/* `found`: an order without a sale in the cache has none in the ledger either. */
+static void begin_one(struct stock *stock, struct stock_order *order, bool found)
+{
+    if (!order->sale) {
+        order->outcome = found ? STOCK_UNKNOWN_SKU : STOCK_UNAVAILABLE;
+        return;
+    }
+    order->snapshot = &entry_of(stock->settings, order->sale)->snapshot;
+    enum stock_outcome outcome =
+        stock_closed(&order->snapshot->settings, order->created_ms, &order->at_ms);
+    if (outcome != STOCK_OPEN)
+        settings_refuse(stock, order, outcome);
+}
+
+void settings_begin(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    assert(count <= STOCK_BATCH_MAX);
+    bool found = find_sales(stock, orders, count);
+    stock->settings->count = 0;
+    for (size_t i = 0; i < count; i++)
+        begin_one(stock, orders[i], found);
+}

@@ -1,0 +1,83 @@
+/* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
+#ifndef STOCK_SALE_CACHE_H
+#define STOCK_SALE_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sql/ledger_sale.h"
+
+enum { SALES_MAX = 10000 }; /* of one process */
+
+struct sale;
+struct sale_cache;
+
+/* A sale's numbers as one consistent picture. */
+struct sale_snapshot {
+    uint32_t round;
+    uint32_t total;
+    uint32_t segments;
+    uint32_t epoch; /* grows with every sale_invalidate; see sale_remember_left */
+    struct ledger_settings settings;
+};
+
+/* One cache per process, shared by all of its threads. Closing it frees its sales. */
+struct sale_cache *sale_cache_open(void);
+void sale_cache_close(struct sale_cache **cache);
+
+/* The sale of a sku, or NULL when this process has not read it from the ledger yet. A sale stays
+ * valid until sale_cache_close. Any thread; takes no lock. */
+struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
+
+/* Notes a sale's row as the ledger has it. A later round replaces what is cached of the earlier
+ * one; an earlier round or older settings are ignored. NULL when there are SALES_MAX sales already.
+ * Any thread. */
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row);
+
+/* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
+void sale_cache_invalidate(struct sale_cache *cache);
+
+/* How many sales there are. Any thread. */
+size_t sale_cache_count(struct sale_cache *cache);
+
+const char *sale_sku(const struct sale *sale);
+struct sale_snapshot sale_snapshot(struct sale *sale);
+
+/* How many units a segment had when this process last saw it. The hint says where to look first; it
+ * is never a reason to refuse an order. Any thread. */
+uint32_t sale_hint(const struct sale *sale, uint32_t segment);
+void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
+
+/* Marks a segment of which the ledger knows units that Redis does not: whoever holds it next must
+ * recover it. Taking the mark away tells whether it was there. Any thread. */
+void sale_suspect(struct sale *sale, uint32_t segment);
+bool sale_suspect_take(struct sale *sale, uint32_t segment);
+
+/* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
+ * come back since `epoch` was read. */
+void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns);
+
+/* Confirms the snapshot: the ledger, asked at `asked_ns` (monotonic) after `epoch` was read, said
+ * the same. Its settings may refuse orders for `valid_ms` from then on, unless the sale was
+ * invalidated meanwhile. */
+void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid_ms);
+
+/* True while the snapshot is confirmed, and not about to expire. Any thread; takes no lock. */
+bool sale_confirmed(const struct sale *sale, int64_t now_ns);
+
+/* The cached window check: true, with the sale's settings, when the sale has a window or is paused
+ * and its confirmed settings may refuse orders. When they are about to expire, one caller per 50 ms
+ * gets false, so that its order asks the ledger anew. Any thread; takes no lock for a sale without
+ * window and pause. */
+bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out);
+
+/* Ends what is remembered and confirmed: units may have come back, or settings have changed. Any
+ * thread. */
+void sale_invalidate(struct sale *sale);
+
+/* True when the ledger is remembered to have fewer than `qty` units left. When that memory expires,
+ * one caller per 50 ms gets false, so that its order asks the ledger anew, while the other orders
+ * are refused for up to 1 s more. Any thread; takes no lock. */
+bool sale_known_short(struct sale *sale, uint32_t qty, int64_t now_ns);
+
+#endif

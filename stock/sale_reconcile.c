@@ -1,0 +1,98 @@
+/* Comparing a sale's segments in Redis with the ledger. */
+#include "stock/sale_reconcile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_segment.h"
+#include "stock/sale_lock.h"
+#include "stock/segment.h"
+
+static void post_read(struct stock *stock, const struct lock_hold *lock)
+{
+    char key[SCRIPT_KEY_MAX];
+    struct script_call *call = stock_call(stock);
+    script_begin(call, SCRIPT_stock_read);
+    lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
+    script_key(call, key);
+}
+
+/* Compares one segment with its row. True, with the first reason found, when they differ. */
+static bool differs(const struct script_call *redis, const struct ledger_segment *row,
+                    struct stock_difference *difference)
+{
+    bool present = redis->values[0] == 1;
+    difference->segment = row->segment;
+    difference->redis_available = present ? redis->values[1] : -1;
+    difference->ledger_available = (int64_t)row->capacity - row->sold;
+    if (!present)
+        difference->reason = STOCK_MISSING;
+    else if (redis->values[2] != row->round)
+        difference->reason = STOCK_OTHER_ROUND;
+    else if (redis->values[3] != 0)
+        difference->reason = STOCK_DIRTY;
+    else if (redis->values[1] != difference->ledger_available)
+        difference->reason = STOCK_MISMATCH;
+    else
+        return false;
+    return true;
+}
+
+/* Raises the ledger's fences to those of the locks, so that no batch under way can commit any more,
+ * and reads the segments. */
+static bool read_ledger(struct stock *stock, const char *sku, const struct sale_lock *locked,
+                        struct ledger_segment *rows)
+{
+    for (size_t i = 0; i < locked->count; i++) {
+        rows[i].segment = (uint32_t)i;
+        rows[i].fence = locked->holds[i].fence;
+    }
+    return ledger_recover(stock->ledger, sku, rows, locked->count) == LEDGER_OK;
+}
+
+static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_lock *locked,
+                             struct stock_report *report)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    if (!read_ledger(stock, sku, locked, rows))
+        return false;
+    for (size_t i = 0; i < locked->count; i++)
+        post_read(stock, &locked->holds[i]);
+    if (!stock_run_calls(stock))
+        return false;
+    report->round = rows[0].round;
+    report->segments = (uint32_t)locked->count;
+    for (size_t i = 0; i < locked->count; i++)
+        if (differs(&stock->calls[i], &rows[i], &report->differences[report->difference_count]))
+            report->difference_count++;
+    /* The ledger's fences were raised, so every segment is loaded again, whether it differs or
+     * not. */
+    for (size_t i = 0; i < locked->count; i++) {
+        if (rows[i].fence > locked->holds[i].fence)
+            segment_post_fence(stock, &locked->holds[i], rows[i].fence);
+        segment_post_load(stock, &locked->holds[i], rows[i].capacity - rows[i].sold, rows[i].round,
+                          rows[i].fence);
+    }
+    return true;
+}
+
+enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, int wait_ms,
+                                        struct stock_report *report_out)
+{
+    struct sale_lock *locked = malloc(sizeof *locked);
+    if (!locked)
+        abort();
+    memset(report_out, 0, sizeof *report_out);
+    stock_revalidate(stock);
+    enum stock_admin_result result = sale_lock_acquire(stock, sku, wait_ms, locked);
+    if (result == STOCK_ADMIN_OK) {
+        stock_run_posted(stock);
+        bool done = reconcile_locked(stock, sku, locked, report_out);
+        bool sent = sale_lock_release(stock, locked);
+        sale_invalidate(sale_cache_find(stock->sale_cache, sku));
+        result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
+    }
+    free(locked);
+    return result;
+}

@@ -1,0 +1,28 @@
+/* Changing a sale's settings while it runs. */
+#ifndef STOCK_SALE_SETTINGS_H
+#define STOCK_SALE_SETTINGS_H
+
+#include "sql/ledger_sale.h"
+#include "stock/types.h"
+
+/* Which of the settings to change, and into what. */
+enum {
+    STOCK_CHANGE_STARTS = 1,
+    STOCK_CHANGE_ENDS = 2,
+    STOCK_CHANGE_LIMIT = 4,
+    STOCK_CHANGE_PAY = 8,
+    STOCK_CHANGE_PAUSED = 16,
+};
+
+struct stock_change {
+    unsigned fields;
+    struct ledger_settings settings;
+};
+
+/* Changes the settings of a sale while it runs, and publishes them to every process. After
+ * STOCK_ADMIN_OK no order is accepted under older settings, by whichever process. */
+enum stock_admin_result stock_change(struct stock *stock, const char *sku,
+                                     const struct stock_change *change,
+                                     struct ledger_sale *sale_out);
+
+#endif

@@ -1,0 +1,82 @@
+/* The inside of a thread's stock: its pipeline, its clients, and how it finds sales. */
+#include "stock/stock_core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "sql/ledger_sale.h"
+
+/* Batches hold a segment for a moment and wake nobody when they release it. */
+enum { LOCK_POLL_MS = 5 };
+
+uint32_t stock_random(struct stock *stock, uint32_t bound)
+{
+    assert(bound > 0);
+    return (uint32_t)rand_r(&stock->random) % bound;
+}
+
+struct seclock_client *stock_locks(struct stock *stock)
+{
+    const char *const servers[] = {stock->options.redis_url, NULL};
+    struct seclock_options options =
+        SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
+                        .lease_ms = stock->options.lease_ms,
+                        .timeout_ms = stock->options.redis_timeout_ms, .poll_ms = LOCK_POLL_MS);
+    if (!stock->locks)
+        seclock_open(&options, &stock->locks);
+    assert(stock->locks); /* stock_open has parsed the same url */
+    return stock->locks;
+}
+
+struct script_call *stock_call(struct stock *stock)
+{
+    assert(stock->call_count < STOCK_CALLS_MAX);
+    return &stock->calls[stock->call_count++];
+}
+
+bool stock_run_calls(struct stock *stock)
+{
+    int64_t start_ns = clock_now_ns();
+    script_run(stock->redis, stock->calls, stock->call_count);
+    stock->stats.redis_calls++;
+    stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
+    stock->call_count = 0;
+    return redis_connected(stock->redis);
+}
+
+void stock_run_posted(struct stock *stock)
+{
+    if (stock->call_count > 0)
+        stock_run_calls(stock);
+}
+
+void stock_revalidate(struct stock *stock)
+{
+    redis_ping(stock->redis);
+    ledger_ping(stock->ledger);
+}
+
+enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
+{
+    struct ledger_sale row;
+    struct sale *known = sale_cache_find(stock->sale_cache, sku);
+    /* Read before the question: if the sale is invalidated meanwhile, the answer may be older than
+     * that and confirms nothing. */
+    uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
+    int64_t asked_ns = clock_now_ns();
+    enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
+    if (result != LEDGER_OK)
+        return result;
+    *sale_out = sale_cache_put(stock->sale_cache, &row);
+    if (!*sale_out)
+        return LEDGER_FAILED;
+    sale_confirm(*sale_out, epoch, asked_ns, stock->options.remember_left_ms);
+    return LEDGER_OK;
+}
+
+enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out)
+{
+    *sale_out = sale_cache_find(stock->sale_cache, sku);
+    return *sale_out ? LEDGER_OK : stock_sale_reload(stock, sku, sale_out);
+}

@@ -1,0 +1,68 @@
+/* The inside of a thread's stock, for stock/ alone: its connections, the pipeline of calls for
+ * Redis, and the working space of the present batch. */
+#ifndef STOCK_STOCK_CORE_H
+#define STOCK_STOCK_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lock/seclock.h"
+#include "lua/script.h"
+#include "sql/ledger.h"
+#include "stock/sale_cache.h"
+#include "stock/types.h"
+
+struct stock {
+    const struct stock_strategy *strategy;
+    struct stock_options options;
+    struct sale_cache *sale_cache;
+    struct redis *redis;
+    struct ledger *ledger;
+    struct seclock_client *locks;  /* see stock_locks */
+    struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
+    struct stock_stats stats;
+    unsigned random;
+    unsigned
+        look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
+
+    struct script_call *calls; /* the next pipeline; the last batch's settles and releases first */
+    size_t call_count;
+
+    struct segment_hold *holds; /* of the present batch */
+    size_t hold_count;
+
+    struct settings_book *settings; /* of the present batch */
+    struct rate *rate;              /* NULL: no limits */
+    struct batch *batch;            /* working space of the strategies */
+};
+
+enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX };
+
+/* A uniform number below `bound` > 0, good enough to spread load. */
+uint32_t stock_random(struct stock *stock, uint32_t bound);
+
+/* The client of this Redis' locks; opened when first used. */
+struct seclock_client *stock_locks(struct stock *stock);
+
+/* The next call of the pipeline, for the caller to fill in. After a stock_run_calls it takes the
+ * place of an answer: read all answers first. */
+struct script_call *stock_call(struct stock *stock);
+
+/* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
+ * pipeline is empty. False when Redis could not be reached or was lost on the way. */
+bool stock_run_calls(struct stock *stock);
+
+/* Sends the pipeline if a call is posted. */
+void stock_run_posted(struct stock *stock);
+
+/* Pings Redis and the ledger before a rare call, so that a connection which the other side has
+ * closed meanwhile is reopened first. */
+void stock_revalidate(struct stock *stock);
+
+/* Reads the sale again from the ledger into the cache. */
+enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
+
+/* Finds a sale, in the cache or else in the ledger. LEDGER_NO: there is none. */
+enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out);
+
+#endif

@@ -1,0 +1,266 @@
+/* The steps that strategies have in common: planning, recovering, committing, concluding. */
+#include "stock/strategy_common.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_recovery.h"
+#include "stock/check_limit.h"
+#include "stock/check_replay.h"
+#include "stock/recovery.h"
+
+enum {
+    COMMIT_TRIES_MAX = 3, /* with orders that the ledger refuses for their keys or limits */
+    RESOLVE_PAUSE_MS = 20,
+};
+
+void strategy_plan(struct stock *stock, struct group *group, strategy_post *post)
+{
+    uint32_t unmet = group_unmet(group);
+    uint32_t segment = 0;
+    assert(stock->hold_count <= STOCK_HOLDS_MAX);
+    while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
+        uint32_t hint = sale_hint(group->sale, segment);
+        if (hint ==
+            0) /* skipped without asking; strategy_conclude asks the ledger before "sold out" */
+            continue;
+        uint32_t wanted = hint < unmet ? hint : unmet;
+        post(stock, &stock->holds[stock->hold_count++], group->sale, &group->snapshot, segment,
+             wanted);
+        unmet -= wanted;
+    }
+}
+
+/* A hold that nothing stands behind: the update's condition tells whether the units are there. */
+static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                         const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+{
+    (void)stock;
+    segment_begin(hold, sale, snapshot, segment);
+    hold->state = SEGMENT_TAKEN;
+    hold->taken = wanted;
+}
+
+void strategy_fill(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        size_t first_hold = stock->hold_count;
+        assert(batch->groups[i].leftover == 0);
+        strategy_plan(stock, &batch->groups[i], post_planned);
+        for (size_t j = first_hold; j < stock->hold_count; j++)
+            batch->groups[i].leftover += stock->holds[j].taken;
+        group_fill(stock, batch, &batch->groups[i]);
+    }
+}
+
+void strategy_recover(struct stock *stock, struct group *group, size_t first_hold)
+{
+    struct segment_hold *dirty[STOCK_HOLDS_MAX];
+    size_t count = 0;
+    assert(first_hold <= stock->hold_count);
+    for (size_t i = first_hold; i < stock->hold_count; i++)
+        if (stock->holds[i].state == SEGMENT_DIRTY && stock->holds[i].sale == group->sale)
+            dirty[count++] = &stock->holds[i];
+    if (count == 0)
+        return;
+    bool stale = false;
+    if (!recovery_run(stock, dirty, count, &stale))
+        group->busy = true; /* the ledger could not be asked: nothing says that they are empty */
+    group->stale |= stale;
+    for (size_t i = 0; i < count; i++)
+        group_retry(group, dirty[i]->segment);
+}
+
+/* ---- commit ---- */
+
+/* Asks the ledger what became of a commit whose answer was lost. One update and one order tell for
+ * all of them: the transaction is atomic. */
+static enum ledger_result resolve(struct stock *stock, struct batch *batch)
+{
+    assert(batch->update_count > 0 && batch->row_count > 0);
+    int64_t until_ns = clock_now_ns() + stock->options.resolve_ms * CLOCK_NS_PER_MS;
+    stock->stats.unknown_commits++;
+    for (;;) {
+        enum ledger_result result =
+            ledger_resolve(stock->ledger, &batch->updates[0], batch->rows[0].order_id);
+        if (result != LEDGER_FAILED)
+            return result;
+        if (clock_now_ns() > until_ns)
+            return LEDGER_UNKNOWN;
+        clock_sleep_ns(RESOLVE_PAUSE_MS * CLOCK_NS_PER_MS);
+    }
+}
+
+/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
+ * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
+ * the orders that caused it, decides them, and takes their units away again; the others go on.
+ * False when none is found (an order id was taken), or the ledger cannot be asked. */
+static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
+{
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    size_t count = batch_filled(batch, orders);
+    assert(count > 0 && (why == LEDGER_DUPLICATE || why == LEDGER_LIMIT));
+    bool found = (why != LEDGER_LIMIT || limit_find(stock, orders, count, true)) &&
+                 replay_find(stock, orders, count);
+    bool dropped = false;
+    for (size_t i = 0; i < batch->order_count; i++) {
+        if (batch->orders[i].allocation_count == 0 || batch->orders[i].order->outcome == STOCK_OPEN)
+            continue;
+        batch_order_unfill(batch, &batch->orders[i]);
+        dropped = true;
+    }
+    return found && dropped;
+}
+
+static bool comes_before(const struct ledger_stock_update *a, const struct ledger_stock_update *b)
+{
+    int order = strcmp(a->sku, b->sku);
+    return order < 0 || (order == 0 && a->segment < b->segment);
+}
+
+/* Sets the guards. Where no locks are held on the segments, all transactions must update them in
+ * the same order, or they deadlock. */
+static void guard_updates(struct batch *batch, enum ledger_guard guard)
+{
+    if (guard == LEDGER_CHAIN)
+        return;
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct ledger_stock_update update = batch->updates[i];
+        struct segment_hold *hold = batch->updated[i];
+        size_t j = i;
+        for (; j > 0 && comes_before(&update, &batch->updates[j - 1]); j--) {
+            batch->updates[j] = batch->updates[j - 1];
+            batch->updated[j] = batch->updated[j - 1];
+        }
+        update.guard = guard;
+        batch->updates[j] = update;
+        batch->updated[j] = hold;
+    }
+}
+
+static enum ledger_result write_once(struct stock *stock, struct batch *batch)
+{
+    batch_write(stock, batch);
+    guard_updates(batch, stock->strategy->guard);
+    if (batch->row_count == 0)
+        return LEDGER_NO;
+    int64_t start_ns = clock_now_ns();
+    enum ledger_result result = ledger_commit(stock->ledger, batch->updates, batch->update_count,
+                                              batch->rows, batch->row_count);
+    stock->stats.ledger_calls++;
+    stock->stats.ledger_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
+    if (result == LEDGER_NO)
+        stock->stats.refusals++;
+    return result;
+}
+
+enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
+{
+    enum ledger_result result = LEDGER_DUPLICATE;
+    for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
+        result = write_once(stock, batch);
+        bool some = result == LEDGER_DUPLICATE || result == LEDGER_LIMIT;
+        if (!some || !drop_refused(stock, batch, result))
+            break;
+    }
+    if (result != LEDGER_UNKNOWN)
+        return result;
+    result = resolve(stock, batch);
+    /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
+    if (result == LEDGER_NO)
+        batch->updates[0].refused = true;
+    return result;
+}
+
+/* The ledger refused an update: perhaps for settings or a round that this process does not know
+ * yet. */
+static void reload_refused(struct stock *stock, const struct batch *batch)
+{
+    struct sale *last = NULL;
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct sale *sale = batch->updated[i]->sale;
+        if (batch->updates[i].refused && sale != last)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+        last = batch->updated[i]->sale;
+    }
+}
+
+void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_OK:
+        batch_accept(batch);
+        break;
+    case LEDGER_UNKNOWN:
+        batch_decide(batch, STOCK_IN_DOUBT);
+        break;
+    case LEDGER_FAILED: /* certainly not committed */
+        batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
+        break;
+    default: /* refused by a guard, or for an id, key or limit: nothing was written */
+        batch_decide(batch, STOCK_AGAIN);
+        reload_refused(stock, batch);
+        break;
+    }
+}
+
+/* ---- conclude ---- */
+
+/* The ledger has units where this process saw none: such segments are tried again, and recovered if
+ * Redis still calls them empty. Returns how many units are left in all. */
+static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t units = rows[i].capacity - rows[i].sold;
+        left += units;
+        if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {
+            sale_hint_set(sale, rows[i].segment, units);
+            sale_suspect(sale, rows[i].segment);
+        }
+    }
+    return left;
+}
+
+bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
+                    size_t *count_out)
+{
+    struct sale *sale = group->sale;
+    if (ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out) != LEDGER_OK) {
+        group_fail(group, ledger_ping(stock->ledger) == LEDGER_OK);
+        return false;
+    }
+    if (rows_out[0].round != group->snapshot.round || *count_out != group->snapshot.segments) {
+        stock_sale_reload(stock, sale_sku(sale), &sale);
+        group_decide(group, STOCK_AGAIN, UINT32_MAX);
+        return false;
+    }
+    return true;
+}
+
+uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        sale_hint_set(sale, rows[i].segment, rows[i].capacity - rows[i].sold);
+        left += rows[i].capacity - rows[i].sold;
+    }
+    return left;
+}
+
+void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left)
+{
+    sale_remember_left(group->sale, group->snapshot.epoch, left,
+                       clock_now_ns() + stock->options.remember_left_ms * CLOCK_NS_PER_MS);
+    group_decide(group, STOCK_AGAIN, left);
+}
+
+void strategy_conclude(struct stock *stock, struct group *group)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 0;
+    if (!strategy_fetch(stock, group, rows, &count))
+        return;
+    strategy_remember_left(stock, group, look_again(group->sale, rows, count));
+}

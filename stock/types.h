@@ -1,0 +1,64 @@
+/* What the callers of stock/ and its parts have in common: options, counters, results. */
+#ifndef STOCK_TYPES_H
+#define STOCK_TYPES_H
+
+#include <stdint.h>
+
+#define STOCK_CHANNEL "seckill:changed" /* a sku is published here when its sale has changed */
+#define STOCK_PREFIX "seckill:"         /* of every Redis key */
+
+/* The stock as one thread sees it, over its own connections. */
+struct stock;
+
+/* Orders per minute at a steady rate, and how many may come at once; 0 per minute: no limit. Shared
+ * by all processes on one Redis. */
+struct stock_rates {
+    unsigned user_per_min, user_burst;
+    unsigned address_per_min, address_burst;
+};
+
+struct stock_options {
+    const char *strategy;
+    const char *lock; /* of segment_lock: "redis" (or NULL), "redlock", "mysql", "zookeeper" */
+    const char *lock_servers; /* its URLs, separated by spaces; NULL or "" for none */
+    const char *redis_url;
+    const char *mysql_url;
+    int lease_ms;
+    int redis_timeout_ms;
+    int mysql_timeout_ms;
+    int resolve_ms;       /* how long the ledger is asked about an unknown commit */
+    int remember_left_ms; /* how long a shortage or settings read from the ledger refuse orders */
+    struct stock_rates rates;
+};
+
+/* Counted since stock_open; read by the owning thread. */
+struct stock_stats {
+    uint64_t recoveries;      /* segments set again from the ledger */
+    uint64_t refusals;        /* updates that the ledger refused: the segment was changed before */
+    uint64_t unknown_commits; /* commits whose connection died */
+    uint64_t redis_calls_ns, redis_calls;   /* time spent in Redis round trips, and their number */
+    uint64_t ledger_calls_ns, ledger_calls; /* the same for the ledger */
+};
+
+/* What became of a change to a sale as a whole. */
+enum stock_admin_result {
+    STOCK_ADMIN_OK,
+    STOCK_ADMIN_NO_SALE,
+    STOCK_ADMIN_BUSY,     /* not all segments could be locked in time: nothing is done */
+    STOCK_ADMIN_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
+    STOCK_ADMIN_IN_DOUBT, /* the commit was not answered: it may be done */
+    STOCK_ADMIN_FULL,     /* SALES_MAX sales already */
+    STOCK_ADMIN_WINDOW,   /* the sale would end before it starts: nothing is done */
+};
+
+/* What became of a change to an order's status. */
+enum stock_state_result {
+    STOCK_STATE_OK,       /* the order has the status asked for, since this call or before */
+    STOCK_STATE_NO_ORDER, /* there is none with that id */
+    STOCK_STATE_REFUSED,  /* the order's status does not allow it */
+    STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
+    STOCK_STATE_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
+    STOCK_STATE_IN_DOUBT, /* a commit was not answered and the ledger cannot be asked */
+};
+
+#endif
