@@ -210,6 +210,8 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
 {
     (void)cls;
     char text[256];
+    if (!log_enabled(LOG_DEBUG))
+        return;
     vsnprintf(text, sizeof text, format, arguments);
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
