@@ -119,6 +119,12 @@ def test_bad_parameter_is_400(daemon, path):
         assert_problem(response, 400, "invalid_request")
 
 
+@pytest.mark.parametrize("path", [ADMIN, USER])
+def test_too_many_parameters_are_414(daemon, path):
+    query = "?" + "&".join(f"a{n}=1" for n in range(60))
+    assert_problem(daemon.admin("GET", path + query), 414, "uri_too_long")
+
+
 @pytest.mark.parametrize("user", ["a%27b", "x" * 65, "", "a%20b", "%00", "%C3%A9", "a%2Fb", "a%"])
 def test_bad_user_is_400_or_no_path(daemon, user):
     response = daemon.get(f"/user/{user}/orders")
