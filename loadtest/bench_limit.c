@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #ifdef LOCK_WITH_ZOOKEEPER
-#define THREADED /* for the calls that wait */
+#define THREADED /* for the synchronous calls */
 #include <zookeeper/zookeeper.h>
 #endif
 
@@ -153,7 +153,7 @@ static bool zookeeper_connect_to(const char *url)
 }
 #endif
 
-/* ---- which ---- */
+/* ---- by kind ---- */
 
 const struct limit *limit_open(enum seclock_kind kind, const char *url)
 {

@@ -1,4 +1,4 @@
-/* What a server can do at most: the shortest pair of requests that a lock could consist of, by the
+/* The limit that a server sets: the shortest pair of requests that could make a lock, sent by the
  * plain client of that server. */
 #ifndef LOADTEST_BENCH_LIMIT_H
 #define LOADTEST_BENCH_LIMIT_H
@@ -13,7 +13,7 @@ struct limit {
 
 /* The limit for a kind, connected to the server at `url`; NULL when it has none. One at a time: the
  * next call may end the connection of the one before. Its functions are for one thread at a time.
- * Ends the program when the server does not do as told. */
+ * Ends the program on an unexpected answer. */
 const struct limit *limit_open(enum seclock_kind kind, const char *url);
 
 /* Prints what went wrong, and ends the program with status 1. */

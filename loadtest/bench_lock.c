@@ -29,7 +29,7 @@ enum {
     SAMPLES_MAX = 20000,
     RED_SERVERS = 3,
     URL_MAX = 256,
-    LOOK_US = 50, /* between looks whether the other one waits */
+    LOOK_US = 50, /* between checks whether the other one waits */
     LOOKS_MAX = 200,
     SETTLE_US = 1500, /* from then until it is asleep for good */
     BACK_OFF_US = 100,
@@ -208,7 +208,7 @@ static void measure_trip(struct relay *relay)
     add(relay->trips, (double)(now_ns() - began_ns) / 1e3);
 }
 
-/* Two of these pass the lock to and fro: whoever has it waits until the other one sleeps. */
+/* Two of these threads hand the lock to and fro: the holder waits until the other one sleeps. */
 static void *relay_thread(void *argument)
 {
     const struct runner *runner = argument;
@@ -256,7 +256,7 @@ static void measure_hand_over(const struct subject *subject)
     print("trips", trip_us > 0 ? median_us / trip_us : 0);
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
 static struct seclock_client *client_open(const struct subject *subject)
 {
@@ -271,7 +271,7 @@ static struct seclock_client *client_open(const struct subject *subject)
     return client;
 }
 
-/* Databases in the place of independent servers. */
+/* Databases of one server stand in for independent servers. */
 static void red_urls_fill(struct subject *subject)
 {
     const char *url = subject->url, *slash = strrchr(url, '/');

@@ -33,6 +33,7 @@ struct seclock_client {
 
 /* ---- the core ---- */
 
+/* A kind that has no server here has a NULL server: it is refused when first used, not at open. */
 static void context_fill(struct lock_context *context, const struct seclock_client *client,
                          struct lock_core *core, enum seclock_kind kind)
 {
@@ -123,6 +124,7 @@ struct lock_core *client_core(struct seclock_client *client)
     return core;
 }
 
+/* Looks again with the mutex held: another thread may have opened the driver meanwhile. */
 static enum seclock_result open_driver(struct lock_core *core, enum seclock_kind kind,
                                        void **self_out)
 {
@@ -193,6 +195,7 @@ static int or_default(int value, int fallback)
     return value == 0 ? fallback : value;
 }
 
+/* A URL that no kind uses is a mistake of the caller, most often a wrong scheme. */
 static enum seclock_result servers_check(const char *const *servers)
 {
     for (size_t i = 0; servers[i]; i++) {
@@ -226,6 +229,8 @@ static enum seclock_result options_check(const struct seclock_options *options)
     return servers_check(options->servers);
 }
 
+/* The caller may free its list after seclock_open; a core that is remade after a fork reads
+ * ours. */
 static bool servers_copy(struct seclock_client *client, const char *const *servers)
 {
     size_t count = 0;
@@ -327,6 +332,7 @@ enum seclock_result seclock_client_stats(struct seclock_client *client,
     return written ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
+/* Numbers of owners and threads come from one counter, so that no owner equals a thread. */
 struct seclock_owner *seclock_owner_new(struct seclock_client *client)
 {
     (void)client;

@@ -25,6 +25,7 @@ static const struct lock_driver *const drivers[SECLOCK_KIND_COUNT] = {
 #endif
 };
 
+/* NULL for a kind out of range as well: the number may come from the caller of the library. */
 const struct lock_driver *driver_of(enum seclock_kind kind)
 {
     const struct lock_driver *driver = (unsigned)kind < SECLOCK_KIND_COUNT ? drivers[kind] : NULL;
@@ -42,6 +43,7 @@ const char *driver_scheme(enum seclock_kind kind)
     return schemes[kind];
 }
 
+/* Schemes may be written in capital letters, as base/url reads them. */
 bool driver_serves(enum seclock_kind kind, const char *url)
 {
     const char *scheme = driver_scheme(kind), *end = url_scheme_end(url);

@@ -42,6 +42,7 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
     return SECLOCK_OK;
 }
 
+/* A lock that is named twice would wait for itself, in every order: refused here. */
 static enum seclock_result steps_fill(const struct seclock_member *members, size_t count,
                                       struct step *steps_out)
 {
@@ -72,6 +73,8 @@ static enum seclock_result check_held(struct seclock_handle *const *handles, siz
     return SECLOCK_OK;
 }
 
+/* The deadline holds for all locks together. After the first BUSY the caller gives everything
+ * back. */
 static enum seclock_result acquire_all(const struct step *steps, size_t count, int wait_ms,
                                        struct seclock_handle **handles)
 {
@@ -116,6 +119,7 @@ enum seclock_result seclock_multi_acquire(const struct seclock_member *members, 
     return result;
 }
 
+/* Goes on after an error: a member that cannot be released must not keep the others locked. */
 enum seclock_result seclock_multi_release(struct seclock_handle *const *handles, size_t count)
 {
     enum seclock_result first = SECLOCK_OK;

@@ -217,6 +217,8 @@ static bool holding_let_go(struct get_lock *self, struct holding *holding, bool 
     return last;
 }
 
+/* A re-entry checks that the connection still has the lock: the server may have ended it without
+ * a word. */
 static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;
@@ -286,6 +288,8 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
     }
 }
 
+/* The last hold frees the lock by name, and the connection goes back to the pool. Without an
+ * answer the connection is closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
     struct get_lock *get_lock = self;

@@ -63,6 +63,7 @@ void mysql_pool_close(struct mysql_pool **pool)
     *pool = NULL;
 }
 
+/* Only the child runs this: see redis_server_forget for why it takes no mutex. */
 void mysql_pool_forget(struct mysql_pool *pool)
 {
     for (size_t i = 0; i < pool->idle_count && i < IDLE_MAX; i++)
@@ -70,6 +71,8 @@ void mysql_pool_forget(struct mysql_pool *pool)
             db_forget(&pool->idle[i]);
 }
 
+/* Connections differ in nothing, so that the last one given back is lent first: it is the least
+ * likely to have timed out. */
 struct db *mysql_pool_take(struct mysql_pool *pool)
 {
     char error[160];

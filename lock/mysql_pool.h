@@ -23,7 +23,7 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
 
 /* Runs statements that may be repeated: again after a deadlock or a lock wait, once more over a new
  * connection when the first died on the way, and after making the tables of lock/ when they are
- * missing, or an older version's. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or
+ * missing. SECLOCK_OK with the rows in `db`, SECLOCK_FAILED or
  * SECLOCK_UNKNOWN with the reason in seclock_error. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 

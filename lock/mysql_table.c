@@ -34,6 +34,8 @@ static bool true_column(const char *column)
     return column && column[0] != '0';
 }
 
+/* The row is read after the change in the same packet, so it may show a later change of another;
+ * the two flags for the request tell what became of ours. */
 static void row_read(struct db *db, struct row *row_out)
 {
     char **columns = db_row(db);
@@ -130,6 +132,7 @@ static enum seclock_result acquire_once(struct table *table, const struct secloc
     return result;
 }
 
+/* The row is inserted only when the UPDATE finds none: once per name, not once per acquisition. */
 static enum seclock_result table_acquire(void *self, struct seclock_handle *handle)
 {
     struct table *table = self;

@@ -13,6 +13,7 @@ static enum seclock_result find_driver(struct seclock_client *client, enum seclo
     return core ? core_driver(core, kind, driver_out, self_out) : SECLOCK_FAILED;
 }
 
+/* Checks the name first: a name with a brace would address keys of another lock. */
 static enum seclock_result find_lock(struct seclock_client *client, enum seclock_kind kind,
                                      const char *name, const struct lock_driver **driver_out,
                                      void **self_out)
@@ -21,6 +22,8 @@ static enum seclock_result find_lock(struct seclock_client *client, enum seclock
     return result == SECLOCK_OK ? find_driver(client, kind, driver_out, self_out) : result;
 }
 
+/* The status is filled in a struct of our own, because the caller's may be shorter or longer
+ * than ours. */
 enum seclock_result seclock_status(struct seclock_client *client, enum seclock_kind kind,
                                    const char *name, struct seclock_status *status_out)
 {
@@ -60,6 +63,7 @@ enum seclock_result seclock_semaphore_set(struct seclock_client *client, enum se
     return driver->set_limit(driver, self, name, limit);
 }
 
+/* A kind without a check has nothing to warn of. */
 enum seclock_result seclock_check(struct seclock_client *client, enum seclock_kind kind,
                                   char *warning_out, size_t size)
 {

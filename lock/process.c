@@ -8,6 +8,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_watch = PTHREAD_ONCE_INIT;
 static atomic_int generation;
 
+/* A thread that holds the mutex at the fork does not exist in the child, which would wait for
+ * ever: so the forking thread takes it. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+/* The hash has one time to live for all holds of its owner, so that a renewal only ever
+ * lengthens it: another hold may have asked for a longer lease. */
 void redis_hash_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                         struct script_call *call_out)
 {
@@ -12,6 +14,8 @@ void redis_hash_renewal(const struct redis_server *server, const struct seclock_
     script_int(call_out, handle->lease_ms);
 }
 
+/* Publishes only with the last hold, hence a call that may publish. The script remembers the
+ * released request, so that a repeat is not taken for the loss of the hold. */
 enum seclock_result redis_hash_release(struct redis_server *server, struct seclock_handle *handle,
                                        const char *mark)
 {
@@ -27,6 +31,8 @@ enum seclock_result redis_hash_release(struct redis_server *server, struct seclo
     return redis_kind_run_publishing(server, &call, SECLOCK_LOST);
 }
 
+/* A re-entry keeps the fence of the first hold: the owner writes with one fence, however deep
+ * its calls nest. */
 static enum seclock_result reentrant_acquire(void *self, struct seclock_handle *handle)
 {
     struct script_call call;

@@ -153,6 +153,7 @@ void redis_kind_wait(void *self, struct seclock_handle *handle, int wait_ms)
     redis_kind_wait_on(self, handle, redis_row_of(handle)->field, NULL, wait_ms);
 }
 
+/* The waiter's channel is unsubscribed with its last waiter. */
 void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
 {
     struct waiter *waiter = handle->waiting;

@@ -26,6 +26,8 @@ static enum seclock_result never_set(void)
     return lock_fail(SECLOCK_CONFIG, "the latch is not set");
 }
 
+/* Setting is the one call that has no id, so it is not repeated: SECLOCK_UNKNOWN tells the
+ * caller. */
 enum seclock_result seclock_latch_set(struct seclock_client *client, const char *name,
                                       int64_t count, int ttl_ms)
 {
@@ -46,6 +48,8 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
     return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_BUSY : result;
 }
 
+/* A request's id makes the count safe to repeat: an order that is counted down twice counts
+ * once. */
 enum seclock_result seclock_latch_count_down(struct seclock_client *client, const char *name,
                                              const char *request, int64_t *left_out)
 {
@@ -70,6 +74,7 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
     return result == SECLOCK_CONFIG ? never_set() : result;
 }
 
+/* ABSENT is not 0: an open latch stays at 0 until it is forgotten. */
 static enum seclock_result count_of(struct redis_server *server, const char *name,
                                     int64_t *left_out)
 {
@@ -103,6 +108,8 @@ static enum seclock_result latch_read(struct redis_server *server, const char *n
     return left == ABSENT ? SECLOCK_CONFIG : left == 0 ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
+/* Waiting reads the count after each message and at least every poll_ms: a latch that opened
+ * between the first read and the subscription is seen by the second. */
 static enum seclock_result latch_wait(struct lock_core *core, struct redis_server *server,
                                       const char *name, int wait_ms)
 {
@@ -153,6 +160,7 @@ static enum seclock_result latch_status(const struct lock_driver *driver, void *
     return counted;
 }
 
+/* The table needs an entry; seclock_acquire refuses the kind before it gets here. */
 static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
 {
     (void)self;

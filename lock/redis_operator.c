@@ -57,6 +57,7 @@ enum seclock_result redis_break(const struct lock_driver *driver, void *self, co
 
 /* ---- status ---- */
 
+/* The fence outlives the hold, so it is shown for a free lock as well. */
 static void status_fill(struct seclock_status *status, const char *holder, int64_t count,
                         const struct command *ttl, const struct command *fence)
 {
@@ -87,6 +88,8 @@ enum seclock_result redis_string_status(const struct lock_driver *driver, void *
     return result;
 }
 
+/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
+ * one value or the other. */
 enum seclock_result redis_hash_status(const struct lock_driver *driver, void *self,
                                       const char *name, struct seclock_status *status_out)
 {
@@ -140,6 +143,8 @@ enum seclock_result redis_set_status(struct redis_server *server, const char *na
 
 /* ---- check ---- */
 
+/* An evicting server may drop a lock that is held, and nobody would notice until the next
+ * renewal. */
 enum seclock_result redis_check(void *self, char *warning_out, size_t size)
 {
     struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};

@@ -15,6 +15,8 @@ static void begin_call(struct script_call *call, enum script_id id, const struct
     script_key(call, key);
 }
 
+/* A token of its own for each hold, not the owner's: two batches of one thread must not take
+ * each other's segment. */
 void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
                       struct script_call *call_out)
 {
@@ -50,6 +52,8 @@ enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct scr
     return SECLOCK_OK;
 }
 
+/* The token, not the caller's state, decides on the server: releasing a hold that was lost, or
+ * never acquired, does no harm. */
 void lock_redis_end(struct lock_hold *hold, struct script_call *call_out)
 {
     assert(hold->token[0] != '\0'); /* begun, or copied */

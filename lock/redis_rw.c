@@ -15,6 +15,8 @@
 /* A waiting writer keeps new readers out for so long after its last try. */
 enum { MARK_MS = 3000 };
 
+/* A reader that asks to write would wait for its own read hold to end: refused as
+ * SECLOCK_DEADLOCK. */
 static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
@@ -77,6 +79,8 @@ static void rw_renewal(const struct redis_server *server, const struct seclock_h
     script_int(call_out, handle->lease_ms);
 }
 
+/* The writer's release takes its mark away with the lock, so that waiting readers have their
+ * turn before the next writer. */
 static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
@@ -92,6 +96,7 @@ static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
     return redis_kind_run_publishing(self, &call, SECLOCK_LOST);
 }
 
+/* A writer excludes readers of other owners, so a writer is shown first. */
 static enum seclock_result rw_status(const struct lock_driver *driver, void *self, const char *name,
                                      struct seclock_status *status_out)
 {

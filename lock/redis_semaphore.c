@@ -19,6 +19,8 @@ static void limit_field(const struct redis_row *row, char field_out[LIMIT_FIELD_
     snprintf(field_out, LIMIT_FIELD_MAX, "%s:limit", row->field);
 }
 
+/* The limit of the request counts only if none is set: the first to come sets it, and later
+ * callers agree with that or wait. */
 static enum seclock_result permits_acquire(void *self, struct seclock_handle *handle)
 {
     assert(handle->permits > 0 && handle->permits <= SECLOCK_PERMITS_MAX);
@@ -63,6 +65,7 @@ static void permits_renewal(const struct redis_server *server, const struct secl
                  handle->lease_ms, handle->fence != 0, call_out);
 }
 
+/* Publishes how many permits came back, so that as many waiters wake. */
 static enum seclock_result release_by_id(struct redis_server *server, const char *name,
                                          const char *field, const char *id)
 {
@@ -81,6 +84,7 @@ static enum seclock_result permits_release(void *self, struct seclock_handle *ha
 
 /* ---- for operators ---- */
 
+/* The number of permits comes from its own key, the permits taken from the set. */
 static enum seclock_result permits_status(const struct lock_driver *driver, void *self,
                                           const char *name, struct seclock_status *status_out)
 {
@@ -163,6 +167,7 @@ const struct lock_driver redis_permit_driver = {
 
 /* ---- permits by their id ---- */
 
+/* A permit is released without a handle: its id alone is the right to do so. */
 static enum seclock_result server_for_id(struct seclock_client *client, const char *name,
                                          const char *id, struct redis_server **server_out)
 {

@@ -25,6 +25,7 @@ struct redis_server {
     struct waiter_hub *waiters;
 };
 
+/* Opening the first connection here checks the URL; it connects when first used. */
 enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
                                       struct redis_server **server_out)
 {
@@ -68,6 +69,8 @@ void redis_server_close(struct redis_server **server)
     free(old);
 }
 
+/* Only the child runs this, and no other thread exists there: no mutex is needed, and none may
+ * be used, because a thread of the parent may have held it at the fork. */
 void redis_server_forget(struct redis_server *server)
 {
     for (size_t i = 0; i < server->idle_count; i++)
@@ -85,6 +88,7 @@ struct redis *redis_server_take(struct redis_server *server)
     return redis ? redis : redis_open(server->url, server->timeout_ms, error, sizeof error);
 }
 
+/* A connection in a bad state is kept as well: it reconnects when next used. */
 void redis_server_give(struct redis_server *server, struct redis *redis)
 {
     assert(redis);
@@ -159,6 +163,7 @@ void redis_server_run_publishing(struct redis_server *server, struct script_call
     give_after(server, redis, call, 1);
 }
 
+/* The timeout of the connection is set for this call only, and set back before it is lent again. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms)
 {

@@ -113,6 +113,8 @@ static enum seclock_result write_lock(struct attempt *attempt, const struct secl
     return change(attempt, commands, 4);
 }
 
+/* A lock whose time is over is taken as if it were free: its expiry in Redis is only the
+ * backstop. */
 static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;
@@ -153,6 +155,8 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
     return write_lock(attempt, handle, &seen, 0);
 }
 
+/* The lock and the memory of its release change in one transaction, so that a repeat finds one
+ * of the two. */
 static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
 {
     struct seen seen;

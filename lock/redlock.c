@@ -176,6 +176,7 @@ static enum seclock_result renew_one(const struct redlock *redlock,
     return result;
 }
 
+/* One hold after the other: pipelines over several servers would let a slow one delay all holds. */
 static void redlock_renew(void *self, struct seclock_handle *const *handles, size_t count,
                           enum seclock_result *results_out)
 {

@@ -172,6 +172,8 @@ int redlock_timeout_ms(const struct redlock_servers *servers)
 
 /* ---- calls ---- */
 
+/* Stops at `enough` yes answers: waiting for the slowest server would cost the holder lease for
+ * nothing. */
 struct votes redlock_ask(const struct redlock_servers *servers,
                          struct redlock_connections *connections, const struct script_call *call,
                          struct script_call *calls, size_t enough, int wait_ms)

@@ -1,4 +1,4 @@
-/* One suite for every kind of lock that one owner holds at a time: what lock.h promises of all. */
+/* One suite for every kind of lock with one owner at a time: what seclock.h promises of them. */
 #include "lock/test_support.h"
 
 #include <errno.h>

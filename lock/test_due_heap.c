@@ -1,5 +1,4 @@
-/* The heap of holds by when they are due: whatever is put in, moved and taken out, the first is the
- * first. */
+/* The heap of due holds: after any sequence of puts, moves and removals its first is due first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* What the single kinds of lock promise beyond one holder at a time: readers and writers, permits,
- * latches, several locks at once, values with versions, and many locks under one watchdog. */
+ * latches, several locks at once, versioned values, and many locks under one watchdog. */
 #include "lock/test_support.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ static int begin(void **state)
     return 0;
 }
 
-/* A test that failed half-way has left holds behind, which must not be closed away under. */
+/* A client whose test has failed half-way still has holds, so it must not be closed. */
 static int end(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void test_waiting_writer_keeps_new_readers_out(void **state)
     wait_begin(&writer);
     assert_result(rw_take(owners[1], SECLOCK_MODE_READ, &late), SECLOCK_BUSY);
     assert_result(rw_take(owners[0], SECLOCK_MODE_READ, &again),
-                  SECLOCK_OK); /* who reads reads on */
+                  SECLOCK_OK); /* a reader may read once more */
     give(&first);
     sleep_ms(50);
     assert_false(writer.done);
@@ -159,7 +159,7 @@ static void test_readers_do_not_starve_a_writer(void **state)
     wait_begin(&writer);
     int64_t until_ms = now_ms() + 1000;
     for (int i = 1; !writer.done && now_ms() < until_ms; i++) {
-        /* relay reading: one comes before the other goes */
+        /* a relay of readers: one begins before the other ends */
         enum seclock_result result = rw_take(owners[i % 2], SECLOCK_MODE_READ, &next);
         if (now)
             give(&now);
@@ -201,8 +201,8 @@ static void test_reader_that_would_write_is_refused(void **state)
     give(&writer);
 }
 
-/* Each read hold has a lease of its own: neither does a long one keep a dead one alive, nor a short
- * one end a long one. */
+/* Each read hold has a lease of its own: a long lease does not prolong a short one, nor does a
+ * short one end a long one. */
 static void test_read_holds_end_by_themselves(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_permits_are_counted(void **state)
     struct seclock_handle *two, *one, *more;
     struct seclock_status status = SECLOCK_STATUS();
     enum seclock_kind kind = *(const enum seclock_kind *)*state;
-    assert_result(permit_take(kind, 1, 0, &more), SECLOCK_CONFIG); /* nobody said how many */
+    assert_result(permit_take(kind, 1, 0, &more), SECLOCK_CONFIG); /* no limit is set */
     assert_result(permit_take(kind, 2, 3, &two), SECLOCK_OK);
     assert_result(permit_take(kind, 2, 3, &more), SECLOCK_BUSY);
     assert_result(permit_take(kind, 1, 0, &one), SECLOCK_OK);
@@ -297,7 +297,8 @@ static void test_permits_can_be_changed(void **state)
     wait_begin(&waiting);
     assert_result(seclock_semaphore_set(mine, kind, name, 2), SECLOCK_OK);
     wait_end(&waiting, SECLOCK_OK);
-    assert_result(seclock_semaphore_set(mine, kind, name, 1), SECLOCK_OK); /* one too many is out */
+    assert_result(seclock_semaphore_set(mine, kind, name, 1),
+                  SECLOCK_OK); /* one more than the limit is taken */
     give(&waiting.handle);
     assert_result(permit_take(kind, 1, 0, &second), SECLOCK_BUSY);
     give(&one);
@@ -312,7 +313,7 @@ static void test_permits_of_the_dead_come_back(void **state)
     struct seclock_request request = permit_request(kind, 2, 2);
     request.lease_ms = 300;
     assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_OK);
-    seclock_free(&hold); /* renewed no more */
+    seclock_free(&hold); /* ends the renewal */
     int64_t began_ms = now_ms();
     request = permit_request(kind, 2, 0);
     request.wait_ms = PATIENCE_MS;
@@ -453,7 +454,7 @@ static void test_latch_is_forgotten(void **state)
     assert_result(seclock_acquire(mine, &request, &hold), SECLOCK_UNSUPPORTED);
 }
 
-/* ---- several at once ---- */
+/* ---- several locks at once ---- */
 
 enum { MEMBERS = 4 };
 
@@ -542,7 +543,7 @@ static void test_groups_in_either_order_do_not_block(void **state)
     }
 }
 
-/* ---- values with versions ---- */
+/* ---- versioned values ---- */
 
 static const enum seclock_store stores[] = {SECLOCK_STORE_REDIS, SECLOCK_STORE_MYSQL};
 
@@ -685,7 +686,7 @@ static void test_many_rows_are_renewed(void **state)
         give(&holds[i]);
 }
 
-/* ---- what stays behind; last, after all that was written ---- */
+/* ---- keys left behind; last, after all other tests have written ---- */
 
 static void test_no_key_stays_for_ever(void **state)
 {

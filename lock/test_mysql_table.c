@@ -1,4 +1,4 @@
-/* The table lock's requests when they are sent again: what an answer that was lost comes to. */
+/* Repeated requests of the table lock: what follows from a lost answer. */
 #include "lock/test_support.h"
 
 #include "lock/client.h"
@@ -33,7 +33,7 @@ static int end(void **state)
     return 0;
 }
 
-/* A hold as the core makes it: every one of an owner has a number of its own. */
+/* A handle as the core makes it: each hold of an owner has a number of its own. */
 static struct seclock_handle handle_of(int owner, int number)
 {
     struct seclock_handle handle = {
@@ -91,8 +91,7 @@ static void test_release_is_counted_once(void **state)
     assert_result(driver->acquire(self, &third), SECLOCK_OK);
     assert_result(driver->release(self, &first), SECLOCK_OK);
     assert_result(driver->release(self, &second), SECLOCK_OK);
-    assert_result(driver->release(self, &first),
-                  SECLOCK_OK); /* the third is not given back by it */
+    assert_result(driver->release(self, &first), SECLOCK_OK); /* it does not release the third */
     assert_result(driver->release(self, &second), SECLOCK_OK);
     assert_int_equal(count(), 1);
     assert_result(renew(&third), SECLOCK_OK);
@@ -105,7 +104,7 @@ static void test_release_is_counted_once(void **state)
     assert_result(driver->release(self, &other), SECLOCK_OK);
 }
 
-/* Nobody answered the second acquisition; it is asked about after a third one. */
+/* The second acquisition was not answered; a renewal finds it, after a third one. */
 static void test_unknown_hold_is_found_behind_another(void **state)
 {
     (void)state;
@@ -125,7 +124,7 @@ static void test_unknown_hold_is_found_behind_another(void **state)
     assert_int_equal(count(), 0);
 }
 
-/* Who lost the lock and took it again does not bring its old holds back to life. */
+/* An owner that lost the lock and acquires it again does not get its old holds back. */
 static void test_holds_end_with_the_lease(void **state)
 {
     (void)state;
@@ -140,8 +139,8 @@ static void test_holds_end_with_the_lease(void **state)
     assert_result(driver->release(self, &second), SECLOCK_OK);
 }
 
-/* A transaction that checks the fence keeps the row to itself: whoever renews has other locks to
- * look after, and no use for an answer that comes after the lease. */
+/* Another transaction keeps the row locked: the watchdog has other locks to renew, and an answer
+ * after the lease is of no use. */
 static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
 {
     (void)state;

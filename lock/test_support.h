@@ -1,5 +1,5 @@
 /* For the tests of lock/: servers from the environment, clients, owners on threads, a clock that
- * can be moved. Everything that a program writes begins with a prefix of its own. */
+ * tests can move. All keys of a test program begin with a prefix of its own. */
 #ifndef LOCK_TEST_SUPPORT_H
 #define LOCK_TEST_SUPPORT_H
 
@@ -25,7 +25,7 @@ enum { RED_SERVERS = 3, LEASE_MS = 3000, POLL_MS = 300, PATIENCE_MS = 10000 };
 
 struct servers {
     char redis[256], mysql[256], zookeeper[256];
-    char red[RED_SERVERS][256]; /* databases of one server, in the place of independent ones */
+    char red[RED_SERVERS][256]; /* databases of one server stand in for independent servers */
     char prefix[SECLOCK_PREFIX_MAX];
     struct redis *commands; /* the tests' own connection */
 };
@@ -57,7 +57,7 @@ static inline void sleep_ms(int ms)
         ;
 }
 
-/* Waits for what another thread or a server does; fails the test when it does not. */
+/* Waits until another thread or a server has done its part; fails the test when it does not. */
 #define wait_for(condition)                                                                        \
     do {                                                                                           \
         int64_t end_ms = now_ms() + PATIENCE_MS;                                                   \
@@ -66,7 +66,7 @@ static inline void sleep_ms(int ms)
         assert_true(condition);                                                                    \
     } while (0)
 
-/* The result by its name, with the reason when it is not the expected one. */
+/* Compares results by name, and prints the reason when they differ. */
 #define assert_result(call, expected)                                                              \
     do {                                                                                           \
         enum seclock_result result_is = (call), result_wanted = (expected);                        \
@@ -85,7 +85,7 @@ static inline bool server_from(const char *variable, char out[256], bool needed)
     return url || !needed;
 }
 
-/* False, with the reason printed, when a needed server is not there. */
+/* False, with the reason printed, when a needed server is missing. */
 static inline bool servers_open(const char *program)
 {
     char error[128], url[sizeof servers.redis];

@@ -8,6 +8,7 @@
 
 static _Thread_local char last_error[256];
 
+/* Per thread, so that the reason of one call is not overwritten by a call of another thread. */
 void lock_set_error(const char *format, ...)
 {
     va_list arguments;

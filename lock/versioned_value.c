@@ -29,6 +29,7 @@ struct store {
     const char *prefix;
 };
 
+/* Values share the connections of the first Redis server, or of the table lock. */
 static enum seclock_result store_find(struct seclock_client *client, enum seclock_store which,
                                       struct store *store_out)
 {
@@ -70,6 +71,7 @@ static enum seclock_result redis_ask(struct redis_server *server, struct command
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
+/* Reading changes nothing, so an unanswered read has failed and leaves no doubt. */
 static enum seclock_result redis_read(struct redis_server *server, const char *name,
                                       struct seclock_value *value_out)
 {
@@ -89,6 +91,8 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
+/* Sent as EVAL with its text, because values are rare next to locks and the script is not worth
+ * a place in the list of those that are loaded. */
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
 {
@@ -193,6 +197,8 @@ static void update_text(const struct store *store, const char *name,
     mysql_raw(sql, ";");
 }
 
+/* The change id tells a repeat of ours from a change of another: after a lost answer the row
+ * says which of the two it was. */
 static enum seclock_result mysql_swap(const struct store *store, const char *name,
                                       struct seclock_value *value, const char *change)
 {
@@ -257,6 +263,8 @@ enum seclock_result seclock_value_swap(struct seclock_client *client, enum seclo
                         : mysql_swap(&found, name, value, change);
 }
 
+/* The pause grows with each try, so that many writers of one value do not keep each other from
+ * succeeding. */
 enum seclock_result seclock_value_update(struct seclock_client *client, enum seclock_store store,
                                          const char *name,
                                          bool (*change)(struct seclock_value *value, void *context),

@@ -128,6 +128,7 @@ static void wake(struct waiter *waiter)
     waiter->woken = true;
 }
 
+/* In the order of arrival; waiters that a message has woken already do not count. */
 static void wake_some(struct channel *channel, long count)
 {
     for (struct waiter *w = channel->first; w && count > 0; w = w->next)
@@ -185,6 +186,8 @@ static struct channel *channel_make(struct waiter_hub *hub, const char *name)
     return channel;
 }
 
+/* The last waiter of a channel unsubscribes, at once: a busy server should not write messages
+ * that nobody reads. */
 static void channel_drop(struct waiter_hub *hub, struct channel *channel)
 {
     struct channel **link = bucket_of(hub, channel->name);

@@ -323,6 +323,8 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     return added;
 }
 
+/* on_lost may release the hold that it is called for. It must not wait for itself, which the
+ * check of the thread prevents. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));

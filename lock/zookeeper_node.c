@@ -37,6 +37,7 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
+/* Prefix and name are encoded as one part: a prefix with a slash makes no further directory. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
@@ -194,6 +195,7 @@ void queue_node_watch_stop(struct queue_node *node)
     node->watching = false;
 }
 
+/* The nodes of a session go with it: after the drop the path means nothing. */
 void queue_node_forget(struct queue_node *node)
 {
     queue_node_watch_stop(node);
@@ -210,6 +212,8 @@ void queue_node_delete_later(const struct queue_node *node)
     zk_delete_later(node->session, node->directory, start);
 }
 
+/* Without an answer the node may live as long as the session, and would block the queue: so the
+ * deletion is repeated when the connection is back. */
 void queue_node_leave(struct queue_node *node)
 {
     queue_node_watch_stop(node);
@@ -270,6 +274,7 @@ enum zk_result queue_node_find(struct queue_node *node)
     return result;
 }
 
+/* The root may be missing as well, on the first use of an ensemble. */
 static enum zk_result make_directory(struct queue_node *node)
 {
     assert(node->session);

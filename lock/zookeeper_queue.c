@@ -178,6 +178,8 @@ static enum seclock_result queue_try(struct seclock_handle *handle, struct queue
     return first ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
+/* While the caller waits, handle->waiting keeps the node and its place in the queue; a single
+ * try gives it up. */
 static enum seclock_result queue_acquire(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -205,6 +207,7 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     return result;
 }
 
+/* The watch is on the node ahead, so that a release wakes one waiter and not all. */
 static void queue_wait(void *self, struct seclock_handle *handle, int wait_ms)
 {
     (void)self;
@@ -335,6 +338,8 @@ static enum seclock_result queue_release(void *self, struct seclock_handle *hand
     return result;
 }
 
+/* A handle that is freed without a release: the deletion is left to the session, because nobody
+ * waits for its answer. */
 static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
@@ -388,6 +393,7 @@ static enum seclock_result queue_status(const struct lock_driver *driver, void *
     return answer;
 }
 
+/* The holder learns of it at its next renewal, which finds the node gone. */
 static enum seclock_result queue_break(const struct lock_driver *driver, void *self,
                                        const char *name)
 {

@@ -136,6 +136,8 @@ static struct request *request_new(struct zk_session *session)
     return request;
 }
 
+/* A lost connection leaves open whether the request was carried out; a session that has expired
+ * does not. */
 static enum zk_result result_of(int rc)
 {
     switch (rc) {
@@ -188,6 +190,7 @@ static void request_end(struct request *request)
         request_free(request);
 }
 
+/* The czxid comes with the answer of the make, so that the fence needs no second request. */
 enum zk_result zk_make_ephemeral(struct zk_session *session, const char *prefix, const char *data,
                                  int wait_ms, char path_out[ZK_PATH_MAX], int64_t *czxid_out)
 {

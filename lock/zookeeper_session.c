@@ -306,6 +306,16 @@ void zk_close(struct zk **zk)
     *zk = NULL;
 }
 
+/* Adds a user to the session. */
+static struct zk_session *session_share(struct zk_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    assert(session->users > 0);
+    session->users++;
+    pthread_mutex_unlock(&session->mutex);
+    return session;
+}
+
 /* The present session with one more user; NULL: none can be opened. */
 static struct zk_session *session_present(struct zk *zk)
 {
@@ -317,7 +327,7 @@ static struct zk_session *session_present(struct zk *zk)
     }
     if (!zk->session)
         zk->session = session_open(zk);
-    struct zk_session *session = zk->session ? zk_session_share(zk->session) : NULL;
+    struct zk_session *session = zk->session ? session_share(zk->session) : NULL;
     pthread_mutex_unlock(&zk->mutex);
     zk_session_drop(&ended);
     return session;
@@ -348,15 +358,6 @@ struct zk_session *zk_session_take(struct zk *zk, int wait_ms)
     }
     if (result != ZK_OK)
         zk_session_drop(&session);
-    return session;
-}
-
-struct zk_session *zk_session_share(struct zk_session *session)
-{
-    pthread_mutex_lock(&session->mutex);
-    assert(session->users > 0);
-    session->users++;
-    pthread_mutex_unlock(&session->mutex);
     return session;
 }
 

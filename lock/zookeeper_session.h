@@ -56,9 +56,6 @@ void zk_close(struct zk **zk);
  * when that takes longer than `wait_ms`. After a fork the child gets a session of its own. */
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms);
 
-/* Adds a user to the session. */
-struct zk_session *zk_session_share(struct zk_session *session);
-
 /* Sets the pointer to NULL. The last user closes the session, which deletes its nodes at once. */
 void zk_session_drop(struct zk_session **session);
 

@@ -1,9 +1,10 @@
--- KEYS: 1 the lock (as in lock_reenter), 2 the queue (list of requests), 3 their signs of life
--- (request by server time in ms until which it counts as alive), 4 the fence's key.
+-- KEYS: 1 the lock (as in lock_reenter), 2 the queue (list of requests), 3 until when each of them
+-- counts as alive (request by server time in ms), 4 the fence's key.
 -- ARGV: 1 owner, 2 request, 3 lease in ms, 4 ms for which a waiter counts as alive, 5 '1' to queue.
--- Returns {1, fence, holds} when acquired, {0, ms until it is worth asking again} when not.
--- Atomic because place, lock and fence must move together. Each call is its waiter's sign of life;
--- heads of the queue without one are dropped, a bounded number at a time. No sums over the queue.
+-- Returns {1, fence, holds} when acquired, {0, ms until another try is worth it} when not.
+-- Atomic because place, lock and fence must move together. Each call shows that its waiter lives;
+-- heads of the queue that no longer count as alive are dropped, a bounded number at a time. No sums
+-- over the queue.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,13 +1,14 @@
--- KEYS: 1 the lock (as in lock_reenter), 2 the queue, 3 the signs of life (both as in lock_fair),
--- 4 where the last released request is kept. ARGV: 1 request.
--- Returns 1 when its hold or its place was given back, now or by the same call before; 0 when
--- it had neither (any more).
+-- KEYS: 1 the lock (as in lock_reenter), 2 the queue, 3 until when each waiter counts as alive
+-- (both as in lock_fair), 4 where the last released request is kept.
+-- ARGV: 1 request.
+-- Returns 1 when its hold or its place was given back, now or by the same call before; 0 when it
+-- had neither (any more).
 -- Atomic because the next in the queue must be told if and only if the lock is free for it.
 local call = redis.call
 local hold = 'h:' .. ARGV[1]
 local gone = call('HEXISTS', KEYS[1], hold) == 1
 local free
-if gone then -- who holds it has left the queue
+if gone then -- a holder has left the queue before
   free = call('HLEN', KEYS[1]) == 3
   if free then
     call('DEL', KEYS[1])

@@ -1,7 +1,8 @@
 -- KEYS: 1 the latch's count, 2 the requests counted. ARGV: 1 request.
 -- Returns {1, left} when this request has been counted, now or before; {2} when there is no latch.
 -- Atomic because a repeated request must count once, and only the last count opens the latch and
--- tells who waits on the channel named like it. An open latch stays, at 0, until it is forgotten.
+-- wakes the waiters on the channel named like it. An open latch stays at 0 until its time to live
+-- ends.
 local left = tonumber(redis.call('GET', KEYS[1]) or '-1')
 if left < 0 then
   return {2}

@@ -1,6 +1,6 @@
 -- KEYS: 1 the latch's count, 2 the requests counted. ARGV: 1 count, 2 ms until it is forgotten.
 -- Returns {1} when set, {0, left} when it is set already and not open.
--- Atomic because a latch must not be set again under those who count it down.
+-- Atomic because a latch must not be set again while others count it down.
 local left = tonumber(redis.call('GET', KEYS[1]) or '0')
 if left > 0 then
   return {0, left}

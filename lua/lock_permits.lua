@@ -1,9 +1,11 @@
 -- KEYS: 1 the permits taken (REQUEST#1.. by server time in ms when they end), 2 how many there are,
--- 3 the fence's key. ARGV: 1 request, 2 lease in ms, 3 permits wanted, 4 how many there shall be if
--- that is not set, or 0.
+-- 3 the fence's key.
+-- ARGV: 1 request, 2 lease in ms, 3 permits wanted, 4 how many there shall be if that is not set,
+-- or 0.
 -- Returns {1, fence, permits taken} when acquired, {0, ms until the next one ends} when too few are
 -- left, {3} when their number is not set or fewer than wanted.
--- Atomic because counting and taking must not be parted. Permits that have ended are back by that.
+-- Atomic because counting and taking must not be parted. The count leaves out permits that have
+-- ended.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

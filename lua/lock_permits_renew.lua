@@ -1,8 +1,9 @@
 -- KEYS: 1 the permits taken (as in lock_permits), 2 the fence's key.
 -- ARGV: 1 request, 2 lease in ms from now, 3 '1' when the request does not know its fence.
 -- Returns {1, fence} when all of the request's permits are renewed, {0} when they have ended.
--- Atomic because only permits that have not ended may be extended; none is created again. Whoever
--- was not told of a fence is given a new one, as the last one may be another's; else it is 0.
+-- Atomic because only permits that have not ended may be extended; none is created again. A request
+-- that does not know its fence gets a new one, because the last one may be another's; otherwise the
+-- fence is 0.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -2,9 +2,9 @@
 -- when they end), 3 their number by owner, 4 the mark of a waiting writer, 5 the fence's key.
 -- ARGV: 1 owner, 2 request, 3 lease in ms.
 -- Returns {1, fence, read holds} when acquired, {0, ms left} when another owner writes or waits to.
--- Atomic because who reads must be known to whoever writes next. Read holds that have ended are
--- dropped, a bounded number at a time, so that none outlives its own lease. The fence is the last
--- writer's. Who reads or writes already does not wait for a waiting writer.
+-- Atomic because the next writer must know of every reader. Read holds that have ended are dropped,
+-- a bounded number at a time, so that none outlives its own lease. The fence is the last writer's.
+-- An owner that reads or writes already does not wait for a waiting writer.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,7 +1,9 @@
 -- KEYS: 1 the writer, 2 the read holds, 3 their number by owner (all as in lock_read), 4 where the
--- last released request is kept. ARGV: 1 owner, 2 request.
+-- last released request is kept.
+-- ARGV: 1 owner, 2 request.
 -- Returns {1} when given back, now or by the same call before; {0} when the hold is not there.
--- Atomic because the last reader's end must wake who waits on the channel named like the writer.
+-- Atomic because the release of the last reader must wake the waiters, on the channel named like
+-- the writer.
 local hold = ARGV[1] .. '/' .. ARGV[2]
 local ends = redis.call('ZSCORE', KEYS[2], hold)
 if not ends then

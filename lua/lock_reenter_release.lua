@@ -1,9 +1,9 @@
 -- KEYS: 1 the lock (as in lock_reenter), 2 where the last released request is kept, 3 (or none) the
--- mark of a waiting writer, which goes with the lock so that readers have their turn.
--- ARGV: 1 request, 2 message for who waits on the channel named like the lock, '' for none.
+-- mark of a waiting writer, which is deleted with the lock so that readers have their turn.
+-- ARGV: 1 request, 2 message for the waiters on the channel named like the lock, '' for none.
 -- Returns {1, holds left} when given back, now or by the same call before; {0} when the request's
 -- hold is not there (any more).
--- Atomic because the last hold's end must free the lock in the same moment.
+-- Atomic because the release of the last hold must free the lock in the same moment.
 local call = redis.call
 local hold = 'h:' .. ARGV[1]
 if call('HEXISTS', KEYS[1], hold) == 0 then

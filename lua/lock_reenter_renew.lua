@@ -1,7 +1,7 @@
 -- KEYS: 1 the lock (as in lock_reenter). ARGV: 1 request, 2 lease in ms from now.
 -- Returns {1, fence} when renewed, {0} when the request's hold is not there (any more).
--- Atomic because only a holder may extend; never shortens what another hold of the owner has asked
--- for, and never creates the lock again.
+-- Atomic because only a holder may extend the lease. The script never shortens a lease that another
+-- hold of the owner has asked for, and never creates the lock again.
 if redis.call('HEXISTS', KEYS[1], 'h:' .. ARGV[1]) == 0 then
   return {0}
 end

@@ -1,6 +1,6 @@
 -- KEYS: 1 the lock's key, 2 (or none) where the last released token is kept.
--- ARGV: 1 token, 2 message for who waits on the channel named like the lock's key, or none, 3 '1'
--- when the lease has yet so long to go that a repeat of this call comes before its end.
+-- ARGV: 1 token, 2 message for the waiters on the channel named like the lock's key, or none, 3 '1'
+-- when a repeat of this call would certainly come before the end of the lease.
 -- Returns 1 when released, now or by the same call before; 0 when the token does not hold the lock
 -- (any more).
 -- Atomic because between a separate compare and delete the lock could pass to another token.

@@ -1,6 +1,6 @@
 -- KEYS: 1 the lock's key, 2 (or none) the fence's key. ARGV: 1 token, 2 lease in ms from now.
 -- Returns {1[, fence]} when renewed, {0} when the token does not hold the lock (any more).
--- Atomic because only the holder may extend; it never creates the lock again.
+-- Atomic because only the holder may extend the lease; the script never creates the lock again.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end

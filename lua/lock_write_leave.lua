@@ -1,6 +1,6 @@
 -- KEYS: 1 the writer, 2 the mark of a waiting writer (both as in lock_read). ARGV: 1 request.
 -- Returns {1} when the mark was this request's and is gone, {0} when it was not.
--- Atomic because another writer's mark must stay. Readers that it kept out are woken.
+-- Atomic because another writer's mark must stay. The readers that it kept out wake.
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return {0}
 end

@@ -201,6 +201,7 @@ static void parse_operands(struct settings *settings, int count, char **operands
     settings->name = operands[1];
 }
 
+/* The safest kind that needs no further words: several Redis servers mean a majority. */
 static enum seclock_kind kind_by_server(const struct settings *settings)
 {
     assert(settings->server_count > 0);
@@ -215,6 +216,7 @@ static enum seclock_kind kind_by_server(const struct settings *settings)
     return settings->server_count > 1 ? SECLOCK_KIND_RED : SECLOCK_KIND_SIMPLE;
 }
 
+/* Checks what depends on several options, once all of them are known. */
 static void settle_kind(struct settings *settings)
 {
     if (settings->server_count == 0)

@@ -12,6 +12,8 @@
 
 /* ---- status and break ---- */
 
+/* The codes are those of sysexits.h, so that cron jobs and scripts can tell a busy lock from a
+ * broken set-up. */
 static enum exit_code exit_code_of(enum seclock_result result)
 {
     switch (result) {
@@ -82,6 +84,7 @@ static enum exit_code status_or_break(const struct settings *settings,
 
 /* ---- running a command ---- */
 
+/* In a thread of the watchdog: only wakes the main thread, which ends the command. */
 static void on_lost(struct seclock_handle *handle, void *context)
 {
     (void)handle;
@@ -100,6 +103,8 @@ static void tell_fence(const struct settings *settings, const struct seclock_han
         unsetenv(settings->fence_env);
 }
 
+/* A command that has ended by itself may still have run without the lock: only the release
+ * tells. */
 static int run_holding(const struct settings *settings, struct seclock_handle *handle,
                        const struct inbox *inbox, int lost)
 {
@@ -129,6 +134,7 @@ static enum seclock_result settle(struct seclock_handle *handle)
     return result == SECLOCK_OK ? SECLOCK_OK : SECLOCK_UNKNOWN;
 }
 
+/* cancel_fd is the descriptor of the signals: Ctrl-C ends the wait for the lock, too. */
 static int hold_and_run(const struct settings *settings, struct seclock_client *client,
                         const struct inbox *inbox)
 {

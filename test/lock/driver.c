@@ -1,5 +1,5 @@
-/* Takes locks as it is told: one command per line on standard input, one JSON object per line as
- * the answer. For tests that stop, kill and cut off whole processes.
+/* Holds locks on command: reads one command per line from standard input, answers with one JSON
+ * object per line. For tests that stop, kill and cut off whole processes.
  *
  * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] SERVER...
  *

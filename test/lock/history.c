@@ -1,4 +1,4 @@
-/* Takes and gives a lock at random, and writes down what it saw and when: one JSON object per line,
+/* Acquires and releases a lock at random, and records its holds: one JSON object per line,
  * times by CLOCK_MONOTONIC in ns, which all processes of a machine share. See history_check.py.
  *
  * usage: lock_history MODEL KIND NAME SEED SERVER...
@@ -61,7 +61,7 @@ static int below(int bound)
     return (int)(random() % bound);
 }
 
-/* The time is taken first: who holds it after that held it then. */
+/* Reads the clock first: a hold that is valid after that was valid then. */
 static void look(void)
 {
     for (int i = 0; i < HOLDS_MAX; i++) {
@@ -128,7 +128,7 @@ static void release(struct hold *hold)
     hold->used = false;
 }
 
-/* Mostly a little while, now and then longer than a lease that is not renewed. */
+/* Mostly short, now and then longer than a lease that is not renewed. */
 static void stay(void)
 {
     int ms = below(40) == 0 ? OVERSTAY_MS : below(STAY_MS_MAX);
