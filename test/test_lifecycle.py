@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -141,6 +142,19 @@ def test_old_name_of_an_option_is_accepted_with_one_warning(stack, spawn):
     assert "order_workers=2 http_threads=3" in daemon.log()
     assert re.findall(r"level=warn event=option_renamed (.*)", daemon.log()) == [
         "old=lanes new=order_workers", "old=fronts new=http_threads"]
+
+
+def test_every_thread_is_named_after_its_work(stack, spawn):
+    daemon = spawn(stack, order_workers=2, http_threads=3)
+    tasks = Path(f"/proc/{daemon.process.pid}/task")
+
+    def names():
+        return sorted((task / "comm").read_text().strip() for task in tasks.iterdir())
+
+    expected = sorted([
+        *["order-worker"] * 2, *["http-thread"] * 3, *["call-worker"] * 2,
+        "invalidation", "expiry-worker", "order-indexer"])
+    wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 
 @pytest.mark.parametrize("flags, word", [

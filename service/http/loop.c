@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -196,6 +197,7 @@ static void drain(struct http_thread *thread)
 static void thread_main(void *context)
 {
     struct http_thread *thread = context;
+    prctl(PR_SET_NAME, "http-thread");
     thread->now_ns = clock_now_ns();
     while (!atomic_load(&thread->service->draining))
         turn(thread);
