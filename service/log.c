@@ -1,6 +1,7 @@
 /* The log: one event a line, as logfmt, on standard error. */
 #include "service/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,12 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMITS 64 /* kinds of event limited one by one; any more share the last limit */
+#define LIMITS 64 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-/* How often one event was written in its present second. */
+/* How often one event was written in its present second. why_limited: a server that is down fails
+ * every batch of every worker; the log must neither fill the disk nor slow the workers. */
 struct limit {
     enum log_level level;
     const char *event; /* NULL: free */
@@ -26,12 +28,13 @@ struct limit {
 
 static _Atomic int log_fd = STDERR_FILENO;
 static _Atomic enum log_level log_level = LOG_INFO;
-static pthread_mutex_t limits_mutex =
-    PTHREAD_MUTEX_INITIALIZER; /* guards limits; never held in a write */
+/* Guards `limits`. Never held in a write, which may block for as long as the log's reader likes. */
+static pthread_mutex_t limits_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct limit limits[LIMITS];
 
 void log_setup(enum log_level level, int fd)
 {
+    assert(level <= LOG_ERROR && fd >= 0);
     log_level = level;
     log_fd = fd;
 }
@@ -53,9 +56,8 @@ bool log_enabled(enum log_level level)
     return level >= log_level;
 }
 
-/*
- * A line being built; what does not fit is noticed and cut. Room for the end of the line is kept.
- */
+/* A line that is being built. A text that does not fit is cut and noted; room for the line's end is
+ * kept free. */
 struct line {
     char text[LOG_LINE_MAX];
     size_t length;
@@ -101,8 +103,10 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' || c == 0x7f;
 }
 
+/* One write, so that lines of several threads and processes do not mix. */
 static void line_write(struct line *line)
 {
+    /* A text from outside must not begin a line of its own, or steer a terminal. */
     for (size_t i = 0; i < line->length; i++)
         if (is_control(line->text[i]))
             line->text[i] = ' ';
@@ -117,11 +121,13 @@ static void line_write(struct line *line)
         ssize_t n = write(log_fd, line->text + done, line->length - done);
         if (n > 0)
             done += (size_t)n;
-        else if (errno != EINTR)
+        else if (errno != EINTR) /* a full or closed pipe must not stop a worker */
             return;
     }
 }
 
+/* With limits_mutex held. Compares the texts, not their addresses: one event may be logged from
+ * several files. */
 static struct limit *limit_of(enum log_level level, const char *event)
 {
     size_t i = 0;
@@ -133,7 +139,7 @@ static struct limit *limit_of(enum log_level level, const char *event)
     return &limits[i];
 }
 
-/* Whether the event may be written now; if so, how many went unwritten before it. */
+/* Whether the event may be written now; if so, how many were suppressed before it. */
 static bool admit(enum log_level level, const char *event, time_t second,
                   unsigned long *suppressed_out)
 {
@@ -156,10 +162,8 @@ static bool admit(enum log_level level, const char *event, time_t second,
     return admitted;
 }
 
-/*
- * Takes one due count out of the table. Before the end of its second a count is not yet due, except
- * at the last.
- */
+/* Takes one due count out of the table. A count is due when its second is over, with `all` at
+ * once. */
 static bool take_due(time_t second, bool all, struct limit *due_out)
 {
     bool found = false;
@@ -190,7 +194,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     if (!log_enabled(level))
         return;
-    int saved_errno = errno;
+    int saved_errno = errno; /* callers log between a failed call and their look at errno */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     unsigned long suppressed;
@@ -219,6 +223,7 @@ void log_flush(void)
     write_due(&now, true);
 }
 
+/* Whether logfmt takes the value as it is; an empty one would look like a missing one. */
 static bool is_plain(const char *value)
 {
     for (const char *at = value; *at; at++)
@@ -256,6 +261,8 @@ const char *log_quote(const char *value, char *buffer, size_t size)
     size_t length = 0;
     buffer[length++] = '"';
     for (; *value; value++) {
+        /* A character is written with its backslash or not at all, and there is room for the
+         * closing quote: a cut value is still well formed. */
         char escape = escape_of(*value);
         if (length + (escape ? 2 : 1) + sizeof "\"" > size)
             break;

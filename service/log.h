@@ -11,46 +11,40 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 #define LOG_QUOTED_MAX 512 /* bytes of a value quoted by LOG_QUOTE, with the NUL */
 #define LOG_EVENT_PER_SECOND 20 /* lines per second of one event and level */
 
-/*
- * Before the first call: LOG_INFO on file descriptor 2. Call before other threads start. fd stays
- * the caller's.
- */
+/* Sets the least level and the file descriptor, which stays the caller's; before this call they are
+ * LOG_INFO and 2. Call before other threads start. */
 void log_setup(enum log_level level, int fd);
 
 /* "debug", "info", "warn", "error"; false (and LOG_INFO) for any other text. */
 bool log_level_parse(const char *text, enum log_level *level_out);
 
-/* Whether a line of this level would be written: for those who must compute what they log. */
+/* Whether a line of this level would be written: for a caller that must compute what it logs. */
 bool log_enabled(enum log_level level);
 
 /*
  * Writes `ts=… level=… event=EVENT KEY=VALUE …` with one write(2). `event` is a word that is
- * never freed (a string literal). `format` gives the pairs after it, NULL for none;
- * values that may hold spaces or come from outside go through LOG_QUOTE. Control characters become
- * spaces; a line that is too long is cut and ends in `truncated=true`.
+ * never freed (a string literal). `format` gives the pairs after it, NULL for none; values that
+ * may hold spaces or come from outside go through LOG_QUOTE. Control characters become spaces; a
+ * line that is too long is cut and ends in `truncated=true`.
  *
- * An event that comes more than LOG_EVENT_PER_SECOND times a second is left out and counted; the
- * count appears as `suppressed=N` on its next line, or on a line of its own with the next line of
- * any event.
+ * Of one event and level at most LOG_EVENT_PER_SECOND lines are written per second. Further ones
+ * are counted: the count appears as `suppressed=N` on the event's next line, or on a line of its
+ * own with the next line of any event.
  *
- * Any thread may call. Keeps errno. Errors of the write are ignored: there is nobody to tell.
+ * Any thread may call. Keeps errno. Ignores an error of the write: nobody could be told of it.
  */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes the suppressed= counts that are still due: at the end of the process. */
+/* Writes the suppressed= counts that are still due. For the end of the process. */
 void log_flush(void);
 
-/*
- * The value as logfmt wants it: itself when it is a plain word, else quoted and escaped in buffer
- * (cut when it does not fit). NULL is written as "". The result lives as long as both arguments.
- */
+/* The value as logfmt wants it: itself when it is a plain word, else quoted and escaped in `buffer`
+ * (cut when it does not fit). NULL is written as "". The result lives as long as both arguments. */
 const char *log_quote(const char *value, char *buffer, size_t size);
 
-/*
- * log_quote with a buffer that lives to the end of the enclosing block:
- * log_event(LOG_WARN, "redis_down", "error=%s", LOG_QUOTE(error)).
- */
+/* log_quote with a buffer that lives to the end of the enclosing block:
+ * log_event(LOG_WARN, "redis_down", "error=%s", LOG_QUOTE(error)). */
 #define LOG_QUOTE(value) log_quote((value), (char[LOG_QUOTED_MAX]){0}, LOG_QUOTED_MAX)
 
 #endif

@@ -11,12 +11,16 @@
 
 /*
  * why_striped: each thread counts in a slot of its own, so that no two cores fight over a cache
- * line; only printing looks at all of them. More threads than slots share some. That is why the
- * additions are atomic, which costs a few ns as long as nobody else wants the line.
+ * line; only a reader adds the slots up. Where there are more threads than slots, some threads
+ * share one: therefore additions are atomic, which costs a few ns while no other core wants the
+ * line.
+ *
+ * why_relaxed: each counter is complete in itself. A reader that sees one counter's latest count
+ * and not yet another's reads nothing wrong, only an earlier moment.
  */
-#define SLOTS 128 /* as many as the most lanes and fronts together */
+#define SLOTS 128 /* as many as the most order workers and HTTP threads together */
 #define CACHE_LINE 64
-#define BOUNDS_MAX 19
+#define BOUNDS_MAX 19 /* of one histogram */
 
 /* Upper bounds: the value as it is observed, and as Prometheus reads it. */
 struct bound {
@@ -83,11 +87,12 @@ static const struct series_kind gauge_kinds[GAUGE_COUNT] = {
 };
 
 struct histogram {
-    _Atomic uint64_t
-        buckets[BOUNDS_MAX + 1]; /* not cumulative; the one behind the last bound is +Inf */
+    /* Each for its own range, so that an observation changes one; the last is for +Inf. */
+    _Atomic uint64_t buckets[BOUNDS_MAX + 1];
     _Atomic uint64_t sum;
 };
 
+/* A slot begins on a cache line, and so it ends on one: neighbours share none. */
 struct slot {
     _Alignas(CACHE_LINE) _Atomic uint64_t counters[METRIC_COUNT];
     struct histogram histograms[HISTOGRAM_COUNT];
@@ -100,7 +105,7 @@ static _Thread_local struct slot *thread_slot;
 
 static struct slot *slot_of_thread(void)
 {
-    if (!thread_slot) {
+    if (!thread_slot) { /* the thread's first count; it keeps the slot for good */
         unsigned number = atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed);
         thread_slot = &slots[number % SLOTS];
     }
@@ -169,7 +174,7 @@ uint64_t metrics_read(enum metrics_counter counter)
     return sum;
 }
 
-/* Text that goes on counting its length when the buffer is full. */
+/* A text that goes on counting its length when the buffer is full. */
 struct text {
     char *buffer;
     size_t size;
@@ -227,7 +232,7 @@ static void print_histogram(struct text *text, size_t histogram)
     }
 
     print_head(text, kind->name, "histogram", kind->help);
-    uint64_t count = 0;
+    uint64_t count = 0; /* Prometheus wants the buckets cumulative */
     for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
         count += buckets[bucket];
         print(text, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", kind->name,

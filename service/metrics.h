@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(id, name, labels, help). Lines of one name stand together; the help of the first is printed. */
+/* X(id, name, labels, help). Rows of one name must stand together: Prometheus wants one HELP before
+ * them, which is the first row's. */
 #define METRICS_COUNTERS(X)                                                                        \
     X(ORDERS_ACCEPTED, "seckill_orders_total", "outcome=\"accepted\"", "Orders by outcome.")       \
     X(ORDERS_REPLAYED, "seckill_orders_total", "outcome=\"replayed\"", "")                         \
@@ -22,17 +23,20 @@
     X(ORDERS_OUTCOME_UNKNOWN, "seckill_orders_total", "outcome=\"outcome_unknown\"", "")           \
     X(ORDERS_PAID, "seckill_orders_paid_total", "", "Orders paid.")                                \
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
-    X(ORDERS_EXPIRED, "seckill_orders_expired_total", "", "Orders not paid in time.")              \
-    X(RECOVERIES, "seckill_recoveries_total", "", "Segments set again from the ledger.")           \
+    X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
+      "Orders that expired, as they were not paid in time.")                                       \
+    X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
+      "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \
-      "Batches the ledger refused because of their fence, round or capacity.")                     \
+      "Batches that the ledger refused for their fence, round or capacity.")                       \
     X(UNKNOWN_COMMITS, "seckill_unknown_commits_total", "",                                        \
-      "Commits whose connection died before their answer.")                                        \
+      "Commits whose connection died before the answer came.")                                     \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
-      "Orders refused from the memory of a sold-out sale, without queueing.")                      \
-    X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "", "Connections to Redis made again.")  \
+      "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
+    X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "",                                      \
+      "Connections to Redis that were made again.")                                                \
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
-      "Connections to the ledger made again.")
+      "Connections to the ledger that were made again.")
 
 /* The statuses the service answers with: 200, 201 and those of PROBLEMS (service/answer.c asserts
  * that none is missing). Any other is counted as status="other". */
@@ -46,15 +50,15 @@
 #define METRICS_GAUGES(X)                                                                          \
     X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")
 
-/*
- * X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
- * orders.
- */
+/* X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
+ * orders. */
 #define METRICS_HISTOGRAMS(X)                                                                      \
-    X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders carried by one batch.")                \
-    X(ORDER_SECONDS, "seckill_order_seconds", SECONDS, "From an order's arrival to its answer.")   \
-    X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Round trips to Redis.")                    \
-    X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS, "Transactions and queries of the ledger.")
+    X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders that one batch carried.")              \
+    X(ORDER_SECONDS, "seckill_order_seconds", SECONDS,                                             \
+      "Time from an order's arrival to its answer.")                                               \
+    X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Time of a round trip to Redis.")           \
+    X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS,                                           \
+      "Time of a transaction or query of the ledger.")
 
 #define METRICS_COUNTER_ID(id, name, labels, help) METRIC_##id,
 #define METRICS_STATUS_ID(status) METRIC_HTTP_##status,
@@ -80,10 +84,9 @@ enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_HISTOGRAM_ID) HISTOGRAM_COUN
 
 #define METRICS_TEXT_MAX 32768 /* bytes that the text never exceeds, with its NUL */
 
-/*
- * Any thread may call any of these at any time, without setting anything up: each thread counts on
- * cache lines of its own, in a few ns, and what a thread counted stays when it ends.
- */
+/* Any thread may call any of these functions at any time, without setting anything up. A thread
+ * counts on cache lines of its own, in a few ns, and its counts outlive it. */
+
 void metrics_count(enum metrics_counter counter);
 void metrics_add(enum metrics_counter counter, uint64_t n);
 
@@ -93,17 +96,15 @@ void metrics_count_status(unsigned status);
 /* One observation: ns for a histogram of seconds, a number of orders for HISTOGRAM_BATCH_ORDERS. */
 void metrics_observe(enum metrics_histogram histogram, uint64_t value);
 
-/* One value for the whole process; the last one set is printed. */
+/* Sets the gauge's one value, for the whole process. */
 void metrics_gauge_set(enum metrics_gauge gauge, int64_t value);
 
-/* The sum over all threads. Never falls. */
+/* The counter's sum over all threads, which never falls. */
 uint64_t metrics_read(enum metrics_counter counter);
 
-/*
- * Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
+/* Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
  * by NUL. Returns the length of the whole text, as snprintf does; a buffer of METRICS_TEXT_MAX
- * always suffices.
- */
+ * always suffices. */
 size_t metrics_print(char *buffer, size_t size);
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"

@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
 
 #define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
 #define TIME_SHIFT (ORDER_ID_NODE_BITS + ORDER_ID_SEQUENCE_BITS)
@@ -60,11 +59,6 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n)
 uint64_t order_id_time_ms(uint64_t id)
 {
     return (id >> TIME_SHIFT) + ORDER_ID_EPOCH_MS;
-}
-
-void order_id_format(uint64_t id, char text_out[ORDER_ID_TEXT_SIZE])
-{
-    *decimal_put(text_out, id) = '\0';
 }
 
 bool order_id_parse(const char *text, uint64_t *id_out)

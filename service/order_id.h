@@ -45,11 +45,8 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n);
 /* The Unix time in ms at which the id was made. */
 uint64_t order_id_time_ms(uint64_t id);
 
-/* Decimal text, without leading zeros, ended by NUL. */
-void order_id_format(uint64_t id, char text_out[ORDER_ID_TEXT_SIZE]);
-
 /* True for digits only, without leading zeros, of at most 63 bits; *id_out is 0 otherwise. Accepts
- * exactly what order_id_format writes for ids, so one order has one spelling. */
+ * exactly what decimal_put writes for ids, so one order has one spelling. */
 bool order_id_parse(const char *text, uint64_t *id_out);
 
 #endif

@@ -50,6 +50,9 @@ enum http_phase {
     PHASE_COUNT
 };
 
+/* Which of its HTTP thread's lists a request waits in; the limits of one list are equally long. */
+enum http_list { LIST_RECEIVING, LIST_ORDERS, LIST_CALLS, LIST_ADMIN, HTTP_LISTS };
+
 /* How the connection waits for the answer. Independent of the phase: a connection waits on until
  * libmicrohttpd asks again. */
 enum http_wait { WAIT_NONE, WAIT_POLLED, WAIT_SUSPENDED };
@@ -68,6 +71,7 @@ struct request_http {
     enum http_wait wait;
     struct http_connection *connection; /* NULL: answered or closed */
     const struct route *route;
+    enum http_list route_list; /* the one that its route names */
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
     struct request_list *list; /* the one of the thread's lists it is in, or NULL */

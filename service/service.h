@@ -1,13 +1,14 @@
-/* What the threads of the process share. main.c sets it up and tears it down. */
+/* What the threads of the daemon share. */
 #ifndef SECKILL_SERVICE_SERVICE_H
 #define SECKILL_SERVICE_SERVICE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "service/config/config.h"
 #include "service/config/networks.h"
-#include "service/queue.h"
 #include "service/order_id.h"
+#include "service/queue.h"
 #include "stock/stock.h"
 
 enum {
@@ -28,5 +29,16 @@ struct service {
     _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
     _Atomic bool draining;   /* no new connections; what was accepted is answered */
 };
+
+/* Makes everything but `config`, which is filled in before, and `ids`. The caller owns the struct
+ * and no other thread has seen it yet. */
+void service_open(struct service *service);
+
+/* Frees what service_open made, after all threads have ended. */
+void service_close(struct service *service);
+
+/* Creates the ledger's tables, gives this daemon its node and learns the sales; then sets
+ * `prepared`. False after a line in the log when the ledger cannot be reached (yet). */
+bool service_prepare(struct service *service, struct ledger *ledger);
 
 #endif

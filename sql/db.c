@@ -98,7 +98,7 @@ static bool keep_result(struct db *db)
     MYSQL_RES *rows = mysql_store_result(db->mysql);
     if (!rows && mysql_errno(db->mysql) != 0)
         return false;
-    if (rows) {
+    if (rows) { /* of several statements the last with rows is the one that is asked for */
         db_drop_rows(db);
         db->rows = rows;
     }
@@ -146,6 +146,7 @@ static int send_query(struct db *db, const char *text, size_t length)
 
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
+    /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
     bool connected = db->in_run ? db->mysql != NULL : db_connect(db) == DB_OK;
     db->in_doubt = false; /* only now, because connecting runs a query of its own */
     db->statements = 0;
@@ -212,6 +213,7 @@ static enum db_result commit(struct db *db)
     return DB_UNKNOWN;
 }
 
+/* A rollback that fails closes the connection, by which the server rolls back as well. */
 static void rollback(struct db *db)
 {
     db_drop_rows(db);
@@ -219,11 +221,14 @@ static void rollback(struct db *db)
         db_disconnect(db);
 }
 
+/* Random, so that two transactions that met once do not meet again. */
 static void pause_randomly(struct db *db)
 {
     clock_sleep_ns(200000 + rand_r(&db->random) % 2000000);
 }
 
+/* Begins the transaction with the body's first query, in one packet. `in_run` keeps a connection
+ * that breaks on the way from being replaced unnoticed. */
 static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *db, void *context),
                                void *context)
 {

@@ -76,8 +76,8 @@ enum db_result db_connection_make(struct db *db)
         db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
         return connect_failed(db);
     }
-    fcntl((int)db->mysql->net.fd, F_SETFD,
-          FD_CLOEXEC); /* a program that this process starts must not keep it open */
+    /* A program that this process starts must not keep the connection open. */
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
         return connect_failed(db);
     backoff_reset(&db->backoff);
@@ -88,6 +88,8 @@ enum db_result db_connection_make(struct db *db)
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
 {
     db_keep_error(db, code, text);
+    /* The client library knows nothing of an answer that only this process calls late, but the
+     * connection is of no use: the next query would read the late answer as its own. */
     if (db->late) {
         code = CR_SERVER_LOST;
         snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->timeout_ms);
@@ -108,7 +110,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     bool client_side = code >= CR_MIN_ERROR && code < 3000;
     bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
                    code == 1927 /* MariaDB: connection was killed */;
-    if (client_side || cut_off) {
+    if (client_side || cut_off) { /* the server may have done the statement all the same */
         db->in_doubt = true;
         db_disconnect(db);
     }

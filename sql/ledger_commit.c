@@ -57,6 +57,7 @@ static void sort_orders(struct commit *commit)
             commit->limited[commit->limited_count++] = commit->sorted[i];
 }
 
+/* The primary key of order_key refuses the second order of a user and key, whoever writes it. */
 static void text_keys(struct sql_text *sql, const struct commit *commit)
 {
     const char *lead = "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
@@ -118,6 +119,7 @@ static void text_allocations(struct sql_text *sql, const struct commit *commit)
     }
 }
 
+/* The stock updates come first, as stock_update_check counts their rows by their places. */
 static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;

@@ -53,8 +53,8 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
     return LEDGER_OK;
 }
 
-/* Finds the last id that a call may read; UINT64_MAX when fewer than LEDGER_SCAN_MAX rows are left.
- */
+/* Finds the last id that a call may read, so that a filter that lets little through does not make
+ * it read the whole table; UINT64_MAX when fewer rows are left. */
 static enum ledger_result scan_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
     *end_out = UINT64_MAX;

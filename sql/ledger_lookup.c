@@ -6,6 +6,7 @@
 
 #include "sql/ledger_query.h"
 
+/* The same key may have been asked for more than once; each of its entries gets the order. */
 static void read_key(struct ledger_key *keys, size_t count, char **row)
 {
     for (size_t i = 0; i < count; i++)

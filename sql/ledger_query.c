@@ -9,6 +9,7 @@ enum db_result ledger_query(struct ledger *ledger)
     return db_query(ledger->db, ledger->sql.text, ledger->sql.length);
 }
 
+/* The server closes connections that are idle for long, which the next query finds out. */
 enum db_result ledger_read(struct ledger *ledger)
 {
     enum db_result result = ledger_query(ledger);

@@ -6,6 +6,8 @@
 #include "sql/ledger_query.h"
 #include "sql/stock_update.h"
 
+/* Waits for a transaction that holds the row, and from then on no update with an older fence is
+ * accepted. */
 static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, uint64_t fence)
 {
     sql_printf(sql, "UPDATE stock_segment SET fence=%llu WHERE sku=", (unsigned long long)fence);
@@ -22,14 +24,14 @@ static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
     sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
 }
 
-enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *move,
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   uint64_t order_id)
 {
     sql_clear(&ledger->sql);
-    if (stock_update_fenced(move))
-        text_raise(&ledger->sql, move->sku, move->segment, move->fence);
+    if (stock_update_fenced(update))
+        text_raise(&ledger->sql, update->sku, update->segment, update->fence);
     else
-        text_wait(&ledger->sql, move->sku, move->segment);
+        text_wait(&ledger->sql, update->sku, update->segment);
     sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)
@@ -52,6 +54,7 @@ static struct ledger_segment *segment_find(struct recovery *recovery, uint32_t s
     return NULL;
 }
 
+/* In a transaction, so that no other update comes between the raised fences and the rows read. */
 static enum db_result recover_body(struct db *db, void *context)
 {
     struct recovery *recovery = context;

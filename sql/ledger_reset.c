@@ -13,6 +13,7 @@ struct reset {
     struct ledger_segment *segments_out;
 };
 
+/* The INSERT gives a new sale a row to lock, so that two resets of it wait for each other there. */
 static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
 {
     sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)VALUES(");

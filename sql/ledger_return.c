@@ -30,8 +30,7 @@ struct returning {
     struct returnable orders[LEDGER_RETURNS_MAX];
     bool counted; /* the sale counts what each user has */
     uint32_t units[LEDGER_SEGMENTS_MAX];
-    uint64_t
-        fences[LEDGER_SEGMENTS_MAX]; /* the caller's, as read_rows overwrites those in `returned` */
+    uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
 };
 
 /* Locks the orders and finds the returnable ones, with the units that each has of each segment.
@@ -54,6 +53,7 @@ static enum db_result find_returnable(struct returning *returning)
     return ledger_query(returning->ledger);
 }
 
+/* False when the order has units of a segment that the caller does not hold. */
 static bool add_units(struct returning *returning, uint32_t segment, uint32_t units)
 {
     for (size_t i = 0; i < returning->returned->segment_count; i++)
@@ -64,6 +64,8 @@ static bool add_units(struct returning *returning, uint32_t segment, uint32_t un
     return returning->returned->segment_count == 0;
 }
 
+/* Adds up the units per segment. An order that several segments filled comes in several rows, next
+ * to each other. False when units belong to a segment that the caller does not hold. */
 static bool read_returnable(struct returning *returning, struct db *db)
 {
     struct ledger_return *returned = returning->returned;
@@ -142,6 +144,8 @@ static enum db_result return_to_quotas(const struct returning *returning)
     return ledger_query(returning->ledger);
 }
 
+/* Only the units of orders whose status changes here go back, under the locks of their rows: that
+ * is what makes a repeat harmless. */
 static enum db_result return_body(struct db *db, void *context)
 {
     struct returning *returning = context;

@@ -87,6 +87,7 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
     return LEDGER_OK;
 }
 
+/* Pages keep the answer, which the client library holds in memory, small. */
 enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context)

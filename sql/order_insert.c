@@ -157,6 +157,7 @@ static enum db_result prepare(struct order_insert *insert, struct db *db, size_t
         quotas_text(&sql, rows);
     else
         orders_text(&sql, rows, kind);
+    /* Bound once and for all: the rows stay where they are, and only their contents change. */
     bool failed = mysql_stmt_prepare(statement, sql.text, (unsigned long)sql.length) != 0 ||
                   mysql_stmt_bind_param(statement, binds) != 0; /* which copies the bindings */
     sql_free(&sql);
@@ -251,7 +252,8 @@ static size_t part_of(size_t count)
     return count < STEP ? count : count / STEP * STEP;
 }
 
-/* Writes the first `count` rows. */
+/* Writes the first `count` rows. A new connection knows nothing of what was prepared on the one
+ * before it. */
 static enum db_result run(struct order_insert *insert, struct db *db, enum kind kind, size_t count)
 {
     if (insert->generation != db_generation(db))

@@ -24,7 +24,7 @@ void sql_free(struct sql_text *sql)
 static char *sql_reserve(struct sql_text *sql, size_t more)
 {
     if (sql->length + more > sql->size) {
-        size_t size = (sql->length + more) * 2 + 1024;
+        size_t size = (sql->length + more) * 2 + 1024; /* doubled: soon it does not grow at all */
         char *text = realloc(sql->text, size);
         if (!text)
             abort();

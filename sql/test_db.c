@@ -400,9 +400,9 @@ static enum db_result lose_connection(struct db *on, void *context)
     assert_int_equal(query(on, plan->text), DB_OK);
     sql_server_do("KILL %lld", (long long)connection_id(on));
     if (plan->give == DB_OK)
-        return DB_OK; /* the commit will find out */
+        return DB_OK; /* the commit notices the loss */
     assert_int_equal(query(on, "INSERT INTO t(n)VALUES(2)"), DB_FAILED);
-    assert_int_equal(query(on, "INSERT INTO t(n)VALUES(3)"), DB_FAILED); /* does not reconnect */
+    assert_int_equal(query(on, "INSERT INTO t(n)VALUES(3)"), DB_FAILED); /* nothing reconnects */
     return DB_FAILED;
 }
 
@@ -420,7 +420,7 @@ static void test_run_does_not_go_on_over_another_connection(void **state)
 
 struct losses {
     int calls;
-    int lost; /* of these, the first, on a connection that breaks */
+    int lost; /* how many calls, from the first on, lose their connection */
 };
 
 static enum db_result lose_some(struct db *on, void *context)

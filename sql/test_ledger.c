@@ -270,7 +270,8 @@ static void test_reset_never_sets_a_fence_back(void **state)
     (void)state;
     reset(TOTAL, SEGMENTS, FENCE - 10);
     assert_int_equal(fence_of(0), FENCE + 1);
-    reset(TOTAL, SEGMENTS, FENCE + 1); /* not even to one that an old round may carry */
+    reset(TOTAL, SEGMENTS,
+          FENCE + 1); /* nor may it be one that a late commit of an old round carries */
     assert_int_equal(fence_of(0), FENCE + 2);
     reset(TOTAL, SEGMENTS, FENCE + 50);
     assert_int_equal(fence_of(0), FENCE + 50);
@@ -364,7 +365,7 @@ static void test_commit_is_refused_by_each_guard(void **state)
     struct ledger_stock_update other = move(0, 1, FENCE, FENCE + 1);
     refuse(move(0, 1, FENCE - 1, FENCE + 1)); /* settled before the ledger's fence */
     refuse(move(0, 1, FENCE + 1, FENCE + 2)); /* settled after it */
-    refuse(move(0, 1, FENCE, FENCE));         /* a fence that has been seen */
+    refuse(move(0, 1, FENCE, FENCE));         /* a fence that the ledger has seen */
     refuse(move(0, 1, FENCE, FENCE - 1));     /* an older one */
     refuse(move(0, 5, FENCE, FENCE + 1));     /* capacity is 4 */
     refuse(move(3, 1, FENCE, FENCE + 1));     /* no such segment */
@@ -617,7 +618,7 @@ static void test_large_batch_stands_or_falls_together(void **state)
                                late = move(0, 1, FENCE, FENCE + 2);
     for (uint64_t i = 0; i < 40; i++)
         orders[i] = order(i + 1, 1, NULL);
-    orders[39].order_id = 30; /* twice, among those of the prepared statement */
+    orders[39].order_id = 30; /* twice, in either statement */
     assert_int_equal(ledger_commit(ledger, &step, 1, orders, 40), LEDGER_DUPLICATE);
     assert_int_equal(count_orders(), 0);
     assert_int_equal(fence_of(0), FENCE);
@@ -704,7 +705,7 @@ static void test_resolve_forbids_the_late_commit(void **state)
     assert_int_equal(count_orders(), 0);
 }
 
-/* A transaction that is under way, and ends as told after a while. */
+/* A transaction in progress, which ends after a while as the test says. */
 struct late {
     struct db *db;
     const char *end;

@@ -1,4 +1,4 @@
-/* Listing orders: page by page along the ids, and those of one user, filed or not yet. */
+/* Listing orders: page by page along the ids, and those of one user, indexed or not yet. */
 #include "sql/ledger_index.h"
 #include "sql/ledger_list.h"
 #include "sql/ledger_reset.h"
@@ -166,7 +166,7 @@ static void test_listed_order_has_all_its_fields(void **state)
     assert_int_equal(next, 0);
 }
 
-static enum ledger_result post(void)
+static enum ledger_result index_orders(void)
 {
     size_t count = 0;
     return ledger_index_orders(ledger, &count);
@@ -177,19 +177,19 @@ static int64_t rows(const char *table)
     return sql_server_do("SELECT COUNT(*) FROM %s", table);
 }
 
-static void test_orders_are_filed_when_enough_commits_wait(void **state)
+static void test_orders_are_indexed_when_enough_commits_wait(void **state)
 {
     (void)state;
     for (int i = 0; i < RUN - 1; i++)
         commit(i % 2 == 0 ? "s" : "t", 4, 2);
-    assert_int_equal(post(), LEDGER_NO);
+    assert_int_equal(index_orders(), LEDGER_NO);
     assert_int_equal(rows("order_index"), 0);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2 * (RUN - 1));
     commit("t", 4, 2);
-    assert_int_equal(post(), LEDGER_OK);
+    assert_int_equal(index_orders(), LEDGER_OK);
     assert_int_equal(rows("order_batch"), 0);
     assert_int_equal(rows("order_index"), 2); /* one for each user's bucket */
-    assert_int_equal(post(), LEDGER_NO);
+    assert_int_equal(index_orders(), LEDGER_NO);
     commit("s", 1, 1);
     for (size_t max = 7; max <= PAGE; max *= 7) {
         assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), max), 2 * RUN);
@@ -200,21 +200,21 @@ static void test_orders_are_filed_when_enough_commits_wait(void **state)
     }
 }
 
-/* An order may be committed long after its id was made; then all around it are filed already. */
-static void test_late_commit_is_found_before_and_after_it_is_filed(void **state)
+/* An order may be committed long after its id was made, when all orders around it are indexed. */
+static void test_late_commit_is_found_before_and_after_it_is_indexed(void **state)
 {
     (void)state;
     commit("s", 1, 1);
     uint64_t late = next_id + ID_MS;
     for (int i = 1; i < RUN; i++)
         commit("s", 1, 1);
-    assert_int_equal(post(), LEDGER_OK);
+    assert_int_equal(index_orders(), LEDGER_OK);
     commit_at(late, "s", 2, 2);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), RUN + 1);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
     for (int i = 1; i < RUN; i++)
         commit("s", 1, 1);
-    assert_int_equal(post(), LEDGER_OK);
+    assert_int_equal(index_orders(), LEDGER_OK);
     assert_int_equal(rows("order_batch"), 0);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), 2 * RUN);
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
@@ -228,8 +228,8 @@ int main(void)
         TEST(test_scan_gives_every_order_once_whatever_the_page),
         TEST(test_scan_looks_at_a_bounded_number_of_rows),
         TEST(test_listed_order_has_all_its_fields),
-        TEST(test_orders_are_filed_when_enough_commits_wait),
-        TEST(test_late_commit_is_found_before_and_after_it_is_filed),
+        TEST(test_orders_are_indexed_when_enough_commits_wait),
+        TEST(test_late_commit_is_found_before_and_after_it_is_indexed),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

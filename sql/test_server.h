@@ -1,4 +1,5 @@
-/* For unit tests: the real server they run against, and a wire to it that breaks in a commit. */
+/* For unit tests: the real server that they run against, and a wire to it that breaks in a commit.
+ */
 #ifndef SQL_TEST_SERVER_H
 #define SQL_TEST_SERVER_H
 
@@ -112,7 +113,7 @@ static inline int sql_wire_dial(const struct sql_wire *wire)
     return server;
 }
 
-/* Passes on what one side says; false when the connection is over. */
+/* Passes on what one side sends; false when the connection is over. */
 static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool from_client)
 {
     char bytes[65536];

@@ -1,4 +1,4 @@
-/* What becomes of accepted orders: every move of a status, and the units that come back. */
+/* Accepted orders: every transition of a status, and the units that come back. */
 #include "sql/ledger_due.h"
 #include "sql/ledger_return.h"
 #include "sql/ledger_setup.h"
@@ -55,7 +55,7 @@ static void insert(uint64_t id, uint32_t qty, int segment, const char *status, c
         sql_server_do("INSERT INTO order_allocation VALUES(%llu,%d,1)", (unsigned long long)id, i);
 }
 
-/* How many orders are due, all of which must fit; what need not be looked for again goes. */
+/* Counts the due orders, all of which must fit; ranges with none left are deleted. */
 static size_t look_for_due(void)
 {
     static struct ledger_due due[LEDGER_RETURNS_MAX];

@@ -223,7 +223,7 @@ static void test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has(voi
     assert_true(quota.order_ids[0] == 7000000000000000000 + ORDERS);
 }
 
-/* As when there are millions of orders: the server needs longer than any other query may take. */
+/* As with millions of orders, the server needs longer than any other query may take. */
 static void test_limit_set_in_mid_sale_may_take_long_to_count(void **state)
 {
     (void)state;

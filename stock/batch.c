@@ -84,7 +84,7 @@ void group_retry(struct group *group, uint32_t segment)
     if (group->retries++ < group->snapshot.segments)
         group->retry[group->retry_count++] = (uint16_t)segment;
     else
-        group->busy = true; /* it stays dirty: not to be had now, but it is not known to be empty */
+        group->busy = true; /* it stays dirty: no units now, but it is not known to be empty */
 }
 
 static void entry_take(struct batch *batch, struct group *group, struct batch_order *entry,
@@ -216,7 +216,7 @@ static void write_update(struct batch *batch, struct segment_hold *hold)
         .units = hold->used,
         .fence = hold->lock.fence,
         .settled = hold->settled,
-        .settings_version = hold->settings,
+        .settings_version = hold->settings_version,
     };
 }
 

@@ -165,7 +165,7 @@ const char *guard_lock_error(const struct stock *stock)
 void guard_lock_end(struct stock *stock)
 {
     struct guard_lock *guard = stock->guard_lock;
-    /* Settled first: whoever gets the guard lock next must find the segment free. */
+    /* Settled first: the next holder of the guard lock must find the segment free. */
     if (guard->count > 0)
         stock_run_posted(stock);
     for (size_t i = 0; i < guard->count; i++)

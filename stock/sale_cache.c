@@ -84,7 +84,8 @@ static struct sale *sale_new(const char *sku)
     return sale;
 }
 
-/* The epoch tells whoever is asking the ledger just now that its answer may be out of date. */
+/* The epoch tells a thread that is asking the ledger just now that its answer may be out of
+ * date. */
 static void invalidate_locked(struct sale *sale)
 {
     sale->snapshot.epoch++;
@@ -123,7 +124,7 @@ static void update(struct sale *sale, const struct ledger_sale *row)
                  settings->starts_ms != 0 || settings->ends_ms != 0 || settings->paused);
 }
 
-/* A new sale gets its numbers before it can be found: whoever finds it divides by its segments. */
+/* A new sale gets its numbers before it can be found: other threads divide by its segments. */
 static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
 {
     struct sale *sale = NULL;
@@ -211,7 +212,7 @@ void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64
 {
     pthread_mutex_lock(&sale->mutex);
     if (sale->snapshot.epoch == epoch) {
-        /* left_until_ns last: whoever reads it sees the units that belong to it. */
+        /* left_until_ns last: a reader that sees it sees the units that belong to it. */
         atomic_store(&sale->left_units, units);
         atomic_store(&sale->probe_ns, until_ns);
         atomic_store(&sale->left_until_ns, until_ns);

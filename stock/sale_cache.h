@@ -48,7 +48,7 @@ struct sale_snapshot sale_snapshot(struct sale *sale);
 uint32_t sale_hint(const struct sale *sale, uint32_t segment);
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
 
-/* Marks a segment of which the ledger knows units that Redis does not: whoever holds it next must
+/* Marks a segment of which the ledger knows units that Redis does not: the next hold must
  * recover it. Taking the mark away tells whether it was there. Any thread. */
 void sale_suspect(struct sale *sale, uint32_t segment);
 bool sale_suspect_take(struct sale *sale, uint32_t segment);

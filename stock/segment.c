@@ -36,7 +36,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->sale = sale;
     hold->segment = segment;
     hold->round = snapshot->round;
-    hold->settings = snapshot->settings.version;
+    hold->settings_version = snapshot->settings.version;
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;

@@ -22,7 +22,7 @@ struct segment_hold {
     struct sale *sale;
     uint32_t segment;
     uint32_t round;
-    uint32_t settings; /* version of the sale's */
+    uint32_t settings_version;
     enum segment_state state;
     struct lock_hold lock;
     size_t call; /* where its lock call stands in the pipeline; the take follows it */

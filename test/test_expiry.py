@@ -11,7 +11,7 @@ from audit import audit, sell_out, statuses
 from harness.client import assert_problem
 from harness.processes import wait_until
 
-ELECTED = "event=expirer_elected"
+ELECTED = "event=expiry_worker_elected"
 
 
 def sale(daemon, total, segments, pay_within_s):
@@ -106,7 +106,7 @@ def test_clock_that_is_set_back_loses_no_order(stack, proxies, spawn):
     order_id = daemon.order().json()["order_id"]
     wait_until(lambda: ELECTED in daemon.log(), "its election")
     stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
-    wait_until(lambda: "event=expirer_lost_its_lock" in daemon.log(), "the end of its office")
+    wait_until(lambda: "event=expiry_worker_lost_lock" in daemon.log(), "the end of its office")
     look = rb"last_id FROM order_expiry"
 
     def set_back(link):
@@ -136,7 +136,7 @@ def test_another_daemon_takes_over(stack, spawn, how):
     wait_until(lambda: expired_by(second) == 30, "its count of them")
     if how == "pause":
         first.cont()
-        wait_until(lambda: "event=expirer_lost_its_lock" in first.log(), "the end of its office")
+        wait_until(lambda: "event=expiry_worker_lost_lock" in first.log(), "the end of its office")
     assert len(sell_out(second)) == 30
     make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry once more")

@@ -82,6 +82,7 @@ static enum config_result load(struct sources *sources, struct config *config, c
     for (unsigned i = 0; i < OPTION_COUNT; i++)
         if (!apply(sources, i, config))
             return CONFIG_BAD;
+    /* Not logged here: the log is set up later, by one of these options. */
     memcpy(config->old_name_used, sources->old_name_used, sizeof config->old_name_used);
     return read_token_file(sources, config) ? CONFIG_OK : CONFIG_BAD;
 }
@@ -94,7 +95,7 @@ enum config_result config_load(struct config *config, char **argv, char **envp, 
     enum config_result result = load(&sources, config, argv, envp, out);
     sources_free(&sources);
     if (result != CONFIG_OK)
-        config_free(config);
+        config_free(config); /* nobody may use half a configuration */
     return result;
 }
 

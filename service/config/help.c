@@ -8,7 +8,8 @@
 
 #define TEXT_WIDTH 96
 
-/* Prints words in lines of at most TEXT_WIDTH, each begun by prefix. */
+/* Prints words in lines of at most TEXT_WIDTH, each begun by prefix. A break stands in place of a
+ * space. */
 static void print_wrapped(FILE *out, const char *prefix, const char *text)
 {
     while (*text) {
@@ -71,6 +72,8 @@ static void print_help(FILE *out)
         print_option_help(out, &config_options[i]);
 }
 
+/* Each default stands behind a #, so that the file as it is sets nothing: a default that changes
+ * with a new version reaches whoever installed it. */
 static void print_reference(FILE *out)
 {
     fprintf(

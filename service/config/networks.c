@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* IPv4 addresses are kept as IPv6 ones behind this prefix, so that one comparison serves both, and
+ * a client is the same whether it came to a socket of the one kind or of the other. */
 static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 enum { IPV4_BITS_BEFORE = 96, BITS = 128 };
@@ -16,7 +18,7 @@ static bool is_ipv4(const struct address *address)
     return memcmp(address->bytes, mapped, sizeof mapped) == 0;
 }
 
-/* Reads one address that is all of the text. */
+/* Reads one address, without a port or brackets. */
 static bool read_address(const char *text, size_t length, struct address *address_out)
 {
     char copy[NETWORKS_TEXT_SIZE];
@@ -35,6 +37,7 @@ bool address_parse(const char *text, size_t length, struct address *address_out)
     const char *bracket = memchr(text, ']', length);
     if (length > 0 && text[0] == '[')
         return bracket && read_address(text + 1, (size_t)(bracket - text) - 1, address_out);
+    /* One colon stands before a port; an IPv6 address has two at least. */
     bool port = colon && !memchr(colon + 1, ':', length - (size_t)(colon + 1 - text));
     return read_address(text, port ? (size_t)(colon - text) : length, address_out);
 }
@@ -61,6 +64,7 @@ static bool same_prefix(const struct address *a, const struct address *b, unsign
            (rest == 0 || (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
+/* A network whose address has bits behind the prefix is refused, see networks.h. */
 static bool ends_in_zeros(const struct network *network)
 {
     for (unsigned bit = network->bits; bit < BITS; bit++)
@@ -78,6 +82,7 @@ static bool read_network(const char *text, size_t length, struct network *networ
     network_out->bits = BITS;
     if (!slash)
         return true;
+    /* The /8 of an IPv4 address is counted behind the prefix of all IPv4 addresses. */
     unsigned first = is_ipv4(&network_out->address) ? IPV4_BITS_BEFORE : 0, bits = 0;
     size_t digits = length - head - 1;
     for (size_t i = 1; i <= digits; i++) {
@@ -92,7 +97,7 @@ static bool read_network(const char *text, size_t length, struct network *networ
 bool networks_parse(const char *text, struct networks *networks_out)
 {
     networks_out->count = 0;
-    if (text[strspn(text, " ")] == '\0')
+    if (text[strspn(text, " ")] == '\0') /* an empty list, not a list of one empty network */
         return true;
     for (;;) {
         text += strspn(text, " ");
@@ -120,6 +125,8 @@ bool networks_hold(const struct networks *networks, const struct address *addres
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address)
 {
     const char *end = list + strlen(list);
+    /* From the right: the entries that our own proxies have appended stand there, and only these
+     * can be believed. A client may have sent anything to their left. */
     while (networks_hold(trusted, address)) {
         if (end == list)
             return true;
@@ -130,7 +137,7 @@ bool address_forwarded(const struct networks *trusted, const char *list, struct 
         const char *to = end;
         while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
             to--;
-        struct address next;
+        struct address next; /* `address` stays the last good one when this entry is none */
         if (from >= to || !address_parse(from, (size_t)(to - from), &next))
             return false;
         *address = next;

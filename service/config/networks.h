@@ -26,25 +26,30 @@ struct networks {
 };
 
 /* Reads "10.0.0.0/8, 192.0.2.7, fd00::/8": IPv4 and IPv6, single addresses without a prefix, ""
- * for none. False when it is not such a list, or bits are set behind a prefix. */
+ * for none. False when the text is no such list, or a network has bits set behind its prefix:
+ * 10.1.0.0/8 is more likely a mistake than a way to write 10.0.0.0/8. */
 bool networks_parse(const char *text, struct networks *networks_out);
 
+/* Whether the address is in one of the networks. */
 bool networks_hold(const struct networks *networks, const struct address *address);
 
-/* Reads an address out of `length` characters; a port behind it and brackets around it are allowed.
- */
+/* Reads an address out of `length` characters, as proxies write it: a port behind the address and
+ * brackets around it are allowed. */
 bool address_parse(const char *text, size_t length, struct address *address_out);
 
-/* From a socket address; false when it is neither IPv4 nor IPv6. */
+/* Takes the address out of a socket address; false when that is neither IPv4 nor IPv6. */
 struct sockaddr;
 bool address_of(const struct sockaddr *from, struct address *address_out);
 
-/* Follows an X-Forwarded-For list from its right end for as long as the address that wrote it,
- * `address`, is trusted; it becomes the first one that is not, or the last that could be read. True
- * when the list ended before that. */
+/* Finds the client behind trusted proxies. `address` begins as the address of the connection; each
+ * proxy has appended to `list`, an X-Forwarded-For header, the address that connected to it. From
+ * the right end of the list, `address` becomes the next entry for as long as it is a trusted one
+ * itself: an entry that an untrusted address has written may be a lie. True when the list ended
+ * before an untrusted address was found; false when that was found, or an entry is no address. */
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address);
 
-/* The text that an address' limit goes by: IPv4 whole, IPv6 its /64, which is one client's. */
+/* The text by which an address is rate limited: an IPv4 address as a whole, of an IPv6 address its
+ * /64, as one client usually has that many addresses. */
 void address_text(const struct address *address, char text_out[NETWORKS_TEXT_SIZE]);
 
 #endif

@@ -16,6 +16,7 @@ const struct option config_options[OPTION_COUNT] = {
 #undef OPTION
 };
 
+/* Old names first: sources.c offers the values in this order, and the present name must win. */
 const struct option_name config_option_names[OPTION_NAME_COUNT] = {
 #define OLD_NAME(old, present) {#old, OPTION_##present},
     CONFIG_RENAMED(OLD_NAME)
@@ -49,7 +50,7 @@ void option_write_variable(const char *name, char variable_out[OPTION_NAME_SIZE]
  * a name. */
 static size_t edit_distance(const char *a, const char *b)
 {
-    size_t row[OPTION_NAME_SIZE + 1];
+    size_t row[OPTION_NAME_SIZE + 1]; /* row[j]: from the first i characters of a to j of b */
     size_t width = strlen(b);
     if (strlen(a) > OPTION_NAME_SIZE || width > OPTION_NAME_SIZE)
         return SIZE_MAX;

@@ -126,8 +126,8 @@ enum { CONFIG_OPTIONS(OPTION) OPTION_COUNT };
 
 /* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */
 struct config {
-    CONFIG_OPTIONS(CONFIG_FIELD)
     bool old_name_used[OPTION_OLD_COUNT];
+    CONFIG_OPTIONS(CONFIG_FIELD)
 };
 
 #undef CONFIG_FIELD

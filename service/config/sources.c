@@ -4,6 +4,7 @@
  * weaker source fills what the stronger ones left. */
 #include "service/config/sources.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
  * one wins: of flags the last; of variables the present name, as the old ones are asked first. */
 static void offer(struct sources *sources, size_t name, enum origin origin, const char *value)
 {
+    assert(name < OPTION_NAME_COUNT && value);
     struct setting *setting = &sources->settings[config_option_names[name].option];
     if (name < OPTION_OLD_COUNT)
         sources->old_name_used[name] = true;
@@ -198,7 +200,7 @@ static bool refuse_flag(const struct sources *sources, const char *name)
 
 static bool read_flag(struct sources *sources, const char *name, const char *value)
 {
-    if (strcmp(name, "config") == 0) {
+    if (strcmp(name, "config") == 0) { /* no option: a file cannot name the file to read */
         sources->path = value;
         sources->path_origin = ORIGIN_FLAG;
         return true;

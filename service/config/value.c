@@ -9,7 +9,7 @@
 #include "service/config/networks.h"
 #include "service/config/text.h"
 
-#define SECRET_MAX 256
+#define SECRET_MAX 256 /* bytes */
 
 /* ---- values as the log may show them ---- */
 
@@ -113,6 +113,7 @@ void value_print_allowed(FILE *stream, const struct option *option)
 
 /* ---- checks ---- */
 
+/* Stricter than strtol, which reads " 12", "+12" and, of "12ms", the 12. */
 static bool parse_integer(const char *text, long min, long max, long *value_out)
 {
     *value_out = 0;
@@ -124,6 +125,7 @@ static bool parse_integer(const char *text, long min, long max, long *value_out)
     return *value_out >= min && *value_out <= max;
 }
 
+/* Whether the word is one of the choices, which stand one space apart. */
 static bool check_choice(const char *word, const char *choices)
 {
     size_t length = strlen(word);
@@ -160,7 +162,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
     struct url parts;
     *number_out = 0;
     why_out[0] = '\0';
-    if (end - value >= CONFIG_VALUE_MAX)
+    if (end - value >= CONFIG_VALUE_MAX) /* so that no buffer of that size cuts it anywhere */
         return false;
     switch (option->type) {
     case ADDRESS:
@@ -171,7 +173,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
         return check_urls(value, option->detail, why_out);
     case SECRET:
         return end - value <= SECRET_MAX && text_visible(value);
-    case PATH:
+    case PATH: /* whoever opens the file finds out, with a better reason */
         return true;
     case UNSIGNED:
     case INTEGER:
@@ -186,6 +188,7 @@ static bool check_value(const struct option *option, const char *value, long *nu
 
 /* ---- the struct ---- */
 
+/* The field's type is the one that CONFIG_FIELD_… names for the option's type. */
 static void *field_of(const struct config *config, const struct option *option)
 {
     return (char *)config + option->offset;

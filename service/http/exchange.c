@@ -8,6 +8,7 @@
 #include "service/http/connection.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
+#include "service/http/route.h"
 #include "service/metrics.h"
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -59,6 +60,7 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
         return reply_problem(thread, connection, framing, NULL);
     if (!http->route)
         return MHD_YES;
+    http->route_list = http->route->list;
     if (http->route->admin &&
         !head_authorized(connection->mhd, thread->service->config.admin_token))
         http->refusal = PROBLEM_UNAUTHORIZED;
@@ -117,7 +119,7 @@ static void start(struct http_thread *thread, struct http_connection *connection
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
     /* Orders share the queue by sku; calls by kind, so that look-ups do not crowd out the admin. */
-    request->flow = order ? queue_flow(request->order.sku) : request->http.route->list;
+    request->flow = order ? queue_flow(request->order.sku) : request->http.route_list;
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
     } else if (queue_reserve(order ? service->orders : service->calls, request->flow)) {
@@ -163,7 +165,7 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     if (request->http.phase == PHASE_READY) {
-        if (request->http.route->list == LIST_ORDERS)
+        if (request->http.route_list == LIST_ORDERS)
             metrics_observe(HISTOGRAM_ORDER_SECONDS,
                             (uint64_t)(thread->now_ns - request->arrived_ns));
         return reply_answer(thread, connection, request);

@@ -73,7 +73,7 @@ static void take_returned(struct http_thread *thread)
 
 static void expire_due(struct http_thread *thread)
 {
-    for (int i = 0; i < ROUTE_LISTS; i++)
+    for (int i = 0; i < HTTP_LISTS; i++)
         while (thread->lists[i].first && thread->lists[i].first->http.until_ns <= thread->now_ns)
             connection_expire(thread, thread->lists[i].first);
 }
@@ -96,7 +96,7 @@ static int wait_ms(const struct http_thread *thread)
     if (thread->runs_due > 0)
         return 0;
     ms = libmicrohttpd_ms(thread, ms);
-    for (int i = 0; i < ROUTE_LISTS; i++) {
+    for (int i = 0; i < HTTP_LISTS; i++) {
         if (!thread->lists[i].first)
             continue;
         int64_t left_ms = (thread->lists[i].first->http.until_ns - thread->now_ns) / 1000000 + 1;
@@ -185,7 +185,7 @@ static void drain(struct http_thread *thread)
         quiet = events || waiting ? 0 : quiet + 1;
     }
     thread->ending = true;
-    for (int i = 0; i < ROUTE_LISTS; i++) /* out of time: every deadline is now */
+    for (int i = 0; i < HTTP_LISTS; i++) /* out of time: every deadline is now */
         for (struct request *request = thread->lists[i].first; request;
              request = request->http.next)
             request->http.until_ns = 0;
@@ -210,6 +210,8 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
 {
     (void)cls;
     char text[256];
+    if (!log_enabled(LOG_DEBUG))
+        return;
     vsnprintf(text, sizeof text, format, arguments);
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }

@@ -4,16 +4,13 @@
 
 #include "service/calls/call.h"
 
-/* Which of its HTTP thread's lists a request waits in; the limits of one list are equally long. */
-enum route_list { LIST_RECEIVING, LIST_ORDERS, LIST_CALLS, LIST_ADMIN, ROUTE_LISTS };
-
 struct route {
     const char *method;
     const char *path;
     bool prefix; /* what follows the path, or begins at its {name}, is the handler's `tail` */
     bool admin;  /* needs the token */
     bool body;   /* needs a JSON body */
-    enum route_list list;
+    enum http_list list; /* where it waits for a worker */
     call_handler *start;
 };
 

@@ -32,7 +32,7 @@ bool request_in_flight(const struct request *request)
     return phase == PHASE_IN_FLIGHT || phase == PHASE_EXPIRED || phase == PHASE_ABANDONED;
 }
 
-void request_list_add(struct http_thread *thread, enum route_list which, struct request *request)
+void request_list_add(struct http_thread *thread, enum http_list which, struct request *request)
 {
     struct request_list *list = &thread->lists[which];
     struct request_http *http = &request->http;
@@ -69,7 +69,7 @@ static int64_t deadline_ns(const struct http_thread *thread, const struct reques
 {
     const struct config *config = &thread->service->config;
     int64_t ms = config->deadline_ms;
-    if (request->http.route->list == LIST_ADMIN)
+    if (request->http.route_list == LIST_ADMIN)
         ms += (int64_t)config->lease_ms + ADMIN_DEADLINE_EXTRA_MS;
     return request->arrived_ns + ms * CLOCK_NS_PER_MS;
 }
@@ -82,8 +82,8 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     request->http.until_ns = deadline_ns(thread, request);
     request->queue_next = NULL;
     thread->in_flight++;
-    request_list_add(thread, request->http.route->list, request);
-    if (request->http.route->list != LIST_ORDERS) {
+    request_list_add(thread, request->http.route_list, request);
+    if (request->http.route_list != LIST_ORDERS) {
         queue_push(thread->service->calls, request, request);
         return;
     }

@@ -4,7 +4,6 @@
 #define SECKILL_SERVICE_HTTP_THREAD_H
 
 #include "base/worker.h"
-#include "service/http/route.h"
 #include "service/request.h"
 #include "service/service.h"
 
@@ -43,7 +42,7 @@ struct http_thread {
     /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
     _Atomic(struct request *) returned;
 
-    struct request_list lists[ROUTE_LISTS];
+    struct request_list lists[HTTP_LISTS];
     struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
     struct request *free_requests;
     size_t connections; /* open ones */
@@ -65,7 +64,7 @@ void request_phase(struct request *request, enum http_phase phase);
 bool request_in_flight(const struct request *request);
 
 /* Appends the request to a list, ordered by until_ns because all limits of a list are equal. */
-void request_list_add(struct http_thread *thread, enum route_list list, struct request *request);
+void request_list_add(struct http_thread *thread, enum http_list list, struct request *request);
 
 /* Does nothing when the request is in no list. */
 void request_list_remove(struct request *request);

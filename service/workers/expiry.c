@@ -1,12 +1,15 @@
-/* Lets orders expire that were not paid in time: a thread, at work in one daemon of many.
+/* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many.
  *
- * why_no_fence: a lock elects the daemon, and one that outlives its lease may go on beside the next
- * one. That is a waste and no more: each transaction moves only orders that are still reserved,
- * under the locks and fences of their segments. One that fails gives its office up: it may be cut
- * off from the ledger alone, and another one not. */
+ * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
+ * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
+ * are still reserved, under the locks and fences of their segments.
+ *
+ * why_resign: a worker that failed gives the lock back. Its daemon alone may be cut off from the
+ * ledger, and another one not. */
 #include "service/workers/expiry.h"
 
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "lock/seclock.h"
 #include "base/clock.h"
@@ -15,142 +18,154 @@
 #include "service/metrics.h"
 #include "stock/return_expired.h"
 
+/* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
+ * versions must elect one among them. */
+#define LOCK_NAME "expirer"
+
 enum {
-    PERIOD_MS = 200, /* between looks for what is due, and for the lock */
-    FAILED_MS = 400, /* more than that after a failure: time for others to be elected */
+    PERIOD_MS = 200, /* between two questions for orders that are due, and for the lock */
+    FAILED_MS = 400, /* longer than that after a failure: time for another daemon to be elected */
     REST_PART = 5,   /* of the time that expiring took, see expire */
 };
 
-struct expirer {
-    struct worker worker;
+struct expiry_worker {
+    struct worker thread;
     struct service *service;
     struct stock *stock; /* its own connections */
     struct seclock_client *locks;
-    struct seclock_handle *elected; /* NULL: this daemon is not */
+    struct seclock_handle *elected; /* NULL: this daemon is not elected */
 };
 
-static void resign(struct expirer *expirer)
+static void resign(struct expiry_worker *worker)
 {
-    if (expirer->elected)
-        seclock_release(expirer->elected);
-    seclock_free(&expirer->elected);
+    if (worker->elected)
+        seclock_release(worker->elected);
+    seclock_free(&worker->elected);
 }
 
-static bool is_elected(const struct expirer *expirer)
+static bool is_elected(const struct expiry_worker *worker)
 {
-    return expirer->elected && seclock_state(expirer->elected) == SECLOCK_STATE_HELD;
+    return worker->elected && seclock_state(worker->elected) == SECLOCK_STATE_HELD;
 }
 
-/* Tries to become the one; the lock's watchdog renews it from then on. */
-static bool run_for_it(struct expirer *expirer)
+/* True when this daemon is elected, now or already; from then on the lock's watchdog renews the
+ * lease. */
+static bool get_elected(struct expiry_worker *worker)
 {
     const struct seclock_request request =
-        SECLOCK_REQUEST(.name = "expirer", .kind = SECLOCK_KIND_SIMPLE);
-    if (is_elected(expirer))
+        SECLOCK_REQUEST(.name = LOCK_NAME, .kind = SECLOCK_KIND_SIMPLE);
+    if (is_elected(worker))
         return true;
-    if (expirer->elected)
-        log_event(LOG_WARN, "expirer_lost_its_lock", NULL);
-    resign(expirer);
-    if (seclock_acquire(expirer->locks, &request, &expirer->elected) != SECLOCK_OK) {
-        resign(expirer); /* one that may have been acquired has a handle as well */
+    if (worker->elected)
+        log_event(LOG_WARN, "expiry_worker_lost_lock", NULL);
+    resign(worker);
+    if (seclock_acquire(worker->locks, &request, &worker->elected) != SECLOCK_OK) {
+        resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
-    log_event(LOG_INFO, "expirer_elected", NULL);
+    log_event(LOG_INFO, "expiry_worker_elected", NULL);
     return true;
 }
 
-/* Expires what is due now. What is held by others, or falls due meanwhile, has its turn after a
- * nap: few large transactions instead of many small ones. When they are very many, orders have the
- * ledger to themselves now and then, unless it is these units that they wait for. False when Redis
- * or the ledger failed. */
-static bool expire(struct expirer *expirer)
+/* Expires the orders that are due now. Orders whose segments another worker holds, and orders that
+ * fall due meanwhile, come after the pause: few large transactions instead of many small ones.
+ * False when Redis or the ledger failed.
+ *
+ * why_rest: very many due orders would keep the ledger busy for seconds. Between two transactions
+ * the worker leaves it to new orders for a moment, unless these wait for just the units that come
+ * back (`awaited`). */
+static bool expire(struct expiry_worker *worker)
 {
-    struct ledger_due_cursor place = {.more = false};
+    struct ledger_due_cursor cursor = {.more = false};
     enum ledger_result result = LEDGER_OK;
     struct stock_expired expired;
     size_t all = 0;
     do {
         int64_t start_ns = clock_now_ns();
-        result = stock_expire(expirer->stock, &place, &expired);
+        result = stock_expire(worker->stock, &cursor, &expired);
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
-        if (place.more && 2 * expired.awaited < expired.count)
-            worker_sleep_ns(&expirer->worker, (clock_now_ns() - start_ns) / REST_PART);
-    } while (result == LEDGER_OK && place.more && is_elected(expirer) &&
-             !worker_stopping(&expirer->worker));
+        if (cursor.more && 2 * expired.awaited < expired.count)
+            worker_sleep_ns(&worker->thread, (clock_now_ns() - start_ns) / REST_PART);
+    } while (result == LEDGER_OK && cursor.more && is_elected(worker) &&
+             !worker_stopping(&worker->thread));
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (result != LEDGER_OK)
-        log_event(LOG_WARN, "expirer_failed", "redis=%s ledger=%s",
-                  LOG_QUOTE(stock_redis_error(expirer->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(expirer->stock))));
+        log_event(LOG_WARN, "expiry_worker_failed", "redis=%s ledger=%s",
+                  LOG_QUOTE(stock_redis_error(worker->stock)),
+                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
     return result == LEDGER_OK;
 }
 
-static void expirer_main(void *context)
+static void run(void *context)
 {
-    struct expirer *expirer = context;
-    while (!worker_stopping(&expirer->worker)) {
+    struct expiry_worker *worker = context;
+    prctl(PR_SET_NAME, "expiry-worker");
+    while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
-        if (atomic_load(&expirer->service->prepared) && run_for_it(expirer) && !expire(expirer)) {
-            resign(expirer);
+        /* Before the service is prepared, the ledger's tables may not be there. */
+        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !expire(worker)) {
+            resign(worker);
             pause_ms += FAILED_MS;
         }
-        worker_sleep_ns(&expirer->worker, pause_ms * CLOCK_NS_PER_MS);
+        worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
     }
-    resign(expirer); /* another daemon need not wait for the lease to end */
+    resign(worker); /* another daemon need not wait for the lease to end */
 }
 
-static bool open_clients(struct expirer *expirer, char *error_out, size_t error_size)
+static bool open_clients(struct expiry_worker *worker, char *error_out, size_t error_size)
 {
-    struct service *service = expirer->service;
+    struct service *service = worker->service;
     const char *const servers[] = {service->config.redis_url, NULL};
     const struct seclock_options options =
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    expirer->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
-    if (!expirer->stock)
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    if (!worker->stock)
         return false;
-    if (seclock_open(&options, &expirer->locks) == SECLOCK_OK)
+    if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
         return true;
     snprintf(error_out, error_size, "%s", seclock_error());
     return false;
 }
 
-static void expirer_free(struct expirer **expirer)
+/* Also of a worker that was opened in part. */
+static void expiry_worker_free(struct expiry_worker **worker)
 {
-    seclock_close(&(*expirer)->locks);
-    stock_close(&(*expirer)->stock);
-    free(*expirer);
-    *expirer = NULL;
+    seclock_close(&(*worker)->locks);
+    stock_close(&(*worker)->stock);
+    free(*worker);
+    *worker = NULL;
 }
 
-struct expirer *expirer_start(struct service *service, char *error_out, size_t error_size)
+struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
+                                          size_t error_size)
 {
-    struct expirer *expirer = calloc(1, sizeof *expirer);
-    if (!expirer)
+    struct expiry_worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
         abort();
-    expirer->service = service;
-    if (!open_clients(expirer, error_out, error_size)) {
-        expirer_free(&expirer);
+    worker->service = service;
+    if (!open_clients(worker, error_out, error_size)) {
+        expiry_worker_free(&worker);
         return NULL;
     }
-    if (!worker_start(&expirer->worker, expirer_main, expirer))
+    if (!worker_start(&worker->thread, run, worker))
         abort();
-    return expirer;
+    return worker;
 }
 
-void expirer_stop(struct expirer *expirer)
+void expiry_worker_stop(struct expiry_worker *worker)
 {
-    if (expirer)
-        worker_stop(&expirer->worker);
+    if (worker)
+        worker_stop(&worker->thread);
 }
 
-void expirer_join(struct expirer **expirer)
+void expiry_worker_join(struct expiry_worker **worker)
 {
-    if (!*expirer)
+    if (!*worker)
         return;
-    worker_join(&(*expirer)->worker);
-    expirer_free(expirer);
+    worker_join(&(*worker)->thread);
+    expiry_worker_free(worker);
 }

@@ -1,19 +1,19 @@
-/* Lets orders expire that were not paid in time: a thread, at work in one daemon of many. */
+/* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. */
 #ifndef SECKILL_SERVICE_WORKERS_EXPIRY_H
 #define SECKILL_SERVICE_WORKERS_EXPIRY_H
 
 #include "service/service.h"
 
-struct expirer;
+struct expiry_worker;
 
 /* Starts the thread. NULL with the reason in `error_out`. */
-struct expirer *expirer_start(struct service *service, char *error_out, size_t error_size);
+struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
+                                          size_t error_size);
 
-/* Tells the thread to end after the transaction it is in, and does not wait for it. NULL is
- * fine. */
-void expirer_stop(struct expirer *expirer);
+/* Tells the thread to end after its present transaction, and does not wait for it. NULL is fine. */
+void expiry_worker_stop(struct expiry_worker *worker);
 
 /* Waits for the thread to end, and frees it. */
-void expirer_join(struct expirer **expirer);
+void expiry_worker_join(struct expiry_worker **worker);
 
 #endif

@@ -1,79 +1,84 @@
-/* Files committed orders under their users, behind everybody's back.
+/* The order indexer: a thread that indexes committed orders by user, in the background.
  *
- * Every process has a clerk; in the ledger they keep out of each other's way. One that is late
- * costs those who ask for a user's orders some time, and nothing else. */
+ * Every daemon has one; ledger_index_orders skips the commits that another daemon is indexing. A
+ * late indexer makes GET /user/{user_id}/orders slower and nothing worse: that call also reads the
+ * commits that are not indexed yet. */
 #include "service/workers/index.h"
 
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/log.h"
 #include "sql/ledger_index.h"
-#include "sql/ledger_list.h"
 
 enum {
     PAUSE_S = 2,
-    BUSY_ORDERS = 65536, /* filed between two pauses while lanes have more to do than they can */
+    /* Orders indexed between two pauses while new orders wait: these have the ledger first. */
+    BUSY_ORDERS = 65536,
 };
 
-struct clerk {
-    struct worker worker;
+struct order_indexer {
+    struct worker thread;
     struct service *service;
-    struct ledger *ledger;
+    struct ledger *ledger; /* its own connection */
 };
 
-static void file_orders(struct clerk *clerk)
+static void index_orders(struct order_indexer *indexer)
 {
-    struct service *service = clerk->service;
+    struct service *service = indexer->service;
     enum ledger_result result = LEDGER_OK;
     size_t total = 0, count = 0;
-    while (result == LEDGER_OK && !worker_stopping(&clerk->worker) &&
+    while (result == LEDGER_OK && !worker_stopping(&indexer->thread) &&
            !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
-        result = ledger_index_orders(clerk->ledger, &count);
+        result = ledger_index_orders(indexer->ledger, &count);
         total += count;
     }
     if (result != LEDGER_OK && result != LEDGER_NO)
-        log_event(LOG_WARN, "orders_not_filed", "error=%s", LOG_QUOTE(ledger_error(clerk->ledger)));
+        log_event(LOG_WARN, "orders_not_indexed", "error=%s",
+                  LOG_QUOTE(ledger_error(indexer->ledger)));
 }
 
-static void clerk_main(void *context)
+static void run(void *context)
 {
-    struct clerk *clerk = context;
-    while (worker_sleep_ns(&clerk->worker, PAUSE_S * CLOCK_NS_PER_S))
-        if (atomic_load(&clerk->service->prepared))
-            file_orders(clerk);
+    struct order_indexer *indexer = context;
+    prctl(PR_SET_NAME, "order-indexer");
+    while (worker_sleep_ns(&indexer->thread, PAUSE_S * CLOCK_NS_PER_S))
+        if (atomic_load(&indexer->service->prepared)) /* before, the tables may not be there */
+            index_orders(indexer);
 }
 
-struct clerk *clerk_start(struct service *service, char *error_out, size_t error_size)
+struct order_indexer *order_indexer_start(struct service *service, char *error_out,
+                                          size_t error_size)
 {
-    struct clerk *clerk = calloc(1, sizeof *clerk);
-    if (!clerk)
+    struct order_indexer *indexer = calloc(1, sizeof *indexer);
+    if (!indexer)
         abort();
-    clerk->service = service;
-    clerk->ledger = ledger_open(service->config.mysql_url, (int)service->config.mysql_timeout_ms,
-                                error_out, error_size);
-    if (!clerk->ledger) {
-        free(clerk);
+    indexer->service = service;
+    indexer->ledger = ledger_open(service->config.mysql_url, (int)service->config.mysql_timeout_ms,
+                                  error_out, error_size);
+    if (!indexer->ledger) {
+        free(indexer);
         return NULL;
     }
-    if (!worker_start(&clerk->worker, clerk_main, clerk))
+    if (!worker_start(&indexer->thread, run, indexer))
         abort();
-    return clerk;
+    return indexer;
 }
 
-void clerk_stop(struct clerk *clerk)
+void order_indexer_stop(struct order_indexer *indexer)
 {
-    if (clerk)
-        worker_stop(&clerk->worker);
+    if (indexer)
+        worker_stop(&indexer->thread);
 }
 
-void clerk_join(struct clerk **clerk)
+void order_indexer_join(struct order_indexer **indexer)
 {
-    if (*clerk) {
-        worker_join(&(*clerk)->worker);
-        ledger_close(&(*clerk)->ledger);
+    if (*indexer) {
+        worker_join(&(*indexer)->thread);
+        ledger_close(&(*indexer)->ledger);
     }
-    free(*clerk);
-    *clerk = NULL;
+    free(*indexer);
+    *indexer = NULL;
 }

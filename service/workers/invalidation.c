@@ -1,8 +1,14 @@
-/* Hears from other processes that a sale has units again. Whenever the connection was down, news
- * may have been missed: then the memory of every sale is forgotten. */
+/* The invalidation listener: a thread that forgets cached stock when other daemons change it.
+ *
+ * A daemon that changes a sale, or gives units back to it, publishes the sku in Redis. Each daemon
+ * then forgets what it remembers of that sale ("sold out", above all) and asks again.
+ *
+ * why_forget_all: Redis keeps no message for a subscriber that is away. Whenever the connection was
+ * down a message may have been lost, so the listener forgets about every sale. */
 #include "service/workers/invalidation.h"
 
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/worker.h"
@@ -10,72 +16,75 @@
 
 enum { RETRY_MS = 50 };
 
-struct news {
-    struct worker worker;
+struct invalidation_listener {
+    struct worker thread;
     struct service *service;
-    struct redis *redis;
+    struct redis *redis; /* its own connection: a subscribed one takes no other commands */
 };
 
-/* Hears messages until the connection is lost, or the thread is told to stop. Waits only when all
- * that has arrived was taken: a read may bring several messages, and the socket tells of them
- * once. */
-static void hear(struct news *news)
+/* Receives messages until the connection is lost, or the thread is told to stop. Waits for the
+ * socket only after the last message that had arrived: one read may bring several, and the socket
+ * is readable for them once. */
+static void receive(struct invalidation_listener *listener)
 {
     char sku[IDENTIFIER_SIZE];
+    struct sale_cache *cache = listener->service->sale_cache;
     enum redis_result result = REDIS_ANSWERED;
-    sale_cache_invalidate(news->service->sale_cache);
+    sale_cache_invalidate(cache); /* after subscribing: from here on no message is missed */
     while (result != REDIS_UNKNOWN &&
-           (result == REDIS_ANSWERED || worker_await_fd(&news->worker, redis_fd(news->redis))) &&
-           !worker_stopping(&news->worker)) {
-        result = redis_next_message(news->redis, 0, sku, sizeof sku);
-        struct sale *sale =
-            result == REDIS_ANSWERED ? sale_cache_find(news->service->sale_cache, sku) : NULL;
+           (result == REDIS_ANSWERED ||
+            worker_await_fd(&listener->thread, redis_fd(listener->redis))) &&
+           !worker_stopping(&listener->thread)) {
+        result = redis_next_message(listener->redis, 0, sku, sizeof sku);
+        struct sale *sale = result == REDIS_ANSWERED ? sale_cache_find(cache, sku) : NULL;
         if (sale)
             sale_invalidate(sale);
     }
-    sale_cache_invalidate(news->service->sale_cache);
+    sale_cache_invalidate(cache);
 }
 
-static void news_main(void *context)
+static void run(void *context)
 {
-    struct news *news = context;
-    while (!worker_stopping(&news->worker)) {
-        if (redis_subscribe(news->redis, STOCK_CHANNEL) == REDIS_ANSWERED)
-            hear(news);
+    struct invalidation_listener *listener = context;
+    prctl(PR_SET_NAME, "invalidation");
+    while (!worker_stopping(&listener->thread)) {
+        if (redis_subscribe(listener->redis, STOCK_CHANNEL) == REDIS_ANSWERED)
+            receive(listener);
         else
-            worker_sleep_ns(&news->worker, RETRY_MS * CLOCK_NS_PER_MS);
+            worker_sleep_ns(&listener->thread, RETRY_MS * CLOCK_NS_PER_MS);
     }
 }
 
-struct news *news_start(struct service *service, char *error_out, size_t error_size)
+struct invalidation_listener *invalidation_listener_start(struct service *service, char *error_out,
+                                                          size_t error_size)
 {
-    struct news *news = calloc(1, sizeof *news);
-    if (!news)
+    struct invalidation_listener *listener = calloc(1, sizeof *listener);
+    if (!listener)
         abort();
-    news->service = service;
-    news->redis = redis_open(service->config.redis_url, (int)service->config.redis_timeout_ms,
-                             error_out, error_size);
-    if (!news->redis) {
-        free(news);
+    listener->service = service;
+    listener->redis = redis_open(service->config.redis_url, (int)service->config.redis_timeout_ms,
+                                 error_out, error_size);
+    if (!listener->redis) {
+        free(listener);
         return NULL;
     }
-    if (!worker_start(&news->worker, news_main, news))
+    if (!worker_start(&listener->thread, run, listener))
         abort();
-    return news;
+    return listener;
 }
 
-void news_stop(struct news *news)
+void invalidation_listener_stop(struct invalidation_listener *listener)
 {
-    if (news)
-        worker_stop(&news->worker);
+    if (listener)
+        worker_stop(&listener->thread);
 }
 
-void news_join(struct news **news)
+void invalidation_listener_join(struct invalidation_listener **listener)
 {
-    if (*news) {
-        worker_join(&(*news)->worker);
-        redis_close(&(*news)->redis);
+    if (*listener) {
+        worker_join(&(*listener)->thread);
+        redis_close(&(*listener)->redis);
     }
-    free(*news);
-    *news = NULL;
+    free(*listener);
+    *listener = NULL;
 }

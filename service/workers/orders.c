@@ -1,17 +1,20 @@
-/* A thread that carries batches of orders from the queue through the stock, and back as answers.
+/* Order workers: threads that carry batches of orders from the queue through Redis and the ledger,
+ * and back to the HTTP threads as answers.
  *
- *   queue ─► take whatever waits, up to max_batch ─► stock_sell (Redis, ledger, Redis)
- *     ▲                                                  │
- *     └── those that met busy segments ◄─────────────────┤
- *   fronts ◄─ answers, one wake-up per front and batch ◄─┘
+ *   queue ─► take the orders that wait, up to max_batch ─► stock_sell (Redis, ledger, Redis)
+ *     ▲                                                       │
+ *     └── orders that met busy segments ◄─────────────────────┤
+ *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────┘
  *
- * While a batch is being committed the next one gathers by itself; waiting to fill one is not worth
- * it, but for the moment that lane_gather explains. */
+ * why_no_waiting: while a worker commits one batch the next one gathers in the queue by itself. A
+ * worker that waited for a fuller batch would only add to the answer time, but for the moment that
+ * gather explains. */
 #include "service/workers/orders.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/worker.h"
@@ -23,26 +26,29 @@
 #include "stock/sell.h"
 
 enum {
-    IDLE_MS = 1000, /* how often an idle lane shows its connections a sign of life */
-    GATHER_US = 50, /* see lane_gather */
+    IDLE_MS = 1000, /* how often an idle worker pings its servers */
+    GATHER_US = 50, /* see gather */
     GATHER_PART = 8,
-    PAUSE_US_MIN = 200, /* after a batch in which nothing could be decided */
+    PAUSE_US_MIN = 200, /* after a batch of which nothing could be decided */
     PAUSE_US_MAX = 1000,
 };
 
-struct lane {
-    struct worker worker;
+struct order_worker {
+    struct worker thread;
     struct service *service;
     struct stock *stock;
     struct request *requests[STOCK_BATCH_MAX];
-    struct stock_order *orders[STOCK_BATCH_MAX];
-    size_t last;             /* size of the last batch */
-    struct stock_stats seen; /* what the metrics know already */
+    struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
+    size_t last;                                 /* size of the last batch */
+    struct stock_stats seen;                     /* what the metrics know already */
     uint64_t redis_connects, ledger_connects;
     unsigned random;
 };
 
-/* Gives each front its requests in one list: one pass per front, of which there are few. */
+/* ---- from the queue and back ---- */
+
+/* Gives each HTTP thread its requests in one list, so that a batch wakes each of them once. One
+ * pass per thread, of which there are few. */
 static void return_all(struct request **requests, size_t count)
 {
     while (count > 0) {
@@ -62,96 +68,95 @@ static void return_all(struct request **requests, size_t count)
     }
 }
 
-/* Marks what was taken from the queue as taken, with ids; what was given up meanwhile goes back to
- * its front. Returns how many are left to be sold. */
-static size_t lane_take(struct lane *lane, size_t count)
+/* Gives every request an id and marks it as taken; requests whose deadline came first go back to
+ * their HTTP threads. Returns how many are left to be sold. */
+static size_t take(struct order_worker *worker, size_t count)
 {
-    struct request *given_up[STOCK_BATCH_MAX];
+    struct request *withdrawn[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t id = order_ids_reserve(&lane->service->ids, (unsigned)count);
+    uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count);
     for (size_t i = 0; i < count; i++, id++) {
-        struct request *request = lane->requests[i];
+        struct request *request = worker->requests[i];
+        /* Before the move: once the request is taken, its HTTP thread may tell the id. */
         atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
         if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
-            given_up[dropped++] = request;
+            withdrawn[dropped++] = request;
             continue;
         }
         request->order.order_id = id;
         request->order.created_ms = (int64_t)order_id_time_ms(id);
-        lane->orders[taken] = &request->order;
-        lane->requests[taken++] = request;
+        worker->orders[taken] = &request->order;
+        worker->requests[taken++] = request;
     }
+    assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
-        queue_leave(lane->service->orders, given_up[i]->flow);
-    return_all(given_up, dropped);
+        queue_leave(worker->service->orders, withdrawn[i]->flow);
+    return_all(withdrawn, dropped);
     return taken;
 }
 
-/* Puts an order that met busy segments back into the queue. False when its client was told
- * meanwhile that it may be accepted, and by which id: it would get another. */
-static bool put_back(struct lane *lane, struct request *request)
+/* Puts an order that met busy segments back into the queue. False when the deadline came meanwhile
+ * and its client knows the id: the next round would give the order another one. */
+static bool put_back(struct order_worker *worker, struct request *request)
 {
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
-    queue_push(lane->service->orders, request, request);
+    queue_push(worker->service->orders, request, request);
     return true;
 }
 
-/* Answers what was decided. Returns how many. */
-static size_t lane_answer(struct lane *lane, size_t count)
+/* Answers the orders that were decided, and returns their number. A stopped queue takes nothing
+ * back: then an undecided order is answered as such. */
+static size_t answer(struct order_worker *worker, size_t count)
 {
     size_t decided = 0;
     for (size_t i = 0; i < count; i++) {
-        struct request *request = lane->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(lane->service->orders) &&
-            put_back(lane, request))
-            continue;
+        struct request *request = worker->requests[i];
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
+            put_back(worker, request))
+            continue; /* from now on another worker may have it */
         order_answer(request);
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
-        queue_leave(lane->service->orders, request->flow);
-        lane->requests[decided++] = request;
+        queue_leave(worker->service->orders, request->flow);
+        worker->requests[decided++] = request;
     }
-    return_all(lane->requests, decided);
+    return_all(worker->requests, decided);
     return decided;
 }
 
-static void pause_randomly(struct lane *lane)
-{
-    long us = PAUSE_US_MIN + rand_r(&lane->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
-    clock_sleep_ns(us * 1000);
-}
+/* ---- metrics and log ---- */
 
-static void count_connects(struct lane *lane)
+static void count_connects(struct order_worker *worker)
 {
-    uint64_t redis = stock_redis_connects(lane->stock);
-    uint64_t ledger = ledger_stats(stock_ledger(lane->stock)).connects;
-    if (redis > lane->redis_connects) {
-        if (lane->redis_connects > 0)
-            metrics_add(METRIC_REDIS_RECONNECTS, redis - lane->redis_connects);
+    uint64_t redis = stock_redis_connects(worker->stock);
+    uint64_t ledger = ledger_stats(stock_ledger(worker->stock)).connects;
+    if (redis > worker->redis_connects) {
+        if (worker->redis_connects > 0)
+            metrics_add(METRIC_REDIS_RECONNECTS, redis - worker->redis_connects);
         log_event(LOG_INFO, "redis_connected", "connects=%llu", (unsigned long long)redis);
     }
-    if (ledger > lane->ledger_connects) {
-        if (lane->ledger_connects > 0)
-            metrics_add(METRIC_LEDGER_RECONNECTS, ledger - lane->ledger_connects);
+    if (ledger > worker->ledger_connects) {
+        if (worker->ledger_connects > 0)
+            metrics_add(METRIC_LEDGER_RECONNECTS, ledger - worker->ledger_connects);
         log_event(LOG_INFO, "ledger_connected", "connects=%llu", (unsigned long long)ledger);
     }
-    lane->redis_connects = redis;
-    lane->ledger_connects = ledger;
+    worker->redis_connects = redis;
+    worker->ledger_connects = ledger;
 }
 
-/* The time of the calls since the last look counts as that many calls of the same length: one look
- * per batch, so it is nearly always one or two. */
+/* Counts the time since the last batch as that many calls of equal length. One batch makes one or
+ * two calls, so little is lost. */
 static void observe_calls(enum metrics_histogram histogram, uint64_t calls, uint64_t ns)
 {
     for (uint64_t i = 0; i < calls; i++)
         metrics_observe(histogram, ns / calls);
 }
 
-static void lane_measure(struct lane *lane)
+static void measure(struct order_worker *worker)
 {
-    struct stock_stats now = stock_stats(lane->stock);
-    const struct stock_stats *seen = &lane->seen;
+    struct stock_stats now = stock_stats(worker->stock);
+    const struct stock_stats *seen = &worker->seen;
     metrics_add(METRIC_RECOVERIES, now.recoveries - seen->recoveries);
     metrics_add(METRIC_LEDGER_REFUSALS, now.refusals - seen->refusals);
     metrics_add(METRIC_UNKNOWN_COMMITS, now.unknown_commits - seen->unknown_commits);
@@ -159,104 +164,119 @@ static void lane_measure(struct lane *lane)
                   now.redis_calls_ns - seen->redis_calls_ns);
     observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls,
                   now.ledger_calls_ns - seen->ledger_calls_ns);
-    lane->seen = now;
-    count_connects(lane);
+    worker->seen = now;
+    count_connects(worker);
 }
 
-/* Says why an order could not be decided. Returns whether there was one. */
-static bool lane_log(struct lane *lane, size_t count)
+/* Logs why an order could not be decided: once per batch, as its orders share the reason. Returns
+ * whether there was such an order. */
+static bool log_undecided(struct order_worker *worker, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        enum stock_outcome outcome = lane->orders[i]->outcome;
+        enum stock_outcome outcome = worker->orders[i]->outcome;
         if (outcome != STOCK_UNAVAILABLE && outcome != STOCK_IN_DOUBT)
             continue;
         log_event(LOG_WARN, outcome == STOCK_IN_DOUBT ? "commit_in_doubt" : "unavailable",
-                  "redis=%s ledger=%s", LOG_QUOTE(stock_redis_error(lane->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(lane->stock))));
+                  "redis=%s ledger=%s", LOG_QUOTE(stock_redis_error(worker->stock)),
+                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
         return true;
     }
     return false;
 }
 
-static void lane_carry(struct lane *lane, size_t taken)
+/* ---- one batch after the other ---- */
+
+/* Workers that met each other's segments must not try again in step. */
+static void pause_randomly(struct order_worker *worker)
 {
-    size_t count = lane_take(lane, taken);
-    if (count == 0) { /* all given up: the batch before them may have left its end to this one */
-        stock_flush(lane->stock);
+    long us = PAUSE_US_MIN + rand_r(&worker->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
+    clock_sleep_ns(us * 1000);
+}
+
+/* why_flush: the settle of a batch rides with the next batch's trip to Redis. When no batch is in
+ * sight, the worker sends it alone, or segments would stay locked for a lease. */
+static void carry(struct order_worker *worker, size_t taken)
+{
+    size_t count = take(worker, taken);
+    if (count == 0) { /* all were withdrawn, and the last batch may have counted on this one */
+        stock_flush(worker->stock);
         return;
     }
-    stock_sell(lane->stock, lane->orders, count);
+    stock_sell(worker->stock, worker->orders, count);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
-    bool failed = lane_log(lane, count);
-    size_t decided = lane_answer(lane, count);
+    bool failed = log_undecided(worker, count); /* before answer, which gives the orders away */
+    size_t decided = answer(worker, count);
     if (decided > 0 && !failed)
-        atomic_store(&lane->service->sold_ns, clock_now_ns());
-    if (decided == 0 || !queue_waiting(lane->service->orders))
-        stock_flush(lane->stock);
-    lane_measure(lane);
+        atomic_store(&worker->service->sold_ns, clock_now_ns());
+    if (decided == 0 || !queue_waiting(worker->service->orders))
+        stock_flush(worker->stock);
+    measure(worker);
     if (decided == 0)
-        pause_randomly(lane);
+        pause_randomly(worker);
 }
 
 /* Clients that were answered together order again together, and the first of them would get a round
- * and a commit of its own while the others arrive. After a much larger batch it is given a moment:
- * far less than that round would take. */
-static size_t lane_gather(struct lane *lane, size_t taken, size_t max)
+ * and a commit of its own while the others arrive. After a much larger batch the worker gives them
+ * a moment: far less than that round would take. */
+static size_t gather(struct order_worker *worker, size_t taken, size_t max)
 {
-    if (taken * GATHER_PART < lane->last) {
+    if (taken * GATHER_PART < worker->last) {
         clock_sleep_ns(GATHER_US * 1000);
-        taken += queue_take(lane->service->orders, lane->requests + taken, max - taken, 0);
+        taken += queue_take(worker->service->orders, worker->requests + taken, max - taken, 0);
     }
-    lane->last = taken;
+    assert(taken > 0 && taken <= max);
+    worker->last = taken;
     return taken;
 }
 
 /* Keeps idle connections alive, and finds out when they are not. */
-static void lane_ping(struct lane *lane)
+static void ping(struct order_worker *worker)
 {
-    stock_ping_redis(lane->stock);
-    stock_ping_ledger(lane->stock);
+    stock_ping_redis(worker->stock);
+    stock_ping_ledger(worker->stock);
 }
 
-static void lane_main(void *context)
+static void run(void *context)
 {
-    struct lane *lane = context;
-    struct queue *queue = lane->service->orders;
-    size_t max = lane->service->config.max_batch;
-    if (max > stock_batch_max(lane->stock))
-        max = stock_batch_max(lane->stock);
+    struct order_worker *worker = context;
+    struct queue *queue = worker->service->orders;
+    size_t max = worker->service->config.max_batch;
+    prctl(PR_SET_NAME, "order-worker");
+    if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
+        max = stock_batch_max(worker->stock);
+    assert(max > 0 && max <= STOCK_BATCH_MAX);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
-        size_t taken = queue_take(queue, lane->requests, max, IDLE_MS);
+        size_t taken = queue_take(queue, worker->requests, max, IDLE_MS);
         if (taken > 0)
-            lane_carry(lane, lane_gather(lane, taken, max));
-        else if (atomic_load(&lane->service->prepared))
-            lane_ping(lane);
+            carry(worker, gather(worker, taken, max));
+        else if (atomic_load(&worker->service->prepared))
+            ping(worker);
     }
 }
 
-struct lane *lane_start(struct service *service, char *error_out, size_t error_size)
+struct order_worker *order_worker_start(struct service *service, char *error_out, size_t error_size)
 {
-    struct lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
+    struct order_worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
         abort();
-    lane->service = service;
-    lane->random = (unsigned)(uintptr_t)lane;
-    lane->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
-    if (!lane->stock) {
-        free(lane);
+    worker->service = service;
+    worker->random = (unsigned)(uintptr_t)worker;
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    if (!worker->stock) {
+        free(worker);
         return NULL;
     }
-    if (!worker_start(&lane->worker, lane_main, lane))
+    if (!worker_start(&worker->thread, run, worker))
         abort();
-    return lane;
+    return worker;
 }
 
-void lane_join(struct lane **lane)
+void order_worker_join(struct order_worker **worker)
 {
-    if (*lane) {
-        worker_join(&(*lane)->worker);
-        stock_close(&(*lane)->stock);
+    if (*worker) {
+        worker_join(&(*worker)->thread);
+        stock_close(&(*worker)->stock);
     }
-    free(*lane);
-    *lane = NULL;
+    free(*worker);
+    *worker = NULL;
 }

@@ -1,4 +1,5 @@
-/* A thread that carries batches of orders from the queue through the stock, and back as answers. */
+/* Order workers: threads that carry batches of orders from the queue through Redis and the ledger,
+ * and back to the HTTP threads as answers. */
 #ifndef SECKILL_SERVICE_WORKERS_ORDERS_H
 #define SECKILL_SERVICE_WORKERS_ORDERS_H
 
@@ -6,13 +7,14 @@
 
 #include "service/service.h"
 
-struct lane;
+struct order_worker;
 
-/* Starts a lane, which takes orders until service->orders is stopped and empty. NULL with the
- * reason in `error_out`. */
-struct lane *lane_start(struct service *service, char *error_out, size_t error_size);
+/* Starts an order worker, with connections of its own, which takes orders until service->orders is
+ * stopped and empty. NULL with the reason in `error_out`. */
+struct order_worker *order_worker_start(struct service *service, char *error_out,
+                                        size_t error_size);
 
-/* Waits for the thread to end, and frees it. */
-void lane_join(struct lane **lane);
+/* Waits for the thread to end, and frees the worker. */
+void order_worker_join(struct order_worker **worker);
 
 #endif

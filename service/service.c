@@ -1,0 +1,76 @@
+/* What the threads of the daemon share. */
+#include "service/service.h"
+
+#include <assert.h>
+
+#include "service/log.h"
+#include "sql/ledger_setup.h"
+
+enum {
+    REMEMBER_LEFT_MS = 1000
+}; /* "sold out" is asked again after this, should a message be lost */
+
+void service_open(struct service *service)
+{
+    const struct config *config = &service->config;
+    service->stock = (struct stock_options){
+        .strategy = config->strategy,
+        .lock = config->lock,
+        .lock_servers = config->lock_servers,
+        .redis_url = config->redis_url,
+        .mysql_url = config->mysql_url,
+        .lease_ms = (int)config->lease_ms,
+        .redis_timeout_ms = (int)config->redis_timeout_ms,
+        .mysql_timeout_ms = (int)config->mysql_timeout_ms,
+        .resolve_ms = (int)config->deadline_ms,
+        .remember_left_ms = REMEMBER_LEFT_MS,
+        .rates = {config->rate_user_per_min, config->rate_user_burst, config->rate_address_per_min,
+                  config->rate_address_burst},
+    };
+    bool networks = networks_parse(config->trusted_proxies, &service->proxies);
+    assert(networks); /* config_load has checked it with the same function */
+    service->sale_cache = sale_cache_open();
+    service->orders = queue_open(config->queue_max);
+    service->calls = queue_open(CALL_QUEUE_MAX);
+}
+
+void service_close(struct service *service)
+{
+    queue_close(&service->calls);
+    queue_close(&service->orders);
+    sale_cache_close(&service->sale_cache);
+}
+
+static void learn_sale(const struct ledger_sale *sale, void *cache)
+{
+    sale_cache_put(cache, sale);
+}
+
+/* Only a warning: the operator may intend it. */
+static void warn_unless_durable(struct ledger *ledger)
+{
+    char why[64];
+    if (ledger_durable(ledger, why, sizeof why) == LEDGER_NO)
+        log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
+}
+
+bool service_prepare(struct service *service, struct ledger *ledger)
+{
+    assert(!atomic_load(&service->prepared)); /* a second node would make ids go back */
+    unsigned node = (unsigned)service->config.node_id;
+    enum ledger_result result = ledger_migrate(ledger);
+    if (result == LEDGER_OK && service->config.node_id < 0)
+        result = ledger_node(ledger, &node);
+    if (result == LEDGER_OK) {
+        order_ids_init(&service->ids, node, NULL, NULL);
+        result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
+    }
+    if (result != LEDGER_OK) {
+        log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+        return false;
+    }
+    warn_unless_durable(ledger);
+    atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
+    log_event(LOG_INFO, "prepared", "node=%u", node);
+    return true;
+}
