@@ -140,7 +140,7 @@ static void test_cancel_of_what_is_too_late_to_pay(void **state)
 
 /* ---- expiring ---- */
 
-static void set_terms(uint32_t pay_within_s)
+static void set_settings(uint32_t pay_within_s)
 {
     struct sale *sale = NULL;
     sql_server_do("UPDATE sale SET settings_version=settings_version+1,pay_within_s=%u;"
@@ -173,12 +173,12 @@ static void age_all(void)
                   "UPDATE orders SET expires_at='2020-01-01' WHERE expires_at IS NOT NULL");
 }
 
-static void test_orders_get_their_time_from_the_terms(void **state)
+static void test_orders_get_their_time_from_the_settings(void **state)
 {
     (void)state;
     reset(50, 2);
     uint64_t lasting = buy(1);
-    set_terms(90);
+    set_settings(90);
     uint64_t expiring = buy(1);
     struct stock_order many[40], *orders[40];
     for (int i = 0; i < 40; i++) { /* enough for a prepared statement */
@@ -211,7 +211,7 @@ static void test_unpaid_orders_expire_and_are_sold_again(void **state)
 {
     (void)state;
     reset(20, 4);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     uint64_t paid = buy(1), cancelled = buy(2), several = buy(7);
     sell_out();
     assert_int_equal(pay(paid), STOCK_STATE_OK);
@@ -239,14 +239,14 @@ static void test_expired_units_are_awaited_where_there_are_none_left(void **stat
 {
     (void)state;
     reset(20, 4);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     sell_out();
     age_all();
     struct stock_expired all = expire_telling();
     assert_int_equal(all.count, 20);
     assert_int_equal(all.awaited, 20);
     reset(2000, 4);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     for (int i = 0; i < 20; i++)
         buy(1);
     age_all();
@@ -259,10 +259,10 @@ static void test_orders_of_older_rounds_expire_as_well(void **state)
 {
     (void)state;
     reset(20, 4);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     sell_out();
     reset(6, 2);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     sell_out();
     age_all();
     assert_int_equal(expire(), 26);
@@ -275,7 +275,7 @@ static void test_held_segment_keeps_only_its_own_orders_from_expiring(void **sta
 {
     (void)state;
     reset(8, 2);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     sell_out();
     age_all();
     lock_and_die(60000, false);
@@ -295,7 +295,7 @@ static void test_segment_that_is_busy_is_tried_again(void **state)
     static const uint32_t segments[] = {1, 2};
     for (size_t i = 0; i < 2; i++) {
         reset(3, segments[i]);
-        set_terms(YEARS_S);
+        set_settings(YEARS_S);
         assert_true(buy(3) != 0); /* of the one, or of both */
         age_all();
         lock_and_die(20, false);
@@ -373,7 +373,7 @@ static void test_orders_are_counted_when_they_expire_and_not_before(void **state
 {
     (void)state;
     reset(8, 2);
-    set_terms(YEARS_S);
+    set_settings(YEARS_S);
     sell_out();
     age_all();
     sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
@@ -548,7 +548,7 @@ int main(void)
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
         TEST(test_cancel_of_what_is_too_late_to_pay),
-        TEST(test_orders_get_their_time_from_the_terms),
+        TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),
         TEST(test_expired_units_are_awaited_where_there_are_none_left),
         TEST(test_orders_of_older_rounds_expire_as_well),

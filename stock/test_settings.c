@@ -119,7 +119,7 @@ static struct stock_order order(const char *user_id, uint32_t qty, const char *k
     return made;
 }
 
-/* As a lane does: until each is decided. */
+/* Sells as an order worker does: until each is decided. */
 static void sell_all(int by, struct stock_order *orders, size_t count)
 {
     struct stock_order *open[STOCK_BATCH_MAX];

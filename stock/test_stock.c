@@ -132,8 +132,8 @@ static void pause_randomly(void)
     nanosleep(&(struct timespec){.tv_nsec = 100000 + rand_r(&random) % 2000000}, NULL);
 }
 
-/* Sells as a lane does: what is to be tried again is, until all is decided. When nothing could be
- * decided, what was locked is given back at once, and the others get their turn. */
+/* Sells as an order worker does: tries undecided orders again until all are decided. When none
+ * could be decided, it releases the locks at once, and other workers get their turn. */
 static void sell_all(struct stock *by, struct stock_order *orders, size_t count)
 {
     struct stock_order *open[STOCK_BATCH_MAX];

@@ -141,7 +141,7 @@ def test_bad_reset_is_400(daemon, body):
 
 TIME, LATER = "2036-11-20T21:30:00Z", "2036-11-20T21:30:00.001Z"
 
-BAD_TERMS = [
+BAD_SETTINGS = [
     *({name: value} for name in ("starts_at", "ends_at") for value in (
         "", "now", 0, 1795210200, True, [], {}, [TIME], "2036-11-20", "2036-11-20T21:30:00",
         "2036-11-20T21:30Z", "2036-11-20 21:30:00Z", "2036-11-20T21:30:00+00:00",
@@ -158,12 +158,12 @@ BAD_TERMS = [
 ]
 
 
-@pytest.mark.parametrize("terms", BAD_TERMS, ids=lambda terms: str(terms)[:60])
-def test_bad_terms_are_400_in_a_reset_and_in_a_change(daemon, terms):
-    body = {"sku": "demo", "total": 10, "segments": 1, **terms}
+@pytest.mark.parametrize("settings", BAD_SETTINGS, ids=lambda settings: str(settings)[:60])
+def test_bad_settings_are_400_in_a_reset_and_in_a_change(daemon, settings):
+    body = {"sku": "demo", "total": 10, "segments": 1, **settings}
     assert_problem(daemon.admin("POST", "/admin/stock/reset", body), 400, "invalid_request")
-    assert_problem(daemon.admin("PATCH", "/admin/sale/demo", terms), 400, "invalid_request")
-    body = {"paused": False, **terms}
+    assert_problem(daemon.admin("PATCH", "/admin/sale/demo", settings), 400, "invalid_request")
+    body = {"paused": False, **settings}
     assert_problem(daemon.admin("PATCH", "/admin/sale/demo", body), 400, "invalid_request")
 
 

@@ -1,5 +1,5 @@
 """One hot sale does not starve the others: turns in the queue, places in it, and what waiting ends
-with. Order ids are given in the order in which lanes take orders, so they tell who was served when.
+with. Order workers give ids in the order in which they take orders: ids tell who was served when.
 """
 
 from concurrent.futures import ThreadPoolExecutor

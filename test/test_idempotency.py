@@ -127,15 +127,15 @@ def test_repeat_of_an_order_that_several_segments_filled(daemon):
     assert audit(daemon) == 7
 
 
-@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
 @pytest.mark.parametrize("pattern", [LOOK_UP, WRITE], ids=["looked up", "about to be written"])
 @pytest.mark.parametrize("units", [1, 100])
 def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
-        stack, proxies, spawn, units, pattern, terms):
+        stack, proxies, spawn, units, pattern, settings):
     """Even when the order had the last unit, or the user's last one."""
     proxy = proxies(stack.ledger.port)
     one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
-    one.reset("demo", units, 1, **terms)
+    one.reset("demo", units, 1, **settings)
     assert other.order(user_id="somebody", qty=1000).answer in ("409 sold_out", "409 limit_reached")
     first = []
     trap = proxy.once(pattern, **{"after" if pattern == LOOK_UP else "before":
@@ -152,12 +152,12 @@ def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
     assert audit(one) == 1
 
 
-@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
-def test_repeat_while_the_first_try_commits_waits_for_it(stack, proxies, spawn, terms):
+@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+def test_repeat_while_the_first_try_commits_waits_for_it(stack, proxies, spawn, settings):
     """The first try's commit is held back; the repeat, at another daemon, is answered after it."""
     proxy = proxies(stack.ledger.port)
     one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
-    one.reset("demo", 100, 4, **terms)
+    one.reset("demo", 100, 4, **settings)
     repeats = []
     with ThreadPoolExecutor(1) as pool:
         trap = proxy.once(COMMIT, before=lambda link: repeats.append(
@@ -170,11 +170,11 @@ def test_repeat_while_the_first_try_commits_waits_for_it(stack, proxies, spawn, 
     assert audit(one) == 1
 
 
-@pytest.mark.parametrize("terms", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
-def test_repeat_after_kill_9_between_commit_and_answer(stack, proxies, spawn, terms):
+@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+def test_repeat_after_kill_9_between_commit_and_answer(stack, proxies, spawn, settings):
     proxy = proxies(stack.ledger.port)
     victim, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
-    victim.reset("demo", 100, 4, **terms)
+    victim.reset("demo", 100, 4, **settings)
     trap = proxy.once(COMMIT, after=lambda link: victim.kill())
     with pytest.raises(ConnectionError):
         victim.order(key="k")

@@ -63,10 +63,10 @@ def test_one_unit_is_sold_once(pair, load):
     assert audit(pair[0], accepted=accepted) == 1
 
 
-@pytest.mark.parametrize("lanes, max_batch", [(4, 1), (4, 16), (1, 1)])
-def test_any_number_of_lanes_and_any_batch_sell_exactly_the_total(stack, spawn, load, lanes,
-                                                                  max_batch):
-    pair = [spawn(stack, order_workers=lanes, max_batch=max_batch, http_threads=2)
+@pytest.mark.parametrize("workers, max_batch", [(4, 1), (4, 16), (1, 1)])
+def test_any_number_of_workers_and_any_batch_sell_exactly_the_total(stack, spawn, load, workers,
+                                                                    max_batch):
+    pair = [spawn(stack, order_workers=workers, max_batch=max_batch, http_threads=2)
             for _ in range(2)]
     pair[0].reset("demo", 1000, 5)
     loads = [load(daemon, connections=64, qty=(1, 3)) for daemon in pair]

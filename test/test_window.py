@@ -24,19 +24,19 @@ def orders_in_ledger(daemon):
     return daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
 
 
-def test_terms_are_shown_where_the_sale_is(pair):
+def test_settings_are_shown_where_the_sale_is(pair):
     one, other = pair
-    terms = {"starts_at": from_now(-60), "ends_at": from_now(3600), "per_user_limit": 2,
-             "pay_within_s": 900}
+    settings = {"starts_at": from_now(-60), "ends_at": from_now(3600), "per_user_limit": 2,
+                "pay_within_s": 900}
     numbers = {"sku": "demo", "round": 1, "total": 10, "segments": 2, "sold": 0, "available": 10}
-    assert one.reset("demo", 10, 2, **terms) == {**numbers, **terms, "paused": False}
+    assert one.reset("demo", 10, 2, **settings) == {**numbers, **settings, "paused": False}
     assert other.admin("GET", "/admin/sales").json()["sales"] == [
-        {**numbers, **terms, "paused": False}]
+        {**numbers, **settings, "paused": False}]
     changed = other.change(starts_at=None, paused=True)
-    del terms["starts_at"]
-    assert changed == {**numbers, **terms, "paused": True}
+    del settings["starts_at"]
+    assert changed == {**numbers, **settings, "paused": True}
     stock = one.stock()
-    assert {name: stock[name] for name in (*terms, "paused")} == {**terms, "paused": True}
+    assert {name: stock[name] for name in (*settings, "paused")} == {**settings, "paused": True}
     assert one.reset("demo", 10, 2) == {**numbers, "round": 2, "paused": False}
 
 
@@ -83,9 +83,9 @@ def test_far_away_start_asks_nobody_to_wait_longer_than_an_hour(daemon):
 def test_repeat_of_an_accepted_order_is_answered_whatever_the_terms(pair):
     pair[0].reset("demo", 10, 2)
     first = pair[0].order(key="k").json()
-    for terms in ({"starts_at": from_now(90)}, {"starts_at": None, "ends_at": from_now(-90)},
-                  {"ends_at": None, "paused": True}, {"paused": False, "per_user_limit": 1}):
-        pair[0].change(**terms)
+    for settings in ({"starts_at": from_now(90)}, {"starts_at": None, "ends_at": from_now(-90)},
+                     {"ends_at": None, "paused": True}, {"paused": False, "per_user_limit": 1}):
+        pair[0].change(**settings)
         for daemon in pair:
             repeat = daemon.order(key="k")
             assert (repeat.status, repeat.json()) == (200, first)

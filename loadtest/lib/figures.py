@@ -13,7 +13,7 @@ from harness.processes import ROOT
 
 
 LINE = "{:<24} {:>5} {:>9} {:>7} {:>8} {:>8} {:>8}  {}".format
-HEAD = ("campaign, connections", "lanes", "orders/s", "× bare", "p50 ms", "p99 ms",
+HEAD = ("campaign, connections", "workers", "orders/s", "× bare", "p50 ms", "p99 ms",
         "accepted", "audit")
 DISTURBED_SHARE = 0.1
 
@@ -84,8 +84,8 @@ def print_bare(runs):
 
 def print_results(results):
     for result in results:
-        lanes = result["options"].get("order_workers", "")
-        print(LINE(f"{result['campaign']}, {result['connections']}", lanes,
+        workers = result["options"].get("order_workers", "")
+        print(LINE(f"{result['campaign']}, {result['connections']}", workers,
                    f"{result['per_s']:.0f}", f"{result['of_bare']:.2f}",
                    f"{result['p50_ms']:.2f}", f"{result['p99_ms']:.2f}",
                    result["accepted_seen"], audit_text(result)))
@@ -119,8 +119,9 @@ def print_notes(results):
         if error_text(result):
             print(f"{name}: besides, {error_text(result)}")
         if "probes" in result:
-            tried = ", ".join(f"{lanes}: {rate:.0f}" for lanes, rate in result["probes"].items())
-            print(f"{name}: orders/s by lanes tried: {tried}")
+            tried = ", ".join(f"{workers}: {rate:.0f}"
+                              for workers, rate in result["probes"].items())
+            print(f"{name}: orders/s by order workers tried: {tried}")
         for difference in result["audit"]["differences"]:
             print(f"{name}: AUDIT: {difference}")
 

@@ -68,7 +68,7 @@ def remarks(result):
     for run in measured(result):
         if run.get("probes"):
             tried = ", ".join(f"{count}: {rate:,.0f}" for count, rate in run["probes"].items())
-            yield f"{run['label']}: orders/s by lanes tried: {tried}"
+            yield f"{run['label']}: orders/s by order workers tried: {tried}"
     disturbed = [f"{run['label'] or 'all'} (up to {run['disturbed']:.0%})"
                  for run in measured(result) if run["disturbed"] > DISTURBED_SHARE]
     if disturbed:

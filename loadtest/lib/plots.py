@@ -136,9 +136,9 @@ def segments(result):
         mine = [run for run in runs if option(run, "max_batch") == batch]
         by_number(axis, mine, "sale.segments", line, "")
         ticks(axis, mine, "sale.segments")
-        lanes = option(mine[0], "order_workers")
-        axis.set_title(f"{'an order at a time' if batch == 1 else 'full batches'}, {lanes} lanes",
-                       fontsize=9.5)
+        workers = option(mine[0], "order_workers")
+        batches = "an order at a time" if batch == 1 else "full batches"
+        axis.set_title(f"{batches}, {workers} order workers", fontsize=9.5)
         axis.set_xlabel("segments")
     panels[0][0].set_ylabel("accepted orders / s")
     return svg(figure)

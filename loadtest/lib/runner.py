@@ -44,7 +44,7 @@ def options_of(settings):
 
 def guess_seconds(settings):
     """A guess how long a run will take."""
-    tuning = len(settings["tune_lanes"]) * (PROBE_S + 1)
+    tuning = len(settings["tune_order_workers"]) * (PROBE_S + 1)
     return (6 + settings["rounds"] * (min(settings["seconds"], 6) + BARE_S) + tuning
             + settings["prefill"] / FILL_PER_S)
 
@@ -265,21 +265,21 @@ def shortened(report):
 def best_order_workers(shop, settings, options, candidates):
     """The number of order workers that short runs find best, and the rates of all numbers."""
     rates = {}
-    for lanes in candidates:
+    for workers in candidates:
         shop.stack.clean()
-        with Fleet(shop.args.daemon, shop.stack, {**options, "order_workers": lanes}) as fleet:
+        with Fleet(shop.args.daemon, shop.stack, {**options, "order_workers": workers}) as fleet:
             run = Run(shop, fleet, settings)
             run.open_sales()
-            rates[lanes] = run.wrk(PROBE_S)["accepted_per_s"]
+            rates[workers] = run.wrk(PROBE_S)["accepted_per_s"]
     return max(rates, key=rates.get), rates
 
 
 def one(shop, settings, peak_per_s):
     options = options_of(settings)
     probes = None
-    if settings["tune_lanes"]:
+    if settings["tune_order_workers"]:
         options["order_workers"], probes = best_order_workers(
-            shop, settings, options, settings["tune_lanes"])
+            shop, settings, options, settings["tune_order_workers"])
     shop.stack.clean()
     with Fleet(shop.args.daemon, shop.stack, options, settings["instances"],
                settings["proxy"]) as fleet:

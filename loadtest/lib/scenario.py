@@ -31,7 +31,7 @@ DEFAULTS = {
     "prefill": 0,              # orders of an earlier sale in the ledger
     "instances": 1,            # daemons
     "proxy": False,            # HAProxy before them
-    "tune_lanes": [],          # numbers of order workers to try; the measured rounds use the best
+    "tune_order_workers": [],  # numbers to try; the measured rounds use the best
 }
 QUICK_DIVISORS = {"prefill": 100, "sale.total": 20, "sale.sales": 10}  # of large ones
 
@@ -63,7 +63,7 @@ def product(axes):
 def label(varied, settings):
     """What tells a run from the others of its campaign."""
     return ", ".join(f"{key.rsplit('.', 1)[-1]}={word(settings[key])}" for key in varied
-                     if key != "tune_lanes")
+                     if key != "tune_order_workers")
 
 
 def word(value):
@@ -71,7 +71,7 @@ def word(value):
 
 
 def quicken(settings):
-    settings.update(rounds=1, tune_lanes=settings["tune_lanes"][:1])
+    settings.update(rounds=1, tune_order_workers=settings["tune_order_workers"][:1])
     if settings["load"] != "rush":  # which ends by itself
         settings["seconds"] = 1
     for key, divisor in QUICK_DIVISORS.items():
