@@ -16,8 +16,8 @@ static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
 /* Open, or to be refused or tried again unless its key was accepted before. */
 static bool waits_for_key(const struct stock_order *order)
 {
-    bool waits =
-        order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome) || order->deferred;
+    bool deferred = order->deferred && order->outcome == STOCK_AGAIN;
+    bool waits = order->outcome == STOCK_OPEN || stock_outcome_refused(order->outcome) || deferred;
     return waits && order->key[0] != '\0';
 }
 
@@ -42,16 +42,18 @@ static size_t list_keyed(struct stock_order *const *orders, size_t count,
     return found;
 }
 
-/* True when an earlier order in the table has the same key; else the order is in it now. */
-static bool has_earlier(struct stock_order *slots[SLOTS], struct stock_order *order)
+/* The earlier order in the table that has the same key. NULL: there was none, and the order is in
+ * the table now. */
+static const struct stock_order *find_earlier(struct stock_order *slots[SLOTS],
+                                              struct stock_order *order)
 {
     uint64_t hash = hash_text(order->key) + 31 * hash_text(order->user_id);
     size_t slot = (hash ^ hash >> 32) % SLOTS;
     for (; slots[slot]; slot = (slot + 1) % SLOTS)
         if (same_key(slots[slot], order))
-            return true;
+            return slots[slot];
     slots[slot] = order;
-    return false;
+    return NULL;
 }
 
 void replay_defer(struct stock_order *const *orders, size_t count)
@@ -65,7 +67,11 @@ void replay_defer(struct stock_order *const *orders, size_t count)
         if (!any)
             memset(slots, 0, sizeof slots);
         any = true;
-        orders[i]->deferred = has_earlier(slots, orders[i]);
+        const struct stock_order *earlier = find_earlier(slots, orders[i]);
+        /* Two that are refused already need not wait for each other: the ledger decides both. */
+        bool refused = earlier && stock_outcome_refused(earlier->outcome) &&
+                       stock_outcome_refused(orders[i]->outcome);
+        orders[i]->deferred = earlier && !refused;
         if (orders[i]->deferred)
             orders[i]->outcome = STOCK_AGAIN;
     }

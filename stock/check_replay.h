@@ -8,7 +8,8 @@
 #include "stock/stock_core.h"
 
 /* Of the orders with one key only the first goes on with this batch. The others are `deferred` and
- * come again (STOCK_AGAIN), when their key tells what became of the first. */
+ * come again (STOCK_AGAIN), when their key tells what became of the first. Orders that are refused
+ * already, as the first is, stay: they need nothing of each other. */
 void replay_defer(struct stock_order *const *orders, size_t count);
 
 /* Decides every order, open, refused or deferred, whose key the ledger knows (STOCK_REPLAYED,

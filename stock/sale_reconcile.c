@@ -58,6 +58,9 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_l
     if (!read_ledger(stock, sku, locked, rows))
         return false;
     for (size_t i = 0; i < locked->count; i++)
+        if (rows[i].round == 0) /* the ledger has no such segment, or a reset has ended it */
+            return false;
+    for (size_t i = 0; i < locked->count; i++)
         post_read(stock, &locked->holds[i]);
     if (!stock_run_calls(stock))
         return false;

@@ -126,7 +126,8 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,
                        uint32_t round, uint64_t fence)
 {
-    assert(lock->state == SECLOCK_STATE_HELD && round > 0);
+    /* Not "held": the lease may have run out meanwhile, and then the script finds another token. */
+    assert(lock->state != SECLOCK_STATE_RELEASED && round > 0);
     struct script_call *call = segment_call(stock, SCRIPT_stock_load, lock);
     script_int(call, available);
     script_int(call, round);
@@ -136,7 +137,7 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
 
 void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
-    assert(lock->state == SECLOCK_STATE_HELD);
+    assert(lock->state != SECLOCK_STATE_RELEASED);
     segment_call(stock, SCRIPT_stock_drop, lock);
     lock->state = SECLOCK_STATE_RELEASED;
 }

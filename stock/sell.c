@@ -53,7 +53,8 @@ static void fail(struct stock_order *const *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         bool keyed = orders[i]->key[0] != '\0';
-        if (orders[i]->outcome == STOCK_OPEN || orders[i]->deferred ||
+        bool waits = orders[i]->deferred && orders[i]->outcome == STOCK_AGAIN;
+        if (orders[i]->outcome == STOCK_OPEN || waits ||
             (keyed && stock_outcome_refused(orders[i]->outcome)))
             orders[i]->outcome = STOCK_UNAVAILABLE;
     }

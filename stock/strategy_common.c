@@ -177,12 +177,13 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
  * yet. */
 static void reload_refused(struct stock *stock, const struct batch *batch)
 {
-    struct sale *last = NULL;
     for (size_t i = 0; i < batch->update_count; i++) {
         struct sale *sale = batch->updated[i]->sale;
-        if (batch->updates[i].refused && sale != last)
+        bool seen = !batch->updates[i].refused;
+        for (size_t j = 0; j < i && !seen; j++)
+            seen = batch->updates[j].refused && batch->updated[j]->sale == sale;
+        if (!seen)
             stock_sale_reload(stock, sale_sku(sale), &sale);
-        last = batch->updated[i]->sale;
     }
 }
 

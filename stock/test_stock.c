@@ -480,6 +480,17 @@ static void test_duplicate_of_a_sold_out_order_is_sold_out(void **state)
     audit("s", 2);
 }
 
+static void test_duplicates_of_a_refused_order_are_refused_with_it(void **state)
+{
+    (void)state;
+    struct stock_order orders[] = {order("none", 1, "k"), order("none", 1, "k"),
+                                   order("none", 2, "k")};
+    struct stock_order *list[] = {&orders[0], &orders[1], &orders[2]};
+    stock_sell(stock, list, 3); /* once: they do not wait for each other */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(orders[i].outcome, STOCK_UNKNOWN_SKU);
+}
+
 /* ---- what Redis may do ---- */
 
 static void test_redis_that_forgot_everything_is_filled_again(void **state)
@@ -557,6 +568,17 @@ static void test_ledger_ahead_of_redis_clock_is_caught_up_with(void **state)
     assert_int_equal(sell_out("s"), 19);
     audit("s", 20);
     reconcile_sold_out("s");
+}
+
+static void test_reconcile_without_a_segment_in_the_ledger_fails(void **state)
+{
+    (void)state;
+    struct stock_report report;
+    reset("s", 10, 3);
+    sql_server_do("DELETE FROM stock_segment WHERE sku='s' AND segment=1");
+    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_FAILED);
+    reset("s", 10, 3);
+    assert_int_equal(buy("s", 10), STOCK_ACCEPTED);
 }
 
 static void test_stale_round_in_redis_is_recovered(void **state)
@@ -1127,10 +1149,12 @@ static int run_common(const char *name)
         TEST(test_key_with_another_body_is_reused),
         TEST(test_duplicates_in_one_batch_are_one_order),
         TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
+        TEST(test_duplicates_of_a_refused_order_are_refused_with_it),
         TEST(test_redis_that_forgot_everything_is_filled_again),
         TEST(test_lost_fence_keys_do_no_harm),
         TEST(test_ledger_ahead_of_redis_clock_is_caught_up_with),
         TEST(test_stale_round_in_redis_is_recovered),
+        TEST(test_reconcile_without_a_segment_in_the_ledger_fails),
         TEST(test_reset_to_more_and_to_fewer_segments),
         TEST(test_unreachable_ledger_is_unavailable_and_gives_back),
         TEST(test_commit_whose_answer_is_lost_is_asked_after_and_accepted),
