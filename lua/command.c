@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Queues one command; a length of 0 stands for the length of the text. */
 static bool append(struct redis *redis, const struct command *command)
 {
     size_t lengths[COMMAND_ARGS_MAX];
@@ -15,6 +16,8 @@ static bool append(struct redis *redis, const struct command *command)
     return redis_append(redis, command->argc, command->argv, lengths);
 }
 
+/* Takes the reply to the oldest command not yet answered. An error reply is not kept: its text goes
+ * to redis_error, so that `reply` is NULL unless the command is REDIS_ANSWERED. */
 static void receive(struct redis *redis, struct command *command)
 {
     command->reply = redis_receive(redis);
@@ -29,6 +32,7 @@ static void receive(struct redis *redis, struct command *command)
 void command_run(struct redis *redis, struct command *commands, size_t count)
 {
     size_t sent = 0;
+    /* Until a command is sent it is certainly not done. */
     for (size_t i = 0; i < count; i++) {
         commands[i].result = REDIS_FAILED;
         commands[i].reply = NULL;
@@ -37,6 +41,8 @@ void command_run(struct redis *redis, struct command *commands, size_t count)
         return;
     while (sent < count && append(redis, &commands[sent]))
         sent++;
+    /* The first redis_receive sends the whole pipeline. After a lost connection each further one
+     * returns NULL at once: those commands may have run. */
     for (size_t i = 0; i < sent; i++)
         receive(redis, &commands[i]);
 }
@@ -49,6 +55,7 @@ void command_clear(struct command *commands, size_t count)
     }
 }
 
+/* The reply, or one element of it; NULL when there is none. */
 static const redisReply *part(const struct command *command, int i)
 {
     const redisReply *reply = command->reply;

@@ -1,4 +1,4 @@
-/* Plain Redis commands in a pipeline, for what needs no script, and their replies of any shape. */
+/* Plain Redis commands in a pipeline, where no script is needed, and their replies of any shape. */
 #ifndef LUA_COMMAND_H
 #define LUA_COMMAND_H
 
@@ -10,19 +10,19 @@
 enum { COMMAND_ARGS_MAX = 8 };
 
 /* One command. The caller sets argc, argv and, for arguments that are not NUL-terminated text,
- * their lengths; the texts are its own and must last until command_run returns. */
+ * lengths. The caller owns the texts and keeps them until command_run returns. */
 struct command {
     int argc;
     const char *argv[COMMAND_ARGS_MAX];
-    size_t lengths[COMMAND_ARGS_MAX]; /* 0: that of the text */
+    size_t lengths[COMMAND_ARGS_MAX]; /* 0: the length of the text */
 
     enum redis_result result;
     struct redisReply *reply; /* NULL unless REDIS_ANSWERED; freed by command_clear */
 };
 
-/* Sends all commands in one pipeline, connecting first when needed, and takes their replies, each
- * on its own: after a lost connection those not yet answered are REDIS_UNKNOWN. An error reply is
- * REDIS_FAILED, with its text in redis_error. */
+/* Sends all commands in one pipeline, connecting first when needed, and sets the result of each:
+ * after a lost connection the commands not yet answered are REDIS_UNKNOWN. An error reply makes a
+ * command REDIS_FAILED and leaves its text in redis_error. */
 void command_run(struct redis *redis, struct command *commands, size_t count);
 
 /* Frees the replies. */
@@ -32,10 +32,11 @@ void command_clear(struct command *commands, size_t count);
  * an integer nor text that is one. */
 int64_t command_int(const struct command *command, int i);
 
-/* The same as text; NULL when it is nil or no text. Valid until command_clear. */
+/* The reply, or its element i, as text; NULL when nil or no text. Valid until command_clear. */
 const char *command_text(const struct command *command, int i, size_t *length_out);
 
-/* Elements of an array reply; -1 when it is nil (an EXEC that was refused) or no array. */
+/* The number of elements of an array reply; -1 when the reply is nil, as from an EXEC that Redis
+ * refused, or no array. */
 int command_count(const struct command *command);
 
 #endif

@@ -1,18 +1,20 @@
--- KEYS: 1 and 2 the values of users, newer and older; 3 and 4 those of client addresses. ARGV: 1
--- number of users, 2 us per order of a user, 3 burst of a user, 4 and 5 the same of an address, 6
--- the orders in turn: four characters each, the numbers of its user and of its address in the list
--- that follows (0: not limited), each as two digits of base 64, the high one first, that begin at
--- '0'; 7.. that list, the users and then the addresses, each of them once and none of them ''.
--- Returns four numbers for each order that is refused, none for orders that are let through: its
--- place from 1, 1 when its user is over the limit or 2 when its address is, ms until one more
--- would be let through, ms until the whole burst is there again.
--- Atomic because a subject's orders must be counted one after the other, whoever carries them.
+-- KEYS: 1 and 2 the values of users, newer and older; 3 and 4 the values of client addresses. ARGV:
+-- 1 number of users, 2 us per order of a user, 3 burst of a user, 4 and 5 us and burst of an
+-- address, 6 the orders in turn, 7.. the subjects: users, then addresses, each once and none ''. An
+-- order is four characters: the places of its user and of its address among the subjects (0: not
+-- limited), each as two digits of base 64, the high digit first; '0' is the digit zero.
+-- Returns four numbers for each order that is refused and none for the others: the order's place
+-- from 1; 1 when its user is over the limit, 2 when its address is; ms until one more order would
+-- be let through; ms until the whole burst is there again.
+-- Atomic because a subject's orders must be counted one after the other, whichever process they
+-- reach.
 -- The generic cell rate algorithm (ITU-T I.371, virtual scheduling): a subject's value is the time
 -- in us at which its next order would be due at the steady rate; an order may come up to (burst -
--- 1) intervals before that, and one that is refused is not counted.
--- A value is past, and means nothing, once the time of a whole burst has gone by. So two hashes
--- hold all that matter: when the newer one has been written to for that long, the older goes and
--- the newer takes its place. A key for each subject, with an end of its own, costs twice as much.
+-- 1) intervals earlier, and a refused order is not counted.
+-- A value means nothing once the time of a whole burst has passed. So two hashes hold every value
+-- that matters: when the newer hash has been written to for that long, the script drops the older
+-- hash and the newer one takes its place. A key with an expiry for each subject costs twice as
+-- much.
 local call, byte, format = redis.call, string.byte, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -24,8 +26,8 @@ local latest = {now + span[1] - interval[1], now + span[2] - interval[2]}
 local due, counted = {}, {} -- by subject: its value; true when this batch has changed it
 local refused = {}
 
--- Values need not survive Redis, nor reach a replica: at worst a burst is let through once more. In
--- the append-only file they would cost as much again.
+-- Values need not survive a restart nor reach a replica: at worst a burst is let through once more.
+-- Writing them to the append-only file would cost as much again.
 redis.set_repl(redis.REPL_NONE)
 
 -- Begins a newer hash when the present one is old enough. Its field '' says when it was begun.
@@ -60,7 +62,7 @@ local function write(kind, key)
     end
   end
   if n > 0 then call('HSET', key, unpack(fields)) end
-  -- The double: while orders come, a hash goes by UNLINK, in the background, and never by its end.
+  -- Twice the time: while orders come, UNLINK frees a hash in the background before it expires.
   call('PEXPIRE', key, math.ceil(span[kind] / 500))
 end
 

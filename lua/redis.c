@@ -1,4 +1,11 @@
-/* One connection to a Redis server: connects when needed, pipelines, times out. */
+/* One connection to a Redis server: connects when needed, pipelines, times out.
+ *
+ * why_drop: replies carry no id. The server answers a connection's commands in their order, so the
+ * n-th reply belongs to the n-th command and to nothing else. A reply that is not awaited to its
+ * end would be read as the answer to the next command. Therefore every error of the connection, a
+ * time-out included, closes it, and every command that was sent and not answered has an unknown
+ * outcome: only its caller can tell whether repeating it does harm. Nothing here sends a command
+ * twice. */
 #include "lua/redis.h"
 
 #include <assert.h>
@@ -16,19 +23,21 @@
 #include "base/decimal.h"
 #include "base/url.h"
 
+/* The first delay is short because a server that restarts is back soon; the longest bounds how long
+ * a process goes on without a server that is back. */
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 1000
 
 struct redis {
-    redisContext *context;
+    redisContext *context; /* NULL while there is no connection */
     struct url url;
     struct timeval timeout;
-    char *out; /* commands not sent yet; hiredis would send them with SIGPIPE */
-    size_t out_used, out_room;
+    char *out; /* commands queued; hiredis would send without MSG_NOSIGNAL and raise SIGPIPE */
+    size_t out_used, out_room; /* out_used is 0 while there is no connection */
     struct backoff backoff;
     char error[192];
     struct redis_stats stats;
-    uint64_t scripts_seen; /* one bit each, on this connection */
+    uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
 };
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -45,6 +54,7 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
     }
     redis->timeout.tv_sec = timeout_ms / 1000;
     redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
+    /* The address tells apart the clients that one process opens in the same millisecond. */
     backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX,
                  (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)redis);
     return redis;
@@ -78,6 +88,8 @@ void redis_drop(struct redis *redis)
     redis->out_used = 0;
 }
 
+/* Closes the connection because of an error. What is still queued is dropped: on a new connection
+ * it would run out of its order. `why` may be the context's own text, so it is copied first. */
 static void disconnect(struct redis *redis, const char *why)
 {
     snprintf(redis->error, sizeof redis->error, "%s", why);
@@ -89,7 +101,8 @@ static void disconnect(struct redis *redis, const char *why)
     redis->out_used = 0;
 }
 
-/* A failed try delays the next one; a lost connection alone does not: the first try is at once. */
+/* Only a failed try delays the next one. A lost connection does not: the server may well be there,
+ * so the first try comes at once. */
 static enum redis_result connect_failed(struct redis *redis, const char *why)
 {
     disconnect(redis, why);
@@ -97,6 +110,8 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
     return REDIS_FAILED;
 }
 
+/* Sends one command and waits for its reply. These waits cost a round trip each, once per
+ * connection; in return no command runs as the wrong user or on the wrong database. */
 static bool handshake_step(struct redis *redis, int argc, const char **argv)
 {
     redisReply *reply = redis_append(redis, argc, argv, NULL) ? redis_receive(redis) : NULL;
@@ -111,6 +126,7 @@ static bool handshake(struct redis *redis)
 {
     const struct url *url = &redis->url;
     if (url->password[0] != '\0') {
+        /* A password alone logs in the default user; servers before Redis 6 take no other form. */
         const char *full[] = {"AUTH", url->user, url->password};
         const char *old[] = {"AUTH", url->password};
         bool named = url->user[0] != '\0';
@@ -127,18 +143,26 @@ enum redis_result redis_connect(struct redis *redis)
 {
     if (redis->context)
         return REDIS_ANSWERED;
+    /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for
+     * one time-out per call. redis_error keeps the reason of the last try. */
     if (!backoff_over(&redis->backoff, clock_now_ms()))
         return REDIS_FAILED;
+    assert(redis->out_used == 0 && redis->scripts_seen == 0);
     redis->context = redisConnectWithTimeout(redis->url.host, (int)redis->url.port, redis->timeout);
     if (!redis->context || redis->context->err)
         return connect_failed(redis, redis->context ? redis->context->errstr : "out of memory");
     redisSetTimeout(redis->context, redis->timeout);
+    /* A program that this process starts must not keep the connection open. */
     fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);
     if (!handshake(redis)) {
+        /* A copy, because disconnect writes to redis->error what it is given. */
         char why[sizeof redis->error];
         memcpy(why, redis->error, sizeof why);
         return connect_failed(redis, why);
     }
+    /* Only after the handshake: a server that accepts connections and then refuses the password or
+     * the database counts as a failure and is asked more and more rarely. */
+    assert(redis->out_used == 0);
     backoff_reset(&redis->backoff);
     redis->stats.connects++;
     return REDIS_ANSWERED;
@@ -183,6 +207,7 @@ void redis_forget_scripts(struct redis *redis)
     redis->scripts_seen = 0;
 }
 
+/* The buffer doubles and never shrinks, so after the first few pipelines nothing is allocated. */
 static bool out_reserve(struct redis *redis, size_t more)
 {
     size_t room = redis->out_room ? redis->out_room : 1024;
@@ -204,14 +229,17 @@ static char *put(char *out, const char *bytes, size_t count)
     return out + count;
 }
 
-/* "*3\r\n" or "$3\r\n": how many words follow, or bytes. */
+/* Writes the head of an array or of a string: "*3\r\n" says that 3 strings follow, "$3\r\n" that 3
+ * bytes do. */
 static char *put_count(char *out, char kind, size_t count)
 {
     *out++ = kind;
     return put(decimal_put(out, count), "\r\n", 2);
 }
 
-/* As redisFormatCommandArgv does it, but in place. */
+/* Writes what redisFormatCommandArgv would, but into the buffer, which spares an allocation and a
+ * copy per command. Room is reserved for the whole command first: a command is queued completely or
+ * not at all, so running out of memory never leaves half a command on the wire. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)
 {
     size_t room = DECIMAL_DIGITS_MAX + 3;
@@ -228,9 +256,13 @@ bool redis_append(struct redis *redis, int argc, const char *const *argv, const 
         out = put(out, "\r\n", 2);
     }
     redis->out_used = (size_t)(out - redis->out);
+    assert(redis->out_used <= redis->out_room); /* the sum above and the writing agree */
     return true;
 }
 
+/* Sends the whole queue. An error may come after a part of it has left, and the server may run the
+ * complete commands in that part; so callers take what they queued as sent, and redis_receive then
+ * gives NULL for each. */
 static bool flush(struct redis *redis, int flags)
 {
     size_t sent = 0;
@@ -255,12 +287,15 @@ bool redis_flush_lazily(struct redis *redis)
     return flush(redis, MSG_NOSIGNAL | MSG_MORE);
 }
 
+/* Never connects: a reply that is due can only come on the connection that its command went out on.
+ * After a loss each further call returns NULL at once, until the caller connects again. */
 struct redisReply *redis_receive(struct redis *redis)
 {
     void *reply = NULL;
     if (!redis_flush(redis))
         return NULL;
     if (redisGetReply(redis->context, &reply) != REDIS_OK) {
+        /* hiredis reports a time-out only as errno's text, "Resource temporarily unavailable". */
         bool late = errno == EAGAIN && redis->context->err == REDIS_ERR_IO;
         char why[sizeof redis->error];
         snprintf(why, sizeof why, "%s", late ? "no reply in time" : redis->context->errstr);
@@ -290,7 +325,8 @@ struct redisReply *redis_parsed(struct redis *redis)
     return redis->context ? reply : NULL;
 }
 
-/* One plain command whose reply's content does not matter. */
+/* Runs one plain command whose reply's content does not matter. An error reply is a refusal, which
+ * leaves the connection in step: it answers this command and no other. */
 static enum redis_result command(struct redis *redis, int argc, const char *const *argv)
 {
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, argc, argv, NULL))
@@ -323,7 +359,8 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel)
     return command(redis, 2, argv);
 }
 
-/* Waits for bytes without letting hiredis see a timeout, which would end the connection. */
+/* Waits for bytes with poll, because a subscriber may wait for longer than the client's time-out,
+ * and a time-out in hiredis would end the connection. */
 static bool readable(const struct redis *redis, int wait_ms)
 {
     struct pollfd poller = {.fd = redis->context->fd, .events = POLLIN};
@@ -334,9 +371,12 @@ enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *mes
                                      size_t size)
 {
     void *ready = NULL;
+    assert(size > 0);
     message_out[0] = '\0';
-    if (!redis->context)
+    if (!redis->context) /* no silent reconnect: the subscription is gone with the connection */
         return REDIS_UNKNOWN;
+    /* One read may have brought several messages. The reader keeps the rest, and poll would wait
+     * for new bytes while they lie there; so the reader comes first. */
     if (redisGetReplyFromReader(redis->context, &ready) != REDIS_OK) {
         disconnect(redis, "protocol error");
         return REDIS_UNKNOWN;
@@ -346,6 +386,7 @@ enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *mes
     redisReply *reply = ready ? ready : redis_receive(redis);
     if (!reply)
         return REDIS_UNKNOWN;
+    /* "message", the channel, the text. The confirmation of a SUBSCRIBE ends with a number. */
     bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
                    reply->element[2]->type == REDIS_REPLY_STRING;
     if (message)

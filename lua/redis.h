@@ -9,17 +9,17 @@
 struct redis;
 struct redisReply;
 
-/* The outcome of one command. "No" is not among them: it is an answer. */
+/* The outcome of one command. A server that says no has answered: that is REDIS_ANSWERED. */
 enum redis_result {
     REDIS_ANSWERED, /* the reply arrived and is not an error */
-    REDIS_FAILED,   /* certainly not done: it was never sent, or Redis refused it */
-    REDIS_UNKNOWN,  /* it was sent and no reply came: it may be done */
+    REDIS_FAILED,   /* certainly not done: the command was never sent, or Redis refused it */
+    REDIS_UNKNOWN,  /* the command was sent and no reply came: Redis may have done it */
 };
 
 struct redis_stats {
     uint64_t connects; /* connections made, the first included */
     uint64_t failures; /* connections lost or not made */
-    uint64_t reloads;  /* scripts sent again because the server did not know them */
+    uint64_t reloads;  /* calls sent again with their text: the server did not know the script */
 };
 
 /* Makes a client of `url` (redis://[user:password@]host[:port][/db], see base/url.h) without
@@ -36,10 +36,11 @@ void redis_close(struct redis **redis);
  * REDIS_ANSWERED or REDIS_FAILED. */
 enum redis_result redis_connect(struct redis *redis);
 
-/* From now on bounds each connect, send and wait for a reply by this instead. */
+/* Bounds each connect, send and wait for a reply by `timeout_ms` from now on. */
 void redis_set_timeout(struct redis *redis, int timeout_ms);
 
-/* Closes the connection, if there is one; the next call connects again. */
+/* Closes the connection, if there is one, and drops what is queued; the next call that needs a
+ * connection makes one. */
 void redis_drop(struct redis *redis);
 
 /* True while no error has been seen on the present connection. */
@@ -48,12 +49,13 @@ bool redis_connected(const struct redis *redis);
 /* The last error in words; empty before the first. Valid until the next call. */
 const char *redis_error(const struct redis *redis);
 
+/* The counts since redis_open. */
 struct redis_stats redis_stats(const struct redis *redis);
 
-/* PING, to tell whether the server answers now. */
+/* Sends PING, which tells whether the server answers now. */
 enum redis_result redis_ping(struct redis *redis);
 
-/* PUBLISH message on channel. */
+/* Publishes `message` on `channel`. */
 enum redis_result redis_publish(struct redis *redis, const char *channel, const char *message);
 
 /* Subscribes this connection to a channel; from then on only redis_next_message may be called. */
@@ -65,38 +67,42 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel);
 enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
                                      size_t size);
 
-/* For script.c and its like: queues one command of the pipeline (false: out of memory). The
- * connection must be there. */
+/* The functions below are for modules that build pipelines of their own or wait with poll(2). */
+
+/* Queues one command of the pipeline; false when memory ran out, and then nothing of the command is
+ * queued. `lengths` may be NULL when all arguments are text. The connection must be there. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths);
 
-/* For script.c: sends what is queued and gives the reply to the oldest command not yet answered.
- * The caller frees it with freeReplyObject. NULL: the connection is lost, and with it every reply
- * still due. */
+/* Sends what is queued and returns the reply to the oldest command not yet answered; the caller
+ * frees it with freeReplyObject. NULL: the connection is lost, and with it every reply still due.
+ * Never connects. */
 struct redisReply *redis_receive(struct redis *redis);
 
-/* For script.c and its like: sends what is queued without waiting for replies. False: the
- * connection is lost; what is then due is NULL from redis_receive. */
+/* Sends what is queued without waiting for replies. False: the connection is lost, and
+ * redis_receive returns NULL for each reply due. */
 bool redis_flush(struct redis *redis);
 
-/* The same for what is in no hurry: the kernel sends it with whatever comes next, or after 200 ms,
- * and nobody is woken now. */
+/* Hands what is queued to the kernel, which sends it together with whatever comes next, or after
+ * 200 ms: for commands that are not worth a packet of their own. */
 bool redis_flush_lazily(struct redis *redis);
 
-/* For who waits for replies with poll(2): the socket, or -1; reads what has arrived on it, once
- * (false: the connection is lost); the next reply among what was read, or NULL. */
+/* For a caller that waits for replies with poll(2). redis_fd returns the socket, or -1 without a
+ * connection. redis_fill reads once what has arrived; false: the connection is lost. redis_parsed
+ * returns the next complete reply among what was read, or NULL; the caller frees it. */
 int redis_fd(const struct redis *redis);
 bool redis_fill(struct redis *redis);
 struct redisReply *redis_parsed(struct redis *redis);
 
-/* For script.c: keeps an error reply's text for redis_error. */
+/* Keeps the text of an error reply for redis_error. */
 void redis_set_error(struct redis *redis, const char *text);
 
-/* For script.c and its like: true the first time it is asked for this script (0..63) on this
- * connection; and again after the server was seen to have forgotten its scripts. */
+/* redis_first_use returns true for the first use of a script (0..63) on this connection, and for
+ * the first use after redis_forget_scripts, which a caller calls when the server turns out to have
+ * forgotten its scripts. */
 bool redis_first_use(struct redis *redis, unsigned script);
 void redis_forget_scripts(struct redis *redis);
 
-/* For script.c: counts scripts that had to be sent again. */
+/* Counts one call that had to be sent again with its text. */
 void redis_count_reload(struct redis *redis);
 
 #endif

@@ -1,4 +1,11 @@
-/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls. */
+/* The Redis scripts, called by EVALSHA in pipelines: one round trip for any number of calls.
+ *
+ * why_text_first: a server that restarted or failed over knows no script, and in a pipeline the
+ * calls behind an unknown script run all the same: a take would run before the acquire that
+ * must come first. Hence a script's first use on a connection is an EVAL with the text, which runs
+ * in its place and teaches the server the script. A restart ends the connection; what remains is a
+ * server that drops its scripts while the connection lives, as SCRIPT FLUSH makes it do. NOSCRIPT
+ * means certainly not done, so such a call is sent again, which no unanswered call ever is. */
 #include "lua/script.h"
 
 #include <assert.h>
@@ -16,6 +23,8 @@ static const struct {
     const char *sha1; /* of the text, in hex: the name EVALSHA calls it by */
 } scripts[SCRIPT_COUNT] = {SCRIPTS(SCRIPT_ROW)};
 #undef SCRIPT_ROW
+
+_Static_assert(SCRIPT_COUNT <= 64, "redis_first_use keeps one bit per script");
 
 void script_begin(struct script_call *call, enum script_id id)
 {
@@ -54,13 +63,14 @@ void script_int(struct script_call *call, int64_t value)
     append_parameter(call, digits);
 }
 
-/* EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script. */
+/* Queues EVALSHA sha1 keys key… arg…, or EVAL text … for a server that does not know the script. */
 bool script_append(struct redis *redis, const struct script_call *call, bool with_text)
 {
     const char *argv[3 + SCRIPT_MORE_MAX];
     size_t lengths[3 + SCRIPT_MORE_MAX];
     int count = call->more ? (int)call->more_count : call->parameters;
     char keys[12];
+    assert(call->id < SCRIPT_COUNT);
     assert(count <= SCRIPT_MORE_MAX && call->keys <= count);
     snprintf(keys, sizeof keys, "%d", call->keys);
     argv[0] = with_text ? "EVAL" : "EVALSHA";
@@ -73,6 +83,7 @@ bool script_append(struct redis *redis, const struct script_call *call, bool wit
         lengths[3 + i] = strlen(call->more[i]);
     }
     for (int i = 0; i < count && !call->more; i++) {
+        /* The parameters lie back to back, each with its NUL, which is not sent. */
         size_t end = i + 1 < call->parameters ? call->offset[i + 1] : call->used;
         argv[3 + i] = call->text + call->offset[i];
         lengths[3 + i] = end - call->offset[i] - 1;
@@ -80,6 +91,8 @@ bool script_append(struct redis *redis, const struct script_call *call, bool wit
     return redis_append(redis, 3 + count, argv, lengths);
 }
 
+/* Clears the values as well: a call may be run again, and then must not show the values of its
+ * earlier run. */
 void script_forget(struct script_call *call, enum redis_result result)
 {
     call->result = result;
@@ -87,6 +100,7 @@ void script_forget(struct script_call *call, enum redis_result result)
     memset(call->values, 0, sizeof call->values);
 }
 
+/* Takes a table of numbers; drops values beyond the room, because the server sent the count. */
 static void read_values(struct script_call *call, const redisReply *reply)
 {
     script_forget(call, REDIS_ANSWERED);
@@ -96,6 +110,7 @@ static void read_values(struct script_call *call, const redisReply *reply)
         values[call->value_count++] = reply->element[i]->integer;
 }
 
+/* Takes a text of numbers with spaces between them. */
 static void read_numbers(struct script_call *call, const char *text)
 {
     char *end;
@@ -111,7 +126,7 @@ static void read_numbers(struct script_call *call, const char *text)
 bool script_take(struct redis *redis, struct script_call *call, redisReply *reply)
 {
     bool unknown_script = false;
-    if (!reply)
+    if (!reply) /* sent, and the connection lost before the answer: see why_drop in redis.c */
         script_forget(call, REDIS_UNKNOWN);
     else if (reply->type == REDIS_REPLY_ARRAY)
         read_values(call, reply);
@@ -121,6 +136,7 @@ bool script_take(struct redis *redis, struct script_call *call, redisReply *repl
     } else if (reply->type == REDIS_REPLY_STRING)
         read_numbers(call, reply->str);
     else {
+        /* Redis refused the call, or the script stopped at an error. */
         script_forget(call, REDIS_FAILED);
         unknown_script =
             reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
@@ -131,12 +147,15 @@ bool script_take(struct redis *redis, struct script_call *call, redisReply *repl
     return unknown_script;
 }
 
-/* Takes one reply; true when the server does not know the script. */
+/* Takes the reply to the oldest call not yet answered, which the caller knows to be this one; true
+ * when the server does not know the script. */
 static bool receive_call(struct redis *redis, struct script_call *call)
 {
     return script_take(redis, call, redis_receive(redis));
 }
 
+/* Sends a call again with its text, after NOSCRIPT. If the connection is gone by now, the call
+ * keeps its REDIS_FAILED: the server has refused it and was not asked again. */
 static void run_with_text(struct redis *redis, struct script_call *call)
 {
     redis_count_reload(redis);
@@ -147,13 +166,18 @@ static void run_with_text(struct redis *redis, struct script_call *call)
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
 {
     size_t sent = 0;
+    /* Until a call is sent it is certainly not done, and its result says so on every return. */
     for (size_t i = 0; i < count; i++)
         script_forget(&calls[i], REDIS_FAILED);
     if (redis_connect(redis) != REDIS_ANSWERED)
         return 0;
+    /* Stops at the first call that finds no memory, so that the calls sent are the first ones and
+     * the n-th reply is the n-th call's. */
     while (sent < count &&
            script_append(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
         sent++;
+    /* The result does not matter here: if the connection is lost now, a part may have left, and
+     * script_receive finds no replies and makes all of the calls REDIS_UNKNOWN. */
     redis_flush(redis);
     return sent;
 }
@@ -161,6 +185,8 @@ size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
 void script_receive(struct redis *redis, struct script_call *calls, size_t sent)
 {
     bool reload = false;
+    /* All replies come before the first call is sent again: a reply to that one would otherwise
+     * queue up behind replies that are still due and be read as another call's. */
     for (size_t i = 0; i < sent; i++)
         if (receive_call(redis, &calls[i])) {
             calls[i].value_count = -1; /* marks it for the second try */
@@ -184,6 +210,8 @@ void script_run_telling(struct redis *redis, struct script_call *call)
     script_forget(call, REDIS_FAILED);
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, 1, ping, NULL))
         return;
+    /* The PING is queued, not sent: one flush sends both commands. Its reply comes first and is
+     * taken even when the call could not be queued, because the next command must not find it. */
     size_t sent = script_send(redis, call, 1);
     freeReplyObject(redis_receive(redis));
     script_receive(redis, call, sent);

@@ -7,8 +7,9 @@
 
 #include "lua/redis.h"
 
-/* Every script lua/NAME.lua; each file opens with its keys, arguments and returned numbers: a table
- * of them, one alone, or a text with spaces between them (which costs the server least). */
+/* Every script lua/NAME.lua. Each file opens with its keys, its arguments and the numbers that it
+ * returns: as a table, as one number, or as a text with spaces between the numbers, which costs the
+ * server least. */
 #define SCRIPTS(X)                                                                                 \
     X(lock_acquire)                                                                                \
     X(lock_release)                                                                                \
@@ -61,43 +62,48 @@ struct script_call {
     uint16_t offset[SCRIPT_PARAMETERS_MAX];
     char text[SCRIPT_TEXT_MAX];
 
-    /* NULL, or in place of the above, for a call that is too large for it: the parameters, of which
-     * the first `keys` are keys, and room for as many numbers. They stay the caller's, until the
-     * call was answered. */
+    /* For a call that is too large for `text`: all parameters, the first `keys` of them keys, and
+     * room for the numbers that the script returns. The caller owns both and keeps them until the
+     * call is answered. NULL for any other call. */
     const char *const *more;
     size_t more_count;
     int64_t *more_values;
     size_t more_values_max;
 
     enum redis_result result;
-    int value_count;                   /* 0 unless REDIS_ANSWERED; those of `more`, if it has */
+    int value_count; /* 0 unless REDIS_ANSWERED; of more_values, if the call has `more` */
     int64_t values[SCRIPT_VALUES_MAX]; /* what the script returned; 0 beyond value_count */
 };
 
+/* script_begin starts a call of this script without parameters; the others append one parameter
+ * each, which they copy. */
 void script_begin(struct script_call *call, enum script_id id);
 void script_key(struct script_call *call, const char *key);
 void script_text(struct script_call *call, const char *text);
 void script_int(struct script_call *call, int64_t value);
 
-/* Sends all calls in one pipeline, connecting first when needed, and fills in their results, each
- * on its own: after a lost connection the calls not yet answered are REDIS_UNKNOWN. The calls run
- * in order: a script's first use on a connection carries its text, so that a server that has just
- * started knows it. Only after a SCRIPT FLUSH on a live connection may calls run late, after others
- * of their pipeline: those whose script it forgot are sent again. Callers must bear that. */
+/* Sends all calls in one pipeline, connecting first when needed, and sets the result of each call:
+ * after a lost connection the calls not yet answered are REDIS_UNKNOWN. The calls run in order,
+ * because a script's first use on a connection carries its text, so that a server that has just
+ * started knows the script. The exception is a SCRIPT FLUSH while the connection lives: calls whose
+ * script the server forgot are sent again and run after the rest of their pipeline. Callers must
+ * bear that. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
-/* script_run for one call that publishes, with a PING before it: Redis writes first to whom it came
- * to owe something last, so that who is told need not wait until this connection has its answer. */
+/* script_run for one call whose script publishes, with a PING before the call, so that Redis
+ * delivers the message to subscribers before it replies here: Redis serves the connections that
+ * have output in the reverse of the order in which they came to have some. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
-/* The two halves of script_run, to ask several servers at once: sends, then takes the answers. Send
- * leaves calls that could not be sent REDIS_FAILED and returns how many were; the connection may be
- * used for nothing else before script_receive was called with that number. */
+/* The two halves of script_run, for a caller that asks several servers at once. script_send makes
+ * the calls that it cannot send REDIS_FAILED and returns the number of calls sent. Then the caller
+ * calls script_receive with that number before it uses the connection for anything else. */
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
 void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
 
-/* For script_each.c: queues one call (false: out of memory); takes its reply, which it frees, and
- * says true when the server does not know the script; sets a result without an answer. */
+/* For script_each.c. script_append queues one call; false: out of memory. script_take sets the
+ * call's result from its reply, frees the reply, and returns true when the server does not know the
+ * script. script_forget sets a result without values. */
 bool script_append(struct redis *redis, const struct script_call *call, bool with_text);
 bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
 void script_forget(struct script_call *call, enum redis_result result);

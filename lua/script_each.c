@@ -1,4 +1,9 @@
-/* One script call to each of several servers, all at the same time. */
+/* One script call to each of several servers, all at the same time.
+ *
+ * why_owed: a slow server must not cost its connection, as a time-out in redis.c does, or every
+ * slow answer would be followed by a connect. A call whose answer does not come in time is left
+ * REDIS_UNKNOWN, and the line counts the reply as owed. The server answers in order, so the first
+ * `owed` replies on a line belong to given-up calls, and the next to the present call. */
 #include "lua/script_each.h"
 
 #include <assert.h>
@@ -11,6 +16,8 @@
 
 /* ---- Connecting: a server that does not answer must not keep the others waiting ---- */
 
+/* One thread per connect, because redis_connect blocks. The thread has the client to itself until
+ * it is joined. */
 static void *connect_thread(void *redis)
 {
     redis_connect(redis);
@@ -28,7 +35,7 @@ static void connect_all(struct script_line *lines, size_t count)
         if (lines[i].skip)
             continue;
         started[i] = pthread_create(&threads[i], NULL, connect_thread, lines[i].redis) == 0;
-        if (!started[i])
+        if (!started[i]) /* no thread to be had: slower, but the server is asked */
             redis_connect(lines[i].redis);
     }
     for (size_t i = 0; i < count; i++)
@@ -38,7 +45,7 @@ static void connect_all(struct script_line *lines, size_t count)
 
 /* ---- Asking ---- */
 
-/* Marks calls not yet answered, and not yet known not to be: no script returns so many values. */
+/* The value_count of a call that was sent and has no result yet; no answer has a negative count. */
 enum { WAITING = -1 };
 
 static void send_all(struct script_line *lines, struct script_call *calls, size_t count)
@@ -50,29 +57,34 @@ static void send_all(struct script_line *lines, struct script_call *calls, size_
         script_forget(&calls[i], sent ? REDIS_UNKNOWN : REDIS_FAILED);
         if (!sent)
             continue;
+        /* If the flush loses the connection, the call has no socket to poll and becomes
+         * REDIS_UNKNOWN when the wait ends, which errs on the safe side. */
         redis_flush(lines[i].redis);
         calls[i].value_count = WAITING;
     }
 }
 
-/* Nobody waits for this one; but what it says of the server's scripts counts for the next call. */
+/* Drops the reply to a given-up call. If it is NOSCRIPT, the server has forgotten its scripts, and
+ * the next call carries the text at once. */
 static void drop_owed(struct script_line *line, struct redisReply *reply)
 {
+    assert(line->owed > 0);
     line->owed--;
     if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0)
         redis_forget_scripts(line->redis);
     freeReplyObject(reply);
 }
 
-/* Takes what has come on one line. */
+/* Takes the replies that one line has read, until its call is answered. */
 static void take_replies(struct script_line *line, struct script_call *call)
 {
     struct redisReply *reply;
     while (call->value_count == WAITING && (reply = redis_parsed(line->redis)) != NULL) {
         if (line->owed > 0) {
             drop_owed(line, reply);
-        } else if (script_take(line->redis, call,
-                               reply)) { /* the server does not know the script */
+        } else if (script_take(line->redis, call, reply)) {
+            /* The server does not know the script, so it has not run the call: again, with the
+             * text. A command that could not be sent to its end cannot run: still REDIS_FAILED. */
             redis_count_reload(line->redis);
             if (script_append(line->redis, call, true) && redis_flush(line->redis))
                 call->value_count = WAITING;
@@ -82,6 +94,7 @@ static void take_replies(struct script_line *line, struct script_call *call)
         script_forget(call, REDIS_UNKNOWN);
 }
 
+/* True while a call waits and fewer than `enough` calls were answered with yes. */
 static bool wanted(const struct script_call *calls, size_t count, size_t enough)
 {
     size_t waiting = 0, yes = 0;
@@ -92,7 +105,8 @@ static bool wanted(const struct script_call *calls, size_t count, size_t enough)
     return waiting > 0 && (enough == 0 || yes < enough);
 }
 
-/* Waits for any line to have something and takes it; false when the time is over. */
+/* Waits until any line has bytes and takes its replies; false when the time is over. A poll that a
+ * signal interrupts leaves revents 0 and counts as one more round. */
 static bool listen_once(struct script_line *lines, struct script_call *calls, size_t count,
                         int64_t until_ms)
 {
@@ -118,11 +132,13 @@ void script_run_each(struct script_line *lines, struct script_call *calls, size_
 {
     assert(count <= SCRIPT_EACH_MAX);
     connect_all(lines, count);
+    /* The time runs from here: connecting has a time-out of its own. */
     int64_t until_ms = clock_now_ms() + wait_ms;
     send_all(lines, calls, count);
     bool in_time = true;
     while (in_time && wanted(calls, count, enough))
         in_time = listen_once(lines, calls, count, until_ms);
+    /* Enough said yes, or the time is over. The rest may still be done, see why_owed. */
     for (size_t i = 0; i < count; i++)
         if (calls[i].value_count == WAITING) {
             script_forget(&calls[i], REDIS_UNKNOWN);

@@ -1,7 +1,7 @@
 -- KEYS: 1 the segment's lock, 2 the segment. ARGV: 1 token, 2 units available, 3 round, 4 fence.
--- Returns {1} when the segment says what the ledger says and is released; {0} when the lock is not
--- mine.
--- Atomic because a segment must never be seen half loaded, nor be free before it is loaded.
+-- Returns {1} when the segment says what the ledger says and is released; {0} when the token
+-- does not hold the lock.
+-- Atomic because no process may see a segment half loaded, nor lock it before it is loaded.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end

@@ -1,8 +1,8 @@
--- KEYS: 1 the segment. ARGV: 1 round and 2 settled fence at which units were taken, 3 units that
--- come back, 4 a mark when the ledger refused them, or ''.
--- Returns {1} when the units are back, or the segment is marked dirty; {0} when the segment has
--- been set again from the ledger since, which counted the units.
--- Atomic because units must come back once only: either here or by a recovery.
+-- KEYS: 1 the segment. ARGV: 1 round and 2 settled fence at which the units were taken, 3 units
+-- that come back, 4 '', or a dirty mark for when the ledger refused the units.
+-- Returns {1} when the units are back, or the segment is marked dirty; {0} when a recovery has
+-- set the segment from the ledger since and so counted the units.
+-- Atomic because units must come back only once, here or by a recovery.
 local segment = redis.call('HMGET', KEYS[1], 'round', 'settled', 'open')
 if segment[1] ~= ARGV[1] or segment[2] ~= ARGV[2] or segment[3] ~= '' then
   return {0}

@@ -1,8 +1,9 @@
 -- KEYS: 1 the segment's lock, 2 the segment. ARGV: 1 token, 2 fence that the ledger now holds,
 -- 3 units that come back (taken and not sold, or returned).
--- Returns {1, units left} when settled and released; {0} when lock or open round is not mine.
+-- Returns {1, units left} when settled and released; {0} when the token does not
+-- hold the lock or did not open the round.
 -- Atomic because the returned units and the end of the round must become visible together, and the
--- lock must not be free before: its next holder would find a round open and recover for nothing.
+-- lock must stay held until then: its next holder would find the round open and recover in vain.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'open') ~= ARGV[1] then
   return {0}
 end

@@ -1,6 +1,7 @@
 -- KEYS: 1 the segment's lock, 2 the segment. ARGV: 1 token, 2 round, 3 units wanted.
--- Returns {1, units taken, fence of the last settled round, units left}; {0} when the lock is not
--- mine; {2} when the segment is missing, of another round, or its last round was never settled.
+-- Returns {1, units taken, fence of the last settled round, units left}; {0} when the token does
+-- not hold the lock; {2} when the segment is missing, of another round, or its last round was never
+-- settled.
 -- Atomic because the check, the decrement and the dirty mark must stand or fall together.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}

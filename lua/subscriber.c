@@ -1,10 +1,13 @@
 /* A connection that many threads subscribe with: asks without waiting, reads what has come. */
 #include "lua/subscriber.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <strings.h>
 
+/* An UNSUBSCRIBE is sent lazily because a late one costs no more than a message that is dropped,
+ * while a late SUBSCRIBE misses messages. */
 bool subscriber_ask(struct redis *redis, bool subscribe, const char *channel)
 {
     const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel};
@@ -12,6 +15,9 @@ bool subscriber_ask(struct redis *redis, bool subscribe, const char *channel)
            (subscribe ? redis_flush(redis) : redis_flush_lazily(redis));
 }
 
+/* Redis confirms a SUBSCRIBE in the same stream as it delivers messages, so a confirmation stands
+ * before the first message that the subscription delivers. Confirmed UNSUBSCRIBEs are of no
+ * interest. */
 static enum subscriber_event classify(const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
@@ -26,6 +32,7 @@ static enum subscriber_event classify(const redisReply *reply)
 enum subscriber_event subscriber_next(struct redis *redis, char *channel_out, size_t channel_size,
                                       char *message_out, size_t message_size)
 {
+    assert(channel_size > 0 && message_size > 0);
     redisReply *reply = redis_parsed(redis);
     if (!reply)
         return SUBSCRIBER_NOTHING;

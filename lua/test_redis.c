@@ -14,7 +14,7 @@ static struct redis *open_url(const char *url, int timeout_ms)
     return redis;
 }
 
-/* host:port[/db] of the server. */
+/* Returns host:port[/db] of the server. */
 static const char *server_place(void)
 {
     const char *url = redis_server_url();
@@ -181,6 +181,8 @@ static void test_password_alone_is_that_of_the_default_user(void **state)
     enum redis_result let_in = redis_ping(with);
     struct redis *without = redis_server_open(1000);
     enum redis_result kept_out = redis_ping(without);
+    /* Removes the password before any assertion can end the test, as the other tests log in
+     * without one. */
     freeReplyObject(redis_server_send(admin, unset));
     assert_int_equal(let_in, REDIS_ANSWERED);
     assert_int_equal(kept_out, REDIS_FAILED);
@@ -205,7 +207,7 @@ static void test_refused_command_is_failed_and_keeps_the_connection(void **state
 
 /* ---- what can happen to a connection ---- */
 
-/* A client of a port where nobody listens. */
+/* Opens a client of a port on which no server listens. */
 static struct redis *open_nowhere(void)
 {
     char url[64];
@@ -222,13 +224,14 @@ static void test_failed_connects_back_off(void **state)
     int64_t until_ms = clock_now_ms() + 200;
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
     assert_int_equal(redis_stats(redis).failures, 1);
+    /* Fails without a try, so the count of failures stays. */
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
     assert_int_equal(redis_stats(redis).failures, 1);
     while (clock_now_ms() < until_ms) {
         assert_int_equal(redis_connect(redis), REDIS_FAILED);
         sleep_ms(1);
     }
-    /* at 0, 10..20, 30..60, 70..140, 150..300 ms */
+    /* The tries come at 0, 10..20, 30..60, 70..140 and 150..300 ms. */
     assert_in_range(redis_stats(redis).failures, 3, 5);
     assert_int_equal(redis_stats(redis).connects, 0);
     redis_close(&redis);
@@ -281,6 +284,8 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
     int listener = listen_anywhere(&port);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     struct redis *redis = open_url(url, 60);
+    /* The kernel completes the connect for a listener that never accepts; the handshake then times
+     * out. No command of the caller was sent, so this is a failure and not an unknown outcome. */
     int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
     assert_in_range(clock_now_ms() - start_ms, 50, 1000);
@@ -322,6 +327,7 @@ static void test_waiting_longer_than_the_timeout_keeps_the_connection(void **sta
 {
     (void)state;
     char message[16];
+    /* The client's time-out, 20 ms, is shorter than the wait for a message, 60 ms. */
     struct redis *redis = redis_server_open(20);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     assert_int_equal(redis_next_message(redis, 60, message, sizeof message), REDIS_FAILED);
@@ -350,6 +356,7 @@ static void test_lost_subscription_is_unknown(void **state)
     struct redis *redis = open_subscriber();
     redis_server_do("CLIENT KILL TYPE pubsub");
     assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
+    /* Once more: only a new SUBSCRIBE, never a silent reconnect, ends the unknown state. */
     assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     redis_server_do("PUBLISH unit again");

@@ -1,4 +1,5 @@
-/* Every branch of every script against a real Redis, and what can befall a pipeline of them. */
+/* The scripts of the segment lock, the stock and the rate limit on a real Redis, and the failures
+ * of a pipeline on a fake one. */
 #include "lua/script.h"
 #include "lua/test_server.h"
 
@@ -11,7 +12,7 @@
 #define SEGMENT "unit:{s:0}:segment"
 #define FENCE_AHEAD INT64_C(8000000000000000) /* a server time some centuries away */
 
-/* The call answered exactly these numbers. */
+/* Asserts that Redis answered the call with exactly these numbers. */
 #define EXPECT(call, ...)                                                                          \
     expect(&(struct script_call[]){call}[0], (int64_t[]){__VA_ARGS__},                             \
            (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
@@ -59,7 +60,8 @@ static struct script_call lock_release(const char *token)
     return begin(SCRIPT_lock_release, LOCK, NULL, token);
 }
 
-/* With the token kept for a repeat; `in_time`: one that comes before the lease has ended. */
+/* A release that keeps its token for a repeat; `in_time`: the repeat would come before the lease
+ * ends. */
 static struct script_call lock_release_kept(const char *token, bool in_time)
 {
     struct script_call call = begin(SCRIPT_lock_release, LOCK, RELEASED, token);
@@ -125,8 +127,8 @@ static int64_t lock_as(const char *token)
     return call.values[1];
 }
 
-/* Locked by "mine" and holding 10 units of round 3, settled at 77. */
-/* Loading ends a hold, so the segment is locked again after it. */
+/* Loads the segment with units of round 3, settled at 77. stock_load releases the lock, so "mine"
+ * locks the segment again. */
 static void load_and_lock(int available)
 {
     lock_as("mine");
@@ -510,12 +512,14 @@ static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
     EXPECT(calls[1], 1, 6);
     EXPECT(calls[2], 1, 6, 3, 0, 78);
     assert_int_equal(redis_stats(redis).reloads, reloads + 3);
+    /* The server knows the script again, so this call costs no reload. */
     EXPECT(run(segment_read()), 1, 6, 3, 0, 78);
     assert_int_equal(redis_stats(redis).reloads, reloads + 3);
     assert_int_equal(redis_stats(redis).connects, 1);
 }
 
-/* After a restart another client was first, and of two scripts the server knows the second. */
+/* After a restart another client came first, so the server knows the second of two scripts and not
+ * the first. The acquire must still run before the take. */
 static void test_first_pipeline_of_a_connection_keeps_its_order(void **state)
 {
     (void)state;
@@ -559,7 +563,7 @@ static void test_calls_that_cannot_be_sent_are_failed(void **state)
     redis_close(&nowhere);
 }
 
-/* Runs three calls on a connection that gives this answer and dies. */
+/* Runs three calls on a connection that sends this answer and closes. */
 static void run_on_fake(const char *answer, struct script_call calls[3])
 {
     struct fake_redis fake;
@@ -578,8 +582,9 @@ enum { ORDERS_MAX = 16, REFUSED = 4 };
 
 static int64_t refused[REFUSED * ORDERS_MAX];
 
-/* One call for orders of user and address by their numbers, "0" for none: "1213" are two orders of
- * user 1, from addresses 2 and 3. Orders per user 1 a minute, 3 at once, per address 60 and 4. */
+/* Runs one call for orders that name user and address by number, 0 for none: "1213" are two orders
+ * of user 1, from addresses 2 and 3. A user may order once a minute and 3 times at once, an address
+ * 60 times a minute and 4 times at once. Returns the number of refused orders. */
 static int rate(const char *const *subjects, int users, int addresses, const char *orders)
 {
     char count[8], places[4 * ORDERS_MAX + 1] = "";
@@ -629,8 +634,8 @@ static void test_orders_above_the_burst_are_refused_and_told_when(void **state)
     assert_in_range(refused[2], 30000, 60000);
     assert_in_range(refused[3], 150000, 180000);
     assert_int_equal(rate(subjects, 2, 1, "20"), 0);
-    assert_int_equal(rate(subjects, 2, 1, "2003030303"),
-                     1); /* user 2 is at its burst, the address not */
+    /* User 2 has used up its burst, the address has not. */
+    assert_int_equal(rate(subjects, 2, 1, "2003030303"), 1);
     assert_int_equal(refused[0], 1);
     assert_int_equal(rate(subjects, 2, 1, "0313"), 2);
     assert_int_equal(refused[1], 2); /* the address */
@@ -653,7 +658,7 @@ static void test_value_is_cut_when_it_is_ahead_and_passed_over_when_it_is_none(v
     assert_in_range(redis_server_do("PTTL {r}:users"), 1, 360000);
 }
 
-/* As if the newer hash had been written to for the time of a whole burst. */
+/* Sets the start of the newer hash far back, as if the time of a whole burst had passed. */
 static void rate_turn(void)
 {
     redis_server_do("HSET {r}:users '' 1");
@@ -692,6 +697,7 @@ static void test_calls_not_answered_before_the_connection_dies_are_unknown(void 
 {
     (void)state;
     struct script_call calls[3];
+    /* The second reply breaks off: the script may have run, but its values are lost. */
     run_on_fake("*2\r\n:1\r\n:42\r\n*4\r\n:1\r\n", calls);
     EXPECT(calls[0], 1, 42);
     assert_int_equal(calls[1].result, REDIS_UNKNOWN);
@@ -723,6 +729,7 @@ static void test_forgotten_script_is_unknown_only_when_it_was_sent_again(void **
 {
     (void)state;
     struct script_call calls[3];
+    /* The client sees the end only after it has sent the first call again. */
     run_on_fake("-NOSCRIPT a\r\n-NOSCRIPT b\r\n-NOSCRIPT c\r\n", calls);
     assert_int_equal(calls[0].result, REDIS_UNKNOWN);
     assert_int_equal(calls[1].result, REDIS_FAILED);
@@ -734,6 +741,7 @@ static void test_connection_is_made_again_for_the_next_pipeline(void **state)
     (void)state;
     lock_and_load();
     redis_server_do("CLIENT KILL TYPE normal");
+    /* The server had closed before the call came: nothing was taken, but the client cannot know. */
     assert_int_equal(run(take("mine", 3, 4)).result, REDIS_UNKNOWN);
     EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
     assert_int_equal(redis_stats(redis).connects, 2);

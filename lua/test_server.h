@@ -1,4 +1,4 @@
-/* For unit tests: the real Redis they run against, and one that answers only what it is told to. */
+/* For unit tests: the real Redis that they run against, and a fake that sends scripted answers. */
 #ifndef LUA_TEST_SERVER_H
 #define LUA_TEST_SERVER_H
 
@@ -38,7 +38,7 @@ static inline struct redis *redis_server_open(int timeout_ms)
     return redis;
 }
 
-/* Sends one command, its words apart by single spaces, '' for an empty one. */
+/* Sends one command, given as words with single spaces between them; '' is an empty word. */
 static inline redisReply *redis_server_send(struct redis *redis, char *command)
 {
     const char *words[16];
@@ -58,7 +58,7 @@ static inline redisReply *redis_server_send(struct redis *redis, char *command)
     return reply;
 }
 
-/* Runs one command on a connection of its own and gives its answer as a number; -1 for nil. */
+/* Runs one command on a connection of its own and returns the reply as a number; -1 for nil. */
 static inline int64_t __attribute__((format(printf, 1, 2))) redis_server_do(const char *format, ...)
 {
     char command[512];
@@ -91,7 +91,8 @@ static inline int listen_anywhere(int *port_out)
     return listener;
 }
 
-/* Takes one connection, welcomes it, and gives one answer to what comes next. */
+/* A server that accepts one connection, confirms its SELECT, and sends one answer to whatever comes
+ * next. */
 struct fake_redis {
     int listener;
     pthread_t thread;
@@ -136,7 +137,7 @@ static inline struct redis *fake_redis_open(struct fake_redis *fake, const char 
 static inline void fake_redis_close(struct fake_redis *fake, struct redis **redis)
 {
     redis_close(redis);
-    shutdown(fake->listener, SHUT_RDWR); /* in case nobody came */
+    shutdown(fake->listener, SHUT_RDWR); /* ends accept when no client connected */
     pthread_join(fake->thread, NULL);
     close(fake->listener);
 }

@@ -21,6 +21,7 @@ enum {
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
+/* Once, because mysql_library_init is not safe in several threads, and mysql_init would call it. */
 static void library_start(void)
 {
     if (mysql_library_init(0, NULL, NULL) != 0)
@@ -67,6 +68,7 @@ void db_close(struct db **db)
 
 void db_forget(struct db **db)
 {
+    /* Not mysql_close: it would end the session with a COM_QUIT on the socket that both share. */
     if (*db && (*db)->mysql)
         close((int)(*db)->mysql->net.fd);
     *db = NULL;
@@ -140,6 +142,7 @@ static int send_query(struct db *db, const char *text, size_t length)
     }
     memcpy(db->packet, begin, head);
     memcpy(db->packet + head, text, length);
+    /* The first result is that of START TRANSACTION; the text's own results begin behind it. */
     int failed = query_in_time(db, db->packet, head + length);
     return failed ? failed : mysql_next_result(db->mysql);
 }
@@ -201,7 +204,7 @@ struct db_stats db_stats(const struct db *db)
  * leaves that open: the server may have written it before it died or was told to stop. */
 static enum db_result commit(struct db *db)
 {
-    if (!db->mysql)
+    if (!db->mysql) /* lost before the COMMIT was sent: certainly not committed */
         return DB_FAILED;
     if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
         return DB_OK;
@@ -239,7 +242,7 @@ static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *
     enum db_result result = body(db, context);
     if (result == DB_OK)
         result = commit(db);
-    if (result != DB_OK && result != DB_UNKNOWN)
+    if (result != DB_OK && result != DB_UNKNOWN) /* commit has closed the connection if unknown */
         rollback(db);
     db->in_run = false;
     db->begin = false;

@@ -60,6 +60,7 @@ static bool connect_now(struct db *db)
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     const struct url *url = &db->url;
+    /* The client library takes the socket only for the host "localhost". */
     const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
     return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
                               url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
@@ -67,6 +68,7 @@ static bool connect_now(struct db *db)
 
 enum db_result db_connection_make(struct db *db)
 {
+    /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
     if (!backoff_over(&db->backoff, clock_now_ms()))
         return DB_FAILED;
     db->mysql = mysql_init(NULL);

@@ -94,6 +94,7 @@ static void text_run(struct sql_text *sql, const struct run *run)
     sql_append(sql, ")", 1);
 }
 
+/* Several processes may index at the same time: each skips the batches that another has locked. */
 static enum db_result run_body(struct db *db, void *context)
 {
     struct run *run = context;
@@ -131,6 +132,8 @@ enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out
 
 /* ---- finding ---- */
 
+/* Keeps the smallest ids above `after`, sorted and each once. In a full list a smaller id pushes
+ * the greatest out, and `more` tells the caller that another page follows. */
 static void add_id(struct ledger_order_ids *ids, uint64_t id)
 {
     size_t at = ids->count;
@@ -178,7 +181,8 @@ static bool find_waiting(struct ledger *ledger, const char *user_id, struct ledg
     return read;
 }
 
-/* Reads the orders of one row, hash:id,hash:id… */
+/* Reads the orders of one row, hash:id,hash:id… Users may share a hash, so ledger_user_orders
+ * compares the user of each order as well. */
 static void read_index_row(struct ledger_order_ids *ids, const char *text, uint32_t hash)
 {
     char *end = NULL;

@@ -116,7 +116,7 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
         return LEDGER_FAILED;
     if (*count_out == max)
         *next_out = orders_out[max - 1].order_id;
-    else if (ids.more)
+    else if (ids.more) /* the filter left few of these ids, but the index has more */
         *next_out = ids.ids[ids.count - 1];
     return LEDGER_OK;
 }

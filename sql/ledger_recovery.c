@@ -32,6 +32,8 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
         text_raise(&ledger->sql, update->sku, update->segment, update->fence);
     else
         text_wait(&ledger->sql, update->sku, update->segment);
+    /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
+     * for all orders of the transaction, which is atomic. */
     sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)
@@ -54,7 +56,8 @@ static struct ledger_segment *segment_find(struct recovery *recovery, uint32_t s
     return NULL;
 }
 
-/* In a transaction, so that no other update comes between the raised fences and the rows read. */
+/* In a transaction, so that no other update comes between the raised fences and the rows read. The
+ * text stays in ledger->sql, so a repeat after a deadlock sends the same statements. */
 static enum db_result recover_body(struct db *db, void *context)
 {
     struct recovery *recovery = context;
@@ -81,7 +84,7 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
     ledger_segments_text(sql, sku);
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);
-        segments[i].round = 0;
+        segments[i].round = 0; /* stays 0 where the ledger has no such row */
     }
     sql_append(sql, ")", 1);
     return ledger_from_db(db_run(ledger->db, recover_body, &recovery));

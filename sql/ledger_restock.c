@@ -49,6 +49,7 @@ static enum db_result check_sale(struct adding *adding, struct db *db)
     if (result != DB_OK)
         return result;
     char **row = db_row(db);
+    /* The caller has one fence per segment; a reset may have changed their number meanwhile. */
     if (!row || ledger_u32(row[0]) != restock->fence_count)
         return DB_NO;
     uint64_t total = ledger_u64(row[1]);
@@ -114,7 +115,7 @@ static enum db_result restock_body(struct db *db, void *context)
     level(adding->segments_out, adding->restock->fence_count, adding->restock->units);
     text_changes(adding);
     result = ledger_query(adding->ledger);
-    if (result == DB_OK)
+    if (result == DB_OK) /* again, because only the server knows the fences that GREATEST chose */
         result = read_segments(adding, db);
     if (result != DB_OK)
         return result;

@@ -59,7 +59,7 @@ static enum db_result change_body(struct db *db, void *context)
                version + 1, version);
     sql_identifier(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
-    if (result == DB_OK && db_affected(db, 0) != 1)
+    if (result == DB_OK && db_affected(db, 0) != 1) /* another change of this version came first */
         result = DB_NO;
     return result == DB_OK && change->recount ? recount(db, change) : result;
 }

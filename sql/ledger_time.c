@@ -19,6 +19,7 @@ void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE])
     out[LEDGER_TIME_SIZE - 1] = '\0';
 }
 
+/* MySQL writes a blank where ISO 8601 has a T, and no Z after UTC. */
 void ledger_time_read(char out[LEDGER_TIME_SIZE], const char *column)
 {
     out[0] = '\0';

@@ -57,6 +57,8 @@ void sql_number(struct sql_text *sql, uint64_t number)
     sql->length += (size_t)(decimal_put(digits, number) - digits);
 }
 
+/* The last line of defence against injected SQL: callers have checked their identifiers, and the
+ * alphabet has neither quotes nor backslashes. */
 void sql_bare_identifier(struct sql_text *sql, const char *identifier)
 {
     size_t length = strlen(identifier);

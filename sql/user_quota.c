@@ -7,6 +7,7 @@
 
 #include "sql/ledger_quota.h"
 
+/* Commas around the list and the id make REPLACE match whole ids: ",12," is not in ",112,". */
 void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
                             const char *user_id, uint64_t order_id, uint32_t qty)
 {
