@@ -203,7 +203,8 @@ static enum seclock_result servers_check(const char *const *servers)
         for (int kind = 0; kind < SECLOCK_KIND_COUNT && !known; kind++)
             known = driver_serves((enum seclock_kind)kind, servers[i]);
         if (!known) {
-            lock_set_error("no kind of lock uses a server like that: %s", servers[i]);
+            /* Without the URL, which may hold a password. */
+            lock_set_error("no kind of lock uses a server like number %zu", i + 1);
             return SECLOCK_CONFIG;
         }
     }

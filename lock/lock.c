@@ -101,7 +101,10 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     handle->acquired_ns = handle->now_ns();
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns) {
-        handle->driver->release(handle->self, handle);
+        enum seclock_result released = handle->driver->release(handle->self, handle);
+        /* Nobody will repeat the release, and the handle may be used for another try. */
+        if (released != SECLOCK_OK && released != SECLOCK_LOST && handle->driver->drop)
+            handle->driver->drop(handle->self, handle);
         return lock_fail(SECLOCK_FAILED, "the answer came after the lease had ended");
     }
     if (handle->lease_ms != lease_ms && handle_watched(handle)) /* the driver has its own */

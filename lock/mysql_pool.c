@@ -33,7 +33,7 @@ enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysq
     struct db *first = db_open(url, timeout_ms, error, sizeof error);
     *pool_out = NULL;
     if (!first) {
-        lock_set_error("%s: %s", url, error);
+        lock_set_error("%s", error); /* without the URL, which holds a password */
         return SECLOCK_CONFIG;
     }
     struct mysql_pool *pool = calloc(1, sizeof *pool);

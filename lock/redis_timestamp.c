@@ -125,6 +125,8 @@ static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_
         handle->busy_ms = seen.left_ms;
         return SECLOCK_BUSY;
     }
+    if (seen.fence == INT64_MAX) /* written by another program: no fence comes after it */
+        return lock_fail(SECLOCK_CONFIG, "the fence in Redis has no next number");
     bool fenced = seen.mine && seen.fence > 0;
     int64_t fence = seen.fence;
     if (!fenced)

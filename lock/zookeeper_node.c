@@ -80,7 +80,8 @@ static const char *child_of_request(const struct zk_names *names, const char *re
 /* The number that the server gave a child; false when it is no child of a lock. */
 static bool sequence_of(const char *name, int32_t *sequence_out)
 {
-    const char *separator = strstr(name, SEPARATOR);
+    /* Anybody may make children there; a name that is too long is none of ours. */
+    const char *separator = strlen(name) < CHILD_MAX ? strstr(name, SEPARATOR) : NULL;
     *sequence_out = separator ? (int32_t)strtol(separator + strlen(SEPARATOR), NULL, 10) : 0;
     return separator != NULL;
 }
@@ -334,7 +335,7 @@ enum zk_result queue_node_make(struct queue_node *node)
 /* Watches the child ahead. ZK_NONE: that has just gone. */
 static enum zk_result watch_start(struct queue_node *node, const char *ahead)
 {
-    assert(node->session && strlen(ahead) < CHILD_MAX);
+    assert(node->session && strlen(ahead) < CHILD_MAX); /* sequence_of lets no longer one pass */
     char path[ZK_PATH_MAX];
     struct zk_node found;
     child_path(node->directory, ahead, path);

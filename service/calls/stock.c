@@ -19,7 +19,7 @@ static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_se
 {
     /* Sums of the rows, which are one consistent picture; the sale was read a moment before. */
     json_int_t total = 0, sold = 0;
-    assert(count > 0); /* no sale is without segments */
+    assert(count > 0);
     json_t *segments = json_array();
     for (size_t i = 0; i < count; i++) {
         total += rows[i].capacity;
@@ -43,6 +43,8 @@ static void work_get(struct call_worker *worker, struct request *request)
     enum ledger_result result = ledger_sale_find(ledger, request->call.sku, &sale);
     if (result == LEDGER_OK)
         result = ledger_segments(ledger, sale.sku, rows, &count);
+    if (result == LEDGER_OK && count == 0) /* only tables changed by hand have such a sale */
+        result = LEDGER_NO;
     switch (result) {
     case LEDGER_OK:
         answer_json(&request->answer, 200, stock_json(&sale, rows, count));
