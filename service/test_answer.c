@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "service/answer.h"
+#include "service/test_json.h"
 
 static struct answer answer;
 
@@ -27,31 +28,6 @@ static int stop(void **state)
     (void)state;
     answer_clear(&answer);
     return 0;
-}
-
-static json_t *parse(const char *text, size_t length)
-{
-    json_error_t error;
-    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!object)
-        fail_msg("%s in %.*s", error.text, (int)length, text);
-    assert_true(json_is_object(object));
-    return object;
-}
-
-static const char *member(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    if (!text)
-        fail_msg("no text \"%s\"", name);
-    return text;
-}
-
-static int64_t number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    assert_true(json_is_integer(value));
-    return json_integer_value(value);
 }
 
 static void test_every_problem_is_a_problem_document(void **state)

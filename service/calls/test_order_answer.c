@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "service/calls/order_answer.h"
+#include "service/test_json.h"
 
 #define WORD_64 "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-"
 
@@ -29,31 +30,6 @@ static int stop(void **state)
     answer_clear(&request.answer);
     stock_order_clear(&request.order);
     return 0;
-}
-
-static json_t *parse(const char *text, size_t length)
-{
-    json_error_t error;
-    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!object)
-        fail_msg("%s in %.*s", error.text, (int)length, text);
-    assert_true(json_is_object(object));
-    return object;
-}
-
-static const char *member(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    if (!text)
-        fail_msg("no text \"%s\"", name);
-    return text;
-}
-
-static int64_t number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    assert_true(json_is_integer(value));
-    return json_integer_value(value);
 }
 
 static void decide(enum stock_outcome outcome)

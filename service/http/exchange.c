@@ -171,8 +171,7 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
         return reply_answer(thread, connection, request);
     }
     assert(request->http.phase == PHASE_EXPIRED);
-    connection_abandon(thread,
-                       connection); /* a worker may have it still: freed when it comes back */
+    connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
     return reply_expired(thread, connection, request);
 }
 
