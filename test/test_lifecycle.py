@@ -152,8 +152,9 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
         return sorted((task / "comm").read_text().strip() for task in tasks.iterdir())
 
     expected = sorted([
-        *["order-worker"] * 2, *["http-thread"] * 3, *["call-worker"] * 2,
-        "invalidation", "expiry-worker", "order-indexer"])
+        *["order-worker"] * 2, *["http-thread"] * 3,
+        "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
+        "call-listings", "invalidation", "expiry-worker", "order-indexer"])
     wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 

@@ -44,7 +44,7 @@ static void answer_readyz(struct answer *answer, const char *status, int redis, 
     answer->retry_after_s = ready ? 0 : 1;
 }
 
-static void work_readyz(struct call_worker *worker, struct request *request)
+static void readyz(struct call_worker *worker, struct request *request)
 {
     int redis = stock_ping_redis(worker->stock) ? PART_OK : PART_DOWN;
     atomic_store(&redis_seen, redis);
@@ -59,6 +59,12 @@ static void work_readyz(struct call_worker *worker, struct request *request)
                   : ready  ? "ready"
                            : "unavailable",
                   redis, ledger);
+}
+
+static void work_readyz(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        readyz(worker, requests[i]);
 }
 
 /* Redis or the ledger did not answer by the deadline: the one that was being asked is down. */

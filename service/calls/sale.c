@@ -68,7 +68,7 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
 /* ---- reset ---- */
 
 /* Each change is logged with its result, as operators ask later who changed what, and when. */
-static void work_reset(struct call_worker *worker, struct request *request)
+static void reset(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {
         .total = request->call.total,
@@ -85,6 +85,12 @@ static void work_reset(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(&request->answer, result);
+}
+
+static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        reset(worker, requests[i]);
 }
 
 /* NULL, or what is wrong with the body. */
@@ -119,7 +125,7 @@ enum call_start call_sale_reset(struct service *service, struct request *request
 
 /* ---- restock ---- */
 
-static void work_restock(struct call_worker *worker, struct request *request)
+static void restock(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
     const char *sku = request->call.sku;
@@ -147,6 +153,12 @@ static void work_restock(struct call_worker *worker, struct request *request)
     }
 }
 
+static void work_restock(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        restock(worker, requests[i]);
+}
+
 enum call_start call_sale_restock(struct service *service, struct request *request,
                                   const struct call *call)
 {
@@ -167,7 +179,7 @@ enum call_start call_sale_restock(struct service *service, struct request *reque
 
 /* ---- change ---- */
 
-static void work_change(struct call_worker *worker, struct request *request)
+static void change(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
     const char *sku = request->call.sku;
@@ -179,6 +191,12 @@ static void work_change(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(&request->answer, result);
+}
+
+static void work_change(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        change(worker, requests[i]);
 }
 
 enum call_start call_sale_change(struct service *service, struct request *request,
@@ -206,7 +224,7 @@ static void add_sale(const struct ledger_sale *sale, void *list)
     json_array_append_new(list, sale_json(sale));
 }
 
-static void work_list(struct call_worker *worker, struct request *request)
+static void list(struct call_worker *worker, struct request *request)
 {
     json_t *list = json_array();
     if (!list)
@@ -217,6 +235,12 @@ static void work_list(struct call_worker *worker, struct request *request)
         json_decref(list);
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
     }
+}
+
+static void work_list(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        list(worker, requests[i]);
 }
 
 enum call_start call_sale_list(struct service *service, struct request *request,
@@ -256,7 +280,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
 }
 
 /* The report has a row per segment: too large for the stack of a thread. */
-static void work_reconcile(struct call_worker *worker, struct request *request)
+static void reconcile(struct call_worker *worker, struct request *request)
 {
     struct stock_report *report = malloc(sizeof *report);
     if (!report)
@@ -271,6 +295,12 @@ static void work_reconcile(struct call_worker *worker, struct request *request)
     else
         answer_failure(&request->answer, result);
     free(report);
+}
+
+static void work_reconcile(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        reconcile(worker, requests[i]);
 }
 
 enum call_start call_sale_reconcile(struct service *service, struct request *request,

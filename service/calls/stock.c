@@ -34,7 +34,7 @@ static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_se
 }
 
 /* The ledger is asked, not Redis: units that left Redis may yet come back from a refused commit. */
-static void work_get(struct call_worker *worker, struct request *request)
+static void get(struct call_worker *worker, struct request *request)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
@@ -56,6 +56,12 @@ static void work_get(struct call_worker *worker, struct request *request)
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
         break;
     }
+}
+
+static void work_get(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        get(worker, requests[i]);
 }
 
 enum call_start call_stock_get(struct service *service, struct request *request,

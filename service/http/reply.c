@@ -149,7 +149,7 @@ static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_con
  * those was decided since it came, Redis or the ledger hangs. */
 static enum problem why_untaken(struct http_thread *thread, const struct request *request)
 {
-    assert(request->http.route_list == LIST_ORDERS);
+    assert(request->http.kind == CALL_ORDER);
     bool carried = atomic_load(&thread->service->sold_ns) > request->arrived_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
@@ -178,7 +178,7 @@ enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection
         return reply_by_call(thread, connection, request);
     assert(request->http.phase == PHASE_ABANDONED);
     bool withdrawn = withdraw(request);
-    bool order = request->http.route_list == LIST_ORDERS;
+    bool order = request->http.kind == CALL_ORDER;
     if (withdrawn || (!order && !request->call.changes))
         return reply_problem(thread, connection,
                              order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);
