@@ -8,8 +8,8 @@
 /* One query holds up to 65,536 rows (5 MB) in memory, should all sales have LEDGER_SEGMENTS_MAX. */
 enum { LEDGER_STOCK_SKUS_MAX = 64 };
 
-/* Called with a sale, with what it has sold, and with its segments in order, of the same round. Must
- * not use the ledger. */
+/* Called with a sale, with what it has sold, and with its segments in order, of the same round.
+ * Must not use the ledger. */
 typedef void ledger_stock_visit(const struct ledger_sale *sale,
                                 const struct ledger_segment *segments, size_t count, void *context);
 
