@@ -12,10 +12,13 @@
 #include "service/queue.h"
 #include "stock/stock.h"
 
+struct stock_snapshots;
+
 struct service {
     struct config config;
     struct stock_options stock;
     struct sale_cache *sale_cache;
+    struct stock_snapshots *stock_snapshots;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */
