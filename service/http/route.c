@@ -19,6 +19,7 @@ static const struct route routes[] = {
     {"GET", "/stock/", true, false, false, CALL_LOOKUP, call_stock_get},
     {"POST", "/admin/stock/reset", false, true, true, CALL_SALE, call_sale_reset},
     {"POST", "/admin/stock/add", false, true, true, CALL_SALE, call_sale_restock},
+    {"GET", "/admin/stock/", true, true, false, CALL_ADMIN, call_stock_get_exact},
     {"GET", "/user/{user_id}/orders", true, false, false, CALL_LIST, call_list_user},
     {"GET", "/admin/orders", false, true, false, CALL_LISTING, call_list_all},
     {"GET", "/admin/orders.csv", false, true, false, CALL_LISTING, call_list_csv},
@@ -69,9 +70,11 @@ const struct route *route_find(const char *method, const char *url, enum problem
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
-        /* No path is in the table with two methods of ours, so the first match says all. */
+        /* Two methods only where a sku has the name of a call: GET /admin/stock/reset. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
-        *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+        *allow_out = *allow_out                             ? "GET, HEAD, POST"
+                     : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
+                                                            : routes[i].method;
     }
     return NULL;
 }
