@@ -88,7 +88,7 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
-load_tools := $(addprefix $(BUILD)/,bare_httpd pace insert_limit)
+load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
