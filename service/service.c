@@ -29,6 +29,8 @@ void service_open(struct service *service)
     };
     bool networks = networks_parse(config->trusted_proxies, &service->proxies);
     assert(networks); /* config_load has checked it with the same function */
+    service->tokens = tokens_open(config);
+    tokens_warn(config);
     service->sale_cache = sale_cache_open();
     service->orders = queue_open(config->queue_max);
     for (int kind = 0; kind < CALL_KINDS; kind++)
@@ -41,6 +43,7 @@ void service_close(struct service *service)
         queue_close(&service->calls[kind]);
     queue_close(&service->orders);
     sale_cache_close(&service->sale_cache);
+    tokens_close(&service->tokens);
 }
 
 void service_stop_queues(struct service *service)

@@ -10,12 +10,14 @@
 #include "service/config/networks.h"
 #include "service/order_id.h"
 #include "service/queue.h"
+#include "service/tokens.h"
 #include "stock/stock.h"
 
 struct service {
     struct config config;
     struct stock_options stock;
     struct sale_cache *sale_cache;
+    struct tokens *tokens;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */
