@@ -16,6 +16,7 @@
 #include "service/service.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
+#include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
 #include "service/workers/orders.h"
@@ -39,6 +40,7 @@ struct parts {
     struct invalidation_listener *invalidation_listener;
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
+    struct health *health;
     struct listen_unix admin_socket;
     struct http_thread *http_threads[HTTP_THREADS_MAX]; /* with admin_listen its thread first */
     char error[ERROR_MAX];
@@ -106,7 +108,9 @@ static bool start_background(struct parts *parts)
         parts->order_indexer = order_indexer_start(service, parts->error, sizeof parts->error);
     if (parts->order_indexer)
         parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
-    return parts->expiry_worker;
+    if (parts->expiry_worker)
+        service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
+    return parts->health;
 }
 
 /* Starts the thread of admin_listen. */
@@ -177,6 +181,7 @@ static void tell_to_stop(struct parts *parts)
         http_wake(parts->http_threads[i]);
     for (unsigned i = 0; i < HTTP_THREADS_MAX && parts->http_threads[i]; i++)
         http_join(parts->http_threads[i]);
+    health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
     service_stop_queues(&parts->service);
 }
@@ -185,6 +190,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
     order_indexer_join(&parts->order_indexer);
     invalidation_listener_join(&parts->invalidation_listener);

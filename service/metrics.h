@@ -51,7 +51,9 @@
 
 /* X(id, name, help) */
 #define METRICS_GAUGES(X)                                                                          \
-    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")
+    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
+    X(REDIS_UP, "seckill_redis_up", "1 while Redis answers and takes writes.")                     \
+    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")
 
 /* X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
  * orders. */

@@ -13,6 +13,8 @@
 #include "service/tokens.h"
 #include "stock/stock.h"
 
+struct health;
+
 struct service {
     struct config config;
     struct stock_options stock;
@@ -22,10 +24,11 @@ struct service {
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    _Atomic int streams;             /* answers being streamed */
-    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
-    _Atomic bool draining;   /* no new connections; what was accepted is answered */
+    const struct health *health; /* what is known of Redis and the ledger; set before HTTP starts */
+    _Atomic int streams;         /* answers being streamed */
+    _Atomic int64_t sold_ns;     /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool prepared;       /* the ledger's tables are there and the node is known */
+    _Atomic bool draining;       /* no new connections; what was accepted is answered */
 };
 
 /* Makes everything but `config`, which is filled in before, and `ids`. The caller owns the struct

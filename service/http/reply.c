@@ -133,18 +133,6 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
     return reply_text(thread, connection, answer, false);
 }
 
-/* The call knows better than a fixed problem what is true by now. */
-static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_connection *connection,
-                                     struct request *request)
-{
-    struct answer answer = {.text = NULL};
-    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN); /* spares a worker the question */
-    request->call.expire(request, &answer);
-    enum MHD_Result result = reply_text(thread, connection, &answer, true);
-    answer_clear(&answer);
-    return result;
-}
-
 /* Why no order worker took the order in time: too many were waiting before it; but when not one of
  * those was decided since it came, Redis or the ledger hangs. */
 static enum problem why_untaken(struct http_thread *thread, const struct request *request)
@@ -174,8 +162,6 @@ static bool withdraw(struct request *request)
 enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,
                               struct request *request)
 {
-    if (request->call.expire)
-        return reply_by_call(thread, connection, request);
     assert(request->http.phase == PHASE_ABANDONED);
     bool withdrawn = withdraw(request);
     bool order = request->http.kind == CALL_ORDER;
