@@ -154,6 +154,7 @@ static bool start_http_threads(struct parts *parts)
         if (!*thread)
             return false;
     }
+    tokens_warn(config);
     log_event(LOG_INFO, "listening", "address=%s", address);
     return true;
 }

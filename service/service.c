@@ -30,11 +30,12 @@ void service_open(struct service *service)
     bool networks = networks_parse(config->trusted_proxies, &service->proxies);
     assert(networks); /* config_load has checked it with the same function */
     service->tokens = tokens_open(config);
-    tokens_warn(config);
     service->sale_cache = sale_cache_open();
     service->orders = queue_open(config->queue_max);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        service->calls[kind] = queue_open(call_kinds[kind].places);
+        service->calls[kind] =
+            queue_open(call_kinds[kind].places < config->call_queue_max ? call_kinds[kind].places
+                                                                        : config->call_queue_max);
 }
 
 void service_close(struct service *service)

@@ -77,6 +77,10 @@
     X(UNSIGNED, queue_max, "8192", "orders", 1, 1000000,                                           \
       "Orders that may wait for an order worker. The daemon answers further ones with 503 "        \
       "overloaded at once.")                                                                       \
+    X(UNSIGNED, call_queue_max, "4096", "calls", 1, 4096,                                          \
+      "Calls of one kind (look-ups, payments, cancels, lists, admin calls) that may wait for the " \
+      "worker of that kind; of some kinds fewer may. The daemon answers further ones with 503 "    \
+      "overloaded at once.")                                                                       \
     X(UNSIGNED, rate_user_per_min, "0", "orders", 0, 60000000,                                     \
       "Orders that one user may place per minute at a steady rate, over all daemons on one "       \
       "Redis. The daemon answers further ones with 429 rate_limited. 0: no limit.")                \
