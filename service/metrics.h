@@ -36,6 +36,8 @@
       "Commits whose connection died before the answer came.")                                     \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
+    X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
+      "Snapshots of sales' stock that were read from the ledger.")                                 \
     X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "",                                      \
       "Connections to Redis that were made again.")                                                \
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \

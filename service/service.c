@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "service/log.h"
+#include "service/stock_snapshot.h"
 #include "sql/ledger_setup.h"
 
 enum {
@@ -31,6 +32,7 @@ void service_open(struct service *service)
     assert(networks); /* config_load has checked it with the same function */
     service->tokens = tokens_open(config);
     service->sale_cache = sale_cache_open();
+    service->stock_snapshots = stock_snapshots_open();
     service->orders = queue_open(config->queue_max);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         service->calls[kind] =
@@ -43,6 +45,7 @@ void service_close(struct service *service)
     for (int kind = 0; kind < CALL_KINDS; kind++)
         queue_close(&service->calls[kind]);
     queue_close(&service->orders);
+    stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
     tokens_close(&service->tokens);
 }

@@ -14,12 +14,14 @@
 #include "stock/stock.h"
 
 struct health;
+struct stock_snapshots;
 
 struct service {
     struct config config;
     struct stock_options stock;
     struct sale_cache *sale_cache;
     struct tokens *tokens;
+    struct stock_snapshots *stock_snapshots;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */

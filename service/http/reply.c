@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "service/http/prepared.h"
 #include "service/http/stream.h"
 #include "service/metrics.h"
 
@@ -48,6 +49,8 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     struct MHD_Response *response =
         response_new(text, length, true, "application/problem+json", close);
     add_retry_after(response, problem_retry_after(problem));
+    if (problem_status(problem) == 404) /* which a cache may keep unasked, beyond a sale's start */
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
@@ -98,12 +101,27 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
     struct MHD_Response *response =
         response_new(answer->text, answer->length, copy, answer->content_type, thread->draining);
     add_retry_after(response, answer->retry_after_s);
+    if (answer->cache_control)
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
         add_number(response, "RateLimit-Reset", answer->reset_s);
     }
     enum MHD_Result result = queue_response(thread, connection, answer->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
+static enum MHD_Result reply_prepared(struct http_thread *thread,
+                                      struct http_connection *connection,
+                                      const struct prepared *prepared)
+{
+    if (!thread->draining)
+        return queue_response(thread, connection, MHD_HTTP_OK, prepared_response(prepared));
+    struct MHD_Response *response = prepared_closing(prepared);
+    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -128,6 +146,8 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
         return reply_problem(thread, connection, answer->problem, NULL);
+    if (answer->prepared)
+        return reply_prepared(thread, connection, answer->prepared);
     if (answer->stream)
         return reply_stream(thread, connection, request);
     return reply_text(thread, connection, answer, false);

@@ -18,6 +18,7 @@ static const struct route routes[] = {
     {"GET", "/stock/", true, ROUTE_BUYER, false, CALL_LOOKUP, call_stock_get},
     {"POST", "/admin/stock/reset", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reset},
     {"POST", "/admin/stock/add", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_restock},
+    {"GET", "/admin/stock/", true, ROUTE_ADMIN, false, CALL_ADMIN, call_stock_get_exact},
     {"GET", "/user/{user_id}/orders", true, ROUTE_SHOP, false, CALL_LIST, call_list_user},
     {"GET", "/admin/orders", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_all},
     {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
@@ -68,9 +69,11 @@ const struct route *route_find(unsigned classes, const char *method, const char 
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
-        /* No path is in the table with two methods of ours, so the first match says all. */
+        /* Two methods only where a sku has the name of a call: GET /admin/stock/reset. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
-        *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+        *allow_out = *allow_out                             ? "GET, HEAD, POST"
+                     : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
+                                                            : routes[i].method;
     }
     return NULL;
 }
