@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/http/connection.h"
+#include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
@@ -167,6 +168,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
 {
     struct request *request = connection->request;
     request_list_remove(request);
+    if (!fair_admit(thread, request))
+        return MHD_YES;
     request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;

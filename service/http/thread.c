@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "service/http/fair.h"
 
 enum { LOCKS_DEADLINE_EXTRA_MS = 5000 }; /* to wait for locks: lease, deadline and this */
 
@@ -88,6 +89,8 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     request->http.until_ns = deadline_ns(thread, request);
     request->queue_next = NULL;
     thread->in_flight++;
+    if (request->http.kind == CALL_ORDER)
+        fair_order_sent(thread);
     request_list_add(thread, list_of(request), request);
     if (request->http.kind != CALL_ORDER) {
         queue_push(thread->service->calls[request->http.kind], request, request);

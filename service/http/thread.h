@@ -30,6 +30,16 @@ struct http_connection {
     bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
 };
 
+/* What fair.c keeps. */
+struct http_fair {
+    size_t orders;       /* sent to order workers and not come back */
+    int64_t crowded_ns;  /* when many orders were in flight */
+    int64_t answered_ns; /* when an order was answered */
+    int64_t counted_ns;  /* up to when time has added to the credit */
+    int64_t credit;
+    size_t seen; /* calls of this turn that might have been held */
+};
+
 struct http_thread {
     struct service *service;
     unsigned classes; /* of calls that it serves, see route.h */
@@ -45,6 +55,7 @@ struct http_thread {
     _Atomic(struct request *) returned;
 
     struct request_list lists[HTTP_LISTS];
+    struct http_fair fair;
     struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
     struct request *free_requests;
     size_t connections; /* open ones */
