@@ -16,7 +16,8 @@ enum { SALES_PAGE = 500 };
     "SELECT sku,round,total,segments,(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "          \
     "WHERE g.sku=sale.sku),settings_version," MS_OF("starts_at") "," MS_OF(                        \
         "ends_at") ",per_user_limit,"                                                              \
-                   "pay_within_s,paused FROM sale "
+                   "pay_within_s,paused,EXISTS(SELECT 1 FROM quota_count c WHERE "                 \
+                   "c.sku=sale.sku AND c.round=sale.round)FROM sale "
 
 static void sale_read(struct ledger_sale *sale, char **row)
 {
@@ -32,6 +33,7 @@ static void sale_read(struct ledger_sale *sale, char **row)
         .per_user_limit = ledger_u32(row[8]),
         .pay_within_s = ledger_u32(row[9]),
         .paused = ledger_u32(row[10]) != 0,
+        .counting = ledger_u32(row[11]) != 0,
     };
 }
 

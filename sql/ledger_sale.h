@@ -14,6 +14,7 @@ struct ledger_settings {
     uint32_t per_user_limit; /* units that one user may buy in a round; 0: no limit */
     uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
     bool paused;
+    bool counting; /* the sale is closed while its users' units are counted for a new limit */
 };
 
 struct ledger_sale {
