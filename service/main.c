@@ -14,6 +14,7 @@
 #include "service/service.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
+#include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
 #include "service/workers/orders.h"
@@ -32,10 +33,11 @@ struct parts {
     struct service service;
     struct ledger *ledger; /* for service_prepare */
     struct order_worker *order_workers[THREADS_MAX];
-    struct call_worker_thread *call_workers[CALL_WORKERS];
+    struct call_worker_thread *call_workers[CALL_KINDS];
     struct invalidation_listener *invalidation_listener;
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
+    struct health *health;
     struct http_thread *http_threads[THREADS_MAX];
     char error[ERROR_MAX];
 };
@@ -86,9 +88,9 @@ static bool start_order_workers(struct parts *parts)
 
 static bool start_call_workers(struct parts *parts)
 {
-    for (unsigned i = 0; i < CALL_WORKERS; i++)
-        if (!(parts->call_workers[i] =
-                  call_worker_start(&parts->service, parts->error, sizeof parts->error)))
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        if (!(parts->call_workers[kind] = call_worker_start(&parts->service, (enum call_kind)kind,
+                                                            parts->error, sizeof parts->error)))
             return false;
     return true;
 }
@@ -102,7 +104,9 @@ static bool start_background(struct parts *parts)
         parts->order_indexer = order_indexer_start(service, parts->error, sizeof parts->error);
     if (parts->order_indexer)
         parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
-    return parts->expiry_worker;
+    if (parts->expiry_worker)
+        service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
+    return parts->health;
 }
 
 static bool start_http_threads(struct parts *parts)
@@ -150,20 +154,21 @@ static void tell_to_stop(struct parts *parts)
         http_wake(parts->http_threads[i]);
     for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
         http_join(parts->http_threads[i]);
+    health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
-    queue_stop(parts->service.calls);
-    queue_stop(parts->service.orders);
+    service_stop_queues(&parts->service);
 }
 
 /* In reverse of start. A part that was not started is NULL, which every function here accepts. */
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
     order_indexer_join(&parts->order_indexer);
     invalidation_listener_join(&parts->invalidation_listener);
-    for (unsigned i = 0; i < CALL_WORKERS; i++)
-        call_worker_join(&parts->call_workers[i]);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        call_worker_join(&parts->call_workers[kind]);
     for (unsigned i = 0; i < THREADS_MAX; i++)
         order_worker_join(&parts->order_workers[i]);
     /* Workers gave requests back to the HTTP threads until now. */

@@ -33,6 +33,8 @@
       "Commits whose connection died before the answer came.")                                     \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
+    X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
+      "Snapshots of sales' stock that were read from the ledger.")                                 \
     X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "",                                      \
       "Connections to Redis that were made again.")                                                \
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
@@ -48,7 +50,9 @@
 
 /* X(id, name, help) */
 #define METRICS_GAUGES(X)                                                                          \
-    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")
+    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
+    X(REDIS_UP, "seckill_redis_up", "1 while Redis answers and takes writes.")                     \
+    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")
 
 /* X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
  * orders. */

@@ -60,7 +60,7 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
         return reply_problem(thread, connection, framing, NULL);
     if (!http->route)
         return MHD_YES;
-    http->route_list = http->route->list;
+    http->kind = http->route->kind;
     if (http->route->admin &&
         !head_authorized(connection->mhd, thread->service->config.admin_token))
         http->refusal = PROBLEM_UNAUTHORIZED;
@@ -107,7 +107,7 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    if (route->list == LIST_ORDERS && service->config.rate_address_per_min > 0)
+    if (route->kind == CALL_ORDER && service->config.rate_address_per_min > 0)
         head_address(connection->mhd, &service->proxies, request->order.address);
     return route->start(service, request, &call);
 }
@@ -118,11 +118,11 @@ static void start(struct http_thread *thread, struct http_connection *connection
     struct request *request = connection->request;
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
-    /* Orders share the queue by sku; calls by kind, so that look-ups do not crowd out the admin. */
-    request->flow = order ? queue_flow(request->order.sku) : request->http.route_list;
+    struct queue *queue = order ? service->orders : service->calls[request->http.kind];
+    request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
-    } else if (queue_reserve(order ? service->orders : service->calls, request->flow)) {
+    } else if (queue_reserve(queue, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
     } else { /* a bounded queue: better a quick answer than one after the deadline */
         if (order)
@@ -165,7 +165,7 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     if (request->http.phase == PHASE_READY) {
-        if (request->http.route_list == LIST_ORDERS)
+        if (request->http.kind == CALL_ORDER)
             metrics_observe(HISTOGRAM_ORDER_SECONDS,
                             (uint64_t)(thread->now_ns - request->arrived_ns));
         return reply_answer(thread, connection, request);

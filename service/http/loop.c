@@ -59,6 +59,26 @@ void http_return(struct http_thread *thread, struct request *list)
         http_wake(thread);
 }
 
+/* One pass per thread, of which there are few. */
+void http_return_all(struct request **requests, size_t count)
+{
+    while (count > 0) {
+        struct http_thread *thread = requests[0]->http_thread;
+        struct request *list = NULL;
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (requests[i]->http_thread != thread) {
+                requests[kept++] = requests[i];
+                continue;
+            }
+            requests[i]->queue_next = list;
+            list = requests[i];
+        }
+        http_return(thread, list);
+        count = kept;
+    }
+}
+
 static void take_returned(struct http_thread *thread)
 {
     struct request *request =

@@ -18,6 +18,10 @@ struct http_thread *http_start(struct service *service, int listen_fd, char *err
  * wakes it. Any thread; may be called until http_close. */
 void http_return(struct http_thread *thread, struct request *list);
 
+/* Gives requests of any HTTP threads back, one list and one wake-up per thread. Overwrites the
+ * array. Any thread; may be called until http_close. */
+void http_return_all(struct request **requests, size_t count);
+
 /* Wakes the thread, to look at service->draining. */
 void http_wake(struct http_thread *thread);
 

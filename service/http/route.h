@@ -10,7 +10,7 @@ struct route {
     bool prefix; /* what follows the path, or begins at its {name}, is the handler's `tail` */
     bool admin;  /* needs the token */
     bool body;   /* needs a JSON body */
-    enum http_list list; /* where it waits for a worker */
+    enum call_kind kind; /* which worker carries it; none, when the handler answers at once */
     call_handler *start;
 };
 

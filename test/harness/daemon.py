@@ -89,7 +89,8 @@ class Daemon(Program):
         return content(self.admin("POST", "/admin/reconcile", {"sku": sku}))
 
     def stock(self, sku="demo"):
-        return content(self.get(f"/stock/{sku}"))
+        """The exact one: GET /stock/{sku} may be 100 ms old."""
+        return content(self.admin("GET", f"/admin/stock/{sku}"))
 
     # metrics
 
