@@ -19,7 +19,7 @@ enum {
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
-      "This call needs the header Authorization: Bearer with the admin token.", 0)                 \
+      "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
     X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
     X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \

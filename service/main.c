@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "service/config/config.h"
+#include "service/config/endpoint.h"
 #include "service/http/listen.h"
+#include "service/http/listen_unix.h"
 #include "service/http/loop.h"
 #include "service/log.h"
 #include "service/service.h"
@@ -22,6 +24,7 @@
 enum {
     THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
     ERROR_MAX = 256,
+    HTTP_THREADS_MAX = THREADS_MAX + 1,
     PREPARE_RETRY_MS = 200,
     FILES_OWN = 64, /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
@@ -38,7 +41,8 @@ struct parts {
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
     struct health *health;
-    struct http_thread *http_threads[THREADS_MAX];
+    struct listen_unix admin_socket;
+    struct http_thread *http_threads[HTTP_THREADS_MAX]; /* with admin_listen its thread first */
     char error[ERROR_MAX];
 };
 
@@ -109,13 +113,34 @@ static bool start_background(struct parts *parts)
     return parts->health;
 }
 
+/* Starts the thread of admin_listen. */
+static bool start_admin_thread(struct parts *parts)
+{
+    const char *where = parts->service.config.admin_listen, *path = endpoint_path(where);
+    char address[300], why[ERROR_MAX - 32];
+    int fd = path ? listen_unix_open(path, &parts->admin_socket, why, sizeof why)
+                  : http_listen(where, false, address, sizeof address, why, sizeof why);
+    if (fd < 0) {
+        snprintf(parts->error, sizeof parts->error, "admin_listen: %s", why);
+        return false;
+    }
+    parts->http_threads[0] =
+        http_start(&parts->service, fd, HTTP_OPERATORS, parts->error, sizeof parts->error);
+    if (parts->http_threads[0])
+        log_event(LOG_INFO, "admin_listening", "address=%s", path ? LOG_QUOTE(where) : address);
+    return parts->http_threads[0];
+}
+
 static bool start_http_threads(struct parts *parts)
 {
     struct config *config = &parts->service.config;
     unsigned count = config->http_threads;
+    bool apart = config->admin_listen[0] != '\0';
     char address[300];
     assert(count <= THREADS_MAX);
     bound_clients(config);
+    if (apart && !start_admin_thread(parts))
+        return false;
     snprintf(address, sizeof address, "%s", config->listen);
     for (unsigned i = 0; i < count; i++) {
         /* Port 0 becomes the port that the first thread got, for the others to share. */
@@ -123,10 +148,13 @@ static bool start_http_threads(struct parts *parts)
                              sizeof parts->error);
         if (fd < 0)
             return false;
-        parts->http_threads[i] = http_start(&parts->service, fd, parts->error, sizeof parts->error);
-        if (!parts->http_threads[i])
+        struct http_thread **thread = &parts->http_threads[apart + i];
+        *thread = http_start(&parts->service, fd, apart ? HTTP_PUBLIC : HTTP_ALL, parts->error,
+                             sizeof parts->error);
+        if (!*thread)
             return false;
     }
+    tokens_warn(config);
     log_event(LOG_INFO, "listening", "address=%s", address);
     return true;
 }
@@ -150,9 +178,9 @@ static void tell_to_stop(struct parts *parts)
     atomic_store(&parts->service.draining, true);
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX && parts->http_threads[i]; i++)
         http_wake(parts->http_threads[i]);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX && parts->http_threads[i]; i++)
         http_join(parts->http_threads[i]);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
@@ -172,8 +200,9 @@ static void stop(struct parts *parts)
     for (unsigned i = 0; i < THREADS_MAX; i++)
         order_worker_join(&parts->order_workers[i]);
     /* Workers gave requests back to the HTTP threads until now. */
-    for (unsigned i = 0; i < THREADS_MAX; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX; i++)
         http_close(&parts->http_threads[i]);
+    listen_unix_remove(&parts->admin_socket);
     ledger_close(&parts->ledger);
     service_close(&parts->service);
 }

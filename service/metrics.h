@@ -25,6 +25,9 @@
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
     X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
       "Orders that expired, as they were not paid in time.")                                       \
+    X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
+      "Calls refused with 401, by the class of their route.")                                      \
+    X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \

@@ -30,11 +30,14 @@ void service_open(struct service *service)
     };
     bool networks = networks_parse(config->trusted_proxies, &service->proxies);
     assert(networks); /* config_load has checked it with the same function */
+    service->tokens = tokens_open(config);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
     service->orders = queue_open(config->queue_max);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        service->calls[kind] = queue_open(call_kinds[kind].places);
+        service->calls[kind] =
+            queue_open(call_kinds[kind].places < config->call_queue_max ? call_kinds[kind].places
+                                                                        : config->call_queue_max);
 }
 
 void service_close(struct service *service)
@@ -44,6 +47,7 @@ void service_close(struct service *service)
     queue_close(&service->orders);
     stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
+    tokens_close(&service->tokens);
 }
 
 void service_stop_queues(struct service *service)

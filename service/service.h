@@ -10,6 +10,7 @@
 #include "service/config/networks.h"
 #include "service/order_id.h"
 #include "service/queue.h"
+#include "service/tokens.h"
 #include "stock/stock.h"
 
 struct health;
@@ -19,6 +20,7 @@ struct service {
     struct config config;
     struct stock_options stock;
     struct sale_cache *sale_cache;
+    struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;
     struct networks proxies; /* whose X-Forwarded-For is believed */
     struct order_ids ids;

@@ -9,10 +9,17 @@
 
 struct http_thread;
 
+/* Which calls an HTTP thread serves. */
+enum http_part {
+    HTTP_ALL,
+    HTTP_PUBLIC,    /* those of buyers and of the shop */
+    HTTP_OPERATORS, /* those of admin and ops */
+};
+
 /* Starts an HTTP thread on a listening socket, which it owns from now on. NULL with the reason in
  * `error_out`. */
-struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
-                               size_t error_size);
+struct http_thread *http_start(struct service *service, int listen_fd, enum http_part part,
+                               char *error_out, size_t error_size);
 
 /* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
  * wakes it. Any thread; may be called until http_close. */

@@ -1,10 +1,16 @@
 """One running seckilld: started with options, and asked over HTTP."""
 
 import http.client
+import re
 import secrets
 
+from harness.client import send
 from harness.processes import HarnessError
 from harness.program import Program
+
+
+ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
+OPERATORS_PATHS = ("/admin/", "/healthz", "/readyz", "/metrics")
 
 
 def parse_metrics(text):
@@ -47,6 +53,18 @@ class Daemon(Program):
             return self.get("/readyz").status == 200
         except OSError:
             return False
+
+    def admin_address(self):
+        """Where it serves the operators: (host, port), or the path of a Unix socket."""
+        found = ADMIN_LISTENING.search(self.log())
+        if not found or found[1].startswith("/"):
+            return found[1] if found else self.address
+        host, port = found[1].rsplit(":", 1)
+        return host, int(port)
+
+    def request(self, method, path, body=None, headers=(), timeout=30):
+        address = self.admin_address() if path.startswith(OPERATORS_PATHS) else self.address
+        return send(address, method, path, body, headers, timeout)
 
     # orders
 
