@@ -108,6 +108,8 @@ class FloodRun(Run):
         result["of_alone"] = statistics.median(
             run["accepted_per_s"] / max(run["alone"]["accepted_per_s"], 1) for run in rounds)
         result["flood_per_s"] = statistics.median(run["flood"]["answers_per_s"] for run in rounds)
+        result["flood_refused"] = statistics.median(
+            run["flood"]["errors"]["status"] / max(run["flood"]["requests"], 1) for run in rounds)
         result["probed"] = {name: {
             "p50_ms": statistics.median(run["probed"][name]["p50_ms"] for run in rounds),
             "max_ms": max(run["probed"][name]["max_ms"] for run in rounds),
