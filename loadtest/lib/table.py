@@ -94,7 +94,8 @@ def print_flood(name, runs):
     for run in floods:
         admin, ops = run["probed"]["admin"], run["probed"]["ops"]
         print(FLOOD(f"{name}: {run['label']}", f"{run['flood_per_s']:,.0f}",
-                    f"{run['flood_refused']:.0%}", f"{run['of_alone']:.2f}", ms(admin["p50_ms"]), ms(admin["max_ms"]),
+                    f"{run['flood_refused']:.0%}", f"{run['of_alone']:.2f}",
+                    ms(admin["p50_ms"]), ms(admin["max_ms"]),
                     ms(ops["p50_ms"]), ms(ops["max_ms"]), run["refused"]))
 
 
