@@ -8,6 +8,7 @@
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
+#   make flood      each call asked for by 2,000 connections: what the others notice of it
 #   make campaigns  every load campaign, each run audited, with a report: 20 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
@@ -94,7 +95,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench around campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -256,8 +257,8 @@ bench:
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
 
-around: NAME = around
-around campaign campaigns:
+around flood: NAME = $@
+around flood campaign campaigns:
 	@deploy/packages campaign
 	@$(MAKE) all
 	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
