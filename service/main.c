@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include "service/config/config.h"
+#include "service/config/endpoint.h"
 #include "service/http/listen.h"
+#include "service/http/listen_unix.h"
 #include "service/http/loop.h"
 #include "service/log.h"
 #include "service/service.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
+#include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
 #include "service/workers/orders.h"
@@ -21,6 +24,7 @@
 enum {
     THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
     ERROR_MAX = 256,
+    HTTP_THREADS_MAX = THREADS_MAX + 1,
     PREPARE_RETRY_MS = 200,
     FILES_OWN = 64, /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
@@ -32,11 +36,13 @@ struct parts {
     struct service service;
     struct ledger *ledger; /* for service_prepare */
     struct order_worker *order_workers[THREADS_MAX];
-    struct call_worker_thread *call_workers[CALL_WORKERS];
+    struct call_worker_thread *call_workers[CALL_KINDS];
     struct invalidation_listener *invalidation_listener;
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
-    struct http_thread *http_threads[THREADS_MAX];
+    struct health *health;
+    struct listen_unix admin_socket;
+    struct http_thread *http_threads[HTTP_THREADS_MAX]; /* with admin_listen its thread first */
     char error[ERROR_MAX];
 };
 
@@ -86,9 +92,9 @@ static bool start_order_workers(struct parts *parts)
 
 static bool start_call_workers(struct parts *parts)
 {
-    for (unsigned i = 0; i < CALL_WORKERS; i++)
-        if (!(parts->call_workers[i] =
-                  call_worker_start(&parts->service, parts->error, sizeof parts->error)))
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        if (!(parts->call_workers[kind] = call_worker_start(&parts->service, (enum call_kind)kind,
+                                                            parts->error, sizeof parts->error)))
             return false;
     return true;
 }
@@ -102,16 +108,39 @@ static bool start_background(struct parts *parts)
         parts->order_indexer = order_indexer_start(service, parts->error, sizeof parts->error);
     if (parts->order_indexer)
         parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
-    return parts->expiry_worker;
+    if (parts->expiry_worker)
+        service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
+    return parts->health;
+}
+
+/* Starts the thread of admin_listen. */
+static bool start_admin_thread(struct parts *parts)
+{
+    const char *where = parts->service.config.admin_listen, *path = endpoint_path(where);
+    char address[300], why[ERROR_MAX - 32];
+    int fd = path ? listen_unix_open(path, &parts->admin_socket, why, sizeof why)
+                  : http_listen(where, false, address, sizeof address, why, sizeof why);
+    if (fd < 0) {
+        snprintf(parts->error, sizeof parts->error, "admin_listen: %s", why);
+        return false;
+    }
+    parts->http_threads[0] =
+        http_start(&parts->service, fd, HTTP_OPERATORS, parts->error, sizeof parts->error);
+    if (parts->http_threads[0])
+        log_event(LOG_INFO, "admin_listening", "address=%s", path ? LOG_QUOTE(where) : address);
+    return parts->http_threads[0];
 }
 
 static bool start_http_threads(struct parts *parts)
 {
     struct config *config = &parts->service.config;
     unsigned count = config->http_threads;
+    bool apart = config->admin_listen[0] != '\0';
     char address[300];
     assert(count <= THREADS_MAX);
     bound_clients(config);
+    if (apart && !start_admin_thread(parts))
+        return false;
     snprintf(address, sizeof address, "%s", config->listen);
     for (unsigned i = 0; i < count; i++) {
         /* Port 0 becomes the port that the first thread got, for the others to share. */
@@ -119,10 +148,13 @@ static bool start_http_threads(struct parts *parts)
                              sizeof parts->error);
         if (fd < 0)
             return false;
-        parts->http_threads[i] = http_start(&parts->service, fd, parts->error, sizeof parts->error);
-        if (!parts->http_threads[i])
+        struct http_thread **thread = &parts->http_threads[apart + i];
+        *thread = http_start(&parts->service, fd, apart ? HTTP_PUBLIC : HTTP_ALL, parts->error,
+                             sizeof parts->error);
+        if (!*thread)
             return false;
     }
+    tokens_warn(config);
     log_event(LOG_INFO, "listening", "address=%s", address);
     return true;
 }
@@ -146,29 +178,31 @@ static void tell_to_stop(struct parts *parts)
     atomic_store(&parts->service.draining, true);
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX && parts->http_threads[i]; i++)
         http_wake(parts->http_threads[i]);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX && parts->http_threads[i]; i++)
         http_join(parts->http_threads[i]);
+    health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
-    queue_stop(parts->service.calls);
-    queue_stop(parts->service.orders);
+    service_stop_queues(&parts->service);
 }
 
 /* In reverse of start. A part that was not started is NULL, which every function here accepts. */
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
     order_indexer_join(&parts->order_indexer);
     invalidation_listener_join(&parts->invalidation_listener);
-    for (unsigned i = 0; i < CALL_WORKERS; i++)
-        call_worker_join(&parts->call_workers[i]);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        call_worker_join(&parts->call_workers[kind]);
     for (unsigned i = 0; i < THREADS_MAX; i++)
         order_worker_join(&parts->order_workers[i]);
     /* Workers gave requests back to the HTTP threads until now. */
-    for (unsigned i = 0; i < THREADS_MAX; i++)
+    for (unsigned i = 0; i < HTTP_THREADS_MAX; i++)
         http_close(&parts->http_threads[i]);
+    listen_unix_remove(&parts->admin_socket);
     ledger_close(&parts->ledger);
     service_close(&parts->service);
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "service/answer.h"
+#include "service/call_kind.h"
 #include "sql/ledger_list.h"
 #include "stock/order.h"
 #include "stock/sale_settings.h"
@@ -50,8 +51,9 @@ enum http_phase {
     PHASE_COUNT
 };
 
-/* Which of its HTTP thread's lists a request waits in; the limits of one list are equally long. */
-enum http_list { LIST_RECEIVING, LIST_ORDERS, LIST_CALLS, LIST_ADMIN, HTTP_LISTS };
+/* Which of its HTTP thread's lists a request waits in, by the length of its time limit: to be read,
+ * to be answered, and to be answered when it may wait for the locks of segments. */
+enum http_list { LIST_RECEIVING, LIST_USUAL, LIST_LOCKS, HTTP_LISTS };
 
 /* How the connection waits for the answer. Independent of the phase: a connection waits on until
  * libmicrohttpd asks again. */
@@ -71,7 +73,7 @@ struct request_http {
     enum http_wait wait;
     struct http_connection *connection; /* NULL: answered or closed */
     const struct route *route;
-    enum http_list route_list; /* the one that its route names */
+    enum call_kind kind;       /* that its route names */
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
     struct request_list *list; /* the one of the thread's lists it is in, or NULL */
@@ -85,15 +87,13 @@ struct request_http {
 };
 
 /* What a call worker is to do. The HTTP thread fills it in before it queues the request; from then
- * on it is the worker's. Only `expire`, `changes` and `progress` may be read by the HTTP thread
- * meanwhile: the first two do not change any more, the third is atomic. */
+ * on it is the worker's. Only `changes`, which does not change any more, may be read by the HTTP
+ * thread meanwhile. */
 struct request_call {
-    void (*work)(struct call_worker *worker, struct request *request);
-    /* NULL, or what answers at the deadline while a worker still has the request. */
-    void (*expire)(const struct request *request, struct answer *answer);
-    _Atomic int progress; /* for expire: how far the worker has come */
-    bool changes;         /* it writes: past the deadline its outcome is unknown, not unavailable */
-    bool again;           /* set by work: not possible yet, so put it at the end of the queue */
+    /* Carries requests that have the same work, and leaves an answer in each, or sets `again`. */
+    void (*work)(struct call_worker *worker, struct request **requests, size_t count);
+    bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
+    bool again;   /* set by work: not possible yet, so put it at the end of the queue */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;

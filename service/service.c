@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "service/log.h"
+#include "service/stock_snapshot.h"
 #include "sql/ledger_setup.h"
 
 enum {
@@ -29,16 +30,31 @@ void service_open(struct service *service)
     };
     bool networks = networks_parse(config->trusted_proxies, &service->proxies);
     assert(networks); /* config_load has checked it with the same function */
+    service->tokens = tokens_open(config);
     service->sale_cache = sale_cache_open();
+    service->stock_snapshots = stock_snapshots_open();
     service->orders = queue_open(config->queue_max);
-    service->calls = queue_open(CALL_QUEUE_MAX);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        service->calls[kind] =
+            queue_open(call_kinds[kind].places < config->call_queue_max ? call_kinds[kind].places
+                                                                        : config->call_queue_max);
 }
 
 void service_close(struct service *service)
 {
-    queue_close(&service->calls);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        queue_close(&service->calls[kind]);
     queue_close(&service->orders);
+    stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
+    tokens_close(&service->tokens);
+}
+
+void service_stop_queues(struct service *service)
+{
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        queue_stop(service->calls[kind]);
+    queue_stop(service->orders);
 }
 
 static void learn_sale(const struct ledger_sale *sale, void *cache)

@@ -45,4 +45,19 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context);
 
+/* ---- for sql/ only ---- */
+
+/* A DATETIME as ms since 1970, whatever the connection's time zone. */
+#define LEDGER_MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
+
+/* The columns of a SELECT from `sale`, with the expression that counts the units sold. */
+#define LEDGER_SALE_COLUMNS(sold)                                                                  \
+    "sale.sku,sale.round,total,segments," sold ",sale.settings_version," LEDGER_MS_OF(             \
+        "starts_at") "," LEDGER_MS_OF("ends_at") ",per_user_limit,pay_within_s,paused"
+
+enum { LEDGER_SALE_WIDTH = 11 }; /* columns */
+
+/* Reads one row of these columns. */
+void ledger_sale_read(struct ledger_sale *sale, char **row);
+
 #endif

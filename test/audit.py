@@ -113,7 +113,7 @@ def audit(daemon, sku="demo", accepted=()):
     reconciled = answered(lambda: daemon.admin("POST", "/admin/reconcile", {"sku": sku}))
     assert reconciled.json()["consistent"], reconciled
     audit_redis(daemon.stack, sku)
-    stock = answered(lambda: daemon.get(f"/stock/{sku}")).json()
+    stock = answered(lambda: daemon.admin("GET", f"/admin/stock/{sku}")).json()
     assert (stock["sold"], stock["available"]) == (sold, stock["total"] - sold)
     return sold
 

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -152,8 +154,10 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
         return sorted((task / "comm").read_text().strip() for task in tasks.iterdir())
 
     expected = sorted([
-        *["order-worker"] * 2, *["http-thread"] * 3, *["call-worker"] * 2,
-        "invalidation", "expiry-worker", "order-indexer"])
+        *["order-worker"] * 2, *["http-thread"] * 3,
+        "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
+        "call-listings", "invalidation", "expiry-worker", "order-indexer",
+        "health-redis", "health-ledger"])
     wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 
@@ -252,8 +256,8 @@ def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, 
     daemon = spawn(stack, redis_url=redis.url(stack.redis_url), ready=False,
                    mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000)
     assert daemon.get("/healthz").status == 200
-    assert daemon.get("/readyz").json() == {"status": "unavailable", "redis": "down",
-                                            "ledger": "down"}
+    wait_until(lambda: daemon.get("/readyz").json() == {
+        "status": "unavailable", "redis": "down", "ledger": "down"}, "both down in /readyz")
     assert_problem(daemon.order(), 503, "unavailable")
     redis.admit()
     wait_until(lambda: daemon.get("/readyz").json()["redis"] == "ok", "redis ok in /readyz")
@@ -269,7 +273,7 @@ def test_database_that_does_not_exist_yet(stack, spawn):
     ledger = stack.ledger
     ledger.run(f"DROP DATABASE `{ledger.database}`", database="")
     daemon = spawn(stack, ready=False)
-    assert daemon.get("/readyz").json()["ledger"] == "down"
+    wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "down", "ledger down in /readyz")
     ledger.recreate()
     daemon.wait_ready()
     daemon.reset()
@@ -305,7 +309,7 @@ def test_redis_with_a_wrong_password_is_not_ready(stack, spawn):
     spawn(stack).reset()
     daemon = spawn(stack, ready=False, redis_url=f"redis://shop:wrong@{host}:{port}/0")
     wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "ok", "ledger ok in /readyz")
-    assert daemon.get("/readyz").json()["redis"] == "down"
+    wait_until(lambda: daemon.get("/readyz").json()["redis"] == "down", "redis down in /readyz")
     assert_problem(daemon.order(), 503, "unavailable")
     stack.redis("ACL", "SETUSER", "shop", ">wrong")
     daemon.wait_ready()
@@ -342,6 +346,109 @@ def test_nothing_listens_at_the_ledgers_address(spawn):
     for _ in range(3):
         assert_problem(daemon.order(), 503, "unavailable")
     assert_problem(daemon.get("/stock/demo"), 503, "unavailable")
+
+
+# readiness
+
+@contextmanager
+def redis_set(redis, name, value):
+    was = redis("CONFIG", "GET", name)[1]
+    redis("CONFIG", "SET", name, value)
+    yield
+    redis("CONFIG", "SET", name, was)
+
+
+@contextmanager
+def replica(redis, server):
+    del server
+    redis("REPLICAOF", "127.0.0.1", free_port())
+    yield
+    redis("REPLICAOF", "NO", "ONE")
+
+
+@contextmanager
+def full_disk(redis, server):
+    """Redis refuses writes once it could not save them."""
+    with redis_set(redis, "save", "3600 1"):
+        shutil.rmtree(server.directory)
+        redis("BGSAVE")
+        yield
+
+
+REFUSALS = {
+    "read_only": replica,
+    "out_of_memory": lambda redis, _: redis_set(redis, "maxmemory", "1"),
+    "few_replicas": lambda redis, _: redis_set(redis, "min-replicas-to-write", "1"),
+    "cannot_persist": full_disk,
+}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_readyz_says_why_redis_refuses_writes(private_stack, spawn, word):
+    daemon = spawn(private_stack)
+    with REFUSALS[word](private_stack.redis, private_stack.redis_server):
+        wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=5)
+        answer = daemon.get("/readyz").json()
+        assert answer == {"status": "unavailable", "redis": word, "ledger": "ok"}
+        assert daemon.metric("seckill_redis_up") == 0
+        assert daemon.metric("seckill_ledger_up") == 1
+    if word != "cannot_persist":
+        daemon.wait_ready()
+        assert daemon.metric("seckill_redis_up") == 1
+        assert len(re.findall("event=redis_up", daemon.log())) == 2
+    assert len(re.findall(f"event=redis_down reason={word} ", daemon.log())) == 1
+
+
+def test_readyz_knows_a_read_only_ledger(private_stack, spawn):
+    """The setting does not bind every user: what counts is whether this one may write."""
+    ledger = private_stack.ledger
+    ledger.run("CREATE USER shop@127.0.0.1; GRANT ALL ON seckill.* TO shop@127.0.0.1")
+    url = private_stack.mysql_url.replace("root@", "shop@")
+    daemon, of_root = spawn(private_stack, mysql_url=url), spawn(private_stack)
+    daemon.reset()
+    ledger.run("SET GLOBAL read_only = 1")
+    wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=5)
+    answer = daemon.get("/readyz").json()
+    assert answer == {"status": "unavailable", "redis": "ok", "ledger": "read_only"}
+    assert daemon.metric("seckill_ledger_up") == 0
+    assert_problem(daemon.order(), 503, "unavailable")
+    assert of_root.ready() and of_root.order().status == 201
+    ledger.run("SET GLOBAL read_only = 0")
+    daemon.wait_ready()
+    assert daemon.order().status == 201
+    assert len(re.findall("event=ledger_down reason=read_only ", daemon.log())) == 1
+
+
+def test_readiness_costs_the_ledger_no_write(private_stack, spawn):
+    daemon = spawn(private_stack)
+
+    def status():
+        rows = private_stack.ledger.run("SHOW GLOBAL STATUS WHERE variable_name IN "
+                                        "('Innodb_os_log_written', 'Com_rollback')")
+        return {name: int(value) for name, value in rows}
+
+    def asked_without_a_write():
+        before = status()
+        time.sleep(1)
+        after = status()
+        return (after["Com_rollback"] >= before["Com_rollback"] + 2 and
+                after["Innodb_os_log_written"] == before["Innodb_os_log_written"])
+
+    wait_until(asked_without_a_write, "a quiet second")  # the start's own writes end some time
+    assert daemon.ready()
+
+
+def test_readyz_is_answered_at_once_while_2000_clients_flood(daemon):
+    daemon.reset()
+    wrk = subprocess.Popen(["wrk", "-t1", "-c2000", "-d6s", daemon.url("/stock/demo")],
+                           stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    for path in ["/readyz", "/metrics", "/healthz"] * 5:
+        started = time.monotonic()
+        response = daemon.get(path)
+        assert response.status == 200, response
+        assert time.monotonic() - started < 1
+    wrk.wait()
 
 
 # what it says of itself
@@ -394,7 +501,7 @@ def test_every_promised_metric_is_there(daemon):
     for name in ("orders_total", "http_responses_total", "queue_depth", "batch_orders",
                  "order_seconds", "redis_seconds", "ledger_seconds", "recoveries_total",
                  "ledger_refusals_total", "unknown_commits_total", "sold_out_fast_total",
-                 "redis_reconnects_total", "ledger_reconnects_total"):
+                 "redis_reconnects_total", "ledger_reconnects_total", "redis_up", "ledger_up"):
         assert f"# TYPE seckill_{name} " in text, name
 
 

@@ -12,9 +12,7 @@ enum call_start call_refuse(struct request *request, const char *detail)
     return START_ANSWERED;
 }
 
-enum call_start call_send(struct request *request,
-                          void (*work)(struct call_worker *worker, struct request *request),
-                          bool changes)
+enum call_start call_send(struct request *request, call_work *work, bool changes)
 {
     request->call.work = work;
     request->call.changes = changes;

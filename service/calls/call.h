@@ -46,10 +46,11 @@ struct call_worker {
 /* Refuses the request with 400 and this detail. */
 enum call_start call_refuse(struct request *request, const char *detail);
 
-/* Hands the request to a call worker; `changes`: the work writes to the ledger. */
-enum call_start call_send(struct request *request,
-                          void (*work)(struct call_worker *worker, struct request *request),
-                          bool changes);
+/* What a call worker does with requests of one kind, see request_call.work. */
+typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
+
+/* Hands the request to the call worker of its kind; `changes`: the work writes to the ledger. */
+enum call_start call_send(struct request *request, call_work *work, bool changes);
 
 /* Copies the Idempotency-Key, "" for none, to `key_out` of IDENTIFIER_SIZE bytes. NULL, or what is
  * wrong with it. */

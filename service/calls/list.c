@@ -175,7 +175,7 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
     assert(answer->length <= size);
 }
 
-static void work_page(struct call_worker *worker, struct request *request)
+static void page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
     struct ledger_listed *orders = fetch(worker, &request->call, &count);
@@ -184,6 +184,12 @@ static void work_page(struct call_worker *worker, struct request *request)
     else
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
     free(orders);
+}
+
+static void work_page(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        page(worker, requests[i]);
 }
 
 enum call_start call_list_user(struct service *service, struct request *request,
@@ -222,7 +228,7 @@ static void write_lines(struct stream *stream, const struct ledger_listed *order
 
 /* Makes one page; it may be empty, when the filter lets little through. A failure on the first page
  * is a problem; later the head of the answer is gone, and only its end can tell. */
-static void work_csv(struct call_worker *worker, struct request *request)
+static void csv(struct call_worker *worker, struct request *request)
 {
     struct stream *stream = request->call.stream;
     bool first = !request->answer.stream;
@@ -240,6 +246,12 @@ static void work_csv(struct call_worker *worker, struct request *request)
     if (orders)
         write_lines(stream, orders, count);
     free(orders);
+}
+
+static void work_csv(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        csv(worker, requests[i]);
 }
 
 enum call_start call_list_csv(struct service *service, struct request *request,

@@ -201,7 +201,7 @@ enum call_start call_order_post(struct service *service, struct request *request
 
 /* ---- GET ---- */
 
-static void work_get(struct call_worker *worker, struct request *request)
+static void get(struct call_worker *worker, struct request *request)
 {
     struct ledger_record record;
     switch (ledger_order_find(stock_ledger(worker->stock), request->call.order_id, &record)) {
@@ -215,6 +215,12 @@ static void work_get(struct call_worker *worker, struct request *request)
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
         break;
     }
+}
+
+static void work_get(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        get(worker, requests[i]);
 }
 
 enum call_start call_order_get(struct service *service, struct request *request,

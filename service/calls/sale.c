@@ -9,6 +9,7 @@
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
 #include "service/log.h"
+#include "service/stock_snapshot.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
@@ -68,7 +69,7 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
 /* ---- reset ---- */
 
 /* Each change is logged with its result, as operators ask later who changed what, and when. */
-static void work_reset(struct call_worker *worker, struct request *request)
+static void reset(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {
         .total = request->call.total,
@@ -78,6 +79,7 @@ static void work_reset(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);
     enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
               "sku=%s total=%u segments=%u result=%d round=%u", sku, request->call.total,
               request->call.segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
@@ -85,6 +87,12 @@ static void work_reset(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(&request->answer, result);
+}
+
+static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        reset(worker, requests[i]);
 }
 
 /* NULL, or what is wrong with the body. */
@@ -119,7 +127,7 @@ enum call_start call_sale_reset(struct service *service, struct request *request
 
 /* ---- restock ---- */
 
-static void work_restock(struct call_worker *worker, struct request *request)
+static void restock(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
     const char *sku = request->call.sku;
@@ -127,6 +135,7 @@ static void work_restock(struct call_worker *worker, struct request *request)
     enum stock_restock_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker), &sale, &why);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
               "sku=%s units=%u result=%d why=%d", sku, request->call.total, (int)result, (int)why);
     switch (result) {
@@ -145,6 +154,12 @@ static void work_restock(struct call_worker *worker, struct request *request)
         answer_failure(&request->answer, why);
         break;
     }
+}
+
+static void work_restock(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        restock(worker, requests[i]);
 }
 
 enum call_start call_sale_restock(struct service *service, struct request *request,
@@ -167,11 +182,12 @@ enum call_start call_sale_restock(struct service *service, struct request *reque
 
 /* ---- change ---- */
 
-static void work_change(struct call_worker *worker, struct request *request)
+static void change(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
               "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
               (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
@@ -179,6 +195,12 @@ static void work_change(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(&request->answer, result);
+}
+
+static void work_change(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        change(worker, requests[i]);
 }
 
 enum call_start call_sale_change(struct service *service, struct request *request,
@@ -206,7 +228,7 @@ static void add_sale(const struct ledger_sale *sale, void *list)
     json_array_append_new(list, sale_json(sale));
 }
 
-static void work_list(struct call_worker *worker, struct request *request)
+static void list(struct call_worker *worker, struct request *request)
 {
     json_t *list = json_array();
     if (!list)
@@ -217,6 +239,12 @@ static void work_list(struct call_worker *worker, struct request *request)
         json_decref(list);
         answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
     }
+}
+
+static void work_list(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        list(worker, requests[i]);
 }
 
 enum call_start call_sale_list(struct service *service, struct request *request,
@@ -256,7 +284,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
 }
 
 /* The report has a row per segment: too large for the stack of a thread. */
-static void work_reconcile(struct call_worker *worker, struct request *request)
+static void reconcile(struct call_worker *worker, struct request *request)
 {
     struct stock_report *report = malloc(sizeof *report);
     if (!report)
@@ -271,6 +299,12 @@ static void work_reconcile(struct call_worker *worker, struct request *request)
     else
         answer_failure(&request->answer, result);
     free(report);
+}
+
+static void work_reconcile(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        reconcile(worker, requests[i]);
 }
 
 enum call_start call_sale_reconcile(struct service *service, struct request *request,

@@ -61,7 +61,7 @@ static void log_doubt(const struct call_worker *worker, const char *event,
                   LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
 }
 
-static void work_pay(struct call_worker *worker, struct request *request)
+static void pay(struct call_worker *worker, struct request *request)
 {
     struct ledger_record record = {.status = ""};
     bool moved = false;
@@ -72,10 +72,16 @@ static void work_pay(struct call_worker *worker, struct request *request)
     answer_state(request, result, &record, late_detail);
 }
 
+static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pay(worker, requests[i]);
+}
+
 /* A segment whose holder has died stays held until its lease ends. A cancel does not wait so long
- * in one go: two of them would keep every call worker, and payments and look-ups behind them. So
- * it tries for a moment and goes to the end of the queue, until it has waited long enough. */
-static void work_cancel(struct call_worker *worker, struct request *request)
+ * in one go: other cancels would wait behind it. So it tries for a moment and goes to the end of
+ * the queue, until it has waited long enough. */
+static void cancel(struct call_worker *worker, struct request *request)
 {
     struct ledger_record record = {.status = ""};
     bool moved = false;
@@ -90,6 +96,12 @@ static void work_cancel(struct call_worker *worker, struct request *request)
     answer_state(request, result, &record, NULL);
 }
 
+static void work_cancel(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        cancel(worker, requests[i]);
+}
+
 /* Some clients always send a body: an empty object is none. */
 static bool body_is_empty(const struct call *call)
 {
@@ -100,8 +112,7 @@ static bool body_is_empty(const struct call *call)
     return empty;
 }
 
-static enum call_start start(struct request *request, const struct call *call,
-                             void (*work)(struct call_worker *worker, struct request *request))
+static enum call_start start(struct request *request, const struct call *call, call_work *work)
 {
     char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
     size_t length = strcspn(call->tail, "/");

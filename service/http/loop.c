@@ -23,6 +23,7 @@
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
 #include "service/http/reply.h"
+#include "service/http/route.h"
 #include "service/http/thread.h"
 #include "service/log.h"
 
@@ -34,6 +35,7 @@ enum {
     HANGUPS_MAX = 64,        /* looked at in one turn */
     DRAIN_QUIET_TURNS = 3,   /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
+    OPERATORS_MAX = 256, /* connections of HTTP_OPERATORS */
 };
 
 /* ---- requests that come back ---- */
@@ -57,6 +59,26 @@ void http_return(struct http_thread *thread, struct request *list)
                                                   memory_order_release, memory_order_relaxed));
     if (!head) /* otherwise the thread was woken for the earlier ones, and has not looked yet */
         http_wake(thread);
+}
+
+/* One pass per thread, of which there are few. */
+void http_return_all(struct request **requests, size_t count)
+{
+    while (count > 0) {
+        struct http_thread *thread = requests[0]->http_thread;
+        struct request *list = NULL;
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (requests[i]->http_thread != thread) {
+                requests[kept++] = requests[i];
+                continue;
+            }
+            requests[i]->queue_next = list;
+            list = requests[i];
+        }
+        http_return(thread, list);
+        count = kept;
+    }
 }
 
 static void take_returned(struct http_thread *thread)
@@ -197,7 +219,7 @@ static void drain(struct http_thread *thread)
 static void thread_main(void *context)
 {
     struct http_thread *thread = context;
-    prctl(PR_SET_NAME, "http-thread");
+    prctl(PR_SET_NAME, thread->name);
     thread->now_ns = clock_now_ns();
     while (!atomic_load(&thread->service->draining))
         turn(thread);
@@ -218,17 +240,30 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
 
-static struct MHD_Daemon *daemon_start(struct http_thread *thread)
+static const struct {
+    unsigned classes;
+    const char *name; /* of the thread */
+} parts[] = {
+    [HTTP_ALL] = {ROUTE_ALL, "http-thread"},
+    [HTTP_PUBLIC] = {ROUTE_PUBLIC, "http-thread"},
+    [HTTP_OPERATORS] = {ROUTE_OPERATORS, "http-admin"},
+};
+
+static unsigned connections_max(const struct config *config, enum http_part part)
 {
-    const struct config *config = &thread->service->config;
     unsigned limit = config->connections_max / config->http_threads;
+    return part == HTTP_OPERATORS ? OPERATORS_MAX : limit > 0 ? limit : 1;
+}
+
+static struct MHD_Daemon *daemon_start(struct http_thread *thread, unsigned limit)
+{
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
         exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, thread, MHD_OPTION_LISTEN_SOCKET,
         thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
-        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit > 0 ? limit : 1,
+        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_CONNECTION_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
 }
@@ -240,15 +275,17 @@ static void watch(struct http_thread *thread, int fd)
     assert(added == 0);
 }
 
-struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
-                               size_t error_size)
+struct http_thread *http_start(struct service *service, int listen_fd, enum http_part part,
+                               char *error_out, size_t error_size)
 {
     struct http_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         abort();
     thread->service = service;
     thread->listen_fd = listen_fd;
-    thread->daemon = daemon_start(thread);
+    thread->classes = parts[part].classes;
+    thread->name = parts[part].name;
+    thread->daemon = daemon_start(thread, connections_max(&service->config, part));
     if (!thread->daemon) {
         snprintf(error_out, error_size, "libmicrohttpd does not start");
         free(thread);

@@ -9,14 +9,25 @@
 
 struct http_thread;
 
+/* Which calls an HTTP thread serves. */
+enum http_part {
+    HTTP_ALL,
+    HTTP_PUBLIC,    /* those of buyers and of the shop */
+    HTTP_OPERATORS, /* those of admin and ops */
+};
+
 /* Starts an HTTP thread on a listening socket, which it owns from now on. NULL with the reason in
  * `error_out`. */
-struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
-                               size_t error_size);
+struct http_thread *http_start(struct service *service, int listen_fd, enum http_part part,
+                               char *error_out, size_t error_size);
 
 /* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
  * wakes it. Any thread; may be called until http_close. */
 void http_return(struct http_thread *thread, struct request *list);
+
+/* Gives requests of any HTTP threads back, one list and one wake-up per thread. Overwrites the
+ * array. Any thread; may be called until http_close. */
+void http_return_all(struct request **requests, size_t count);
 
 /* Wakes the thread, to look at service->draining. */
 void http_wake(struct http_thread *thread);

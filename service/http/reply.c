@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "service/http/prepared.h"
 #include "service/http/stream.h"
 #include "service/metrics.h"
 
@@ -48,6 +49,8 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     struct MHD_Response *response =
         response_new(text, length, true, "application/problem+json", close);
     add_retry_after(response, problem_retry_after(problem));
+    if (problem_status(problem) == 404) /* which a cache may keep unasked, beyond a sale's start */
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
@@ -98,12 +101,27 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
     struct MHD_Response *response =
         response_new(answer->text, answer->length, copy, answer->content_type, thread->draining);
     add_retry_after(response, answer->retry_after_s);
+    if (answer->cache_control)
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
         add_number(response, "RateLimit-Reset", answer->reset_s);
     }
     enum MHD_Result result = queue_response(thread, connection, answer->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
+static enum MHD_Result reply_prepared(struct http_thread *thread,
+                                      struct http_connection *connection,
+                                      const struct prepared *prepared)
+{
+    if (!thread->draining)
+        return queue_response(thread, connection, MHD_HTTP_OK, prepared_response(prepared));
+    struct MHD_Response *response = prepared_closing(prepared);
+    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -128,28 +146,18 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
         return reply_problem(thread, connection, answer->problem, NULL);
+    if (answer->prepared)
+        return reply_prepared(thread, connection, answer->prepared);
     if (answer->stream)
         return reply_stream(thread, connection, request);
     return reply_text(thread, connection, answer, false);
-}
-
-/* The call knows better than a fixed problem what is true by now. */
-static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_connection *connection,
-                                     struct request *request)
-{
-    struct answer answer = {.text = NULL};
-    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN); /* spares a worker the question */
-    request->call.expire(request, &answer);
-    enum MHD_Result result = reply_text(thread, connection, &answer, true);
-    answer_clear(&answer);
-    return result;
 }
 
 /* Why no order worker took the order in time: too many were waiting before it; but when not one of
  * those was decided since it came, Redis or the ledger hangs. */
 static enum problem why_untaken(struct http_thread *thread, const struct request *request)
 {
-    assert(request->http.route_list == LIST_ORDERS);
+    assert(request->http.kind == CALL_ORDER);
     bool carried = atomic_load(&thread->service->sold_ns) > request->arrived_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
@@ -174,11 +182,9 @@ static bool withdraw(struct request *request)
 enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,
                               struct request *request)
 {
-    if (request->call.expire)
-        return reply_by_call(thread, connection, request);
     assert(request->http.phase == PHASE_ABANDONED);
     bool withdrawn = withdraw(request);
-    bool order = request->http.route_list == LIST_ORDERS;
+    bool order = request->http.kind == CALL_ORDER;
     if (withdrawn || (!order && !request->call.changes))
         return reply_problem(thread, connection,
                              order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-enum { ADMIN_DEADLINE_EXTRA_MS = 5000 }; /* admin calls wait for locks: lease, deadline and this */
+enum { LOCKS_DEADLINE_EXTRA_MS = 5000 }; /* to wait for locks: lease, deadline and this */
 
 void request_phase(struct request *request, enum http_phase phase)
 {
@@ -65,12 +65,18 @@ void request_list_remove(struct request *request)
     http->list = NULL;
 }
 
+static enum http_list list_of(const struct request *request)
+{
+    enum call_kind kind = request->http.kind;
+    return kind != CALL_ORDER && call_kinds[kind].locks ? LIST_LOCKS : LIST_USUAL;
+}
+
 static int64_t deadline_ns(const struct http_thread *thread, const struct request *request)
 {
     const struct config *config = &thread->service->config;
     int64_t ms = config->deadline_ms;
-    if (request->http.route_list == LIST_ADMIN)
-        ms += (int64_t)config->lease_ms + ADMIN_DEADLINE_EXTRA_MS;
+    if (list_of(request) == LIST_LOCKS)
+        ms += (int64_t)config->lease_ms + LOCKS_DEADLINE_EXTRA_MS;
     return request->arrived_ns + ms * CLOCK_NS_PER_MS;
 }
 
@@ -82,9 +88,9 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     request->http.until_ns = deadline_ns(thread, request);
     request->queue_next = NULL;
     thread->in_flight++;
-    request_list_add(thread, request->http.route_list, request);
-    if (request->http.route_list != LIST_ORDERS) {
-        queue_push(thread->service->calls, request, request);
+    request_list_add(thread, list_of(request), request);
+    if (request->http.kind != CALL_ORDER) {
+        queue_push(thread->service->calls[request->http.kind], request, request);
         return;
     }
     /* Orders wait for the end of the turn: one lock of the queue carries them all. */

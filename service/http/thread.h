@@ -32,6 +32,8 @@ struct http_connection {
 
 struct http_thread {
     struct service *service;
+    unsigned classes; /* of calls that it serves, see route.h */
+    const char *name;
     struct worker worker;
     struct MHD_Daemon *daemon;
     int listen_fd;

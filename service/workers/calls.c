@@ -1,4 +1,9 @@
-/* Call workers: threads that carry everything but orders, look-ups and admin calls. */
+/* Call workers: threads that carry everything but orders, one for each kind of calls.
+ *
+ *   queue of the kind ─► take the calls that wait, up to a batch ─► the work of each, together
+ *     ▲                                                               │
+ *     └── calls that are not possible yet ◄───────────────────────────┤
+ *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────────────┘ */
 #include "service/workers/calls.h"
 
 #include <assert.h>
@@ -15,59 +20,107 @@ enum { IDLE_MS = 1000 }; /* the longest wait for a request; a stopped queue ends
 struct call_worker_thread {
     struct worker thread;
     struct call_worker worker;
+    const struct call_kind_row *kind;
+    struct queue *queue;
+    struct request *requests[CALL_BATCH_MAX];
 };
 
-/* True when the request went to the end of the queue: its segment is held by another worker, and
- * calls that can be carried now have their turn first. A client that was answered meanwhile gains
- * nothing from a further try. */
-static bool put_back(struct call_worker *worker, struct request *request)
+static void give_back(struct call_worker_thread *thread, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        queue_leave(thread->queue, requests[i]->flow);
+    http_return_all(requests, count);
+}
+
+/* Marks the requests as taken, and gives back those whose deadline came first. Returns how many are
+ * left to be carried. */
+static size_t mark_taken(struct call_worker_thread *thread, size_t count)
+{
+    struct request *withdrawn[CALL_BATCH_MAX];
+    size_t taken = 0, dropped = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = thread->requests[i];
+        if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN))
+            thread->requests[taken++] = request;
+        else
+            withdrawn[dropped++] = request;
+    }
+    give_back(thread, withdrawn, dropped);
+    return taken;
+}
+
+/* True when the request went to the end of the queue: what it waits for is not there yet, and calls
+ * that can be carried now have their turn first. A client that was answered meanwhile gains nothing
+ * from a further try. */
+static bool put_back(struct call_worker_thread *thread, struct request *request)
 {
     bool again = request->call.again;
     request->call.again = false;
     if (!again || !request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
-    queue_push(worker->service->calls, request, request);
+    queue_push(thread->queue, request, request);
     return true;
 }
 
-static void carry(struct call_worker *worker, struct request *request)
+/* Carries the requests of `group`, which have one work, and gives back those that are done. */
+static void carry_group(struct call_worker_thread *thread, struct request **group, size_t count)
 {
-    assert(request->call.work);
-    if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) { /* else its deadline came first */
-        request->call.work(worker, request);
-        if (put_back(worker, request))
-            return;
+    size_t done = 0;
+    group[0]->call.work(&thread->worker, group, count);
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = group[i];
+        if (put_back(thread, request))
+            continue; /* from now on its HTTP thread may withdraw it */
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+        group[done++] = request;
     }
-    queue_leave(worker->service->calls, request->flow);
-    request->queue_next = NULL;
-    http_return(request->http_thread, request);
+    give_back(thread, group, done);
+}
+
+/* One pass per work, of which a kind has few. */
+static void carry(struct call_worker_thread *thread, size_t count)
+{
+    struct request *group[CALL_BATCH_MAX];
+    count = mark_taken(thread, count);
+    while (count > 0) {
+        call_work *work = thread->requests[0]->call.work;
+        size_t grouped = 0, kept = 0;
+        assert(work);
+        for (size_t i = 0; i < count; i++)
+            if (thread->requests[i]->call.work == work)
+                group[grouped++] = thread->requests[i];
+            else
+                thread->requests[kept++] = thread->requests[i];
+        carry_group(thread, group, grouped);
+        count = kept;
+    }
 }
 
 static void run(void *context)
 {
-    struct call_worker *worker = context;
-    struct queue *queue = worker->service->calls;
-    struct request *request = NULL;
-    prctl(PR_SET_NAME, "call-worker");
+    struct call_worker_thread *thread = context;
+    struct queue *queue = thread->queue;
+    prctl(PR_SET_NAME, thread->kind->thread);
     while (!queue_stopped(queue) || queue_waiting(queue))
-        if (queue_take(queue, &request, 1, IDLE_MS) == 1)
-            carry(worker, request);
+        carry(thread, queue_take(queue, thread->requests, thread->kind->batch, IDLE_MS));
 }
 
-struct call_worker_thread *call_worker_start(struct service *service, char *error_out,
-                                             size_t error_size)
+struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
+                                             char *error_out, size_t error_size)
 {
     struct call_worker_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         abort();
+    assert(kind < CALL_KINDS && call_kinds[kind].batch <= CALL_BATCH_MAX);
+    thread->kind = &call_kinds[kind];
+    thread->queue = service->calls[kind];
     thread->worker.service = service;
     thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!thread->worker.stock) {
         free(thread);
         return NULL;
     }
-    if (!worker_start(&thread->thread, run, &thread->worker))
+    if (!worker_start(&thread->thread, run, thread))
         abort();
     return thread;
 }

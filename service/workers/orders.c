@@ -47,27 +47,6 @@ struct order_worker {
 
 /* ---- from the queue and back ---- */
 
-/* Gives each HTTP thread its requests in one list, so that a batch wakes each of them once. One
- * pass per thread, of which there are few. */
-static void return_all(struct request **requests, size_t count)
-{
-    while (count > 0) {
-        struct http_thread *thread = requests[0]->http_thread;
-        struct request *list = NULL;
-        size_t kept = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (requests[i]->http_thread != thread) {
-                requests[kept++] = requests[i];
-                continue;
-            }
-            requests[i]->queue_next = list;
-            list = requests[i];
-        }
-        http_return(thread, list);
-        count = kept;
-    }
-}
-
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
  * their HTTP threads. Returns how many are left to be sold. */
 static size_t take(struct order_worker *worker, size_t count)
@@ -91,7 +70,7 @@ static size_t take(struct order_worker *worker, size_t count)
     assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
         queue_leave(worker->service->orders, withdrawn[i]->flow);
-    return_all(withdrawn, dropped);
+    http_return_all(withdrawn, dropped);
     return taken;
 }
 
@@ -121,7 +100,7 @@ static size_t answer(struct order_worker *worker, size_t count)
         queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
     }
-    return_all(worker->requests, decided);
+    http_return_all(worker->requests, decided);
     return decided;
 }
 
