@@ -6,7 +6,8 @@
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
 #   make test-lock  of these, the lock library under faults, and histories of many processes
-#   make bench      accepted and sold-out orders next to a bare HTTP server, 70 s
+#   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
+#   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make campaigns  every load campaign, each run audited, with a report: 20 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
@@ -88,12 +89,12 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
-load_tools := $(addprefix $(BUILD)/,bare_httpd pace insert_limit)
+load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench around campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -255,7 +256,8 @@ bench:
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
 
-campaign campaigns:
+around: NAME = around
+around campaign campaigns:
 	@deploy/packages campaign
 	@$(MAKE) all
 	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)

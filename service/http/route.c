@@ -6,6 +6,7 @@
 #include "service/calls/list.h"
 #include "service/calls/ops.h"
 #include "service/calls/order.h"
+#include "service/calls/order_get.h"
 #include "service/calls/sale.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
