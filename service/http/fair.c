@@ -85,7 +85,7 @@ bool fair_admit(struct http_thread *thread, struct request *request)
     struct http_fair *fair = &thread->fair;
     bool released = request->http.released;
     request->http.released = false;
-    if (released || thread->draining || !may_be_held(request) || !orders_under_way(thread))
+    if (released || thread->closing || !may_be_held(request) || !orders_under_way(thread))
         return true;
     if (!thread->lists[line_of(request)].first && fair->seen++ < CROWD)
         return true;
@@ -120,7 +120,7 @@ void fair_release(struct http_thread *thread)
     fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
     if (fair->credit > CREDIT_MAX)
         fair->credit = CREDIT_MAX;
-    if (thread->draining || !orders_under_way(thread)) {
+    if (thread->closing || !orders_under_way(thread)) {
         while (fair_holds(thread)) {
             release_one(thread, LIST_HELD);
             release_one(thread, LIST_HELD_SHOP);
