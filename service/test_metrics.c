@@ -243,7 +243,7 @@ static void test_format_of_the_page(void **state)
              other = strchr(other + 1, '\n'))
             assert_false(is_type_of(other + 1, name, length));
     }
-    assert_int_equal(families, 12 + 3 + 4);
+    assert_int_equal(families, 14 + 3 + 4);
 }
 
 static void test_small_buffer_is_cut_not_overrun(void **state)

@@ -71,15 +71,8 @@ void connection_wait(struct http_thread *thread, struct request *request)
         request->http.wait = WAIT_POLLED;
         thread->polled++;
     } else {
-        connection_suspend(request);
+        request_suspend(request);
     }
-}
-
-void connection_suspend(struct request *request)
-{
-    assert(request->http.wait == WAIT_NONE);
-    request->http.wait = WAIT_SUSPENDED;
-    MHD_suspend_connection(request->http.connection->mhd);
 }
 
 void connection_stop_polling(struct http_thread *thread, struct request *request)
@@ -89,15 +82,6 @@ void connection_stop_polling(struct http_thread *thread, struct request *request
     assert(thread->polled > 0);
     thread->polled--;
     request->http.wait = WAIT_NONE;
-}
-
-/* A polled connection is asked about in the next run anyway. */
-void connection_resume(struct request *request)
-{
-    if (request->http.wait != WAIT_SUSPENDED)
-        return;
-    request->http.wait = WAIT_NONE;
-    MHD_resume_connection(request->http.connection->mhd);
 }
 
 void connection_abandon(struct http_thread *thread, struct http_connection *connection)
@@ -122,15 +106,14 @@ void connection_return(struct http_thread *thread, struct request *request)
     assert(request_in_flight(request) && thread->in_flight > 0);
     thread->in_flight--;
     request_list_remove(request);
-    if (request->http.kind == CALL_ORDER)
-        fair_order_answered(thread);
+    fair_returned(thread, request->http.kind);
     if (!request->http.connection) {
         request_free(thread, request);
         return;
     }
     assert(request->http.connection->request == request);
     request_phase(request, PHASE_READY);
-    connection_resume(request);
+    request_resume(request);
 }
 
 void connection_expire(struct http_thread *thread, struct request *request)
@@ -146,7 +129,7 @@ void connection_expire(struct http_thread *thread, struct request *request)
         return;
     }
     request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
-    connection_resume(request);
+    request_resume(request);
 }
 
 void connection_begin(struct http_thread *thread, struct http_connection *connection)

@@ -21,12 +21,6 @@ void connection_abandon(struct http_thread *thread, struct http_connection *conn
 /* Keeps the connection of a request in flight waiting, polled or suspended. */
 void connection_wait(struct http_thread *thread, struct request *request);
 
-/* Suspends the connection of a request until connection_resume: libmicrohttpd asks again then. */
-void connection_suspend(struct request *request);
-
-/* Ends the suspension, if the request's connection is suspended. */
-void connection_resume(struct request *request);
-
 /* Ends the polling, if the request's connection is polled. */
 void connection_stop_polling(struct http_thread *thread, struct request *request);
 

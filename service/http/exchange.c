@@ -154,6 +154,7 @@ static void start(struct http_thread *thread, struct http_connection *connection
         request_phase(request, PHASE_READY);
     } else if (queue_reserve(queue, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
+        fair_sent(thread, request->http.kind);
     } else { /* a bounded queue: better a quick answer than one after the deadline */
         if (order)
             metrics_count(METRIC_ORDERS_OVERLOADED);

@@ -16,20 +16,21 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "service/http/connection.h"
 #include "service/http/route.h"
+#include "service/metrics.h"
 
 enum {
     CROWD = 256,           /* see why_a_crowd */
     ORDERS_MIN = 32,       /* in flight: fewer orders are not in want of anything */
-    CREDIT_PER_ORDER = 40, /* in hundredths of a call */
-    CREDIT_PER_MS = 200,
-    CREDIT_MAX = 51200,
-    COST = 100,         /* of a call */
+    CREDIT_PER_ORDER = 40, /* in percent of what an order costs */
+    CREDIT_PER_MS = 100,
+    CREDIT_MIN = -6400,
+    CREDIT_MAX = 25600,
+    COST = 100,         /* of reading a call and writing its answer, with the hold */
     RELEASE_MIN = 6400, /* a resume costs libmicrohttpd a look at all that are suspended */
     RECENT_MS = 20,     /* how long the next crowd of orders may be away */
-    STUCK_MS = 100,     /* without an answered order: then holding others back is of no use */
-    HOLD_MS_MAX = 500,
+    STUCK_MS = 250,     /* without an answered order: then holding others back is of no use */
+    HOLD_MS_MAX = 1000,
 };
 
 static bool since(const struct http_thread *thread, int64_t then_ns, int ms)
@@ -44,15 +45,20 @@ static bool orders_under_way(const struct http_thread *thread)
     return crowd && since(thread, fair->answered_ns, STUCK_MS);
 }
 
-void fair_order_sent(struct http_thread *thread)
-{
-    if (++thread->fair.orders >= ORDERS_MIN)
-        thread->fair.crowded_ns = thread->now_ns;
-}
-
-void fair_order_answered(struct http_thread *thread)
+void fair_sent(struct http_thread *thread, enum call_kind kind)
 {
     struct http_fair *fair = &thread->fair;
+    if (kind != CALL_ORDER)
+        fair->credit -= call_kinds[kind].cost;
+    else if (++fair->orders >= ORDERS_MIN)
+        fair->crowded_ns = thread->now_ns;
+}
+
+void fair_returned(struct http_thread *thread, enum call_kind kind)
+{
+    struct http_fair *fair = &thread->fair;
+    if (kind != CALL_ORDER)
+        return;
     assert(fair->orders > 0);
     fair->orders--;
     fair->answered_ns = thread->now_ns;
@@ -91,7 +97,8 @@ bool fair_admit(struct http_thread *thread, struct request *request)
         return true;
     request->http.until_ns = thread->now_ns + HOLD_MS_MAX * CLOCK_NS_PER_MS;
     request_list_add(thread, line_of(request), request);
-    connection_suspend(request);
+    request_suspend(request);
+    metrics_count(METRIC_CALLS_HELD);
     return false;
 }
 
@@ -100,7 +107,7 @@ void fair_let_go(struct http_thread *thread, struct request *request)
     (void)thread;
     request_list_remove(request);
     request->http.released = true;
-    connection_resume(request);
+    request_resume(request);
 }
 
 static void release_one(struct http_thread *thread, enum http_list line)
@@ -120,6 +127,8 @@ void fair_release(struct http_thread *thread)
     fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
     if (fair->credit > CREDIT_MAX)
         fair->credit = CREDIT_MAX;
+    if (fair->credit < CREDIT_MIN)
+        fair->credit = CREDIT_MIN;
     if (thread->closing || !orders_under_way(thread)) {
         while (fair_holds(thread)) {
             release_one(thread, LIST_HELD);

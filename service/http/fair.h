@@ -4,9 +4,11 @@
 
 #include "service/http/thread.h"
 
-/* An order was sent to the order workers, or was answered. */
-void fair_order_sent(struct http_thread *thread);
-void fair_order_answered(struct http_thread *thread);
+/* A request was sent on to a worker of its kind. */
+void fair_sent(struct http_thread *thread, enum call_kind kind);
+
+/* A request came back from a worker. */
+void fair_returned(struct http_thread *thread, enum call_kind kind);
 
 /* Whether a request that is complete may be handled now. Otherwise it is held: its connection is
  * suspended, and fair_release lets libmicrohttpd ask again. */

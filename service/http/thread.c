@@ -2,9 +2,9 @@
 #include "service/http/thread.h"
 
 #include <assert.h>
+#include <microhttpd.h>
 
 #include "base/clock.h"
-#include "service/http/fair.h"
 
 enum { LOCKS_DEADLINE_EXTRA_MS = 5000 }; /* to wait for locks: lease, deadline and this */
 
@@ -66,6 +66,22 @@ void request_list_remove(struct request *request)
     http->list = NULL;
 }
 
+void request_suspend(struct request *request)
+{
+    assert(request->http.wait == WAIT_NONE);
+    request->http.wait = WAIT_SUSPENDED;
+    MHD_suspend_connection(request->http.connection->mhd);
+}
+
+/* A polled connection is asked about in the next run anyway. */
+void request_resume(struct request *request)
+{
+    if (request->http.wait != WAIT_SUSPENDED)
+        return;
+    request->http.wait = WAIT_NONE;
+    MHD_resume_connection(request->http.connection->mhd);
+}
+
 static enum http_list list_of(const struct request *request)
 {
     enum call_kind kind = request->http.kind;
@@ -89,8 +105,6 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     request->http.until_ns = deadline_ns(thread, request);
     request->queue_next = NULL;
     thread->in_flight++;
-    if (request->http.kind == CALL_ORDER)
-        fair_order_sent(thread);
     request_list_add(thread, list_of(request), request);
     if (request->http.kind != CALL_ORDER) {
         queue_push(thread->service->calls[request->http.kind], request, request);

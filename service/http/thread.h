@@ -83,6 +83,12 @@ void request_list_add(struct http_thread *thread, enum http_list list, struct re
 /* Does nothing when the request is in no list. */
 void request_list_remove(struct request *request);
 
+/* Suspends the connection of a request until request_resume: libmicrohttpd asks again then. */
+void request_suspend(struct request *request);
+
+/* Ends the suspension, if the request's connection is suspended. */
+void request_resume(struct request *request);
+
 /* Sends a request, whose state is `from`, on to a call worker, or to the order workers with all
  * other orders of this turn. The caller has reserved its place in the queue. */
 void request_send(struct http_thread *thread, struct request *request, enum request_state from);
