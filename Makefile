@@ -22,7 +22,7 @@
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make install-lock   them, the public header, a pkg-config file and the manual page
-#   make install    daemon, reference configuration and systemd unit (PREFIX, SYSCONFDIR, DESTDIR)
+#   make install    daemon, reference configuration and systemd units (PREFIX, SYSCONFDIR, DESTDIR)
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
 #
@@ -320,7 +320,8 @@ install: all install-lock
 	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
-	    deploy/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
+	    deploy/systemd/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
+	install -m 644 deploy/systemd/seckilld.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
 
 clean:
 	rm -rf $(BUILD)
