@@ -240,6 +240,19 @@ def test_the_readme_part_is_made_anew(strategies):
         readme.replace_tables("no marks", readme.table_lines(found))
 
 
+def test_the_readme_names_the_rate_of_a_shops_order():
+    found = {"steady": make_result("steady", make_run([41_234] * 3, name="a shop's order"),
+                                   make_run([80_000] * 3, name="bare order"))}
+    text = "It accepts **1,000 orders a second** here."
+    assert readme.replace_headline(text, found) == "It accepts **41,000 orders a second** here."
+    lines = list(readme.short_lines(found))
+    shop, bare = (next(at for at, line in enumerate(lines) if rate in line)
+                  for rate in ("41,234", "80,000"))
+    assert shop < bare
+    with pytest.raises(ValueError):
+        readme.replace_headline("no rate", found)
+
+
 def test_compare_says_what_changed(strategies, tmp_path):
     for place, factor in (("before", 1), ("after", 0.5)):
         (tmp_path / place).mkdir()
