@@ -108,9 +108,8 @@ static size_t text_segments(struct sql_text *sql, const struct returning *return
  * count changes all of them first. */
 static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql,
-               ";SELECT segment,round,capacity,sold,fence,EXISTS(SELECT 1 FROM user_quota b WHERE "
-               "b.sku=g.sku AND b.round=g.round)FROM stock_segment g WHERE sku=");
+    sql_printf(sql, ";SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
+                    "FROM stock_segment g WHERE sku=");
     sql_identifier(sql, returned->sku);
     for (size_t i = 0; i < returned->segment_count; i++)
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
@@ -135,6 +134,7 @@ static enum db_result return_to_quotas(const struct returning *returning)
 {
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
+    user_quota_text_hold(sql, returning->returned->sku, returning->returned->round);
     for (size_t i = 0; i < returning->returned->moved; i++) {
         user_quota_text_return(sql, returning->returned->sku, returning->returned->round,
                                returning->orders[i].user_id, returning->returned->moved_ids[i],

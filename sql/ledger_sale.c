@@ -27,6 +27,7 @@ void ledger_sale_read(struct ledger_sale *sale, char **row)
         .per_user_limit = ledger_u32(row[8]),
         .pay_within_s = ledger_u32(row[9]),
         .paused = ledger_u32(row[10]) != 0,
+        .counting = ledger_u32(row[11]) != 0,
     };
 }
 

@@ -14,6 +14,7 @@ struct ledger_settings {
     uint32_t per_user_limit; /* units that one user may buy in a round; 0: no limit */
     uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
     bool paused;
+    bool counting; /* the sale is closed while its users' units are counted for a new limit */
 };
 
 struct ledger_sale {
@@ -52,10 +53,12 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
 
 /* The columns of a SELECT from `sale`, with the expression that counts the units sold. */
 #define LEDGER_SALE_COLUMNS(sold)                                                                  \
-    "sale.sku,sale.round,total,segments," sold ",sale.settings_version," LEDGER_MS_OF(             \
-        "starts_at") "," LEDGER_MS_OF("ends_at") ",per_user_limit,pay_within_s,paused"
+    "sale.sku,sale.round,total,segments," sold                                                     \
+    ",sale.settings_version," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(                          \
+        "ends_at") ",per_user_limit,pay_within_s,paused,"                                          \
+                   "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=sale.sku AND c.round=sale.round)"
 
-enum { LEDGER_SALE_WIDTH = 11 }; /* columns */
+enum { LEDGER_SALE_WIDTH = 12 }; /* columns */
 
 /* Reads one row of these columns. */
 void ledger_sale_read(struct ledger_sale *sale, char **row);

@@ -9,14 +9,16 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from audit import audit, sell_out
+from buyers import Buyers
 from daemon import PROGRAM, TOKEN, Daemon
-from harness.client import assert_problem
+from harness.client import assert_problem, order_bytes, read_response
 from harness.processes import free_port, wait_until
 from harness.stack import Stack
 from proxy import WRITE
@@ -51,6 +53,71 @@ def test_signal_ends_an_idle_daemon_with_exit_0(daemon, number):
         assert daemon.wait() == 0
     with pytest.raises(ConnectionRefusedError):
         daemon.get("/healthz")
+
+
+def test_lame_duck_serves_and_says_so(stack, spawn):
+    daemon = spawn(stack, lame_duck_ms=2000, http_threads=2)
+    daemon.reset()
+    with closing(HTTPConnection(*daemon.address)) as kept:
+        def closes():
+            kept.request("GET", "/healthz")
+            response = kept.getresponse()
+            assert response.read() and response.status == 200
+            return response.will_close
+        assert not closes()
+        started = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=0.5)
+        answer = daemon.get("/readyz")
+        assert (answer.status, answer.json()["status"]) == (503, "draining")
+        assert not closes(), "balancers have not seen it yet"
+        assert daemon.order().status == 201
+        wait_until(closes, "Connection: close", timeout=1.5)
+        assert daemon.order().status == 201
+        daemon.signal(signal.SIGHUP)  # harmless by now
+        assert daemon.wait() == 0
+        assert 2 < time.monotonic() - started < 5
+
+
+def test_clients_in_the_backlog_are_answered(daemon):
+    """The daemon hangs for a moment, clients connect, and SIGTERM comes before it has seen them."""
+    daemon.reset()
+    daemon.pause()
+    clients = [socket.create_connection(daemon.address, timeout=20) for _ in range(200)]
+    for number, client in enumerate(clients):
+        client.sendall(order_bytes(user_id=f"u{number}"))
+    daemon.signal(signal.SIGTERM)
+    daemon.cont()
+    assert [read_response(client).status for client in clients] == [201] * len(clients)
+    assert daemon.wait() == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_stop_resets_no_client_that_has_connected(stack, spawn, threads):
+    """Clients come all the time: each is answered or not let in."""
+    daemon = spawn(stack, http_threads=threads)
+    daemon.reset()
+    with Buyers(daemon.address, count=16, kept=False) as buyers:
+        wait_until(lambda: buyers.answers["201"] > 100, "orders")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait() == 0
+    assert buyers.lost, "nobody came after the end"
+    assert {why.split(":")[0] for why in buyers.lost} == {"ConnectionRefusedError"}
+    assert set(buyers.answers) == {"201"}
+
+
+def test_idle_connection_has_a_grace(daemon):
+    """A client may be about to send when the daemon stops."""
+    daemon.reset()
+    with socket.create_connection(daemon.address, timeout=20) as client:
+        client.sendall(order_bytes())
+        assert read_response(client).status == 201
+        daemon.signal(signal.SIGTERM)
+        time.sleep(0.5)
+        client.sendall(order_bytes(user_id="late"))
+        response = read_response(client)
+        assert (response.status, response.headers["Connection"]) == (201, "close")
+    assert daemon.wait() == 0
 
 
 @pytest.mark.parametrize("second, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -219,6 +286,15 @@ def test_port_in_use_is_an_error_at_start(stack):
     assert "127.0.0.1" in done.stderr
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_second_daemon_on_a_port_is_told(stack, spawn, threads):
+    first = spawn(stack, http_threads=threads)
+    done = run("--listen=%s:%d" % first.address, f"--http-threads={threads}",
+               f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}")
+    assert done.returncode == 2
+    assert "Address already in use" in done.stderr
+
+
 def test_passwords_are_not_in_the_log(stack, spawn):
     stack.redis("ACL", "SETUSER", "shop", "reset", "on", ">hush-hush", "~*", "&*", "+@all")
     host, port = stack.redis.address
@@ -226,6 +302,109 @@ def test_passwords_are_not_in_the_log(stack, spawn):
                    lock_servers="redis://:hush-hush@a,mysql://u:hush-hush@b/c")
     assert "hush-hush" not in daemon.log()
     assert (stack.ledger.password or "hush-hush") not in daemon.log()
+
+
+# SIGHUP
+
+def reload(daemon, event="reloaded"):
+    before = daemon.log().count(f"event={event}")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: daemon.log().count(f"event={event}") > before, event)
+
+
+@pytest.fixture
+def configured(stack, spawn, tmp_path):
+    """configured(text, …) gives a daemon with a file of these lines."""
+    def spawn_it(text, **options):
+        path = tmp_path / "seckill.conf"
+        path.write_text(text)
+        daemon = spawn(stack, config=path, **options)
+        daemon.file = path
+        daemon.reset()
+        return daemon
+    return spawn_it
+
+
+def test_sighup_takes_over_rates_proxies_and_the_log_level(configured):
+    daemon = configured("rate_address_per_min = 1\nrate_address_burst = 1\n")
+
+    def order(forwarded):
+        return daemon.request("POST", "/order", {"sku": "demo", "user_id": "u", "qty": 1},
+                              {"X-Forwarded-For": forwarded}).status
+    assert [order("192.0.2.1"), order("192.0.2.2")] == [201, 429]
+    daemon.file.write_text("rate_address_per_min = 1\nrate_address_burst = 2\n"
+                           "trusted_proxies = 127.0.0.0/8\nlog_level = debug\n")
+    reload(daemon)
+    assert [order("192.0.2.3") for _ in range(3)] == [201, 201, 429]
+    assert [order("192.0.2.4") for _ in range(3)] == [201, 201, 429]
+    daemon.file.write_text("")
+    reload(daemon)
+    assert [order("192.0.2.4") for _ in range(3)] == [201] * 3
+    changed = re.findall(r"event=option_changed (.*)", daemon.log())
+    assert {"rate_address_burst=2", "log_level=debug", "rate_address_per_min=0"} <= set(changed)
+
+
+def test_sighup_names_what_needs_a_restart(configured):
+    daemon = configured("order_workers = 1\n")
+    daemon.file.write_text("order_workers = 2\nrate_user_per_min = 7\n")
+    reload(daemon)
+    assert re.findall(r"event=option_needs_restart (.*)", daemon.log()) == ["order_workers=2"]
+    assert re.findall(r"event=option_changed (.*)", daemon.log()) == ["rate_user_per_min=7"]
+
+
+@pytest.mark.parametrize("text", ["rate_user_burst = many\n", "no_such_option = 1\n", "rate_user"],
+                         ids=["value", "option", "line"])
+def test_sighup_with_a_bad_file_changes_nothing(configured, text):
+    daemon = configured("rate_user_per_min = 1\nrate_user_burst = 1\n")
+    daemon.file.write_text(f"rate_user_per_min = 0\n{text}")
+    reload(daemon, "not_reloaded")
+    assert str(daemon.file) in daemon.log()
+    assert [daemon.order().status, daemon.order().status] == [201, 429]
+
+
+def test_sighup_reads_tokens_again(stack, spawn, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("old-token\n")
+    daemon = spawn(stack, admin_token_file=path, env={"SECKILL_ADMIN_TOKEN": ""})
+
+    def status(token):
+        daemon.token = token
+        return daemon.admin("GET", "/admin/sales").status
+    assert [status("old-token"), status("new-token")] == [200, 401]
+    path.write_text("old-token\nnew-token\n")
+    reload(daemon)
+    assert [status("old-token"), status("new-token")] == [200, 200]
+    path.write_text("")
+    reload(daemon, "not_reloaded")
+    assert [status("old-token"), status("new-token")] == [200, 200]
+    path.write_text("new-token\n")
+    reload(daemon)
+    assert [status("old-token"), status("new-token")] == [401, 200]
+    assert "needs_restart" not in daemon.log()
+
+
+def test_sighup_at_any_time_loses_no_order(configured):
+    """During the start, under load, and while it drains."""
+    daemon = configured("", lame_duck_ms=300)
+    with Buyers(daemon.address, count=4) as buyers:
+        for number in range(100):
+            daemon.file.write_text(f"trusted_proxies = 192.0.2.{number}\n"
+                                   f"rate_address_per_min = {1_000_000 + number % 2}\n")
+            daemon.signal(signal.SIGHUP)
+            time.sleep(0.005)
+    assert buyers.lost == [] and set(buyers.answers) <= {"201", "409 sold_out"}
+    daemon.signal(signal.SIGTERM)
+    for _ in range(10):
+        time.sleep(0.05)
+        if daemon.running():
+            daemon.signal(signal.SIGHUP)
+    assert daemon.wait() == 0
+    daemon.launch()
+    wait_until(lambda: "event=starting" in daemon.log(), "the start")
+    for _ in range(50):
+        daemon.signal(signal.SIGHUP)
+        time.sleep(0.001)
+    daemon.wait_started()
 
 
 # the start

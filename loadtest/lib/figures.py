@@ -79,7 +79,7 @@ def cpu_us(result):
     beside this one included."""
     cores = len(os.sched_getaffinity(0))
     beside = [run[other]["answers_per_s"] for run in result["rounds"]
-              for other in ("beside", "hot") if other in run]
+              for other in ("beside", "hot", "flood") if other in run]
     per_s = result["answers_per_s"] + sum(beside) / len(result["rounds"])
     return {name: share * cores * 1e6 / max(per_s, 1)
             for name, share in result["cpu_shares"].items() if name != "others"}

@@ -120,8 +120,7 @@ class Run:
 
     def environment(self):
         if self.settings["script"] == "call":
-            return {"CALL": self.settings["call"], "CALL_SKU": self.skus[0],
-                    "CALL_TOKEN": self.fleet.token, "CALL_IDS": self.ids_prefix()}
+            return self.call_environment()
         env = self.order_environment()
         if self.settings["script"] == "mixed":
             calls = [name for name in ("cancel", "pay") if self.fleet.offers(name)]
@@ -130,6 +129,10 @@ class Run:
             env["ORDER_RECORD"] = f"{self.shop.stack.directory}/acked-{time.monotonic_ns()}"
             self.recorded.append(Path(env["ORDER_RECORD"]))
         return env
+
+    def call_environment(self):
+        return {"CALL": self.settings["call"], "CALL_SKU": self.skus[0],
+                "CALL_TOKEN": self.fleet.token, "CALL_IDS": self.ids_prefix()}
 
     def ids_prefix(self):
         return f"{self.shop.stack.directory}/ids"

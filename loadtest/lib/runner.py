@@ -4,12 +4,14 @@ from harness.processes import HarnessError
 from lib import generators, limits
 from lib.expiring import ExpiringRun
 from lib.fleet import Fleet
+from lib.flood import FloodRun
 from lib.hot_sale import HotSaleRun
 from lib.memory import MemoryRun
 from lib.programs import BareServer
 from lib.run import BARE_S, WARM_UP_S, BareRun, Run
 
-RUNS = {"hot": HotSaleRun, "expiring": ExpiringRun, "idle": MemoryRun}  # by kind of load
+# By kind of load; Run knows the others.
+RUNS = {"hot": HotSaleRun, "expiring": ExpiringRun, "idle": MemoryRun, "flood": FloodRun}
 PROBE_S = 1
 FILL_PER_S = 150_000  # to guess how long filling takes, with the audit
 OVERHEAD_S = 3        # of a run: fresh daemons, an empty ledger, the audit

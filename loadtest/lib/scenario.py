@@ -11,7 +11,8 @@ DIRECTORY = ROOT / "loadtest" / "scenarios"
 STANDARD = ("around", "steady", "soldout", "rush", "mixed", "strategies", "segments", "batch",
             "locks", "instances", "latency", "growth")
 # Those that run only when they are named.
-NAMES = (*STANDARD, "bench", "connections", "rules", "fairness", "expiry", "memory")
+NAMES = (*STANDARD, "bench", "connections", "rules", "fairness", "expiry", "memory",
+         "flood")
 
 # What a scenario may set, in [settings] or for some of its runs under [[vary]], with the defaults.
 # Beside these, daemon.X sets option X of the service; "default" leaves the option alone.
@@ -24,7 +25,7 @@ DEFAULTS = {
                                # rush: closed, to the last unit; paced: at a constant rate
                                # hot, expiring, idle: RUNS in lib/runner.py
     "script": "order",         # of wrk: loadtest/tools/SCRIPT.lua
-    "call": "",                # of script "call": look_up, stock, pay, cancel ...
+    "call": "",                # of script "call", or of a flood: look_up, stock, pay, cancel ...
     "connections": 256,
     "seconds": 2,              # of a round
     "rounds": 3,
@@ -33,6 +34,7 @@ DEFAULTS = {
     "record": False,           # whether every acknowledged order's id is looked for in the ledger
     "rate_per_s": 0,           # of a paced load; 0: rate_share of the last closed run's rate
     "rate_share": 0.5,
+    "flood_connections": 2000,
     "hot_share": 0.9,          # of the connections: those to the hot sale
     "expiring": 100_000,       # orders that expire in a run
     "idle_connections": 5000,
@@ -86,7 +88,7 @@ def label(varied, settings):
     """What tells a run from the others of its campaign."""
     return settings["name"] or ", ".join(
         f"{key.rsplit('.', 1)[-1]}={word(settings[key])}" for key in varied
-        if key != "tune_order_workers")
+        if key not in ("tune_order_workers", "target"))
 
 
 def word(value):

@@ -10,8 +10,11 @@ BARE_P99_MS_MAX = TARGETS.pop("bare_p99_ms_max")
 NAMES = {"of_bare": "× bare", "of_other": "× bare ÷ that of", "gained": "× bare of",
          "p50_ms": "p50, ms", "p99_ms": "p99, ms", "p99_of_bare": "p99 ÷ the bare server's",
          "of_without": "accepted orders while others expire ÷ without",
-         "p99_of_alone": "p99 beside the hot sale ÷ alone", "grown": "growth of memory"}
-LEAST = ("of_bare", "of_other", "gained", "of_without")  # the others are bounds from above
+         "p99_of_alone": "p99 beside the hot sale ÷ alone", "grown": "growth of memory",
+         "of_alone": "orders beside the flood ÷ alone", "admin_max_ms": "longest PATCH paused, ms",
+         "ops_max_ms": "longest /readyz, ms", "refused": "calls of other classes refused"}
+# The bounds of the other figures are from above.
+LEAST = ("of_bare", "of_other", "gained", "of_without", "of_alone")
 
 
 def ratio(name):

@@ -4,18 +4,19 @@
 --   CALL        look_up, stock, pay, cancel, user_orders, listing or metrics
 --   CALL_SKU    the sale                                                      (demo)
 --   CALL_IDS    path prefix: thread N reads ids of orders from PREFIX.N, one a line
+--   CALL_REPEAT set: pay and cancel begin anew when they have used all ids
 --   CALL_TOKEN  for calls that want a bearer's token
 --   LOAD_TOOLS  the folder of this script                                     (loadtest/tools)
 --
--- Pay and cancel use each id once: a repeat would be answered without doing anything. When a thread
--- has used all of its ids it stops, and `ran_out` says so. Answers are not looked at; wrk counts
--- those with a status of 400 or more.
+-- Pay and cancel use each id once: a repeat would be answered without doing anything. When a
+-- thread has used all of its ids it stops, unless it may repeat them, and `ran_out` says so.
+-- Answers are not looked at; wrk counts those with a status of 400 or more.
 
 local ONCE = { pay = true, cancel = true }
 local USERS = 1000000 -- as many as order.lua's
 
 local threads = {}
-local ids, used, call, fixed = {}, 0, nil, nil
+local ids, used, repeats, call, fixed = {}, 0, os.getenv("CALL_REPEAT"), nil, nil
 
 ran_out = 0
 
@@ -30,14 +31,15 @@ end
 
 -- What stands before and after the part of a call that varies.
 local function around_gap(method, before, after)
-  local request = wrk.format(method, before .. "@" .. after, headers())
+  local request = wrk.format(method, before .. "@" .. after, headers(),
+    method == "POST" and "" or nil)
   local first, last = request:match("^([^@]*)@(.*)$")
   return first, last
 end
 
 local function take_id()
   used = used + 1
-  if used > #ids and ONCE[call] then
+  if used > #ids and ONCE[call] and not repeats then
     ran_out = 1
     wrk.thread:stop()
   end

@@ -18,12 +18,6 @@ enum call_start call_ops_healthz(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
-static bool ready(const struct service *service, enum health_state redis, enum health_state ledger)
-{
-    return redis == HEALTH_OK && ledger == HEALTH_OK && atomic_load(&service->prepared) &&
-           !atomic_load(&service->draining);
-}
-
 /* From memory: neither a queue nor a hanging server keeps the answer waiting. While draining the
  * service still answers, but a balancer is to send no new clients. */
 enum call_start call_ops_readyz(struct service *service, struct request *request,
@@ -31,12 +25,16 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
 {
     enum health_state redis = health_redis(service->health, call->now_ns);
     enum health_state ledger = health_ledger(service->health, call->now_ns);
-    bool good = ready(service, redis, ledger);
-    const char *otherwise = atomic_load(&service->draining) ? "draining" : "unavailable";
-    answer_json(&request->answer, good ? 200 : 503,
-                json_pack("{s:s,s:s,s:s}", "status", good ? "ready" : otherwise, "redis",
-                          health_word(redis), "ledger", health_word(ledger)));
-    request->answer.retry_after_s = good ? 0 : 1;
+    bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
+    bool ready =
+        !draining && redis == HEALTH_OK && ledger == HEALTH_OK && atomic_load(&service->prepared);
+    answer_json(&request->answer, ready ? 200 : 503,
+                json_pack("{s:s,s:s,s:s}", "status",
+                          draining ? "draining"
+                          : ready  ? "ready"
+                                   : "unavailable",
+                          "redis", health_word(redis), "ledger", health_word(ledger)));
+    request->answer.retry_after_s = ready ? 0 : 1;
     return START_ANSWERED;
 }
 

@@ -14,6 +14,7 @@
 #define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
+#define CONFIG_SWITCH "off on"
 
 /*
  * X(type, name, default, detail, min, max, doc). Every option is a line `name = value` of the
@@ -33,6 +34,9 @@
     X(ADDRESS, listen, "127.0.0.1:8080", "", 0, 0,                                                 \
       "Address and port to serve on. Port 0 takes a free one, which the log names. An IPv6 "       \
       "address stands in brackets.")                                                               \
+    X(CHOICE, reuse_port, "off", CONFIG_SWITCH, 0, 0,                                              \
+      "on lets another daemon of the same user serve on the same address, so that it takes over "  \
+      "while this one stops. The daemon then listens only once it is ready.")                      \
     X(LISTENER, admin_listen, "", "", 0, 0,                                                        \
       "Where to serve /admin/, /healthz, /readyz and /metrics, and nowhere else: an address and "  \
       "port, or a Unix socket as unix:/path or /path, which the daemon makes with mode 0660. "     \
@@ -108,8 +112,11 @@
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
       "How long the ledger may take to connect or to answer before the daemon closes the "         \
       "connection.")                                                                               \
+    X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
+      "On SIGTERM or SIGINT, how long the daemon goes on serving while /readyz says draining, so " \
+      "that load balancers see it and send no more clients. Choose more than they need for that.") \
     X(UNSIGNED, drain_ms, "10000", "ms", 0, 600000,                                                \
-      "On SIGTERM or SIGINT, how long orders under way may still take before the daemon ends.")    \
+      "After that, how long requests under way may still take before the daemon ends.")            \
     X(CHOICE, log_level, "info", CONFIG_LOG_LEVELS, 0, 0,                                          \
       "The least important events that the daemon still writes to the log, standard error.")
 

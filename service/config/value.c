@@ -236,6 +236,27 @@ bool value_set(struct config *config, const struct option *option, const char *v
     return true;
 }
 
+static size_t size_of(const struct option *option)
+{
+    return is_text(option) ? sizeof(char *) : sizeof(unsigned);
+}
+
+bool value_equal(const struct config *a, const struct config *b, const struct option *option)
+{
+    const void *one = field_of(a, option), *other = field_of(b, option);
+    if (is_text(option))
+        return strcmp(*(char *const *)one, *(char *const *)other) == 0;
+    return memcmp(one, other, size_of(option)) == 0;
+}
+
+void value_swap(struct config *a, struct config *b, const struct option *option)
+{
+    char kept[sizeof(char *)];
+    memcpy(kept, field_of(a, option), size_of(option));
+    memcpy(field_of(a, option), field_of(b, option), size_of(option));
+    memcpy(field_of(b, option), kept, size_of(option));
+}
+
 void value_show(const struct config *config, const struct option *option,
                 char text_out[CONFIG_VALUE_MAX])
 {

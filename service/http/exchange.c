@@ -53,7 +53,7 @@ static void note_unauthorized(struct http_thread *thread, const struct http_conn
     char address[NETWORKS_TEXT_SIZE];
     const struct route *route = connection->request->http.route;
     bool shop = route->class == ROUTE_SHOP;
-    head_address(connection->mhd, &thread->service->proxies, address);
+    head_address(connection->mhd, &atomic_load(&thread->service->proxies)->networks, address);
     metrics_count(shop ? METRIC_UNAUTHORIZED_SHOP : METRIC_UNAUTHORIZED_ADMIN);
     log_event(LOG_WARN, "unauthorized", "class=%s method=%s path=%s address=%s",
               shop ? "shop" : "admin", route->method, route->path,
@@ -135,8 +135,9 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    if (route->kind == CALL_ORDER && service->config.rate_address_per_min > 0)
-        head_address(connection->mhd, &service->proxies, request->order.address);
+    if (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0)
+        head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
+                     request->order.address);
     return route->start(service, request, &call);
 }
 

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
+#include "service/http/listen.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
 #include "service/http/thread.h"
@@ -35,7 +36,9 @@ enum {
     HANGUPS_MAX = 64,        /* looked at in one turn */
     DRAIN_QUIET_TURNS = 3,   /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
-    OPERATORS_MAX = 256, /* connections of HTTP_OPERATORS */
+    HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
+    IDLE_GRACE_MS = 1000, /* for a request on a connection that is kept open without one */
+    OPERATORS_MAX = 256,  /* connections of HTTP_OPERATORS */
 };
 
 /* ---- requests that come back ---- */
@@ -115,7 +118,7 @@ static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 
 static int wait_ms(const struct http_thread *thread)
 {
-    int64_t ms = thread->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
+    int64_t ms = thread->closing ? DRAIN_TURN_MS : TURN_MS_MAX;
     if (thread->runs_due > 0)
         return 0;
     ms = libmicrohttpd_ms(thread, ms);
@@ -178,6 +181,7 @@ static bool turn(struct http_thread *thread)
 {
     bool events = wait_for_events(thread);
     thread->now_ns = clock_now_ns();
+    thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
     expire_due(thread);
     run(thread);
@@ -188,21 +192,39 @@ static bool turn(struct http_thread *thread)
     return events;
 }
 
-static void begin_draining(struct http_thread *thread)
+/* A client that has connected must not be reset: new ones are kept off, handshakes under way end,
+ * and all that wait are accepted before the socket is closed. A socket of systemd's lives on: its
+ * clients wait for the next daemon. */
+static void stop_accepting(struct http_thread *thread, int64_t until_ns)
 {
-    thread->draining = true;
+    int64_t handshakes_ns = thread->now_ns + HANDSHAKE_MS * CLOCK_NS_PER_MS;
+    if (!thread->listen_inherited && listener_ignore_new(thread->listen_fd))
+        while (thread->now_ns < handshakes_ns && thread->now_ns < until_ns)
+            turn(thread);
+    while (!thread->listen_inherited && thread->now_ns < until_ns &&
+           listener_has_waiting(thread->listen_fd))
+        turn(thread);
     MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
     assert(listener == thread->listen_fd);
     close(thread->listen_fd);
+}
+
+/* Whether nothing is under way any more. A connection without a request has a grace: its client may
+ * be sending one just now, and would take the close for an answer that was lost. */
+static bool all_answered(const struct http_thread *thread, int quiet, int64_t grace_ns)
+{
+    return (thread->connections == 0 && thread->in_flight == 0) ||
+           (quiet >= DRAIN_QUIET_TURNS && thread->now_ns >= grace_ns);
 }
 
 /* Answers the requests under way. New requests on open connections are answered as well, and their
  * connections closed; when no request comes any more, the thread is done. */
 static void drain(struct http_thread *thread)
 {
-    int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * 1000000;
-    begin_draining(thread);
-    for (int quiet = 0; quiet < DRAIN_QUIET_TURNS && thread->now_ns < until_ns;) {
+    int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * CLOCK_NS_PER_MS;
+    stop_accepting(thread, until_ns);
+    int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
+    for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
         bool waiting = thread->in_flight > 0 || thread->lists[LIST_RECEIVING].first;
         quiet = events || waiting ? 0 : quiet + 1;
@@ -221,7 +243,7 @@ static void thread_main(void *context)
     struct http_thread *thread = context;
     prctl(PR_SET_NAME, thread->name);
     thread->now_ns = clock_now_ns();
-    while (!atomic_load(&thread->service->draining))
+    while (atomic_load(&thread->service->phase) < SERVICE_DRAINS)
         turn(thread);
     drain(thread);
     MHD_stop_daemon(thread->daemon);
@@ -249,9 +271,9 @@ static const struct {
     [HTTP_OPERATORS] = {ROUTE_OPERATORS, "http-admin"},
 };
 
-static unsigned connections_max(const struct config *config, enum http_part part)
+static unsigned connections_max(const struct service *service, enum http_part part)
 {
-    unsigned limit = config->connections_max / config->http_threads;
+    unsigned limit = service->connections_max / service->config.http_threads;
     return part == HTTP_OPERATORS ? OPERATORS_MAX : limit > 0 ? limit : 1;
 }
 
@@ -275,17 +297,18 @@ static void watch(struct http_thread *thread, int fd)
     assert(added == 0);
 }
 
-struct http_thread *http_start(struct service *service, int listen_fd, enum http_part part,
-                               char *error_out, size_t error_size)
+struct http_thread *http_start(struct service *service, int listen_fd, bool inherited,
+                               enum http_part part, char *error_out, size_t error_size)
 {
     struct http_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         abort();
     thread->service = service;
     thread->listen_fd = listen_fd;
+    thread->listen_inherited = inherited;
     thread->classes = parts[part].classes;
     thread->name = parts[part].name;
-    thread->daemon = daemon_start(thread, connections_max(&service->config, part));
+    thread->daemon = daemon_start(thread, connections_max(service, part));
     if (!thread->daemon) {
         snprintf(error_out, error_size, "libmicrohttpd does not start");
         free(thread);

@@ -87,8 +87,8 @@ enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection
     unsigned status = problem_status(problem);
     if (!allow)
         return queue_response(thread, connection, status,
-                              thread->problems[thread->draining][problem]);
-    struct MHD_Response *response = problem_response(problem, thread->draining);
+                              thread->problems[thread->closing][problem]);
+    struct MHD_Response *response = problem_response(problem, thread->closing);
     add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
     enum MHD_Result result = queue_response(thread, connection, status, response);
     MHD_destroy_response(response);
@@ -99,7 +99,7 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
                                   const struct answer *answer, bool copy)
 {
     struct MHD_Response *response =
-        response_new(answer->text, answer->length, copy, answer->content_type, thread->draining);
+        response_new(answer->text, answer->length, copy, answer->content_type, thread->closing);
     add_retry_after(response, answer->retry_after_s);
     if (answer->cache_control)
         add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
@@ -118,7 +118,7 @@ static enum MHD_Result reply_prepared(struct http_thread *thread,
                                       struct http_connection *connection,
                                       const struct prepared *prepared)
 {
-    if (!thread->draining)
+    if (!thread->closing)
         return queue_response(thread, connection, MHD_HTTP_OK, prepared_response(prepared));
     struct MHD_Response *response = prepared_closing(prepared);
     enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
@@ -131,7 +131,7 @@ static enum MHD_Result reply_stream(struct http_thread *thread, struct http_conn
 {
     struct MHD_Response *response = stream_response(request);
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
-    if (thread->draining)
+    if (thread->closing)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (request->http.head) /* otherwise the last chunk is sent, before the next answer */
         MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
