@@ -270,12 +270,13 @@ def test_compare_says_what_changed(strategies, tmp_path):
 # programs
 
 class Staller:
-    """Context manager: answers 201 at once, but stalls for some time after the first requests."""
+    """Context manager: answers 201 at once, but stalls for some time after the first requests, and
+    never answers the one to be forgotten."""
 
     answer = b"HTTP/1.1 201 Created\r\nContent-Length: 18\r\n\r\n{\"order_id\":\"1234\"}"
 
-    def __init__(self, stall_s, after):
-        self.stall_s, self.after, self.served = stall_s, after, 0
+    def __init__(self, stall_s, after, forget=None):
+        self.stall_s, self.after, self.forget, self.served = stall_s, after, forget, 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
 
@@ -301,7 +302,9 @@ class Staller:
                     self.served += 1
                     if self.served == self.after:
                         time.sleep(self.stall_s)
-                client.sendall(self.answer)
+                    forgotten = self.served == self.forget
+                if not forgotten:
+                    client.sendall(self.answer)
 
 
 def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
@@ -317,6 +320,14 @@ def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
     assert slow and slow[0] <= 0.65
     assert run["max_ms"] >= 900
     assert record.read_text() == "1234\n" * 400
+
+
+def test_pace_counts_requests_without_an_answer():
+    with Staller(0, 0, forget=10) as address:
+        done = subprocess.run([BUILD / "pace", "100", "0.5", "4", address], capture_output=True,
+                              text=True)
+    run = json.loads(done.stdout)
+    assert (run["requests"], run["errors"]["timeout"], run["errors"]["read"]) == (49, 1, 0)
 
 
 def test_the_epoll_server_reads_whole_requests(tmp_path):
