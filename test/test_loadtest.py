@@ -382,6 +382,20 @@ def test_orders_to_pay_are_paid_once(tmp_path):
     assert "pay: × bare" in done.stdout
 
 
+def test_a_flood_is_probed_from_every_class(tmp_path):
+    done = subprocess.run(
+        [LOADTEST / "campaign", "flood", "--only", "user_orders", "--set", "flood_connections=50",
+         "--quick", "--no-report", "--build", BUILD, "--out", tmp_path],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, = json.loads((tmp_path / "flood.json").read_text())["runs"]
+    assert run["flood_per_s"] > 0 and run["of_alone"] > 0
+    probed = run["rounds"][0]["probed"]
+    assert set(probed) == {"shop", "admin", "ops"}
+    assert all(found["asked"] > 0 for found in probed.values())
+    assert "call=user_orders: longest PATCH paused, ms" in done.stdout
+
+
 def test_a_short_campaign_with_its_audit_and_report(tmp_path):
     done = subprocess.run(
         [LOADTEST / "campaign", "rush", "--quick", "--build", BUILD, "--out", tmp_path],
