@@ -186,11 +186,11 @@ def test_orders_are_handed_out_once():
 
     orders = pool.Pool(ledger, "demo", place)
     orders.fill(1)
-    assert ledger.made == 60_000 and sorted(orders.ids) == list(range(1, 60_001))
+    assert ledger.made == 90_000 and sorted(orders.ids) == list(range(1, 90_001))
     orders.used(1000, 1, 1)
-    assert orders.per_s == 5000 and len(orders.ids) == 60_000 - 1200 - 2000
+    assert orders.per_s == 5000 and len(orders.ids) == 90_000 - 1200 - 2000
     orders.fill(1)
-    assert ledger.made == 60_000 and len(set(orders.ids)) == len(orders.ids)
+    assert ledger.made == 90_000 and len(set(orders.ids)) == len(orders.ids)
 
 
 # reports
