@@ -16,11 +16,11 @@
 /* One statement costs the server about 20 us, more than the joint one a row. */
 enum { UPDATES_ALONE_MAX = 3, JOINT_COLUMNS = 9 };
 
-/* MariaDB makes many updates by bulk bindings of this statement. Bulk bindings of an UPDATE would be
- * as many statements, while an INSERT opens its table once. The row is always there, so that
+/* MariaDB makes many updates by bulk bindings of this statement. Bulk bindings of an UPDATE would
+ * be as many statements, while an INSERT opens its table once. The row is always there, so that
  * nothing is inserted: a missing one counts as refused, and is rolled back. A changed row counts
- * twice, an unchanged one not at all. The guard must not change between the two assignments,
- * therefore `fence` is the last; that the segment has the units is checked by the table itself. */
+ * twice, an unchanged one not at all. The guard must not change between the two assignments, so
+ * `fence` is the last; that the segment has the units is checked by the table itself. */
 #define GUARD                                                                                      \
     "round=VALUES(round)AND settings_version=VALUES(settings_version)"                             \
     "AND fence=? AND fence<VALUES(fence)"
