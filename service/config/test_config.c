@@ -116,9 +116,9 @@ static void test_defaults(void **state)
     assert_string_equal(config->strategy, "segment_lock");
     assert_string_equal(config->lock, "redis");
     assert_string_equal(config->log_level, "info");
-    assert_int_equal(config->order_workers, 1);
+    assert_int_equal(config->order_workers, 2);
     assert_int_equal(config->http_threads, 1);
-    assert_int_equal(config->max_batch, 128);
+    assert_int_equal(config->max_batch, 512);
     assert_int_equal(config->lease_ms, 3000);
     assert_int_equal(config->queue_max, 8192);
     assert_int_equal(config->deadline_ms, 2000);
@@ -528,7 +528,7 @@ static void test_print_masks_secrets(void **state)
     assert_says(line, " mysql_url=\"mysql://root:***@m:3306/db?socket=/run/m.sock\" ");
     assert_says(line, " admin_token=*** ");
     assert_says(line, " shop_token=*** ");
-    assert_says(line, " order_workers=1 ");
+    assert_says(line, " order_workers=2 ");
     assert_says(line, " node_id=-1 ");
     char small[20];
     assert_int_equal(config_print(&load.config, small, sizeof small), length);
