@@ -227,11 +227,13 @@ class Run:
             self.settings["load"]]()
 
     def closed(self):
-        self.wrk(WARM_UP_S, warm_up=True)
+        if not self.shop.args.quick:
+            self.wrk(WARM_UP_S, warm_up=True)
         return self.rounds(lambda: self.wrk(self.settings["seconds"]))
 
     def paced(self):
-        self.pace()
+        if not self.shop.args.quick:
+            self.pace()
         result = self.rounds(self.pace)
         result["rate_wanted"] = result["rounds"][0]["rate_wanted"]
         return result
