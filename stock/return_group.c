@@ -195,7 +195,7 @@ bool return_group(struct stock *stock, struct stock_status_change **changes, siz
     assert(count <= STOCK_CHANGES_MAX);
     if (count == 0)
         return false;
-    struct return_batch *batch = malloc(sizeof *batch);
+    struct return_batch *batch = calloc(1, sizeof *batch);
     if (!batch)
         abort();
     set_all(changes, count, STOCK_STATE_BUSY);
@@ -204,6 +204,7 @@ bool return_group(struct stock *stock, struct stock_status_change **changes, siz
     size_t from = stock_random(stock, (uint32_t)count);
     bool committed = return_sorted(stock, batch, changes + from, count - from, to, until_ns);
     committed |= return_sorted(stock, batch, changes, from, to, until_ns);
+    return_batch_end(stock, batch);
     free(batch);
     return committed;
 }
