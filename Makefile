@@ -264,6 +264,8 @@ around flood campaign campaigns:
 	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
 
 sample:
+	@test -z "$$(git status --porcelain)" || \
+	    { echo 'sample: commit first, so that the figures belong to a revision' >&2; exit 1; }
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
 	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
 	    --tables loadtest/README.md

@@ -52,7 +52,7 @@ DEFAULTS = {
     "prefill": 0,              # orders of an earlier sale in the ledger
     "instances": 1,            # daemons
     "proxy": False,            # HAProxy before them
-    "estimate": True,          # whether to measure Redis and the ledger by themselves, too
+    "estimate": False,         # whether to measure Redis and the ledger by themselves, too
     "tune_order_workers": [],  # numbers to try, until more do not help; the rounds use the best
 }
 # Of large ones.
