@@ -188,8 +188,8 @@ static bool return_sorted(struct stock *stock, struct return_batch *batch,
     return committed;
 }
 
-/* Copies the sorted orders to `out`, beginning anywhere, so that no sale is left over in every turn;
- * but not amid the orders of one segment, which are to share a batch. */
+/* Copies the sorted orders to `out`, beginning anywhere, so that no sale is left over in every
+ * turn; but not amid the orders of one segment, which are to share a batch. */
 static void rotate(struct stock *stock, struct stock_status_change *const *changes, size_t count,
                    struct stock_status_change **out)
 {

@@ -240,6 +240,19 @@ def test_the_readme_part_is_made_anew(strategies):
         readme.replace_tables("no marks", readme.table_lines(found))
 
 
+def test_the_readme_names_the_rate_of_a_shops_order():
+    found = {"steady": make_result("steady", make_run([41_234] * 3, name="a shop's order"),
+                                   make_run([80_000] * 3, name="bare order"))}
+    text = "It accepts **1,000 orders a second** here."
+    assert readme.replace_headline(text, found) == "It accepts **41,000 orders a second** here."
+    lines = list(readme.short_lines(found))
+    shop, bare = (next(at for at, line in enumerate(lines) if rate in line)
+                  for rate in ("41,234", "80,000"))
+    assert shop < bare
+    with pytest.raises(ValueError):
+        readme.replace_headline("no rate", found)
+
+
 def test_compare_says_what_changed(strategies, tmp_path):
     for place, factor in (("before", 1), ("after", 0.5)):
         (tmp_path / place).mkdir()
@@ -257,12 +270,13 @@ def test_compare_says_what_changed(strategies, tmp_path):
 # programs
 
 class Staller:
-    """Context manager: answers 201 at once, but stalls for some time after the first requests."""
+    """Context manager: answers 201 at once, but stalls for some time after the first requests, and
+    never answers the one to be forgotten."""
 
     answer = b"HTTP/1.1 201 Created\r\nContent-Length: 18\r\n\r\n{\"order_id\":\"1234\"}"
 
-    def __init__(self, stall_s, after):
-        self.stall_s, self.after, self.served = stall_s, after, 0
+    def __init__(self, stall_s, after, forget=None):
+        self.stall_s, self.after, self.forget, self.served = stall_s, after, forget, 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
 
@@ -288,7 +302,9 @@ class Staller:
                     self.served += 1
                     if self.served == self.after:
                         time.sleep(self.stall_s)
-                client.sendall(self.answer)
+                    forgotten = self.served == self.forget
+                if not forgotten:
+                    client.sendall(self.answer)
 
 
 def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
@@ -304,6 +320,14 @@ def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
     assert slow and slow[0] <= 0.65
     assert run["max_ms"] >= 900
     assert record.read_text() == "1234\n" * 400
+
+
+def test_pace_counts_requests_without_an_answer():
+    with Staller(0, 0, forget=10) as address:
+        done = subprocess.run([BUILD / "pace", "100", "0.5", "4", address], capture_output=True,
+                              text=True)
+    run = json.loads(done.stdout)
+    assert (run["requests"], run["errors"]["timeout"], run["errors"]["read"]) == (49, 1, 0)
 
 
 def test_the_epoll_server_reads_whole_requests(tmp_path):

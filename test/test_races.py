@@ -25,7 +25,7 @@ SEED = int(os.environ.get("RACES_SEED", "12"))
 CLIENTS = 16
 ORDERS, SEGMENTS, PER_SEGMENT = 240, 20, 40  # room for all orders, and single ones need several
 NEW_ORDERS = 40  # after a reset
-PAY_WITHIN_S = 1
+PAY_WITHIN_S = 2  # longer than it takes to buy ORDERS on a slow machine
 
 
 @dataclass
@@ -43,6 +43,7 @@ class Event:
 class Order:
     order_id: str
     qty: int
+    bought: float
     events: list = field(default_factory=list)
 
     def told(self):
@@ -98,18 +99,20 @@ class Race:
             response = self.send(self.pair[(number + attempt) % 2], "POST", "/order", body=body,
                                  headers={"Idempotency-Key": f"{self.name}-{number}"})
             if response and response.status in (200, 201):
-                return Order(response.json()["order_id"], qty)
+                return Order(response.json()["order_id"], qty, time.monotonic())
             assert response is None or response.status == 503, response
             time.sleep(0.02)
         raise AssertionError("an order's outcome stays unknown")
 
     def plan(self, order):
-        """[(seconds from now, call, daemon)]: payments, cancels and looks, most of them about when
-        the order expires, some pairs of them at once at both daemons."""
+        """[(moment, order, call, daemon)]: payments, cancels and looks, most of them about when the
+        order expires, some pairs of them at once at both daemons."""
         calls = []
         for _ in range(self.random.randint(0, 3)):
             late = self.random.random() < 0.7
-            due = PAY_WITHIN_S + self.random.gauss(0, 0.15) if late else self.random.random()
+            due = order.bought + self.random.random()
+            if late:
+                due = order.bought + PAY_WITHIN_S + self.random.gauss(0, 0.15)
             call, daemon = self.random.choice(("pay", "cancel")), self.random.randrange(2)
             calls.append((due, call, daemon))
             if self.random.random() < 0.5:
@@ -119,7 +122,7 @@ class Race:
                 calls.append((due + self.random.uniform(0, 0.05), "get", self.random.randrange(2)))
         return [(due, order, call, daemon) for due, call, daemon in calls]
 
-    def perform(self, tasks, start):
+    def perform(self, tasks):
         """Performs the tasks that are left, each at its moment."""
         while True:
             with self.lock:
@@ -127,7 +130,7 @@ class Race:
             if task is None:
                 return
             due, order, call, daemon = task
-            time.sleep(max(0, start + due - time.monotonic()))
+            time.sleep(max(0, due - time.monotonic()))
             self.ask(order, call, self.pair[daemon])
 
 
@@ -188,7 +191,7 @@ def race(pair, seed, name, with_reset):
     tasks = [task for order in one.orders for task in one.plan(order)]
     tasks = iter(sorted(tasks, key=lambda task: task[0]))
     with ThreadPoolExecutor(CLIENTS) as pool:
-        running = [pool.submit(one.perform, tasks, start) for _ in range(CLIENTS)]
+        running = [pool.submit(one.perform, tasks) for _ in range(CLIENTS)]
         disturb(one, start, settings, with_reset)
         for client in running:
             client.result()

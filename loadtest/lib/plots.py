@@ -266,9 +266,9 @@ def plot(result):
 
 
 # Campaign, label of the run, and what the plot calls it.
-OVERVIEW = (("soldout", "", "sold-out answers"), ("steady", "a shop's order", "a shop's orders"),
+OVERVIEW = (("steady", "a shop's order", "a shop's orders"),
             ("steady", "bare order", "bare orders"), ("rush", "", "bare orders, to the last unit"),
-            ("mixed", "", "accepted, mixed"))
+            ("soldout", "", "sold-out answers"), ("mixed", "", "accepted, mixed"))
 
 
 def overview(results):

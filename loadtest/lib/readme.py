@@ -1,5 +1,7 @@
 """Makes the tables of figures in Markdown files anew, between two marks."""
 
+import re
+
 from lib import results as results_of
 from lib import targets
 from lib.page import ends, ordered
@@ -20,6 +22,7 @@ SHORT_ROWS = (
     ("mixed", "", "orders among look-ups, payments and cancels"),
     ("strategies", "strategy=segment_lock, max_batch=1", "an order at a time: the classic scheme"),
 )
+HEADLINE = "steady", "a shop's order"
 CONNECTIONS = 256  # of the bare server that the tables show
 BEGIN = "<!-- made by loadtest/report: begin -->\n"
 END = "<!-- made by loadtest/report: end -->\n"
@@ -31,47 +34,45 @@ def machine_line(results):
             "service, Redis, MariaDB with fsync at commit.")
 
 
+def processor_us(run):
+    us = run["cpu_us"]
+    return f"{us['server']:.0f} + {us['mariadb']:.0f} + {us['redis']:.0f}"
+
+
 def figures_of(run, interval):
     """The cells that every table has: the figures that flatter never stand alone."""
-    us = run["cpu_us"]
     return (f"{run['per_s']:,.0f} | {ratio(run['of_bare'])} | {ends(interval)} | "
             f"{targets.bound_text(run, 'of_bare')} | {run['p50_ms']:.1f} | {run['p99_ms']:.1f} | "
             f"{targets.bound_text(run, 'p99_ms')} | {run['max_ms']:.0f} | {run['unexpected']:,} | "
             f"{run['unanswered']:,} | {run['deferred'].get('unindexed', 0):,} | "
-            f"{us['server']:.0f} + {us['mariadb']:.0f} + {us['redis']:.0f}")
+            f"{processor_us(run)}")
 
 
 def head(first):
     return (f"| {first} | per s | × bare | 99 % interval | aim | p50 ms | p99 ms | aim | max ms | "
             "unexpected | unanswered | unindexed | µs: service + MariaDB + Redis |",
-            "|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+            "|---" * 13 + "|")
 
 
 def bare_line(results):
     runs = [run for result in results.values() for run in measured(result)
             if run["settings"]["connections"] == CONNECTIONS]
-    _, per_s, p50, p99, _, most, _, _ = next(bare_rows(runs))
-    return (f"| a bare HTTP server | {per_s:,.0f} | 1 | | | {p50:.1f} | {p99:.1f} | | {most:.0f} "
-            "| | | | |")
+    for _, per_s, p50, p99, _, most, _, _ in bare_rows(runs):
+        yield (f"| a bare HTTP server | {per_s:,.0f} | 1 | | | {p50:.1f} | {p99:.1f} | | "
+               f"{most:.0f} | | | | |")
 
 
 def short_lines(results):
     """What somebody who has never seen the service wants to know."""
     yield machine_line(results)
     yield ""
-    yield "| what | per s | × bare | aim | p99 ms | aim | max ms | unanswered |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield from head("what")
     for name, label, what in SHORT_ROWS:
         run = find(results, name, label=label)
         if run:
-            yield (f"| {what} | {run['per_s']:,.0f} | {ratio(run['of_bare'])} | "
-                   f"{targets.bound_text(run, 'of_bare')} | {run['p99_ms']:.1f} | "
-                   f"{targets.bound_text(run, 'p99_ms')} | {run['max_ms']:.0f} | "
-                   f"{run['unanswered']:,} |")
-    _, per_s, _, p99, _, most, _, _ = next(bare_rows(
-        [run for result in results.values() for run in measured(result)
-         if run["settings"]["connections"] == CONNECTIONS]))
-    yield f"| a bare HTTP server | {per_s:,.0f} | 1 | | {p99:.1f} | | {most:.0f} | |"
+            interval = results_of.intervals(results[name])[run["label"]]
+            yield f"| {what} | {figures_of(run, interval)} |"
+    yield from bare_line(results)
 
 
 def table_lines(results):
@@ -84,12 +85,24 @@ def table_lines(results):
         for run in measured(result):
             label = f": {run['label']}" if run["label"] else ""
             yield f"| {name}{label} | {figures_of(run, intervals[run['label']])} |"
-    yield bare_line(results)
+    yield from bare_line(results)
     yield ""
     yield "| figure | measured | aim |"
     yield "|---|---|---|"
     for what, value, bound, _ in checks(results):
         yield f"| {what} | {value:.2f} | {bound} |"
+
+
+def replace_headline(text, results):
+    """The text with the rate of a shop's orders in the one sentence that names it."""
+    run = find(results, *HEADLINE)
+    if run is None:
+        return text
+    rate = f"**{run['per_s'] // 1000 * 1000:,.0f} orders a second**"
+    made, count = re.subn(r"\*\*[\d,]+ orders a second\*\*", rate, text)
+    if count != 1:
+        raise ValueError(f"it has {count} sentences with **N orders a second**, not one")
+    return made
 
 
 def replace_tables(text, lines):
