@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/http/connection.h"
+#include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
@@ -153,6 +154,7 @@ static void start(struct http_thread *thread, struct http_connection *connection
         request_phase(request, PHASE_READY);
     } else if (queue_reserve(queue, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
+        fair_sent(thread, request->http.kind);
     } else { /* a bounded queue: better a quick answer than one after the deadline */
         if (order)
             metrics_count(METRIC_ORDERS_OVERLOADED);
@@ -168,6 +170,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
 {
     struct request *request = connection->request;
     request_list_remove(request);
+    if (!fair_admit(thread, request))
+        return MHD_YES;
     request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
