@@ -148,7 +148,8 @@ static void start(struct http_thread *thread, struct http_connection *connection
     struct request *request = connection->request;
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
-    struct queue *queue = order ? service->orders : service->calls[request->http.kind];
+    enum call_kind kind = request->http.kind; /* CALL_ORDER for refused orders, too */
+    struct queue *queue = kind == CALL_ORDER ? service->orders : service->calls[kind];
     request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
