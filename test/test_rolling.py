@@ -97,6 +97,23 @@ def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path)
     assert audit(pair[0], accepted=accepted) == len(accepted)
 
 
+@pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
+@pytest.mark.parametrize("path", [
+    "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
+    "/metrics", "/%6detrics", "/readyz",
+])
+def test_haproxy_passes_no_call_of_operators_on(stack, spawn, tmp_path, path):
+    daemon = spawn(stack, **on_port())
+    daemon.reset("demo", 1, 1)
+    headers = {"Authorization": f"Bearer {daemon.token}"}
+    with Balancer(daemon.options["listen"], "127.0.0.1:1", tmp_path) as balancer:
+        balancer.wait_up("one")
+        assert send(balancer.front, "GET", "/stock/demo").status == 200
+        refused = send(balancer.front, "GET", path, headers=headers)
+        assert refused.status in (400, 404)
+        assert refused.code is None, "the daemon has answered"
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_daemon_takes_over_a_shared_port_under_load(stack, spawn, threads):
     options = on_port(reuse_port="on", http_threads=threads)
