@@ -706,6 +706,17 @@ static void test_resolve_finds_what_was_committed(void **state)
     assert_int_equal(fence_of(0), FENCE + 1);
 }
 
+/* What it finds may be visible and not on the disk yet. */
+static void test_resolve_says_yes_after_a_write(void **state)
+{
+    (void)state;
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
+    int64_t before = sql_server_log();
+    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
+    assert_true(sql_server_log() > before);
+}
+
 static void test_resolve_forbids_the_late_commit(void **state)
 {
     (void)state;
@@ -938,6 +949,7 @@ int main(void)
         TEST(test_recover_raises_the_fence_and_refuses_the_old_holder),
         TEST(test_recover_many_tells_each_as_it_is),
         TEST(test_resolve_finds_what_was_committed),
+        TEST(test_resolve_says_yes_after_a_write),
         TEST(test_resolve_forbids_the_late_commit),
         TEST(test_resolve_waits_for_the_transaction_to_end),
         TEST(test_resolve_without_a_fence_waits_as_well),
