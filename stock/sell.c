@@ -3,7 +3,7 @@
  *   settings: is the sale open? ─► limit: may the user have more?
  *      ─► keys, but only while repeats are expected: was it accepted before?
  *      ─► the strategy asks for the rate limits, takes units and commits
- *      ─► the keys of all refused orders
+ *      ─► the keys of all refused orders ─► what repeats found is on the disk
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * the refusal was found. Else its first try, under way in another batch or process, could be
@@ -86,6 +86,7 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     for (size_t i = 0; i < count; i++)
         stock_order_begin(orders[i]);
     decide(stock, orders, count);
+    replay_confirm(stock, orders, count);
     for (size_t i = 0; i < count; i++)
         assert(orders[i]->outcome != STOCK_OPEN);
 }
