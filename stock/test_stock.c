@@ -703,6 +703,22 @@ static void test_nothing_stays_locked_after_a_batch(void **state)
                      0);
 }
 
+/* A settle travels with the next batch, and the next batch may need nothing of Redis. */
+static void test_nothing_stays_locked_beside_orders_without_units(void **state)
+{
+    (void)state;
+    reset("s", 10, 1);
+    for (int i = 0; i < 2; i++) {
+        struct stock_order one = order("s", 1, ""), other = order("none", 1, "k");
+        struct stock_order *batch = &one, *next = &other;
+        stock_sell(stock, &batch, 1);
+        assert_int_equal(one.outcome, STOCK_ACCEPTED);
+        stock_sell(stock, &next, 1);
+        assert_int_equal(other.outcome, STOCK_UNKNOWN_SKU);
+        assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+    }
+}
+
 /* The take is known to the server and the lock is not, as when another client was first to use it
  * after a SCRIPT FLUSH: the take is done before the lock, which is sent again, and finds none. */
 static void test_nothing_stays_locked_after_a_lost_take(void **state)
@@ -1277,6 +1293,7 @@ int main(void)
         TEST(test_held_segment_is_sold_after_its_lease),
         TEST(test_held_segment_does_not_keep_the_others_waiting),
         TEST(test_nothing_stays_locked_after_a_batch),
+        TEST(test_nothing_stays_locked_beside_orders_without_units),
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
