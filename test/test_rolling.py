@@ -3,8 +3,10 @@
 import contextlib
 import csv
 import fcntl
+import shlex
 import signal
 import socket
+import subprocess
 import time
 import urllib.request
 
@@ -19,6 +21,7 @@ from harness.program import Program
 
 HAPROXY = "/usr/sbin/haproxy"
 CONFIGURATION = ROOT / "deploy" / "proxy" / "haproxy.cfg"
+UNIT = ROOT / "deploy" / "systemd" / "seckilld.service"
 STATISTICS = """
 listen statistics
     bind 127.0.0.1:{port}
@@ -95,6 +98,38 @@ def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path)
         assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
     accepted = kept.accepted + brief.accepted
     assert audit(pair[0], accepted=accepted) == len(accepted)
+
+
+@pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
+@pytest.mark.parametrize("path", [
+    "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
+    "/metrics", "/%6detrics", "/readyz",
+])
+def test_haproxy_passes_no_call_of_operators_on(stack, spawn, tmp_path, path):
+    daemon = spawn(stack, **on_port())
+    daemon.reset("demo", 1, 1)
+    headers = {"Authorization": f"Bearer {daemon.token}"}
+    with Balancer(daemon.options["listen"], "127.0.0.1:1", tmp_path) as balancer:
+        balancer.wait_up("one")
+        assert send(balancer.front, "GET", "/stock/demo").status == 200
+        refused = send(balancer.front, "GET", path, headers=headers)
+        assert refused.status in (400, 404)
+        assert refused.code is None, "the daemon has answered"
+
+
+@pytest.mark.parametrize("step", ["ExecStartPre", "ExecReload"])
+def test_unit_copies_the_configuration_past_links_of_the_daemon(tmp_path, step):
+    source, copy, foreign = (tmp_path / name for name in ("source", "copy", "foreign"))
+    for directory in (source, copy):
+        directory.mkdir()
+    source.joinpath("seckill.conf").write_text("new")
+    foreign.write_text("not ours")
+    copy.joinpath("seckill.conf").symlink_to(foreign)  # root does the copying
+    line = next(line for line in UNIT.read_text().splitlines() if line.startswith(step + "=+"))
+    command = line.partition("=+")[2].replace("@SYSCONFDIR@/seckill", str(source))
+    subprocess.run(shlex.split(command.replace("/run/seckilld", str(copy))), check=True)
+    assert foreign.read_text() == "not ours"
+    assert copy.joinpath("seckill.conf").read_text() == "new"
 
 
 @pytest.mark.parametrize("threads", [1, 2])

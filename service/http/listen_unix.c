@@ -3,8 +3,9 @@
  * why_rename: the socket is bound under a name of its own and renamed when it has its mode and
  * listens. So nobody connects before either is so, and no moment passes without the file.
  *
- * why_directory_lock: two processes that find the same dead socket must not replace it both. A lock
- * on the directory, held while one looks and renames, leaves no file behind. */
+ * why_directory_lock: two processes that find the same dead socket must not replace it both, and
+ * none that ends may remove what another has just put there. A lock on the directory, held while
+ * one looks and changes it, leaves no file behind. */
 #include "service/http/listen_unix.h"
 
 #include <assert.h>
@@ -129,11 +130,15 @@ int listen_unix_open(const char *path, struct listen_unix *file_out, char *error
     return fd;
 }
 
+/* Nothing is removed when the directory stays locked: the next process replaces a dead socket. */
 void listen_unix_remove(struct listen_unix *file)
 {
     struct stat status;
-    if (file->path && lstat(file->path, &status) == 0 && status.st_dev == file->device &&
+    int directory = file->path ? lock_directory(file->path) : -1;
+    if (directory >= 0 && lstat(file->path, &status) == 0 && status.st_dev == file->device &&
         status.st_ino == file->inode)
         unlink(file->path);
+    if (directory >= 0)
+        close(directory);
     file->path = NULL;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -94,6 +95,22 @@ static void test_served_socket_is_not_replaced(void **state)
     listen_unix_remove(&made);
 }
 
+/* Whoever holds the lock may be about to put its own socket there. */
+static void test_socket_is_not_removed_while_another_looks(void **state)
+{
+    (void)state;
+    int fd = listen_unix_open(path, &made, error, sizeof error);
+    struct listen_unix again = made;
+    int other = open(directory, O_RDONLY | O_DIRECTORY);
+    close(fd);
+    assert_int_equal(flock(other, LOCK_EX), 0);
+    listen_unix_remove(&made);
+    assert_int_equal(access(path, F_OK), 0);
+    close(other);
+    listen_unix_remove(&again);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static void test_other_file_is_not_replaced(void **state)
 {
     (void)state;
@@ -117,6 +134,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_socket_has_its_mode_and_listens, start, end),
         cmocka_unit_test_setup_teardown(test_dead_socket_is_replaced, start, end),
         cmocka_unit_test_setup_teardown(test_served_socket_is_not_replaced, start, end),
+        cmocka_unit_test_setup_teardown(test_socket_is_not_removed_while_another_looks, start, end),
         cmocka_unit_test_setup_teardown(test_other_file_is_not_replaced, start, end),
         cmocka_unit_test_setup_teardown(test_missing_directory, start, end),
     };
