@@ -19,8 +19,8 @@ struct commit {
     const struct ledger_order *orders;
     size_t order_count;
     const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* in the order they were given */
-    const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user: the orders with a key */
-    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user: the orders with a limit */
+    const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user and key: those with a key */
+    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
     size_t keyed_count, limited_count;
 };
 
@@ -29,16 +29,20 @@ static bool has_key(const struct ledger_order *order)
     return order->key && order->key[0] != '\0';
 }
 
-static int compare_orders(const void *left, const void *right)
+static int compare_keyed(const void *left, const void *right)
 {
     const struct ledger_order *a = *(const struct ledger_order *const *)left;
     const struct ledger_order *b = *(const struct ledger_order *const *)right;
     int order = strcmp(a->user_id, b->user_id);
-    if (order == 0)
-        order = strcmp(a->sku, b->sku);
-    if (order == 0 && has_key(a) && has_key(b))
-        order = strcmp(a->key, b->key);
-    return order;
+    return order != 0 ? order : strcmp(a->key, b->key);
+}
+
+static int compare_limited(const void *left, const void *right)
+{
+    const struct ledger_order *a = *(const struct ledger_order *const *)left;
+    const struct ledger_order *b = *(const struct ledger_order *const *)right;
+    int order = strcmp(a->user_id, b->user_id);
+    return order != 0 ? order : strcmp(a->sku, b->sku);
 }
 
 /* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes meet
@@ -54,8 +58,8 @@ static void list_orders(struct commit *commit)
         if (order->limit > 0)
             commit->limited[commit->limited_count++] = order;
     }
-    qsort(commit->keyed, commit->keyed_count, sizeof commit->keyed[0], compare_orders);
-    qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_orders);
+    qsort(commit->keyed, commit->keyed_count, sizeof commit->keyed[0], compare_keyed);
+    qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
 }
 
 /* Orders that expire at the same moment were taken together, so one row stands for all of them. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_query.h"
 #include "sql/stock_update.h"
 
@@ -38,7 +39,10 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
                (unsigned long long)order_id);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    return db_row(ledger->db) ? LEDGER_OK : LEDGER_NO;
+    if (!db_row(ledger->db))
+        return LEDGER_NO;
+    /* The old transaction had set the fence itself, so nothing has been written by now. */
+    return ledger_confirm(ledger) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
 struct recovery {

@@ -8,8 +8,8 @@
 /* Settles an unknown commit: locks the row of one of its segments, which waits for the old
  * transaction to end, then looks for one of its orders. Where the update has a fence, the row's is
  * raised to it, so that a transaction that has not begun yet is refused. LEDGER_OK: it was
- * committed. LEDGER_NO: it was not and never will be. LEDGER_FAILED: the ledger cannot be asked
- * now. */
+ * committed, and is on the disk. LEDGER_NO: it was not and never will be. LEDGER_FAILED: the ledger
+ * cannot be asked now. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   uint64_t order_id);
 

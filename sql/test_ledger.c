@@ -706,6 +706,17 @@ static void test_resolve_finds_what_was_committed(void **state)
     assert_int_equal(fence_of(0), FENCE + 1);
 }
 
+/* What it finds may be visible and not on the disk yet. */
+static void test_resolve_says_yes_after_a_write(void **state)
+{
+    (void)state;
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
+    assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
+    int64_t before = sql_server_log();
+    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
+    assert_true(sql_server_log() > before);
+}
+
 static void test_resolve_forbids_the_late_commit(void **state)
 {
     (void)state;
@@ -768,6 +779,24 @@ static void test_resolve_without_a_fence_waits_as_well(void **state)
     assert_int_equal(resolve_while("ROLLBACK", LEDGER_EPOCH), LEDGER_NO);
     assert_int_equal(resolve_while("COMMIT", LEDGER_UNFENCED), LEDGER_OK);
     assert_int_equal(fence_of(0), FENCE + 1); /* as the transaction left it */
+}
+
+/* Another transaction uses the same keys by key, for whatever skus: one waits for the other. */
+static void test_commits_with_the_same_keys_do_not_deadlock(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct late late = {sql_server_open(sql_server_url()),
+                        "INSERT INTO order_key VALUES('u','b',2);COMMIT"};
+    struct ledger_stock_update step = move(0, 2, FENCE, FENCE + 1);
+    struct ledger_order orders[] = {order(7, 1, "a"), order(8, 1, "b")};
+    orders[0].sku = "t"; /* the order by sku is another */
+    late_query(&late, "START TRANSACTION;INSERT INTO order_key VALUES('u','a',1)");
+    assert_int_equal(pthread_create(&thread, NULL, end_late, &late), 0);
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_DUPLICATE);
+    pthread_join(thread, NULL);
+    db_close(&late.db);
+    assert_int_equal(ledger_stats(ledger).retries, 0);
 }
 
 static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth,
@@ -938,9 +967,11 @@ int main(void)
         TEST(test_recover_raises_the_fence_and_refuses_the_old_holder),
         TEST(test_recover_many_tells_each_as_it_is),
         TEST(test_resolve_finds_what_was_committed),
+        TEST(test_resolve_says_yes_after_a_write),
         TEST(test_resolve_forbids_the_late_commit),
         TEST(test_resolve_waits_for_the_transaction_to_end),
         TEST(test_resolve_without_a_fence_waits_as_well),
+        TEST(test_commits_with_the_same_keys_do_not_deadlock),
         TEST(test_commit_whose_answer_is_lost_resolves_to_yes),
         TEST(test_commit_that_is_lost_resolves_to_no),
         TEST(test_unreachable_ledger_is_failed),

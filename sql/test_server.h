@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sql/db.h"
@@ -80,6 +81,21 @@ static inline void sql_server_empty(void)
                   "DELETE FROM order_batch;DELETE FROM order_index;"
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
                   "DELETE FROM restock");
+}
+
+/* How far the server's log has come, once it rests: a commit without a write does not move it, and
+ * flushes nothing. */
+static inline int64_t sql_server_log(void)
+{
+    static const char question[] = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS "
+                                   "WHERE VARIABLE_NAME='INNODB_LSN_CURRENT'";
+    int64_t before = -1, now = sql_server_do("%s", question);
+    while (now != before) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        before = now;
+        now = sql_server_do("%s", question);
+    }
+    return now;
 }
 
 /* ---- the wire ---- */

@@ -496,13 +496,6 @@ static void test_fullest_payment_is_one_transaction(void **state)
 
 /* ---- on the disk ---- */
 
-/* How far the server's log has come. */
-static int64_t log_position(void)
-{
-    return sql_server_do("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
-                         "VARIABLE_NAME='INNODB_LSN_CURRENT'");
-}
-
 /* That payment may be visible and not on the disk yet; a commit without a write flushes nothing. */
 static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **state)
 {
@@ -510,15 +503,15 @@ static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **
     insert(1, 1, 0, "reserved", future);
     insert(2, 1, 0, "reserved", past);
     assert_int_equal(pay_one(1), LEDGER_OK);
-    int64_t before = log_position();
+    int64_t before = sql_server_log();
     assert_int_equal(pay_one(2), LEDGER_NO); /* nothing that could be lost */
-    assert_int_equal(log_position(), before);
+    assert_int_equal(sql_server_log(), before);
     assert_int_equal(pay_one(1), LEDGER_NO);
     assert_string_equal(record.status, "paid");
-    int64_t after = log_position();
+    int64_t after = sql_server_log();
     assert_true(after > before);
     assert_int_equal(ledger_confirm(ledger), LEDGER_OK);
-    assert_true(log_position() > after);
+    assert_true(sql_server_log() > after);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
 }
 

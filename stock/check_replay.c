@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "sql/ledger_commit.h"
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_lookup.h"
 
 enum {
@@ -133,9 +134,11 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
     }
     if (ledger_keys_find(stock->ledger, keys, found) != LEDGER_OK)
         return false;
-    for (size_t i = 0; i < found; i++)
+    for (size_t i = 0; i < found; i++) {
+        stock->replay_unconfirmed |= keys[i].order_id != 0;
         if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
             return false;
+    }
     return true;
 }
 
@@ -164,4 +167,19 @@ bool replay_find_refused(struct stock *stock, struct stock_order *const *orders,
 {
     stock->replay_batches = LOOK_BATCHES;
     return replay_find(stock, orders, count);
+}
+
+void replay_confirm(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    if (!stock->replay_unconfirmed)
+        return;
+    stock->replay_unconfirmed = false;
+    if (ledger_confirm(stock->ledger) == LEDGER_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (orders[i]->outcome != STOCK_REPLAYED && orders[i]->outcome != STOCK_KEY_REUSED)
+            continue;
+        stock_order_clear(orders[i]);
+        orders[i]->outcome = STOCK_UNAVAILABLE;
+    }
 }

@@ -26,4 +26,9 @@ bool replay_find_expected(struct stock *stock, struct stock_order *const *orders
  * repeats are to be expected. */
 bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count);
 
+/* Comes before repeats are answered: what they were answered from is on the disk after it, or they
+ * are STOCK_UNAVAILABLE. Costs a commit, unless the batch has committed since its keys were looked
+ * up. */
+void replay_confirm(struct stock *stock, struct stock_order *const *orders, size_t count);
+
 #endif

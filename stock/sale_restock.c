@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_restock.h"
 #include "sql/ledger_segment.h"
 #include "stock/sale_lock.h"
@@ -34,6 +35,9 @@ static enum ledger_result find_key(struct stock *stock, const struct adding *add
     enum ledger_result found = ledger_restock_find(stock->ledger, adding->sku, adding->key, &units);
     if (found != LEDGER_OK)
         return found;
+    /* The first may be visible and not on the disk yet. */
+    if (ledger_confirm(stock->ledger) != LEDGER_OK)
+        return LEDGER_FAILED;
     *result_out = units == adding->units ? STOCK_RESTOCK_DONE : STOCK_RESTOCK_KEY_REUSED;
     return ledger_sale_find(stock->ledger, adding->sku, adding->sale_out);
 }

@@ -3,7 +3,7 @@
  *   settings: is the sale open? ─► limit: may the user have more?
  *      ─► keys, but only while repeats are expected: was it accepted before?
  *      ─► the strategy asks for the rate limits, takes units and commits
- *      ─► the keys of all refused orders
+ *      ─► the keys of all refused orders ─► what repeats found is on the disk
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * the refusal was found. Else its first try, under way in another batch or process, could be
@@ -85,7 +85,13 @@ void stock_sell(struct stock *stock, struct stock_order *const *orders, size_t c
     assert(count <= STOCK_BATCH_MAX);
     for (size_t i = 0; i < count; i++)
         stock_order_begin(orders[i]);
+    uint64_t trips = stock->stats.redis_calls;
     decide(stock, orders, count);
+    replay_confirm(stock, orders, count);
+    /* The last batch's settles wait for a trip of this one. When it makes none, perhaps the next
+     * makes none either, and their segments would stay locked for a lease. */
+    if (stock->stats.redis_calls == trips)
+        stock_run_posted(stock);
     for (size_t i = 0; i < count; i++)
         assert(orders[i]->outcome != STOCK_OPEN);
 }

@@ -168,12 +168,14 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
         if (!some || !drop_refused(stock, batch, result))
             break;
     }
-    if (result != LEDGER_UNKNOWN)
-        return result;
-    result = resolve(stock, batch);
-    /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
-    if (result == LEDGER_NO)
-        batch->updates[0].refused = true;
+    if (result == LEDGER_UNKNOWN) {
+        result = resolve(stock, batch);
+        /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
+        if (result == LEDGER_NO)
+            batch->updates[0].refused = true;
+    }
+    if (result == LEDGER_OK) /* and with it all that was read before */
+        stock->replay_unconfirmed = false;
     return result;
 }
 

@@ -90,6 +90,17 @@ static void test_key_adds_once(void **state)
     audit(17);
 }
 
+/* The first may be visible and not on the disk yet. */
+static void test_repeat_is_answered_after_a_write(void **state)
+{
+    (void)state;
+    reset(5, 2);
+    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    int64_t before = sql_server_log();
+    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_true(sql_server_log() > before);
+}
+
 static void test_total_is_bounded(void **state)
 {
     (void)state;
@@ -196,6 +207,7 @@ int main(void)
         TEST(test_sold_out_sale_sells_on),
         TEST(test_other_process_hears_of_it_from_the_ledger),
         TEST(test_key_adds_once),
+        TEST(test_repeat_is_answered_after_a_write),
         TEST(test_total_is_bounded),
         TEST(test_late_repeat_is_a_duplicate_and_not_too_many),
         TEST(test_no_sale_and_held_segments),

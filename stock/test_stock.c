@@ -511,6 +511,22 @@ static void test_new_orders_are_sold_beside_many_repeats(void **state)
     audit("s", COUNT + 2 * (COUNT / 2));
 }
 
+/* The first order may be visible and not on the disk yet, and this batch commits nothing. */
+static void test_repeat_is_answered_after_a_write(void **state)
+{
+    (void)state;
+    reset("s", 2, 1);
+    for (int i = 0; i < 4; i++) { /* looked up after a refusal, before it, and as sold out */
+        struct stock_order one = order("s", 1, "k");
+        if (i == 3)
+            assert_int_equal(sell_out("s"), 1);
+        int64_t before = sql_server_log();
+        sell_all(stock, &one, 1);
+        assert_int_equal(one.outcome, i == 0 ? STOCK_ACCEPTED : STOCK_REPLAYED);
+        assert_true(sql_server_log() > before);
+    }
+}
+
 /* The unit that the repeat took is given back, and somebody else gets it. */
 static void test_repeat_does_not_use_up_the_last_unit(void **state)
 {
@@ -687,6 +703,22 @@ static void test_nothing_stays_locked_after_a_batch(void **state)
                      0);
 }
 
+/* A settle travels with the next batch, and the next batch may need nothing of Redis. */
+static void test_nothing_stays_locked_beside_orders_without_units(void **state)
+{
+    (void)state;
+    reset("s", 10, 1);
+    for (int i = 0; i < 2; i++) {
+        struct stock_order one = order("s", 1, ""), other = order("none", 1, "k");
+        struct stock_order *batch = &one, *next = &other;
+        stock_sell(stock, &batch, 1);
+        assert_int_equal(one.outcome, STOCK_ACCEPTED);
+        stock_sell(stock, &next, 1);
+        assert_int_equal(other.outcome, STOCK_UNKNOWN_SKU);
+        assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+    }
+}
+
 /* The take is known to the server and the lock is not, as when another client was first to use it
  * after a SCRIPT FLUSH: the take is done before the lock, which is sent again, and finds none. */
 static void test_nothing_stays_locked_after_a_lost_take(void **state)
@@ -844,6 +876,24 @@ static void test_duplicate_of_an_order_in_doubt_finds_that_order(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id=%llu",
                                    (unsigned long long)duplicate.order_id),
                      1);
+}
+
+static void test_repeat_that_cannot_be_confirmed_is_unavailable(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    struct stock_order one = order("s", 1, "k"), again = order("s", 1, "k");
+    reset("s", 1, 1);
+    sell_all(stock, &one, 1);
+    sql_wire_open(&wire);
+    struct stock *over = open_stock(cache, redis_server_url(), wire.url);
+    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    wire.fault = WIRE_LOSES_COMMIT;
+    assert_int_equal(sell_once(over, &again), STOCK_UNAVAILABLE);
+    assert_int_equal(sell_once(over, &again), STOCK_REPLAYED);
+    assert_int_equal(again.order_id, one.order_id);
+    stock_close(&over);
+    sql_wire_close(&wire);
 }
 
 /* ---- reset ---- */
@@ -1208,6 +1258,7 @@ static int run_common(const char *name)
         TEST(test_key_with_another_body_is_reused),
         TEST(test_duplicates_in_one_batch_are_one_order),
         TEST(test_new_orders_are_sold_beside_many_repeats),
+        TEST(test_repeat_is_answered_after_a_write),
         TEST(test_repeat_does_not_use_up_the_last_unit),
         TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
         TEST(test_duplicates_of_a_refused_order_are_refused_with_it),
@@ -1222,6 +1273,7 @@ static int run_common(const char *name)
         TEST(test_commit_that_is_lost_is_tried_again),
         TEST(test_commit_that_cannot_be_asked_after_is_in_doubt),
         TEST(test_duplicate_of_an_order_in_doubt_finds_that_order),
+        TEST(test_repeat_that_cannot_be_confirmed_is_unavailable),
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_settings_changed_elsewhere_are_noticed),
         TEST(test_racing_sellers_sell_exactly_the_total),
@@ -1241,6 +1293,7 @@ int main(void)
         TEST(test_held_segment_is_sold_after_its_lease),
         TEST(test_held_segment_does_not_keep_the_others_waiting),
         TEST(test_nothing_stays_locked_after_a_batch),
+        TEST(test_nothing_stays_locked_beside_orders_without_units),
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
