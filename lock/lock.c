@@ -299,17 +299,29 @@ enum seclock_result seclock_acquire(struct seclock_client *client,
 
 /* ---- renew, release ---- */
 
-enum seclock_result seclock_renew(struct seclock_handle *handle)
+/* Only the owner renews a hold that the watchdog does not. */
+static enum seclock_result renew_once(struct seclock_handle *handle)
 {
     enum seclock_result result;
+    if (handle->renews)
+        watchdog_renewal_begin(handle->watchdog, handle);
+    int64_t sent_ns = handle->now_ns();
+    handle->driver->renew(handle->self, &handle, 1, &result);
+    bool kept = handle_extend(handle, result, sent_ns, handle->now_ns());
+    if (handle->renews)
+        watchdog_renewal_end(handle->watchdog, handle, result, sent_ns);
+    return kept ? result : SECLOCK_LOST;
+}
+
+enum seclock_result seclock_renew(struct seclock_handle *handle)
+{
     enum seclock_state state = seclock_state(handle);
     if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
         return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
     if (state == SECLOCK_STATE_LOST)
         return lock_fail(SECLOCK_LOST, "the lease has ended");
-    int64_t sent_ns = handle->now_ns();
-    handle->driver->renew(handle->self, &handle, 1, &result);
-    if (handle_extend(handle, result, sent_ns, handle->now_ns()))
+    enum seclock_result result = renew_once(handle);
+    if (result != SECLOCK_LOST)
         return result;
     watchdog_lost(handle);
     return lock_fail(SECLOCK_LOST, "the lease has ended");

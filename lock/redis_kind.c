@@ -96,12 +96,11 @@ static int renewal_ms(struct seclock_handle *const *handles, size_t count)
     return least_ms > RENEW_MS_MIN ? (int)least_ms : RENEW_MS_MIN;
 }
 
-/* A hold whose acquisition was not answered learns its fence from its first renewal. The holder's
- * own thread may renew at the same time, hence the compare and swap. */
+/* A hold whose acquisition was not answered learns its fence from its first renewal. */
 static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
 {
-    uint64_t none = 0;
-    atomic_compare_exchange_strong(&handle->fence, &none, (uint64_t)call->values[1]);
+    if (handle->fence == 0)
+        handle->fence = (uint64_t)call->values[1];
 }
 
 static void renew_chunk(struct redis_server *server, struct seclock_handle *const *handles,

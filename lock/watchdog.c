@@ -80,24 +80,30 @@ static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
         put(&watchdog->losses, &handle->loss, 0);
 }
 
+/* Sets the time of the next renewal, after one that was sent at `sent_ns`. */
+static void put_next(struct watchdog *watchdog, struct seclock_handle *handle,
+                     enum seclock_result result, int64_t sent_ns)
+{
+    int64_t now_ns = watchdog->now_ns();
+    int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
+    if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
+        due_ns = now_ns + 1000000;
+    put(&watchdog->renewals, &handle->renewal, due_ns);
+}
+
 /* Applies the result of a renewal. */
 static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
                   enum seclock_result result, int64_t sent_ns)
 {
     assert(handle->renewing);
-    int64_t now_ns = watchdog->now_ns();
     if (result == SECLOCK_OK)
         atomic_fetch_add(&watchdog->counters->renewals, 1);
     else if (result != SECLOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
-    if (handle_extend(handle, result, sent_ns, now_ns)) {
-        int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
-        if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
-            due_ns = now_ns + 1000000;
-        put(&watchdog->renewals, &handle->renewal, due_ns);
-        return;
-    }
-    lose(watchdog, handle);
+    if (handle_extend(handle, result, sent_ns, watchdog->now_ns()))
+        put_next(watchdog, handle, result, sent_ns);
+    else
+        lose(watchdog, handle);
 }
 
 /* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
@@ -321,6 +327,33 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     bool added = add(watchdog, handle, sent_ns);
     pthread_mutex_unlock(&watchdog->mutex);
     return added;
+}
+
+/* why_taking_turns: what a driver finds out about a doubtful hold it keeps in the handle, so that
+ * two who ask at once would both keep it. The owner renews with the flag by which the watchdog does:
+ * the one waits for the other, and a release for both. */
+void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
+{
+    assert(handle->watchdog == watchdog && !handle_inherited(handle));
+    pthread_mutex_lock(&watchdog->mutex);
+    while (handle->renewing)
+        pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
+    handle->renewing = true;
+    if (handle->renewal.slot != 0)
+        put(&watchdog->renewals, &handle->renewal, INT64_MAX);
+    pthread_mutex_unlock(&watchdog->mutex);
+}
+
+void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
+                          enum seclock_result result, int64_t sent_ns)
+{
+    pthread_mutex_lock(&watchdog->mutex);
+    assert(handle->renewing);
+    handle->renewing = false;
+    if (handle->renewal.slot != 0)
+        put_next(watchdog, handle, result, sent_ns);
+    pthread_cond_broadcast(&watchdog->settled);
+    pthread_mutex_unlock(&watchdog->mutex);
 }
 
 /* on_lost may release the hold that it is called for. It must not wait for itself, which the

@@ -28,6 +28,12 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
  * does not run, and neither will begin; but on_lost itself may call this. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle);
 
+/* Around a renewal by the hold's owner, sent at `sent_ns`: begin waits for a renewal of the
+ * watchdog's that is under way, and until end the watchdog begins none. */
+void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle);
+void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
+                          enum seclock_result result, int64_t sent_ns);
+
 /* Looks at a hold, or with NULL at the clock, now. */
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle);
 

@@ -37,8 +37,7 @@ struct queue {
     struct zk *zk;
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
-    pthread_mutex_t mutex;    /* guards the list, the nodes' holds and the handles' driver_data */
-    pthread_mutex_t settling; /* of doubtful holds: their owner and the watchdog may both ask */
+    pthread_mutex_t mutex; /* guards the list, the nodes' holds and the handles' driver_data */
     struct queue_hold *holds;
 };
 
@@ -81,9 +80,9 @@ static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *h
     struct queue_node *node = hold->node;
     assert(node->holds > 0);
     bool last = --node->holds == 0;
+    handle->driver_data = NULL;
     pthread_mutex_unlock(&queue->mutex);
     free(hold);
-    handle->driver_data = NULL;
     return last ? node : NULL;
 }
 
@@ -147,7 +146,6 @@ static enum seclock_result queue_open(const struct lock_context *context, void *
     queue->timeout_ms = context->timeout_ms;
     strcpy(queue->prefix, context->prefix);
     pthread_mutex_init(&queue->mutex, NULL);
-    pthread_mutex_init(&queue->settling, NULL);
     *self_out = queue;
     return SECLOCK_OK;
 }
@@ -158,7 +156,6 @@ static void queue_close(void *self)
     assert(!queue->holds);
     zk_close(&queue->zk);
     pthread_mutex_destroy(&queue->mutex);
-    pthread_mutex_destroy(&queue->settling);
     free(queue);
 }
 
@@ -256,28 +253,12 @@ static enum seclock_result find_out(struct queue *queue, struct seclock_handle *
     return SECLOCK_LOST;
 }
 
-static struct queue_hold *hold_of(struct queue *queue, const struct seclock_handle *handle)
-{
-    pthread_mutex_lock(&queue->mutex);
-    struct queue_hold *hold = handle->driver_data;
-    pthread_mutex_unlock(&queue->mutex);
-    return hold;
-}
-
 static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_handle *handle)
 {
-    struct queue_hold *hold = hold_of(queue, handle);
+    struct queue_hold *hold = handle->driver_data;
     struct zk_node read;
-    if (!hold) {
-        enum seclock_result result = SECLOCK_OK;
-        pthread_mutex_lock(&queue->settling);
-        hold = hold_of(queue, handle); /* settled meanwhile, perhaps */
-        if (!hold)
-            result = find_out(queue, handle);
-        pthread_mutex_unlock(&queue->settling);
-        if (!hold)
-            return result;
-    }
+    if (!hold)
+        return find_out(queue, handle);
     struct queue_node *node = hold->node;
     enum zk_result result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
     if (queue_node_reconnected(node, result)) {

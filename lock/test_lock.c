@@ -1,0 +1,92 @@
+/* What the core makes of what its drivers say: renewals, releases and losses that meet. A driver
+ * that is slow on purpose stands in front of the real one. */
+#include "lock/test_support.h"
+
+#include "lock/driver.h"
+
+static struct seclock_client *client;
+static char name[32];
+
+static int begin(void **state)
+{
+    static int tests;
+    (void)state;
+    snprintf(name, sizeof name, "lock-%d", ++tests);
+    client = client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.now_ns = moved_now_ns));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (stats_of(client).watched == 0)
+        seclock_close(&client);
+    clock_ahead_ns = 0;
+    return 0;
+}
+
+/* ---- a slow driver ---- */
+
+static const struct lock_driver *real;
+static atomic_int inside, most_inside, calls;
+
+static void slow_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                       enum seclock_result *results_out)
+{
+    int now_inside = atomic_fetch_add(&inside, 1) + 1;
+    if (now_inside > most_inside)
+        most_inside = now_inside;
+    sleep_ms(10);
+    real->renew(self, handles, count, results_out);
+    atomic_fetch_sub(&inside, 1);
+    calls++;
+}
+
+static struct seclock_handle *take_slow(struct lock_driver *slow, int lease_ms)
+{
+    struct seclock_handle *handle;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .lease_ms = lease_ms);
+    assert_result(seclock_acquire(client, &request, &handle), SECLOCK_OK);
+    real = handle->driver;
+    *slow = *real;
+    slow->renew = slow_renew;
+    handle->driver = slow; /* before the first renewal is due */
+    inside = most_inside = calls = 0;
+    return handle;
+}
+
+/* ---- renewals ---- */
+
+/* Two who find out about one hold at once would do so twice. */
+static void test_renewals_of_one_hold_take_turns(void **state)
+{
+    (void)state;
+    static struct lock_driver slow;
+    struct seclock_handle *handle = take_slow(&slow, 400);
+    int64_t until_ms = now_ms() + 1000;
+    int renewals = 0;
+    for (; now_ms() < until_ms; renewals++) {
+        assert_result(seclock_renew(handle), SECLOCK_OK);
+        sleep_ms(renewals % 4 == 3 ? 170 : 0); /* lets the watchdog be the next */
+    }
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
+    assert_result(seclock_release(handle), SECLOCK_OK);
+    assert_true(calls > renewals);
+    assert_int_equal(most_inside, 1);
+    seclock_free(&handle);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_renewals_of_one_hold_take_turns),
+    };
+    if (!servers_open("lock"))
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_forget_all();
+    redis_close(&servers.commands);
+    return failed;
+}
