@@ -288,7 +288,18 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
     }
 }
 
-/* The last hold frees the lock by name, and the connection goes back to the pool. Without an
+static bool holding_shared(struct get_lock *self, const struct holding *holding)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool shared = holding->holds > 1;
+    pthread_mutex_unlock(&self->mutex);
+    return shared;
+}
+
+/* why_check_first: once its hold is not counted any more, another thread of the same owner may
+ * release the last one and free the connection.
+ *
+ * The last hold frees the lock by name, and the connection goes back to the pool. Without an
  * answer the connection is closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
@@ -298,11 +309,13 @@ static enum seclock_result get_lock_release(void *self, struct seclock_handle *h
     if (!holding)
         return SECLOCK_LOST;
     handle->driver_data = NULL;
+    enum seclock_result result = SECLOCK_OK;
+    if (holding_shared(get_lock, holding))
+        result = holding_check(get_lock, holding, get_lock->timeout_ms);
     if (!holding_let_go(get_lock, holding, false))
-        return holding_check(get_lock, holding, get_lock->timeout_ms);
-    enum seclock_result result =
-        ask(get_lock, holding->db, holding->name,
-            "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
+        return result;
+    result = ask(get_lock, holding->db, holding->name,
+                 "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
     holding_free(get_lock, holding, result != SECLOCK_OK);
     return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
 }

@@ -348,6 +348,42 @@ static void test_owners_are_apart_from_threads(void **state)
     seclock_owner_free(&owner);
 }
 
+static void *share_thread(void *argument)
+{
+    struct seclock_request wanted = request(PATIENCE_MS);
+    wanted.owner = argument;
+    for (int i = 0; i < 40 * TURNS; i++) {
+        struct seclock_handle *hold;
+        if (seclock_acquire(mine, &wanted, &hold) != SECLOCK_OK)
+            return "acquire";
+        if (seclock_state(hold) != SECLOCK_STATE_HELD)
+            return "state";
+        if (seclock_release(hold) != SECLOCK_OK)
+            return "release";
+        seclock_free(&hold);
+    }
+    return NULL;
+}
+
+/* One of them often releases what the others have just entered again. */
+static void test_owner_is_shared_by_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[2]; /* more would hardly ever all have let go */
+    struct seclock_owner *owner = seclock_owner_new(mine);
+    if (subject->is & REENTRANT) {
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, share_thread, owner), 0);
+        for (int i = 0; i < 2; i++) {
+            void *failed;
+            pthread_join(threads[i], &failed);
+            assert_null(failed);
+        }
+        assert_false(status().held);
+    }
+    seclock_owner_free(&owner);
+}
+
 /* ---- leases ---- */
 
 static void test_watchdog_renews(void **state)
@@ -777,6 +813,7 @@ static const struct {
     CASE(test_crowd_goes_one_by_one),
     CASE(test_owner_enters_again),
     CASE(test_owners_are_apart_from_threads),
+    CASE(test_owner_is_shared_by_threads),
     CASE(test_watchdog_renews),
     CASE(test_fixed_lease_ends),
     CASE(test_hold_is_renewed_up_to_a_time),
