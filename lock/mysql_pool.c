@@ -111,10 +111,12 @@ static bool make_tables(struct db *db)
 /* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
  * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
  * stays unanswered stays a doubt, even when a later try certainly failed. */
-enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
+                                            bool *repeated_out)
 {
     assert(sql->length > 0);
     bool repeated = false, made = false, doubt = false;
+    *repeated_out = false;
     enum db_result result = DB_SOFT;
     for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
         if (tries > 0 && result == DB_SOFT)
@@ -127,7 +129,7 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
         bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
         if (lost && !repeated)
-            repeated = true;
+            *repeated_out = repeated = true;
         else if (missing && !made && make_tables(db))
             made = true;
         else if (result != DB_SOFT)
@@ -135,6 +137,12 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
     }
     lock_set_error("mysql: %s", db_error(db));
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+{
+    bool repeated;
+    return mysql_pool_query_noting(db, sql, &repeated);
 }
 
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)

@@ -27,6 +27,10 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
  * SECLOCK_UNKNOWN with the reason in seclock_error. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 
+/* The same; tells also whether the statements were sent again though they may have run. */
+enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
+                                            bool *repeated_out);
+
 /* How long a renewal of these holds may wait for its answer: while all of them are valid, but at
  * least a moment and at most `timeout_ms`. */
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms);

@@ -337,7 +337,8 @@ SECLOCK_API enum seclock_result seclock_value_read(struct seclock_client *client
 
 /* Writes the value if its version is still `value->version` (0: if there is none), and sets
  * value->version to the new one, which is greater. SECLOCK_OK; SECLOCK_BUSY: another changed it
- * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN. Redis forgets a value `ttl_ms` after its last change
+ * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN: not answered, or an answer was lost and then another
+ * changed the value. Redis forgets a value `ttl_ms` after its last change
  * (0: a week). */
 SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client,
                                                    enum seclock_store store, const char *name,
@@ -346,7 +347,7 @@ SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client
 /* Reads, lets `change` alter value->data and value->size, and swaps; repeats this after a random
  * pause, up to `tries_max` times, when another was faster. `change` may run several times; it
  * returns false to leave the value as it is (SECLOCK_CANCELLED). SECLOCK_OK; SECLOCK_BUSY: every
- * try came too late. */
+ * try came too late; SECLOCK_UNKNOWN: the change was made once or not at all. */
 SECLOCK_API enum seclock_result seclock_value_update(
     struct seclock_client *client, enum seclock_store store, const char *name,
     bool (*change)(struct seclock_value *value, void *context), void *context, int tries_max);

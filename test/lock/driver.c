@@ -9,6 +9,7 @@
  *   permit-release NAME TOKEN · permit-extend NAME TOKEN MS
  *   latch-set NAME COUNT · latch-down NAME REQUEST · latch-count NAME · latch-await NAME MS
  *   read STORE NAME · swap STORE NAME VERSION TEXT   STORE: 0 Redis, 1 MySQL
+ *   add STORE NAME                                   seclock_value_update: a number one greater
  *   stats */
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,6 +248,19 @@ static void command_swap(void)
     print_number("version", (long long)value.version);
 }
 
+static bool add_one(struct seclock_value *value, void *context)
+{
+    (void)context;
+    value->data[value->size] = '\0';
+    value->size = (size_t)snprintf(value->data, 32, "%d", atoi(value->data) + 1);
+    return true;
+}
+
+static void command_add(void)
+{
+    answer(seclock_value_update(client, store_of(word(1)), word(2), add_one, NULL, 100));
+}
+
 static void command_stats(void)
 {
     struct seclock_stats stats = SECLOCK_STATS();
@@ -279,6 +293,7 @@ static const struct {
     {"latch-await", command_latch_await},
     {"read", command_read},
     {"swap", command_swap},
+    {"add", command_add},
     {"stats", command_stats},
 };
 

@@ -237,6 +237,24 @@ def test_answer_to_swap_is_lost(stack, proxies, near, store, sent):
     assert answer["result"] == "ok" and answer["version"] == now["version"]
 
 
+@pytest.mark.parametrize("store, sent", [(0, rb"EVAL"), (1, rb"UPDATE lock_value")])
+def test_answer_to_an_update_is_lost_and_another_follows(stack, proxies, near, store, sent):
+    """A change is made once at most, whoever changes the value after it."""
+    assert near("swap", store, "v", 0, "1")["result"] == "ok"
+    proxy = proxies(stack.ledger.port if store else stack.redis.address[1])
+    with Driver(proxy.url(stack.mysql_url if store else stack.redis_url), timeout=500) as far:
+        far("read", store, "v")
+
+        def follow(link):
+            assert near("add", store, "v")["result"] == "ok"
+            link.cut()
+        trap = proxy.once(sent, after=follow)
+        answer = far("add", store, "v")
+        trap.wait()
+    assert near("read", store, "v")["value"] == "3"
+    assert answer["result"] == "unknown"
+
+
 def test_get_lock_goes_with_its_connection(stack, proxies, near):
     proxy = proxies(stack.ledger.port)
     with Driver(proxy.url(stack.mysql_url), lease=900, timeout=500) as far:
