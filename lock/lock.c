@@ -337,6 +337,8 @@ enum seclock_result seclock_release(struct seclock_handle *handle)
     if (handle_watched(handle))
         watchdog_remove(handle->watchdog, handle);
     state = seclock_state(handle);
+    if (state == SECLOCK_STATE_RELEASED) /* by on_lost, which this thread has waited for */
+        return lock_fail(SECLOCK_LOST, "it was lost, and on_lost has released it");
     enum seclock_result result = handle->driver->release(handle->self, handle);
     assert(result == SECLOCK_OK || result == SECLOCK_LOST || result == SECLOCK_FAILED ||
            result == SECLOCK_UNKNOWN);

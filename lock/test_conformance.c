@@ -512,6 +512,39 @@ static void test_loss_may_be_answered_by_a_release(void **state)
     assert_int_equal(losses, 1);
 }
 
+struct slow_loss {
+    atomic_int *losses;
+    _Atomic bool entered;
+};
+
+static void release_slowly(struct seclock_handle *handle, void *context)
+{
+    struct slow_loss *loss = context;
+    loss->entered = true;
+    sleep_ms(50); /* the owner comes to release it as well */
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    atomic_fetch_add(loss->losses, 1);
+}
+
+/* The server still has the hold, and says yes to each of the two. */
+static void test_no_release_of_a_lost_hold_says_ok(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold;
+    struct slow_loss loss = {.losses = &losses};
+    struct seclock_request wanted = request(0);
+    wanted.on_lost = release_slowly;
+    wanted.context = &loss;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    clock_ahead_ns = INT64_C(3600) * 1000000000;
+    seclock_poke(mine);
+    wait_for(loss.entered);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    assert_int_equal(losses, 1);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_RELEASED);
+    seclock_free(&hold);
+}
+
 static void test_break_wakes_who_waits(void **state)
 {
     (void)state;
@@ -820,6 +853,7 @@ static const struct {
     CASE(test_loss_by_time_is_told_once),
     CASE(test_break_is_told_once),
     CASE(test_loss_may_be_answered_by_a_release),
+    CASE(test_no_release_of_a_lost_hold_says_ok),
     CASE(test_break_wakes_who_waits),
     CASE(test_fence_grows),
     CASE(test_fence_grows_on_a_server_that_forgot),
