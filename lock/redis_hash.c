@@ -23,7 +23,7 @@ enum seclock_result redis_hash_release(struct redis_server *server, struct seclo
     struct script_call call;
     script_begin(&call, SCRIPT_lock_reenter_release);
     redis_kind_key(server, &call, handle->name, row->field);
-    redis_kind_key(server, &call, handle->name, "released");
+    redis_kind_released_key(server, &call, handle->name, handle->request);
     if (mark)
         redis_kind_key(server, &call, handle->name, mark);
     script_text(&call, handle->request);

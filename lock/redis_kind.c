@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lock/client.h"
+#include "lock/redis_key.h"
 #include "lock/text.h"
 #include "lock/waiter.h"
 
@@ -41,6 +42,14 @@ void redis_kind_key(const struct redis_server *server, struct script_call *call,
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, field, key);
     script_key(call, key);
+}
+
+void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
+                             const char *name, const char *request)
+{
+    char field[LOCK_FIELD_MAX];
+    lock_redis_released("released", request, field);
+    redis_kind_key(server, call, name, field);
 }
 
 static enum seclock_result answer(const struct script_call *call, enum seclock_result no)

@@ -33,6 +33,10 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
 void redis_kind_key(const struct redis_server *server, struct script_call *call, const char *name,
                     const char *field);
 
+/* Adds the key that remembers the release of a request. */
+void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
+                             const char *name, const char *request);
+
 /* Runs one call, and again when it was not answered. SECLOCK_OK: answered, and the first number is
  * 1; `no`: the first number is another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
 enum seclock_result redis_kind_run(struct redis_server *server, struct script_call *call,

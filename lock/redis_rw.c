@@ -90,7 +90,7 @@ static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
     redis_kind_key(self, &call, handle->name, OWNERS);
-    redis_kind_key(self, &call, handle->name, "released");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
     return redis_kind_run_publishing(self, &call, SECLOCK_LOST);

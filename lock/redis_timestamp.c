@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lock/redis_key.h"
 #include "lock/redis_operator.h"
 #include "lock/text.h"
 
@@ -31,14 +32,16 @@ struct attempt {
     bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
 };
 
-static void attempt_begin(struct redis_server *server, const char *name,
+static void attempt_begin(struct redis_server *server, const struct seclock_handle *handle,
                           struct attempt *attempt_out)
 {
+    char released[LOCK_FIELD_MAX];
+    lock_redis_released("released", handle->request, released);
     attempt_out->redis = redis_server_take(server);
     attempt_out->doubtful = false;
-    redis_server_key(server, name, FIELD, attempt_out->lock);
-    redis_server_key(server, name, "fence", attempt_out->fence);
-    redis_server_key(server, name, "released", attempt_out->released);
+    redis_server_key(server, handle->name, FIELD, attempt_out->lock);
+    redis_server_key(server, handle->name, "fence", attempt_out->fence);
+    redis_server_key(server, handle->name, released, attempt_out->released);
 }
 
 static enum seclock_result result_of(struct redis *redis, const struct command *commands, int count)
@@ -187,7 +190,7 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
-    attempt_begin(self, handle->name, &attempt);
+    attempt_begin(self, handle, &attempt);
     if (!attempt.redis)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     handle->busy_ms = -1;

@@ -86,8 +86,10 @@ static struct votes release_all(const struct redlock *redlock,
                                 const struct seclock_handle *handle, bool remembered, int wait_ms)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
+    char released[LOCK_FIELD_MAX];
     size_t enough = remembered ? redlock_quorum(redlock->servers) : 0;
-    call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? "red-released" : NULL);
+    lock_redis_released("red-released", handle->request, released);
+    call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? released : NULL);
     script_text(&call, "");
     return redlock_ask(redlock->servers, connections, &call, calls, enough, wait_ms);
 }

@@ -119,6 +119,23 @@ def test_answer_to_release_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answer_to_release_is_lost_and_others_follow(near, far, proxy, kind):
+    """They take the lock and give it back before the release is sent again."""
+    far.acquire(kind, "n", **options(kind))
+
+    def follow(link):
+        for _ in range(5):
+            assert near.acquire(kind, "n", **options(kind))["result"] == "ok"
+            assert near("release", 1)["result"] == "ok"
+        link.cut()
+    trap = proxy.once(SENT.get(kind, rb"EVAL"), after=follow)
+    answer = far("release", 1)
+    trap.wait()
+    assert (answer["result"], answer["state"]) == ("ok", "released")
+    assert_free(near, kind)
+
+
 @pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", hold=1)
@@ -132,7 +149,7 @@ def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["table"])
+@pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_nobody_answers_one_of_three(near, far, proxy, kind):
     """Neither the acquisition nor the release that is asked about later, after another one, takes
     or gives back more than its own hold."""
