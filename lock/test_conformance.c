@@ -469,6 +469,29 @@ static void test_loss_by_time_is_told_once(void **state)
     seclock_free(&hold);
 }
 
+/* The server has said yes, but what it gave has ended: that is no acquisition, and is given back. */
+static void test_answer_after_the_lease_acquires_nothing(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    for (int looks = 2; looks <= 3; looks++) { /* after the sending; of red also once more */
+        looks_until_jump = looks;
+        enum seclock_result result = take(mine, 0, &hold);
+        bool jumped = looks_until_jump == 0;
+        looks_until_jump = 0;
+        if (jumped) {
+            assert_int_equal(result, SECLOCK_FAILED);
+            assert_null(hold);
+        } else
+            give(&hold);
+        assert_true(jumped || looks > 2);
+        assert_result(take(other, 0, &second), SECLOCK_OK);
+        give(&second);
+    }
+    assert_int_equal(losses, 0);
+    assert_int_equal(stats_of(mine).watched, 0);
+}
+
 static void test_break_is_told_once(void **state)
 {
     (void)state;
@@ -762,6 +785,33 @@ static void test_wrong_requests_are_refused(void **state)
     give(&hold);
 }
 
+/* Of bytes that a path cannot have, which take the most room. */
+static void test_longest_prefix_and_name(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second, *another;
+    char prefix[SECLOCK_PREFIX_MAX], longest[SECLOCK_NAME_MAX];
+    memcpy(prefix, servers.prefix, sizeof prefix);
+    memset(servers.prefix + strlen(prefix), '/', SECLOCK_PREFIX_MAX - 1 - strlen(prefix));
+    struct seclock_client *client = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = NULL));
+    memcpy(servers.prefix, prefix, sizeof prefix);
+    memset(longest, '/', SECLOCK_NAME_MAX - 1);
+    longest[SECLOCK_NAME_MAX - 1] = '\0';
+    struct seclock_request wanted = request(100);
+    wanted.name = longest;
+    assert_result(seclock_acquire(client, &wanted, &hold), SECLOCK_OK);
+    wanted.owner = seclock_owner_new(client);
+    assert_result(seclock_acquire(client, &wanted, &second), SECLOCK_TIMEOUT);
+    longest[SECLOCK_NAME_MAX - 2] = 'x';
+    assert_result(seclock_acquire(client, &wanted, &another), SECLOCK_OK);
+    give(&another);
+    assert_result(seclock_renew(hold), SECLOCK_OK);
+    give(&hold);
+    struct seclock_owner *owner = (struct seclock_owner *)(uintptr_t)wanted.owner;
+    seclock_owner_free(&owner);
+    seclock_close(&client);
+}
+
 /* ---- fork ---- */
 
 /* In the child; an exit status, 0 when all is as it should be. */
@@ -851,6 +901,7 @@ static const struct {
     CASE(test_fixed_lease_ends),
     CASE(test_hold_is_renewed_up_to_a_time),
     CASE(test_loss_by_time_is_told_once),
+    CASE(test_answer_after_the_lease_acquires_nothing),
     CASE(test_break_is_told_once),
     CASE(test_loss_may_be_answered_by_a_release),
     CASE(test_no_release_of_a_lost_hold_says_ok),
@@ -864,6 +915,7 @@ static const struct {
     CASE(test_connections_are_killed),
     CASE(test_no_server),
     CASE(test_wrong_requests_are_refused),
+    CASE(test_longest_prefix_and_name),
     CASE(test_child_of_fork_holds_nothing),
     CASE(test_no_key_stays_for_ever),
 };

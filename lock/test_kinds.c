@@ -243,6 +243,44 @@ static void test_break_frees_from_readers_too(void **state)
     give(&writer);
 }
 
+/* ---- the majority ---- */
+
+/* A command to one of the majority lock's servers, its reply as a number. */
+static int64_t red_number(int server, int argc, const char *a, const char *b, const char *c)
+{
+    char error[128];
+    struct redis *redis = redis_open(servers.red[server], 2000, error, sizeof error);
+    struct command command = {.argc = argc, .argv = {a, b, c}};
+    assert_non_null(redis);
+    command_run(redis, &command, 1);
+    assert_int_equal(command.result, REDIS_ANSWERED);
+    int64_t number = command_int(&command, -1);
+    command_clear(&command, 1);
+    redis_close(&redis);
+    return number;
+}
+
+/* What a try without a majority has taken would keep everybody out for a lease. */
+static void test_failed_try_of_a_majority_keeps_nothing(void **state)
+{
+    (void)state;
+    char key[sizeof servers.prefix + sizeof name + 8];
+    struct seclock_handle *hold;
+    struct seclock_request wanted =
+        SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_RED, .lease_ms = 60000);
+    struct seclock_client *red = client_open(SECLOCK_KIND_RED, SECLOCK_OPTIONS(.now_ns = NULL));
+    snprintf(key, sizeof key, "%s{%s}:red", servers.prefix, name);
+    for (int i = 1; i < RED_SERVERS; i++)
+        red_number(i, 3, "SET", key, "another");
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_BUSY);
+    wait_for(red_number(0, 2, "EXISTS", key, NULL) == 0);
+    for (int i = 1; i < RED_SERVERS; i++)
+        assert_int_equal(red_number(i, 2, "DEL", key, NULL), 1); /* which was not its own */
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_OK);
+    give(&hold);
+    seclock_close(&red);
+}
+
 /* ---- permits ---- */
 
 static const enum seclock_kind permit_kinds[] = {SECLOCK_KIND_SEMAPHORE, SECLOCK_KIND_PERMIT};
@@ -728,6 +766,7 @@ int main(void)
         CASE(test_reader_that_would_write_is_refused),
         CASE(test_read_holds_end_by_themselves),
         CASE(test_break_frees_from_readers_too),
+        CASE(test_failed_try_of_a_majority_keeps_nothing),
         CASE_OF(test_permits_are_counted, permit_kinds[0]),
         CASE_OF(test_permits_are_counted, permit_kinds[1]),
         CASE_OF(test_permits_can_be_changed, permit_kinds[0]),
