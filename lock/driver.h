@@ -65,6 +65,11 @@ struct lock_driver {
      * must not release twice. Also called for a handle whose acquisition is SECLOCK_UNKNOWN. */
     enum seclock_result (*release)(void *self, struct seclock_handle *handle);
 
+    /* Optional, for servers that would keep a hold beyond its lease: gives up there what is lost
+     * here, without waiting. Any thread, also while that of the holder or a renewal uses the
+     * handle, but not during release and drop. The handle is in SECLOCK_STATE_LOST. */
+    void (*lapse)(void *self, struct seclock_handle *handle);
+
     /* Optional. Frees handle->driver_data, whether the handle is held or not. */
     void (*drop)(void *self, struct seclock_handle *handle);
 

@@ -13,9 +13,14 @@ bool handle_inherited(const struct seclock_handle *handle)
     return handle->generation != process_generation();
 }
 
+bool handle_mourned(const struct seclock_handle *handle)
+{
+    return handle->on_lost || handle->lapses;
+}
+
 bool handle_watched(const struct seclock_handle *handle)
 {
-    return handle->renews || handle->on_lost;
+    return handle->renews || handle_mourned(handle);
 }
 
 int64_t handle_valid_ns(int lease_ms)

@@ -51,6 +51,7 @@ struct seclock_handle {
     int hold_ms_max;
     int generation;           /* of the process that made the handle */
     bool renews;              /* by the watchdog */
+    bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
     bool renewing, notifying; /* the watchdog uses it outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
@@ -61,7 +62,10 @@ struct seclock_handle {
 /* Whether the handle belongs to a parent of this process. */
 bool handle_inherited(const struct seclock_handle *handle);
 
-/* Whether the watchdog has to do with the hold: renews it, or notifies of its loss. */
+/* Whether the watchdog has to do something when the hold is lost. */
+bool handle_mourned(const struct seclock_handle *handle);
+
+/* Whether the watchdog has to do with the hold: for that, or because it renews it. */
 bool handle_watched(const struct seclock_handle *handle);
 
 /* How long a lease counts for its holder: the server's clock may run a little faster than ours, so

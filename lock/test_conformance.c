@@ -13,6 +13,7 @@ enum {
     SCRIPTED = 16,   /* by scripts on Redis */
     TOLD = 32,       /* waits by publish and subscribe */
     FENCE_AGES = 64, /* its fence bears a server that went back in time */
+    LAPSES = 128,    /* the server would keep a hold longer than its lease */
 };
 
 struct subject {
@@ -35,7 +36,7 @@ static const struct subject subjects[] = {
     {SECLOCK_KIND_RED, LEASED | SCRIPTED, 0},
     {SECLOCK_KIND_TABLE, REENTRANT | FENCED | LEASED, 0},
     {SECLOCK_KIND_GET_LOCK, REENTRANT, 0},
-    {SECLOCK_KIND_QUEUE, REENTRANT | FENCED, 0},
+    {SECLOCK_KIND_QUEUE, REENTRANT | FENCED | LAPSES, 0},
 };
 
 /* Two processes' worth: `mine` and `other` know nothing of each other. */
@@ -354,13 +355,14 @@ static void *share_thread(void *argument)
     wanted.owner = argument;
     for (int i = 0; i < 40 * TURNS; i++) {
         struct seclock_handle *hold;
-        if (seclock_acquire(mine, &wanted, &hold) != SECLOCK_OK)
-            return "acquire";
-        if (seclock_state(hold) != SECLOCK_STATE_HELD)
-            return "state";
-        if (seclock_release(hold) != SECLOCK_OK)
-            return "release";
+        enum seclock_result result = seclock_acquire(mine, &wanted, &hold);
+        if (result == SECLOCK_OK && seclock_state(hold) != SECLOCK_STATE_HELD)
+            return "acquired, and not held";
+        if (result == SECLOCK_OK)
+            result = seclock_release(hold);
         seclock_free(&hold);
+        if (result != SECLOCK_OK)
+            return (void *)(uintptr_t)seclock_result_name(result);
     }
     return NULL;
 }
@@ -370,15 +372,16 @@ static void test_owner_is_shared_by_threads(void **state)
 {
     (void)state;
     pthread_t threads[2]; /* more would hardly ever all have let go */
+    void *failed[2] = {NULL};
     struct seclock_owner *owner = seclock_owner_new(mine);
     if (subject->is & REENTRANT) {
         for (int i = 0; i < 2; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, share_thread, owner), 0);
-        for (int i = 0; i < 2; i++) {
-            void *failed;
-            pthread_join(threads[i], &failed);
-            assert_null(failed);
-        }
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], &failed[i]);
+        for (int i = 0; i < 2; i++)
+            if (failed[i])
+                fail_msg("%s", (char *)failed[i]);
         assert_false(status().held);
     }
     seclock_owner_free(&owner);
@@ -413,7 +416,7 @@ static void test_fixed_lease_ends(void **state)
     (void)state;
     struct seclock_handle *hold, *second;
     struct seclock_request wanted = request(0);
-    if (!(subject->is & LEASED))
+    if (!(subject->is & (LEASED | LAPSES)))
         return; /* as long as its connection */
     wanted.lease_ms = 300;
     wanted.fixed_lease = true;
@@ -430,12 +433,41 @@ static void test_fixed_lease_ends(void **state)
     assert_int_equal(losses, 1);
 }
 
+/* Nobody asks for a notice, renews or releases: but others wait. */
+static void test_fixed_lease_ends_without_notice(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *again, *second;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = subject->kind,
+                                                    .limit = subject->limit, .fixed_lease = true);
+    if (!(subject->is & (LEASED | LAPSES)))
+        return;
+    wanted.lease_ms = 200;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    wanted.lease_ms = 500;
+    enum seclock_result reentry = seclock_acquire(mine, &wanted, &again);
+    assert_int_equal(reentry == SECLOCK_OK, (subject->is & REENTRANT) != 0);
+    sleep_ms(300);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    if (again)
+        assert_result(take(other, 0, &second), SECLOCK_BUSY);
+    if (again && (subject->is & LAPSES)) /* the lost hold keeps nobody out */
+        assert_result(seclock_release(again), SECLOCK_OK);
+    int64_t began_ms = now_ms();
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
+    assert_true(now_ms() - began_ms < 200 + POLL_MS + 200);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
+    seclock_free(&again);
+    give(&second);
+}
+
 static void test_hold_is_renewed_up_to_a_time(void **state)
 {
     (void)state;
     struct seclock_handle *hold, *second;
     struct seclock_request wanted = request(0);
-    if (!(subject->is & LEASED) || subject->kind == SECLOCK_KIND_PERMIT)
+    if (!(subject->is & (LEASED | LAPSES)) || subject->kind == SECLOCK_KIND_PERMIT)
         return;
     wanted.lease_ms = 300;
     wanted.hold_ms_max = 600;
@@ -899,6 +931,7 @@ static const struct {
     CASE(test_owner_is_shared_by_threads),
     CASE(test_watchdog_renews),
     CASE(test_fixed_lease_ends),
+    CASE(test_fixed_lease_ends_without_notice),
     CASE(test_hold_is_renewed_up_to_a_time),
     CASE(test_loss_by_time_is_told_once),
     CASE(test_answer_after_the_lease_acquires_nothing),

@@ -69,12 +69,12 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 
 /* ---- renewing; the mutex is held, but not during requests ---- */
 
-/* Stops renewing a hold that is lost. One with an on_lost is counted when that is called. */
+/* Stops renewing a hold that is lost. One that is looked at for that is counted then. */
 static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     handle->state = SECLOCK_STATE_LOST;
     due_remove(&watchdog->renewals.heap, &handle->renewal);
-    if (!handle->on_lost)
+    if (!handle_mourned(handle))
         atomic_fetch_add(&watchdog->counters->lost, 1);
     else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->losses, &handle->loss, 0);
@@ -163,11 +163,11 @@ static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
     return count;
 }
 
-/* ---- notifying; the mutex is held, but not during on_lost ---- */
+/* ---- notifying; the mutex is held, but not during lapse and on_lost ---- */
 
 static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle->on_lost && !handle->notifying);
+    assert(handle_mourned(handle) && !handle->notifying);
     due_remove(&watchdog->losses.heap, &handle->loss);
     due_remove(&watchdog->renewals.heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
@@ -175,7 +175,10 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
         return;
     handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
-    handle->on_lost(handle, handle->context);
+    if (handle->lapses)
+        handle->driver->lapse(handle->self, handle);
+    if (handle->on_lost)
+        handle->on_lost(handle, handle->context);
     pthread_mutex_lock(&watchdog->mutex);
     handle->notifying = false;
     pthread_cond_broadcast(&watchdog->settled);
@@ -184,7 +187,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 /* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
 static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle->on_lost);
+    assert(handle_mourned(handle));
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
         notify(watchdog, handle);
@@ -314,8 +317,9 @@ static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_
     assert(handle->watchdog == watchdog && !handle->renewing);
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
-    return (!handle->on_lost || (start(watchdog, &watchdog->losses, notify_thread) &&
-                                 put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
+    return (!handle_mourned(handle) ||
+            (start(watchdog, &watchdog->losses, notify_thread) &&
+             put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
             (start(watchdog, &watchdog->renewals, renew_thread) &&
              put(&watchdog->renewals, &handle->renewal, due_after(handle, sent_ns, 3))));

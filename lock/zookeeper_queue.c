@@ -58,6 +58,7 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     hold->next = queue->holds;
     queue->holds = hold;
     handle->driver_data = hold;
+    handle->waiting = NULL;
     pthread_mutex_unlock(&queue->mutex);
     handle->fence = (uint64_t)node->czxid;
     int session_ms = zk_session_ms(node->session) * 2 / 3;
@@ -66,11 +67,10 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     return SECLOCK_OK;
 }
 
-/* Takes the handle from its node, and gives the node to the caller after its last hold. */
-static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *handle)
+/* Takes a hold from its node, and gives the node to the caller after its last hold; else NULL. The
+ * mutex is held. */
+static struct queue_node *hold_end(struct queue *queue, struct queue_hold *hold)
 {
-    struct queue_hold *hold = handle->driver_data;
-    pthread_mutex_lock(&queue->mutex);
     struct queue_hold **link = &queue->holds;
     while (*link != hold) {
         assert(*link);
@@ -79,11 +79,9 @@ static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *h
     *link = hold->next;
     struct queue_node *node = hold->node;
     assert(node->holds > 0);
-    bool last = --node->holds == 0;
-    handle->driver_data = NULL;
-    pthread_mutex_unlock(&queue->mutex);
+    hold->handle->driver_data = NULL;
     free(hold);
-    return last ? node : NULL;
+    return --node->holds == 0 ? node : NULL;
 }
 
 /* Adds a hold to the node by which the same owner holds the lock already; false: there is none. */
@@ -108,6 +106,33 @@ static bool hold_again(struct queue *queue, struct seclock_handle *handle)
     handle->hold_count = --node->holds;
     pthread_mutex_unlock(&queue->mutex);
     return result == SECLOCK_OK;
+}
+
+/* Whether a hold other than `leaving` still needs the node; one that is about to enter again is
+ * counted, but not in the list yet. The mutex is held. */
+static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
+{
+    int wanted = leaving->node->holds - 1;
+    for (struct queue_hold *i = queue->holds; i && wanted > 0; i = i->next)
+        if (i != leaving && i->node == leaving->node &&
+            seclock_state(i->handle) == SECLOCK_STATE_LOST)
+            wanted--;
+    return wanted > 0;
+}
+
+/* why_a_lapse: the session goes on when a hold of a fixed lease has ended, and its node would keep
+ * everybody out. The deletion is left to the session, because this must not wait. */
+static void queue_lapse(void *self, struct seclock_handle *handle)
+{
+    struct queue *queue = self;
+    pthread_mutex_lock(&queue->mutex);
+    struct queue_hold *hold = handle->driver_data;
+    struct queue_node *node = hold ? hold->node : handle->waiting;
+    if (node && node->session && !(hold && (node->leaving || node_wanted(queue, hold)))) {
+        node->leaving = true;
+        queue_node_delete_later(node);
+    }
+    pthread_mutex_unlock(&queue->mutex);
 }
 
 /* A lost connection makes every hold doubtful; the end of a session ends its holds. */
@@ -196,8 +221,6 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     if (result == SECLOCK_OK) {
         queue_node_watch_stop(node);
         result = hold_begin(queue, handle, node);
-        if (result == SECLOCK_OK)
-            handle->waiting = NULL;
     }
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
@@ -244,8 +267,10 @@ static enum seclock_result find_out(struct queue *queue, struct seclock_handle *
     if (result == ZK_OK)
         result = queue_node_look(node, false, &first);
     if (result == ZK_OK && first) {
-        handle->waiting = NULL;
-        return hold_begin(queue, handle, node);
+        enum seclock_result begun = hold_begin(queue, handle, node);
+        if (seclock_state(handle) == SECLOCK_STATE_LOST) /* a lapse may have come too early */
+            queue_lapse(queue, handle);
+        return begun;
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
         return SECLOCK_UNKNOWN;
@@ -312,27 +337,39 @@ static enum seclock_result delete_node(struct queue *queue, struct queue_node *n
     return SECLOCK_UNKNOWN;
 }
 
+/* Whether the node has to go with this hold; otherwise ends the hold, with its result. Which of two
+ * that are released at once is the last is decided here, so that the node goes with one of them. */
+static bool release_begin(struct queue *queue, struct queue_hold *hold,
+                          enum seclock_result *result_out)
+{
+    pthread_mutex_lock(&queue->mutex);
+    bool last = !node_wanted(queue, hold);
+    *result_out = zk_session_over(hold->node->session) ? SECLOCK_LOST : SECLOCK_OK;
+    if (last)
+        hold->node->leaving = true;
+    else
+        hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
+    return last;
+}
+
 static enum seclock_result queue_release(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     struct queue_hold *hold = handle->driver_data;
+    enum seclock_result result;
     if (!hold) {
         queue_stop_waiting(self, handle, false);
         return SECLOCK_OK;
     }
-    pthread_mutex_lock(&queue->mutex);
-    bool last = hold->node->holds == 1;
-    if (last)
-        hold->node->leaving = true;
-    pthread_mutex_unlock(&queue->mutex);
-    enum seclock_result result = SECLOCK_OK;
-    if (last)
-        result = delete_node(queue, hold->node);
-    else if (zk_session_over(hold->node->session))
-        result = SECLOCK_LOST;
+    if (!release_begin(queue, hold, &result))
+        return result;
+    result = delete_node(queue, hold->node);
     if (result == SECLOCK_UNKNOWN)
         return result; /* the caller may try again; `drop` frees it */
-    struct queue_node *node = hold_end(queue, handle);
+    pthread_mutex_lock(&queue->mutex);
+    struct queue_node *node = hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
     if (node)
         queue_node_free(node);
     return result;
@@ -344,14 +381,18 @@ static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     queue_stop_waiting(self, handle, false);
-    if (!handle->driver_data)
+    struct queue_hold *hold = handle->driver_data;
+    if (!hold)
         return;
-    struct queue_node *node = hold_end(queue, handle);
-    if (!node)
-        return;
-    if (!node->releasing)
-        queue_node_delete_later(node);
-    queue_node_free(node);
+    pthread_mutex_lock(&queue->mutex);
+    if (!node_wanted(queue, hold) && !hold->node->releasing) {
+        hold->node->leaving = true;
+        queue_node_delete_later(hold->node);
+    }
+    struct queue_node *node = hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
+    if (node)
+        queue_node_free(node);
 }
 
 /* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
@@ -423,6 +464,7 @@ const struct lock_driver zookeeper_queue_driver = {
     .stop_waiting = queue_stop_waiting,
     .renew = queue_renew,
     .release = queue_release,
+    .lapse = queue_lapse,
     .drop = queue_drop,
     .status = queue_status,
     .break_lock = queue_break,
