@@ -245,6 +245,15 @@ static bool servers_copy(struct seclock_client *client, const char *const *serve
     return client->servers != NULL;
 }
 
+/* why_boot_time: the monotonic clock stands still while the host sleeps, and the servers' clocks go
+ * on: by it, a hold would seem valid after its lease has ended. */
+static int64_t boot_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
+}
+
 static void options_copy(struct seclock_client *client, const struct seclock_options *options)
 {
     client->options = *options;
@@ -255,7 +264,7 @@ static void options_copy(struct seclock_client *client, const struct seclock_opt
     client->options.poll_ms = or_default(options->poll_ms, POLL_MS);
     client->options.outage_ms = or_default(options->outage_ms, OUTAGE_MS);
     if (!options->now_ns)
-        client->options.now_ns = clock_now_ns;
+        client->options.now_ns = boot_now_ns;
 }
 
 enum seclock_result seclock_open(const struct seclock_options *options,

@@ -126,7 +126,7 @@ struct seclock_options {
     int timeout_ms;          /* of one request to a server; 0: 1000 */
     int poll_ms;             /* a waiter tries at least this often, woken or not; 0: 1000 */
     int outage_ms;           /* a waiter goes on for so long while no server answers; 0: 1000 */
-    int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_MONOTONIC */
+    int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_BOOTTIME */
 };
 
 /* Makes a client, which connects when first used. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED (no
@@ -184,7 +184,8 @@ struct seclock_request {
     const struct seclock_owner *owner; /* NULL: the calling thread */
 
     /* Called exactly once when a hold is lost before its release, by the watchdog's notifier
-     * thread, at the local deadline at the latest unless that thread itself gets no processor time.
+     * thread, at the local deadline at the latest unless that thread itself gets no processor time
+     * (up to a second after the host has slept).
      * The callback may read the handle and release it, but must neither free it nor block: other
      * losses are notified only after it returns. Once seclock_release has returned, the callback is
      * not running and will not be called. */

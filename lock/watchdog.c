@@ -18,7 +18,11 @@
 #include "lock/driver.h"
 #include "lock/random.h"
 
-enum { BATCH_MAX = 256 };
+enum {
+    BATCH_MAX = 256,
+    SLEEP_MS_MAX =
+        1000, /* the clock of a sleep stands still with the host, that of a lease does not */
+};
 
 /* A thread with the holds that it looks at, each when it is due. */
 struct watch {
@@ -210,6 +214,8 @@ static void sleep_on(struct watchdog *watchdog, struct watch *watch)
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
         int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
+        if (left_ns > SLEEP_MS_MAX * CLOCK_NS_PER_MS)
+            left_ns = SLEEP_MS_MAX * CLOCK_NS_PER_MS;
         clock_wait(&watch->changed, &watchdog->mutex, clock_now_ns() + (left_ns > 0 ? left_ns : 0));
     }
     watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
