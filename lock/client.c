@@ -62,6 +62,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     if (!core)
         return NULL;
     core->generation = process_generation();
+    core->users = 1;
     strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
@@ -87,6 +88,19 @@ static void core_free(struct lock_core *core)
     struct redis_server *redis = core->redis;
     redis_server_close(&redis);
     free(core);
+}
+
+void core_hold(struct lock_core *core)
+{
+    atomic_fetch_add(&core->users, 1);
+}
+
+void core_let_go(struct lock_core *core)
+{
+    int users = atomic_fetch_sub(&core->users, 1);
+    assert(users > 0);
+    if (users == 1)
+        core_free(core);
 }
 
 /* In the child. What the parent's threads were changing in the core at the fork is unknown, so the
@@ -300,8 +314,10 @@ void seclock_close(struct seclock_client **client)
     struct lock_core *core = old->core;
     if (core && core->generation != process_generation())
         core_forget(core);
-    else
-        core_free(core);
+    else if (core) {
+        watchdog_stop(core->watchdog); /* holds that are left end with their leases */
+        core_let_go(core);
+    }
     for (size_t i = 0; old->servers && old->servers[i]; i++)
         free(old->servers[i]);
     free(old->servers);

@@ -63,6 +63,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     struct seclock_handle *handle = calloc(1, sizeof *handle);
     if (!handle)
         return NULL;
+    core_hold(core);
     handle->core = core;
     handle->watchdog = core->watchdog;
     handle->now_ns = core->now_ns;
@@ -130,8 +131,10 @@ static enum seclock_result handle_try(struct seclock_handle *handle)
         return handle_acquired(handle, sent_ns, lease_ms);
     if (result == SECLOCK_BUSY)
         count(&handle->core->counters.busy);
-    if (result == SECLOCK_UNKNOWN)
+    if (result == SECLOCK_UNKNOWN) {
+        handle->acquired_ns = sent_ns; /* if at all */
         handle->deadline_ns = sent_ns + (int64_t)handle->lease_ms * NS_PER_MS;
+    }
     return result;
 }
 
@@ -316,6 +319,8 @@ static enum seclock_result renew_once(struct seclock_handle *handle)
 
 enum seclock_result seclock_renew(struct seclock_handle *handle)
 {
+    if (!handle)
+        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
     if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
         return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
@@ -332,6 +337,8 @@ enum seclock_result seclock_renew(struct seclock_handle *handle)
  * otherwise that could extend a lease after it was given back. */
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
+    if (!handle)
+        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
     if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
         return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
@@ -362,6 +369,7 @@ void seclock_free(struct seclock_handle **handle)
             watchdog_remove(old->watchdog, old);
         if (old->driver->drop)
             old->driver->drop(old->self, old);
+        core_let_go(old->core);
     }
     free(old);
 }

@@ -136,8 +136,9 @@ SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *optio
                                              struct seclock_client **client_out);
 
 /* Stops the watchdog, closes every connection and sets the pointer to NULL. This releases no hold:
- * leases end by themselves (those of ZooKeeper and GET_LOCK at once). The caller has freed all
- * handles and owners before, and no thread is in a call. */
+ * leases end by themselves (those of ZooKeeper and GET_LOCK at once). No thread is in a call. The
+ * caller should have freed all handles and owners before: a handle that is left is renewed no more,
+ * has no on_lost, and keeps its connections until it is freed. */
 SECLOCK_API void seclock_close(struct seclock_client **client);
 
 /* The client's random id, 32 hexadecimal digits: every owner's text begins with it. Valid until the

@@ -76,12 +76,71 @@ static void test_renewals_of_one_hold_take_turns(void **state)
     seclock_free(&handle);
 }
 
+/* ---- callers that are wrong ---- */
+
+static void test_nothing_is_not_held(void **state)
+{
+    (void)state;
+    assert_result(seclock_release(NULL), SECLOCK_NOT_OWNER);
+    assert_result(seclock_renew(NULL), SECLOCK_NOT_OWNER);
+    assert_true(seclock_error()[0] != '\0');
+}
+
+static void note_loss(struct seclock_handle *handle, void *context)
+{
+    (void)handle;
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+/* A client is closed before its handles: nothing is renewed any more, and nothing breaks. */
+static void close_before(enum seclock_kind kind)
+{
+    atomic_int losses = 0;
+    struct seclock_handle *handle, *plain, *other_hold;
+    struct seclock_client *early = client_open(kind, SECLOCK_OPTIONS(.lease_ms = 300));
+    struct seclock_client *other = client_open(kind, SECLOCK_OPTIONS(.lease_ms = 300));
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = kind, .on_lost = note_loss, .context = &losses);
+    assert_result(seclock_acquire(early, &request, &handle), SECLOCK_OK);
+    request = SECLOCK_REQUEST(.name = "plain", .kind = kind, .fixed_lease = true);
+    assert_result(seclock_acquire(early, &request, &plain), SECLOCK_OK);
+    seclock_close(&early);
+    assert_null(early);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
+    sleep_ms(350);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
+    assert_int_equal(losses, 0); /* whose thread has ended */
+    assert_result(seclock_renew(handle), SECLOCK_LOST);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    assert_string_equal(seclock_name(handle), name);
+    seclock_free(&plain);
+    seclock_free(&handle);
+    request = SECLOCK_REQUEST(.name = name, .kind = kind, .wait_ms = PATIENCE_MS);
+    assert_result(seclock_acquire(other, &request, &other_hold), SECLOCK_OK);
+    assert_result(seclock_release(other_hold), SECLOCK_OK);
+    seclock_free(&other_hold);
+    seclock_close(&other);
+}
+
+static void test_client_is_closed_before_its_handles(void **state)
+{
+    (void)state;
+    close_before(SECLOCK_KIND_SIMPLE);
+    close_before(SECLOCK_KIND_RED);
+    close_before(SECLOCK_KIND_TABLE);
+    close_before(SECLOCK_KIND_GET_LOCK);
+    if (servers.zookeeper[0] != '\0')
+        close_before(SECLOCK_KIND_QUEUE);
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_renewals_of_one_hold_take_turns),
+        CASE(test_nothing_is_not_held),
+        CASE(test_client_is_closed_before_its_handles),
     };
     if (!servers_open("lock"))
         return 1;

@@ -290,11 +290,25 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
     return watchdog;
 }
 
-static void watch_close(struct watch *watch)
+static void watch_stop(struct watch *watch)
 {
     pthread_cond_signal(&watch->changed);
     if (watch->running)
         pthread_join(watch->thread, NULL);
+    watch->running = false;
+}
+
+void watchdog_stop(struct watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->mutex);
+    watchdog->stopping = true;
+    pthread_mutex_unlock(&watchdog->mutex);
+    watch_stop(&watchdog->renewals);
+    watch_stop(&watchdog->losses);
+}
+
+static void watch_close(struct watch *watch)
+{
     pthread_cond_destroy(&watch->changed);
     due_heap_free(&watch->heap);
 }
@@ -305,10 +319,8 @@ void watchdog_close(struct watchdog **place)
     *place = NULL;
     if (!watchdog)
         return;
-    pthread_mutex_lock(&watchdog->mutex);
+    watchdog_stop(watchdog);
     assert(!due_first(&watchdog->losses.heap) && !due_first(&watchdog->renewals.heap));
-    watchdog->stopping = true;
-    pthread_mutex_unlock(&watchdog->mutex);
     watch_close(&watchdog->renewals);
     watch_close(&watchdog->losses);
     pthread_cond_destroy(&watchdog->settled);

@@ -16,7 +16,11 @@ struct lock_counters {
  * the watchdog adds to `counters`. NULL: no memory. */
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters);
 
-/* Ends the threads, after the renewals and the on_lost under way. No hold may be in its care. */
+/* Ends the threads, after the renewals and the on_lost under way. Holds in its care are renewed no
+ * more; each may still be taken out. */
+void watchdog_stop(struct watchdog *watchdog);
+
+/* Stops and frees it. No hold may be in its care. */
 void watchdog_close(struct watchdog **watchdog);
 
 /* Takes a hold into care, before its acquisition is sent at `sent_ns`, or sent again. The watchdog

@@ -3,7 +3,7 @@
  *
  * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] SERVER...
  *
- *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1]
+ *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1] [keep=MS]
  *   renew ID · release ID · state ID · free ID       of the hold called ID, a small number
  *   status KIND NAME · break KIND NAME · set KIND NAME LIMIT
  *   permit-release NAME TOKEN · permit-extend NAME TOKEN MS
@@ -132,7 +132,8 @@ static void command_acquire(void)
                                                                              : SECLOCK_MODE_WRITE,
                         .permits = number("permits"), .limit = number("limit"),
                         .wait_ms = number("wait"), .lease_ms = number("lease"),
-                        .fixed_lease = number("fixed") != 0, .on_lost = on_lost, .context = hold);
+                        .fixed_lease = number("fixed") != 0, .hold_ms_max = number("keep"),
+                        .on_lost = on_lost, .context = hold);
     seclock_free(&hold->handle);
     hold->lost = 0;
     answer(seclock_acquire(client, &request, &hold->handle));

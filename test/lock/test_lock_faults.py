@@ -310,6 +310,19 @@ def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
     assert_free(near, kind)
 
 
+def test_hold_that_was_in_doubt_is_renewed_as_long_as_told(near, hasty, proxy):
+    """Its time counts from the acquisition, not from the beginning of the clock."""
+    go_deaf(proxy, "simple")
+    assert hasty.acquire("simple", "n", lease=3000, keep=60000)["result"] == "unknown"
+    proxy.heal()
+    proxy.cut()
+    wait_until(lambda: hasty("state", 1)["state"] == "held", "answer to the watchdog", timeout=3)
+    renewals = hasty("stats")["renewals"]
+    wait_until(lambda: hasty("stats")["renewals"] > renewals + 1, "renewals", timeout=4)
+    assert settled(hasty, "release", 1)["result"] == "ok"
+    assert_free(near, "simple")
+
+
 def test_nobody_answers_the_first_look(near, far, proxy):
     """A timestamp lock writes nothing before it has looked: no doubt that it has failed."""
     proxy.once(rb"WATCH", after=lambda _: proxy.fail("deaf"))
