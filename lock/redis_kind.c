@@ -166,8 +166,7 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
 {
     struct waiter *waiter = handle->waiting;
     (void)self;
-    (void)acquired;
     if (waiter)
-        waiter_leave(&waiter);
+        waiter_leave(&waiter, acquired);
     handle->waiting = NULL;
 }

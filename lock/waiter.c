@@ -42,6 +42,7 @@ struct waiter {
     struct waiter *hub_next, *hub_previous; /* of all channels */
     int event_fd;
     bool woken;
+    bool owes; /* it was woken, and has not come back since: it tries, or has gone */
     bool sleeping; /* in poll(2), so that only a signal reaches it */
     bool signalled;
 };
@@ -410,19 +411,21 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     int64_t until_ms = clock_now_ms() + wait_ms;
     bool wanted = true;
     pthread_mutex_lock(&hub->mutex);
+    waiter->owes = false;
     while (!waiter->woken && wanted) {
         if (!hub->leader)
             hub->leader = waiter;
         wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_now_ms() < until_ms;
     }
     bool woken = waiter->woken;
+    waiter->owes = woken;
     waiter->woken = false;
     resign(hub, waiter);
     pthread_mutex_unlock(&hub->mutex);
     return woken;
 }
 
-void waiter_leave(struct waiter **leaving)
+void waiter_leave(struct waiter **leaving, bool content)
 {
     struct waiter *waiter = *leaving;
     struct waiter_hub *hub = waiter->hub;
@@ -431,7 +434,7 @@ void waiter_leave(struct waiter **leaving)
     pthread_mutex_lock(&hub->mutex);
     assert(hub->leader != waiter && !waiter->sleeping);
     unlink_waiter(hub, channel, waiter);
-    if (waiter->woken) /* a message woke it that it will not act on */
+    if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
         wake_some(channel, 1);
     clear_signal(waiter);
     if (!channel->first)

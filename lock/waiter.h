@@ -27,7 +27,8 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
 /* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter
- * of the channel. */
-void waiter_leave(struct waiter **waiter);
+ * of the channel, and so does the last one unless the caller is `content`: has got what it waited
+ * for. */
+void waiter_leave(struct waiter **waiter, bool content);
 
 #endif
