@@ -313,8 +313,9 @@ SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *
                                                          const char *name, const char *request,
                                                          int64_t *left_out);
 
-/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, or SECLOCK_CONFIG: it was never set,
- * or is forgotten. seclock_latch_count: how many are left. */
+/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered for
+ * outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count: how many are
+ * left. */
 SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                                     int wait_ms);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,

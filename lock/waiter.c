@@ -42,7 +42,7 @@ struct waiter {
     struct waiter *hub_next, *hub_previous; /* of all channels */
     int event_fd;
     bool woken;
-    bool owes; /* it was woken, and has not come back since: it tries, or has gone */
+    bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
     bool sleeping; /* in poll(2), so that only a signal reaches it */
     bool signalled;
 };

@@ -392,6 +392,22 @@ def test_short_outage_does_not_lose_a_hold(near, far, proxy):
     assert_free(near, "simple")
 
 
+def test_who_awaits_a_latch_bears_an_outage(stack, proxy, near):
+    assert near("latch-set", "n", 1)["result"] == "ok"
+    with Driver(proxy.url(stack.redis_url), timeout=500, outage=3000) as far:
+        far.send("latch-await", "n", 9000)
+        time.sleep(0.3)
+        proxy.refuse()
+        time.sleep(1.3)  # it looks once a second
+        proxy.admit()
+        time.sleep(0.3)
+        assert near("latch-down", "n")["left"] == 0
+        answer = far.read()
+        assert answer["result"] == "ok" and answer["took_ms"] < 6000
+        proxy.refuse()
+        assert far("latch-await", "m", 9000)["result"] == "failed"  # after outage_ms
+
+
 def test_waiter_bears_an_outage(near, far, proxy):
     near.acquire("simple", "n", lease=9000)
     far.send("acquire", 1, "simple", "n", wait=9000)
