@@ -50,6 +50,7 @@ struct seclock_handle {
     int64_t acquired_ns;
     int hold_ms_max;
     int generation;           /* of the process that made the handle */
+    enum seclock_kind family; /* the first kind that uses servers of the same scheme */
     bool renews;              /* by the watchdog */
     bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */

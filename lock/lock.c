@@ -81,6 +81,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->hold_ms_max = request->hold_ms_max;
     handle->generation = core->generation;
     handle->renews = (driver->features & LOCK_RENEWS) && !request->fixed_lease;
+    handle->family = driver_family(driver->kind);
     handle->lapses = driver->lapse != NULL;
     handle->on_lost = request->on_lost;
     handle->context = request->context;

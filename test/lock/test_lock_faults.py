@@ -380,6 +380,18 @@ def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, h
         assert near("renew", 1)["result"] == "ok"
 
 
+def test_silent_mysql_does_not_delay_renewals_at_redis(stack, proxies):
+    proxy = proxies(stack.ledger.port)
+    with Driver(stack.redis_url, proxy.url(stack.mysql_url), timeout=8000) as driver:
+        assert driver.acquire("table", "n", hold=1, lease=3000)["result"] == "ok"
+        assert driver.acquire("simple", "n", hold=2, lease=900)["result"] == "ok"
+        proxy.hold()
+        wait_until(lambda: driver("state", 1)["lost"] == 1, "loss at MySQL", timeout=6)
+        state = driver("state", 2)
+        assert (state["state"], state["lost"]) == ("held", 0)
+        assert driver("release", 2)["result"] == "ok"
+
+
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):
     far.acquire("simple", "n", lease=2500)
     proxy.refuse()
