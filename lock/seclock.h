@@ -239,7 +239,7 @@ struct seclock_member {
     const struct seclock_request *request; /* its wait_ms is not used */
 };
 
-/* Acquires all members or none, whatever their kinds, in one global order (server, kind, name)
+/* Acquires all members or none, whatever their kinds, in one global order (kind, name, server)
  * whatever the order given; a lock named twice is SECLOCK_CONFIG. Holds acquired first are renewed
  * while the call waits for the others. The handles come in the order of the members; on anything
  * but SECLOCK_OK nothing stays held and all handles are NULL. */
