@@ -175,10 +175,13 @@ void mysql_literal(struct sql_text *sql, const char *text)
     mysql_raw(sql, "'");
 }
 
+/* A NUL, which neither can have, stands between the two: else "a" with "bc" were "ab" with "c". */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name)
 {
     mysql_raw(sql, "x'");
     append_hex(sql, prefix);
+    if (prefix[0] != '\0')
+        mysql_raw(sql, "00");
     append_hex(sql, name);
     mysql_raw(sql, "'");
 }

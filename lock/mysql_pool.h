@@ -41,7 +41,7 @@ void mysql_literal(struct sql_text *sql, const char *text);
 /* Appends the text up to its NUL as it is. */
 void mysql_raw(struct sql_text *sql, const char *text);
 
-/* Appends the literal of a key: prefix and name. */
+/* Appends the literal of a key: prefix, NUL and name; the name alone without a prefix. */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
 
 #endif

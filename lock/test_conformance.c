@@ -675,8 +675,8 @@ static void test_fence_grows_in_a_row_that_was_purged(void **state)
         return;
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
     uint64_t first = seclock_fence(hold);
-    snprintf(text, sizeof text, "DELETE FROM distributed_lock WHERE name='%s%s'", servers.prefix,
-             name);
+    snprintf(text, sizeof text, "DELETE FROM distributed_lock WHERE name=CONCAT('%s',CHAR(0),'%s')",
+             servers.prefix, name);
     table_query(text);
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
@@ -844,6 +844,27 @@ static void test_longest_prefix_and_name(void **state)
     seclock_close(&client);
 }
 
+/* The same bytes, but another lock. */
+static void test_prefix_ends_where_the_name_begins(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    char longer[SECLOCK_NAME_MAX];
+    snprintf(longer, sizeof longer, "x%.90s", name);
+    struct seclock_request wanted = request(0);
+    wanted.name = longer;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    strcat(servers.prefix, "x");
+    struct seclock_client *client = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = NULL));
+    servers.prefix[strlen(servers.prefix) - 1] = '\0';
+    enum seclock_result result = take(client, 0, &second);
+    if (second)
+        give(&second);
+    give(&hold);
+    seclock_close(&client);
+    assert_int_equal(result, SECLOCK_OK);
+}
+
 /* ---- fork ---- */
 
 /* In the child; an exit status, 0 when all is as it should be. */
@@ -949,6 +970,7 @@ static const struct {
     CASE(test_no_server),
     CASE(test_wrong_requests_are_refused),
     CASE(test_longest_prefix_and_name),
+    CASE(test_prefix_ends_where_the_name_begins),
     CASE(test_child_of_fork_holds_nothing),
     CASE(test_no_key_stays_for_ever),
 };

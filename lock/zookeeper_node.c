@@ -17,7 +17,7 @@
 #define SEPARATOR "-lock-"
 
 enum {
-    DIRECTORY_MAX = 380, /* bytes of a directory's path */
+    DIRECTORY_MAX = 400, /* bytes of a directory's path */
     CHILD_MAX = 100,     /* of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
@@ -37,11 +37,14 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
-/* Prefix and name are encoded as one part: a prefix with a slash makes no further directory. */
+/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The dot
+ * between them stands in neither, as both are encoded. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
     append_encoded(path_out, prefix);
+    if (prefix[0] != '\0')
+        strcat(path_out, ".");
     append_encoded(path_out, name);
 }
 
