@@ -250,6 +250,20 @@ static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclo
 
 /* ---- acquire ---- */
 
+/* Drivers give the reasons of failures; these are the core's own. */
+static void tell_why(const struct seclock_handle *handle, enum seclock_result result, int wait_ms)
+{
+    const char *then = handle->driver->features & LOCK_RENEWS ? " unless renewed" : "";
+    if (result == SECLOCK_CANCELLED)
+        lock_set_error("the wait was cancelled");
+    else if (result == SECLOCK_TIMEOUT)
+        lock_set_error("another holder had it for all of %d ms", wait_ms);
+    else if (result == SECLOCK_BUSY && handle->busy_ms >= 0)
+        lock_set_error("another holder has it, for %lld ms%s", (long long)handle->busy_ms, then);
+    else if (result == SECLOCK_BUSY)
+        lock_set_error("another holder has it");
+}
+
 static enum seclock_result handle_acquire(struct seclock_handle *handle, int wait_ms)
 {
     enum seclock_result result = handle_try(handle);
@@ -289,6 +303,7 @@ enum seclock_result lock_acquire(struct seclock_client *client,
     if (!handle)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     result = handle_acquire(handle, known.wait_ms);
+    tell_why(handle, result, known.wait_ms);
     *handle_out = handle;
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
         seclock_free(handle_out);
@@ -331,7 +346,7 @@ enum seclock_result seclock_renew(struct seclock_handle *handle)
     if (result != SECLOCK_LOST)
         return result;
     watchdog_lost(handle);
-    return lock_fail(SECLOCK_LOST, "the lease has ended");
+    return lock_fail(SECLOCK_LOST, "the lease has ended, or the lock was broken");
 }
 
 /* The watchdog lets go of the hold before the release is sent, and waits for a renewal under way:
@@ -356,6 +371,8 @@ enum seclock_result seclock_release(struct seclock_handle *handle)
     handle->state = SECLOCK_STATE_RELEASED;
     if (result == SECLOCK_OK && state == SECLOCK_STATE_LOST)
         result = SECLOCK_LOST; /* the server has not noticed, but the deadline had passed here */
+    if (result == SECLOCK_LOST)
+        lock_set_error("the lease had ended, or the lock was broken");
     return result;
 }
 

@@ -83,7 +83,7 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
         handle->hold_count = (int)call->values[2];
     } else if (result == SECLOCK_BUSY) {
         handle->busy_ms = call->values[1];
-    } else if (result == SECLOCK_FAILED && strncmp(seclock_error(), "WRONGTYPE", 9) == 0) {
+    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE")) {
         result = SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
     }
     return result;

@@ -20,6 +20,7 @@ struct redis_server {
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
+    char place[LOCK_PLACE_MAX];
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     struct waiter_hub *waiters;
@@ -45,6 +46,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
         redis_server_close(&server);
         return SECLOCK_CONFIG;
     }
+    lock_place(url, "redis", server->place);
     server->idle_count = 1;
     server->waiters = waiter_hub_open(url, timeout_ms);
     if (!server->waiters) {
@@ -128,13 +130,18 @@ static struct redis *take_for(struct redis_server *server, struct script_call *c
     return redis;
 }
 
+void redis_server_failed(const struct redis_server *server, const struct redis *redis)
+{
+    lock_set_error("redis %s: %s", server->place, redis_error(redis));
+}
+
 /* Gives the connection back, and keeps its error if a call was not answered. */
 static void give_after(struct redis_server *server, struct redis *redis,
                        const struct script_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (calls[i].result != REDIS_ANSWERED) {
-            lock_set_error("%s", redis_error(redis));
+            redis_server_failed(server, redis);
             break;
         }
     redis_server_give(server, redis);

@@ -36,6 +36,9 @@ void redis_server_run_publishing(struct redis_server *server, struct script_call
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms);
 
+/* Keeps why the connection's last call failed, and which server that was, for seclock_error. */
+void redis_server_failed(const struct redis_server *server, const struct redis *redis);
+
 /* Writes the key prefix{name}:field, as lock_redis_key does. */
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);

@@ -73,8 +73,8 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
         return SECLOCK_OK;
     if (count - votes->no < quorum)
         return no;
-    lock_set_error("%zu of %zu servers did not answer in %d ms", votes->silent, count,
-                   redlock_timeout_ms(redlock->servers));
+    lock_set_error("%zu of %zu servers did not answer in %d ms (redis %s first)", votes->silent,
+                   count, redlock_timeout_ms(redlock->servers), votes->silent_place);
     return SECLOCK_UNKNOWN;
 }
 

@@ -705,6 +705,31 @@ static void test_status_tells(void **state)
     assert_false(status().held);
 }
 
+/* The reason is one of this call, not of the one before. */
+#define assert_reason(call, expected, text)                                                        \
+    do {                                                                                           \
+        assert_result(seclock_release(NULL), SECLOCK_NOT_OWNER);                                   \
+        assert_result(call, expected);                                                             \
+        if (!strstr(seclock_error(), text))                                                        \
+            fail_msg("%s: %s", #call, seclock_error());                                            \
+    } while (0)
+
+static void test_reasons_are_told(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(SECLOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_reason(take(other, 0, &second), SECLOCK_BUSY, "another");
+    assert_reason(take(other, 30, &second), SECLOCK_TIMEOUT, "30 ms");
+    wanted.cancel_fd = eventfd(1, EFD_CLOEXEC);
+    assert_reason(seclock_acquire(other, &wanted, &second), SECLOCK_CANCELLED, "cancel");
+    close(wanted.cancel_fd);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+    assert_reason(seclock_release(hold), SECLOCK_LOST, "broken");
+    seclock_free(&hold);
+}
+
 /* ---- servers that misbehave ---- */
 
 static void flush_scripts(void)
@@ -785,7 +810,7 @@ static void test_no_server(void **state)
     int64_t began_ms = now_ms();
     assert_result(take(client, SECLOCK_FOREVER, &hold), SECLOCK_FAILED);
     assert_in_range(now_ms() - began_ms, 300, 3000);
-    assert_true(seclock_error()[0] != '\0');
+    assert_reason(take(client, 0, &hold), SECLOCK_FAILED, "127.0.0.1");
     seclock_close(&client);
 }
 
@@ -964,6 +989,7 @@ static const struct {
     CASE(test_fence_grows_on_a_server_that_forgot),
     CASE(test_fence_grows_in_a_row_that_was_purged),
     CASE(test_status_tells),
+    CASE(test_reasons_are_told),
     CASE(test_scripts_are_flushed),
     CASE(test_subscriptions_are_killed),
     CASE(test_connections_are_killed),

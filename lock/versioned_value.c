@@ -67,7 +67,7 @@ static enum seclock_result redis_ask(struct redis_server *server, struct command
     if (repeated_out)
         *repeated_out = doubt;
     if (command->result != REDIS_ANSWERED)
-        lock_set_error("redis: %s", redis_error(redis));
+        redis_server_failed(server, redis);
     redis_server_give(server, redis);
     if (command->result == REDIS_ANSWERED)
         return SECLOCK_OK;

@@ -181,7 +181,7 @@ enum zk_result queue_first(struct zk_session *session, const char *directory, in
 enum seclock_result queue_node_failure(const struct queue_node *node, enum zk_result result)
 {
     assert(result != ZK_OK);
-    lock_set_error("zookeeper: %s",
+    lock_set_error("zookeeper %s: %s", zk_hosts(node->zk),
                    node->session ? zk_session_error(node->session) : "no session in time");
     return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }

@@ -400,7 +400,8 @@ static void queue_drop(void *self, struct seclock_handle *handle)
 static enum zk_result find_holder(struct queue *queue, const char *name,
                                   struct queue_node *node_out, size_t *count_out)
 {
-    *node_out = (struct queue_node){.session = zk_session_take(queue->zk, queue->timeout_ms)};
+    *node_out = (struct queue_node){.zk = queue->zk,
+                                    .session = zk_session_take(queue->zk, queue->timeout_ms)};
     *count_out = 0;
     if (!node_out->session)
         return ZK_FAILED;
