@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/holder.h"
 #include "lock/process.h"
 #include "lock/redis_server.h"
 #include "lock/sized.h"
@@ -66,7 +67,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
-    lock_random_text(core->id);
+    holder_id(core->id);
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);

@@ -141,8 +141,8 @@ SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *optio
  * has no on_lost, and keeps its connections until it is freed. */
 SECLOCK_API void seclock_close(struct seclock_client **client);
 
-/* The client's random id, 32 hexadecimal digits: every owner's text begins with it. Valid until the
- * process forks or the client is closed. */
+/* The client's id, 32 hexadecimal digits, of which the first 18 are random: every owner's text begins
+ * with it. Valid until the process forks or the client is closed. */
 SECLOCK_API const char *seclock_client_id(struct seclock_client *client);
 
 /* Makes the client's watchdog look at the clock now: for tests, after moving an injected clock. */
@@ -264,6 +264,8 @@ struct seclock_status {
     int64_t waiting;      /* waiters in the queue; -1: the kind keeps no queue */
     int64_t remaining_ms; /* of the longest lease; -1: not limited or not known */
     uint64_t fence;       /* the last one given; 0: none */
+    int64_t holder_pid;   /* the holder's process, on its host; 0: not known */
+    char holder_host[48]; /* an address of the holder's host; "": not known */
 };
 
 /* Asks the server about a lock. SECLOCK_OK, also for a lock that nobody holds. */

@@ -699,6 +699,10 @@ static void test_status_tells(void **state)
     assert_int_equal(seen.fence, seclock_fence(hold));
     if (subject->kind != SECLOCK_KIND_GET_LOCK)
         assert_string_equal(seen.holder, seclock_token(hold));
+    if (subject->kind != SECLOCK_KIND_GET_LOCK)
+        assert_int_equal(seen.holder_pid, getpid());
+    else
+        assert_int_equal(seen.holder_pid, 0);
     if (subject->is & LEASED)
         assert_in_range(seen.remaining_ms, LEASE_MS / 2, LEASE_MS);
     give(&hold);

@@ -65,6 +65,16 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
     ]
 
 
+def test_the_example_is_compiled_with_what_is_installed(flags, installed, stack, tmp_path):
+    program = tmp_path / "example"
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
+                    program, ROOT / "lock/example.c", *flags("--libs")], check=True, cwd=tmp_path)
+    done = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
+                               "SECKILL_REDIS_URL": stack.redis_url})
+    assert done.stdout.startswith("held, fence ")
+
+
 def test_the_library_has_only_names_with_its_prefix(installed):
     for words in (("nm", "-D", "--defined-only", installed / "lib/libseclock.so"),
                   ("nm", "-g", "--defined-only", installed / "lib/libseclock.a")):
