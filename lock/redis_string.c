@@ -1,8 +1,7 @@
 /* Locks that are one string, the token of the holder: SET NX PX with a fence, compare and delete.
  *
  * The spin lock differs from the simple one in that a release publishes nothing: its waiters try
- * again, twice as late each time up to a limit, with jitter. That is for clusters, where every
- * message goes to every node. */
+ * again, twice as late each time up to a limit, with jitter. */
 #include "lock/redis_operator.h"
 
 enum {

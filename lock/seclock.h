@@ -74,8 +74,9 @@ enum {
     X(LATCH, "latch", "redis", "count-down latch: seclock_latch_... only")                         \
     X(RED, "red", "redis", "one holder by the majority of several independent servers; no fence")  \
     X(TABLE, "table", "mysql", "a row of the table distributed_lock; re-entrant")                  \
-    X(GET_LOCK, "get-lock", "mysql", "MySQL's GET_LOCK; as long as the connection; no fence")      \
-    X(QUEUE, "queue", "zookeeper", "first come first served; as long as the session")
+    X(GET_LOCK, "get-lock", "mysql",                                                               \
+      "MySQL's GET_LOCK; with its connection; re-entrant; no fence")                               \
+    X(QUEUE, "queue", "zookeeper", "first come first served; with its session; re-entrant")
 
 #define SECLOCK_KIND_ENUM(id, name, scheme, what) SECLOCK_KIND_##id,
 enum seclock_kind { SECLOCK_KINDS(SECLOCK_KIND_ENUM) SECLOCK_KIND_COUNT };
@@ -222,7 +223,10 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 /* Questions to a handle, answered without the server. */
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
-SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle); /* 0: the kind has none */
+
+/* 0: the kind has none. Of a reader: the last writer's; of permits: a number of their own, which does
+ * not order them, as several are held together. */
+SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle);
 
 /* The number of the owner's holds at the time of this acquisition, this one included. */
 SECLOCK_API int seclock_hold_count(const struct seclock_handle *handle);
