@@ -34,6 +34,7 @@ struct seclock_handle {
     enum seclock_mode mode;
     int permits, limit, cancel_fd;
     _Atomic int lease_ms;
+    int64_t until_ns; /* of requests while it is acquired: the last moment; 0: none */
     bool waits; /* the caller will wait if the lock is busy: join the queue, if there is one */
 
     /* Set by the driver: */
@@ -76,6 +77,10 @@ int64_t handle_valid_ns(int lease_ms);
 /* Applies the answer to a renewal sent at `sent_ns`; false when the hold is lost. */
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns);
+
+/* How long a request may take, of at most `timeout_ms`: while it is acquired, until the caller wants
+ * to be back, but at least a moment, for servers that are well. */
+int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
 /* Sleeps; true when the caller has cancelled the wait. */
 bool handle_sleep(const struct seclock_handle *handle, int ms);

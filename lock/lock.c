@@ -264,8 +264,15 @@ static void tell_why(const struct seclock_handle *handle, enum seclock_result re
         lock_set_error("another holder has it");
 }
 
+/* why_one_timeout_more: the last try begins just before the wait ends. It has the time of one
+ * request, with all that it sends again, and so has leaving the queue what is left of that. */
 static enum seclock_result handle_acquire(struct seclock_handle *handle, int wait_ms)
 {
+    if (wait_ms != SECLOCK_FOREVER)
+        handle->until_ns =
+            handle->now_ns() +
+            (wait_ms + (int64_t)core_context(handle->core, handle->driver->kind)->timeout_ms) *
+                NS_PER_MS;
     enum seclock_result result = handle_try(handle);
     if (handle->waits) {
         if (worth_waiting(result))
@@ -273,6 +280,7 @@ static enum seclock_result handle_acquire(struct seclock_handle *handle, int wai
         if (handle->driver->stop_waiting)
             handle->driver->stop_waiting(handle->self, handle, result == SECLOCK_OK);
     }
+    handle->until_ns = 0;
     if (result == SECLOCK_UNKNOWN) {
         handle->state = SECLOCK_STATE_UNKNOWN;
         watchdog_poke(handle->watchdog, handle); /* its deadline may have passed meanwhile */

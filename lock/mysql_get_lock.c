@@ -81,15 +81,18 @@ static void set_name(const struct get_lock *self, const char *name, struct sql_t
     mysql_raw(sql, ")));");
 }
 
-/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. */
-static enum seclock_result ask(const struct get_lock *self, struct db *db, const char *name,
-                               const char *statements, long long *answer_out)
+/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. With a
+ * handle, within the time of its acquisition. */
+static enum seclock_result ask(const struct get_lock *self, const struct seclock_handle *handle,
+                               struct db *db, const char *name, const char *statements,
+                               long long *answer_out)
 {
     struct sql_text sql = {0};
     *answer_out = -1;
     set_name(self, name, &sql);
     mysql_raw(&sql, statements);
-    enum seclock_result result = mysql_pool_query(db, &sql);
+    enum seclock_result result = handle ? mysql_pool_query_for(handle, self->timeout_ms, db, &sql)
+                                        : mysql_pool_query(db, &sql);
     sql_free(&sql);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
@@ -168,17 +171,17 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
 
 /* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
  * SECLOCK_FAILED: an unanswered connection is closed, so that there is no doubt. */
-static enum seclock_result holding_try(struct get_lock *self, struct holding *holding, int lease_ms,
-                                       int wait_ms)
+static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
+                                       const struct seclock_handle *handle, int wait_ms)
 {
-    assert(wait_ms >= 0 && lease_ms > 0);
+    assert(wait_ms >= 0 && handle->lease_ms > 0);
     char text[160];
     long long got = 0;
     snprintf(text, sizeof text,
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
-             lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
-    enum seclock_result result = ask(self, holding->db, holding->name, text, &got);
+             handle->lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
+    enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
     if (result == SECLOCK_OK)
         return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
     int code = atoi(db_error(holding->db));
@@ -227,7 +230,8 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     if (!holding) {
         holding = holding_again(get_lock, handle);
         handle->driver_data = holding;
-        if (holding && holding_check(get_lock, holding, get_lock->timeout_ms) == SECLOCK_OK)
+        if (holding && holding_check(get_lock, holding,
+                                     handle_request_ms(handle, get_lock->timeout_ms)) == SECLOCK_OK)
             return SECLOCK_OK;
         if (holding) { /* lost, but its holder has not learnt of it yet */
             handle->driver_data = NULL;
@@ -238,7 +242,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     }
     if (!holding)
         return SECLOCK_FAILED;
-    enum seclock_result result = holding_try(get_lock, holding, handle->lease_ms, 0);
+    enum seclock_result result = holding_try(get_lock, holding, handle, 0);
     handle->waiting = NULL;
     if (result == SECLOCK_OK)
         holding_held(get_lock, holding, handle);
@@ -264,7 +268,7 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
         handle_sleep(handle, slice_ms);
         return;
     }
-    if (holding_try(get_lock, holding, handle->lease_ms, slice_ms) != SECLOCK_OK)
+    if (holding_try(get_lock, holding, handle, slice_ms) != SECLOCK_OK)
         handle_sleep(handle, 1 + (int)lock_random(20));
 }
 
@@ -314,7 +318,7 @@ static enum seclock_result get_lock_release(void *self, struct seclock_handle *h
         result = holding_check(get_lock, holding, get_lock->timeout_ms);
     if (!holding_let_go(get_lock, holding, false))
         return result;
-    result = ask(get_lock, holding->db, holding->name,
+    result = ask(get_lock, handle, holding->db, holding->name,
                  "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
     holding_free(get_lock, holding, result != SECLOCK_OK);
     return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
@@ -334,7 +338,7 @@ static void get_lock_drop(void *self, struct seclock_handle *handle)
 static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
                                        long long *id_out)
 {
-    return ask(self, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
+    return ask(self, NULL, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
 }
 
 static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "lock/random.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
@@ -111,8 +112,8 @@ static bool make_tables(struct db *db)
 /* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
  * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
  * stays unanswered stays a doubt, even when a later try certainly failed. */
-enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
-                                            bool *repeated_out)
+static enum seclock_result query_until(struct db *db, const struct sql_text *sql, int64_t until_ms,
+                                       bool *repeated_out)
 {
     assert(sql->length > 0);
     bool repeated = false, made = false, doubt = false;
@@ -128,6 +129,8 @@ enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
         bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
+        if (clock_now_ms() >= until_ms)
+            break;
         if (lost && !repeated)
             *repeated_out = repeated = true;
         else if (missing && !made && make_tables(db))
@@ -137,6 +140,28 @@ enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text
     }
     lock_set_error("mysql: %s", db_error(db));
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
+                                            bool *repeated_out)
+{
+    return query_until(db, sql, INT64_MAX, repeated_out);
+}
+
+enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
+                                         struct db *db, const struct sql_text *sql)
+{
+    bool repeated;
+    if (handle->until_ns == 0)
+        return query_until(db, sql, INT64_MAX, &repeated);
+    int limit_ms = handle_request_ms(handle, timeout_ms);
+    /* The client library counts the time-out of a connect in seconds. */
+    if (!db_connected(db) && limit_ms < timeout_ms / 2)
+        return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
+    db_set_timeout(db, limit_ms);
+    enum seclock_result result = query_until(db, sql, clock_now_ms() + limit_ms, &repeated);
+    db_set_timeout(db, timeout_ms);
+    return result;
 }
 
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)

@@ -31,6 +31,11 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
                                             bool *repeated_out);
 
+/* The same within the time of the handle's acquisition, of at most `timeout_ms`, which is the
+ * connection's time-out. After a silent server nothing is sent again. */
+enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
+                                         struct db *db, const struct sql_text *sql);
+
 /* How long a renewal of these holds may wait for its answer: while all of them are valid, but at
  * least a moment and at most `timeout_ms`. */
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms);

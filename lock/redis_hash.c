@@ -28,7 +28,7 @@ enum seclock_result redis_hash_release(struct redis_server *server, struct seclo
         redis_kind_key(server, &call, handle->name, mark);
     script_text(&call, handle->request);
     script_text(&call, row->message);
-    return redis_kind_run_publishing(server, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(server, handle, &call, SECLOCK_LOST);
 }
 
 /* A re-entry keeps the fence of the first hold: the owner writes with one fence, however deep

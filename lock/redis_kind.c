@@ -66,10 +66,18 @@ enum seclock_result redis_kind_run(struct redis_server *server, struct script_ca
     return answer(call, no);
 }
 
-enum seclock_result redis_kind_run_publishing(struct redis_server *server, struct script_call *call,
-                                              enum seclock_result no)
+int redis_kind_limit_ms(const struct redis_server *server, const struct seclock_handle *handle)
 {
-    redis_server_run_publishing(server, call);
+    if (!handle || handle->until_ns == 0)
+        return 0;
+    return handle_request_ms(handle, redis_server_timeout_ms(server));
+}
+
+enum seclock_result redis_kind_run_publishing(struct redis_server *server,
+                                              const struct seclock_handle *handle,
+                                              struct script_call *call, enum seclock_result no)
+{
+    redis_server_run_publishing(server, call, redis_kind_limit_ms(server, handle));
     return answer(call, no);
 }
 
@@ -77,7 +85,8 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
                                        struct script_call *call)
 {
     assert(handle->lease_ms > 0);
-    enum seclock_result result = redis_kind_run(server, call, SECLOCK_BUSY);
+    redis_server_run_within(server, call, 1, redis_kind_limit_ms(server, handle));
+    enum seclock_result result = answer(call, SECLOCK_BUSY);
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
         handle->hold_count = (int)call->values[2];

@@ -43,8 +43,15 @@ enum seclock_result redis_kind_run(struct redis_server *server, struct script_ca
                                    enum seclock_result no);
 
 /* The same for a call that publishes. */
-enum seclock_result redis_kind_run_publishing(struct redis_server *server, struct script_call *call,
-                                              enum seclock_result no);
+
+/* The same for a call that may publish, within the time of the handle's acquisition if it is for
+ * that. `handle` may be NULL. */
+enum seclock_result redis_kind_run_publishing(struct redis_server *server,
+                                              const struct seclock_handle *handle,
+                                              struct script_call *call, enum seclock_result no);
+
+/* How long a request for a handle may take; 0: as the server's time-out says. */
+int redis_kind_limit_ms(const struct redis_server *server, const struct seclock_handle *handle);
 
 /* As redis_kind_run for an acquisition: {1, fence[, holds]} or {0, ms left} as the scripts say. */
 enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,

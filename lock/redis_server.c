@@ -160,34 +160,49 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
     give_after(server, redis, calls, count);
 }
 
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call)
+int redis_server_timeout_ms(const struct redis_server *server)
 {
-    struct redis *redis = take_for(server, call, 1);
-    if (!redis)
-        return;
-    script_run_telling(redis, call);
-    run_again(redis, call, 1);
-    give_after(server, redis, call, 1);
+    return server->timeout_ms;
 }
 
-/* The timeout of the connection is set for this call only, and set back before it is lent again. */
-void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                             int limit_ms)
+/* The timeout of the connection is set for these calls only, and set back before it is lent again.
+ * With a limit, there is no time left after a silent server to send anything again. */
+static void run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                       int limit_ms,
+                       void (*run)(struct redis *redis, struct script_call *calls, size_t count))
 {
+    assert(limit_ms >= 0);
     struct redis *redis = take_for(server, calls, count);
-    assert(limit_ms > 0);
-    bool shorter = limit_ms < server->timeout_ms;
+    bool shorter = limit_ms > 0 && limit_ms < server->timeout_ms;
     int64_t until_ms = clock_now_ms() + limit_ms;
     if (!redis)
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
-    script_run(redis, calls, count);
-    if (clock_now_ms() < until_ms)
+    run(redis, calls, count);
+    if (limit_ms == 0 || clock_now_ms() < until_ms)
         run_again(redis, calls, count);
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);
     give_after(server, redis, calls, count);
+}
+
+static void run_telling(struct redis *redis, struct script_call *calls, size_t count)
+{
+    assert(count == 1);
+    script_run_telling(redis, calls);
+}
+
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
+                                 int limit_ms)
+{
+    run_within(server, call, 1, limit_ms, run_telling);
+}
+
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms)
+{
+    run_within(server, calls, count, limit_ms, script_run);
 }
 
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,

@@ -45,7 +45,7 @@ static enum seclock_result string_release(void *self, struct seclock_handle *han
     script_text(&call, handle->request);
     script_text(&call, row->message);
     script_text(&call, left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX ? "1" : "0");
-    return row->message[0] ? redis_kind_run_publishing(self, &call, SECLOCK_LOST)
+    return row->message[0] ? redis_kind_run_publishing(self, handle, &call, SECLOCK_LOST)
                            : redis_kind_run(self, &call, SECLOCK_LOST);
 }
 

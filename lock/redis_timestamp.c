@@ -193,16 +193,21 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
+    int timeout_ms = redis_server_timeout_ms(self);
     attempt_begin(self, handle, &attempt);
     if (!attempt.redis)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
+        redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));
         result = once(&attempt, handle);
         unanswered += result == SECLOCK_UNKNOWN;
         if (result != SECLOCK_UNKNOWN && (result != SECLOCK_BUSY || handle->busy_ms > 0))
             break;
+        if (handle->until_ns != 0 && handle->now_ns() >= handle->until_ns)
+            break;
     }
+    redis_set_timeout(attempt.redis, timeout_ms);
     redis_server_give(self, attempt.redis);
     if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
         return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;

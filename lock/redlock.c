@@ -118,7 +118,7 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
     struct redlock_connections *connections = redlock_take(servers);
     if (!connections)
         return SECLOCK_FAILED;
-    int timeout_ms = redlock_timeout_ms(servers);
+    int timeout_ms = handle_request_ms(handle, redlock_timeout_ms(servers));
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     struct votes votes =

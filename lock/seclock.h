@@ -124,7 +124,7 @@ struct seclock_options {
     const char *const *servers;
     const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
     int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */
-    int timeout_ms;          /* of one request to a server; 0: 1000 */
+    int timeout_ms;          /* of one request to a server, or of one try; 0: 1000 */
     int poll_ms;             /* a waiter tries at least this often, woken or not; 0: 1000 */
     int outage_ms;           /* a waiter goes on for so long while no server answers; 0: 1000 */
     int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_BOOTTIME */
@@ -199,7 +199,8 @@ struct seclock_request {
  * *handle_out. With SECLOCK_UNKNOWN there is a handle too, in SECLOCK_STATE_UNKNOWN: seclock_renew
  * finds out, seclock_release gives back whatever was acquired. Otherwise *handle_out is NULL:
  * SECLOCK_BUSY (without waiting), SECLOCK_TIMEOUT, SECLOCK_CANCELLED, SECLOCK_DEADLOCK,
- * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. When an answer is lost, the request is sent
+ * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. It returns within wait_ms and about one
+ * timeout_ms more, also when a server is silent. When an answer is lost, the request is sent
  * again under the same id, which the servers recognise. */
 SECLOCK_API enum seclock_result seclock_acquire(struct seclock_client *client,
                                                 const struct seclock_request *request,

@@ -59,6 +59,8 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     queue->holds = hold;
     handle->driver_data = hold;
     handle->waiting = NULL;
+    if (node->handle) /* which another hold of the node may outlive */
+        node->handle = NULL;
     pthread_mutex_unlock(&queue->mutex);
     handle->fence = (uint64_t)node->czxid;
     int session_ms = zk_session_ms(node->session) * 2 / 3;

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness.processes import wait_until
-from locks import Driver, settled
+from locks import Driver, driver_words, settled
 from proxy import Link
 
 HASHES = ("reentrant", "fair", "read-write")
@@ -390,6 +390,32 @@ def test_silent_mysql_does_not_delay_renewals_at_redis(stack, proxies):
         state = driver("state", 2)
         assert (state["state"], state["lost"]) == ("held", 0)
         assert driver("release", 2)["result"] == "ok"
+
+
+WAIT_MS, TIMEOUT_MS, SLACK_MS = 400, 1000, 500
+
+
+@pytest.mark.parametrize("wait", [0, WAIT_MS])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "get-lock"])
+def test_wait_is_bounded_though_the_server_is_silent(stack, proxies, kind, wait):
+    """By one time-out more: not by one for each sending, and again for leaving the queue."""
+    mysql = kind in ("table", "get-lock")
+    url = stack.mysql_url if mysql else stack.redis_url
+    proxy = proxies(stack.ledger.port if mysql else stack.redis.address[1])
+    with Driver(url, lease=20000) as near, \
+            Driver(proxy.url(url), timeout=TIMEOUT_MS, outage=60000) as far:
+        assert near.acquire(kind, "n", **options(kind))["result"] == "ok"
+        assert far.acquire(kind, "n", **options(kind))["result"] == "busy"
+        if wait == 0:
+            proxy.hold()
+        far.send("acquire", 1, kind, "n", f"wait={wait}", *driver_words([], options(kind)))
+        if wait:
+            time.sleep(wait / 2000)
+            proxy.hold()
+        answer = far.read()
+        assert answer["result"] in ("unknown", "failed", "timeout")
+        assert answer["took_ms"] < wait + TIMEOUT_MS + SLACK_MS
+        far.kill()  # it would wait for the server once more, to give back what it may have
 
 
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 import zlib
 from contextlib import ExitStack
 
@@ -143,6 +144,24 @@ def test_nobody_answers_the_creation(server, near):
             assert settled(far, "release", 1)["result"] == "ok"
             assert near.acquire("queue", "n")["result"] == "ok"
             assert near("release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("wait", [0, 400])
+def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
+    assert near.acquire("queue", "n")["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000, timeout=1000,
+                                                  outage=60000) as far:
+        assert far.acquire("queue", "n")["result"] == "busy"
+        if wait == 0:
+            proxy.hold()
+        far.send("acquire", 1, "queue", "n", wait=wait)
+        if wait:
+            time.sleep(wait / 2000)
+            proxy.hold()
+        answer = far.read()
+        assert answer["result"] in ("unknown", "failed", "timeout")
+        assert answer["took_ms"] < wait + 1000 + 500
+        far.kill()
 
 
 def set_children_made(server, path, count):
