@@ -6,7 +6,9 @@
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
 #   make test-lock  of these, the lock library under faults, and histories of many processes
-#   make bench      accepted and sold-out orders next to a bare HTTP server, 70 s
+#   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
+#   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
+#   make flood      each call asked for by 2,000 connections: what the others notice of it
 #   make campaigns  every load campaign, each run audited, with a report: 20 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
@@ -20,7 +22,7 @@
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make install-lock   them, the public header, a pkg-config file and the manual page
-#   make install    daemon, reference configuration and systemd unit (PREFIX, SYSCONFDIR, DESTDIR)
+#   make install    daemon, reference configuration and systemd units (PREFIX, SYSCONFDIR, DESTDIR)
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
 #
@@ -88,12 +90,12 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
-load_tools := $(addprefix $(BUILD)/,bare_httpd pace insert_limit)
+load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -256,12 +258,15 @@ bench:
 	@$(MAKE) all
 	@loadtest/bench $(BENCH_ARGS)
 
-campaign campaigns:
+around flood: NAME = $@
+around flood campaign campaigns:
 	@deploy/packages campaign
 	@$(MAKE) all
 	@loadtest/campaign $(NAME) $(CAMPAIGN_ARGS)
 
 sample:
+	@test -z "$$(git status --porcelain)" || \
+	    { echo 'sample: commit first, so that the figures belong to a revision' >&2; exit 1; }
 	@$(MAKE) campaigns CAMPAIGN_ARGS="--no-report --out loadtest/results/sample $(CAMPAIGN_ARGS)"
 	@loadtest/report loadtest/results/sample -o loadtest/sample/report.html --readme README.md \
 	    --tables loadtest/README.md
@@ -316,7 +321,8 @@ install: all install-lock
 	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
-	    deploy/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
+	    deploy/systemd/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
+	install -m 644 deploy/systemd/seckilld.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
 
 clean:
 	rm -rf $(BUILD)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/http/prepared.h"
 #include "service/metrics.h"
 
 #define PROBLEM_ROW(name, status, code, title, detail, retry) {status, retry, code, title, detail},
@@ -117,6 +118,12 @@ void answer_json(struct answer *answer, unsigned status, struct json_t *value)
     answer_text(answer, status, "application/json", text, length + 1);
 }
 
+void answer_prepared(struct answer *answer, struct prepared *prepared)
+{
+    answer_clear(answer);
+    answer->prepared = prepared;
+}
+
 void answer_stream(struct answer *answer, unsigned status, const char *content_type)
 {
     answer_clear(answer);
@@ -130,8 +137,10 @@ void answer_clear(struct answer *answer)
 {
     if (answer->text != answer->inline_text)
         free(answer->text);
+    prepared_release(&answer->prepared);
     answer->text = NULL;
     answer->length = 0;
+    answer->cache_control = NULL;
     answer->retry_after_s = 0;
     answer->limit = 0;
     answer->stream = false;

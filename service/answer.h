@@ -19,7 +19,7 @@ enum {
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
-      "This call needs the header Authorization: Bearer with the admin token.", 0)                 \
+      "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
     X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
     X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
@@ -61,17 +61,21 @@ enum {
 enum problem { PROBLEMS(PROBLEM_ID) PROBLEM_COUNT, PROBLEM_NONE = PROBLEM_COUNT };
 #undef PROBLEM_ID
 
+struct prepared;
+
 /* Written by whoever has the request at the moment; read by its HTTP thread once it came back. All
  * zeros but for PROBLEM_NONE is an empty answer. */
 struct answer {
-    enum problem problem; /* PROBLEM_NONE: the text below */
+    enum problem problem;      /* PROBLEM_NONE: one of those below */
+    struct prepared *prepared; /* NULL, or a hold of an answer that many requests share */
     unsigned status;
     const char *content_type; /* a constant text */
     bool stream;              /* instead of the text the request's stream follows */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
-    unsigned retry_after_s; /* 0: no such header */
-    unsigned limit;         /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
+    const char *cache_control; /* a constant text; NULL: no such header */
+    unsigned retry_after_s;    /* 0: no such header */
+    unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;
     char inline_text[ANSWER_INLINE_MAX];
 };
@@ -101,6 +105,9 @@ char *answer_begin(struct answer *answer, unsigned status, const char *content_t
 
 /* Answers with a jansson value as text, and releases the value. */
 void answer_json(struct answer *answer, unsigned status, struct json_t *value);
+
+/* Answers with what many requests share, and takes over the caller's hold of it. */
+void answer_prepared(struct answer *answer, struct prepared *prepared);
 
 /* The request's stream is the answer. */
 void answer_stream(struct answer *answer, unsigned status, const char *content_type);

@@ -11,8 +11,8 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 #define LOG_QUOTED_MAX 512 /* bytes of a value quoted by LOG_QUOTE, with the NUL */
 #define LOG_EVENT_PER_SECOND 20 /* lines per second of one event and level */
 
-/* Sets the least level and the file descriptor, which stays the caller's; before this call they are
- * LOG_INFO and 2. Call before other threads start. */
+/* Sets the least level and the file descriptor, which stays the caller's; before the first call
+ * they are LOG_INFO and 2. Any thread. */
 void log_setup(enum log_level level, int fd);
 
 /* "debug", "info", "warn", "error"; false (and LOG_INFO) for any other text. */

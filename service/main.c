@@ -7,13 +7,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "service/config/config.h"
-#include "service/http/listen.h"
-#include "service/http/loop.h"
+#include "service/http/server.h"
 #include "service/log.h"
+#include "service/reload.h"
 #include "service/service.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
+#include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
 #include "service/workers/orders.h"
@@ -22,6 +24,7 @@ enum {
     THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
     ERROR_MAX = 256,
     PREPARE_RETRY_MS = 200,
+    READY_POLL_MS = 20,
     FILES_OWN = 64, /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
 };
@@ -36,7 +39,10 @@ struct parts {
     struct invalidation_listener *invalidation_listener;
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
-    struct http_thread *http_threads[THREADS_MAX];
+    struct health *health;
+    struct http_server *http_server;
+    char **argv;               /* of main, for reload */
+    int64_t patience_until_ns; /* when clients are let in at the latest */
     char error[ERROR_MAX];
 };
 
@@ -53,16 +59,17 @@ static void raise_file_limit(void)
 
 /* Clients must not take the descriptors that the daemon needs for Redis and the ledger: where it
  * may open few, it accepts fewer clients. */
-static void bound_clients(struct config *config)
+static void bound_clients(struct service *service)
 {
+    const struct config *config = &service->config;
     struct rlimit limit;
     rlim_t threads = config->order_workers + config->http_threads;
     rlim_t own = FILES_OWN + FILES_PER_THREAD * threads;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= own + config->connections_max)
         return;
-    config->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
+    service->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
     log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
-              (unsigned long long)limit.rlim_cur, config->connections_max);
+              (unsigned long long)limit.rlim_cur, service->connections_max);
 }
 
 static bool open_ledger(struct parts *parts)
@@ -102,28 +109,19 @@ static bool start_background(struct parts *parts)
         parts->order_indexer = order_indexer_start(service, parts->error, sizeof parts->error);
     if (parts->order_indexer)
         parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
-    return parts->expiry_worker;
+    if (parts->expiry_worker)
+        service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
+    return parts->health;
 }
 
-static bool start_http_threads(struct parts *parts)
+static bool open_http(struct parts *parts)
 {
-    struct config *config = &parts->service.config;
-    unsigned count = config->http_threads;
-    char address[300];
-    assert(count <= THREADS_MAX);
-    bound_clients(config);
-    snprintf(address, sizeof address, "%s", config->listen);
-    for (unsigned i = 0; i < count; i++) {
-        /* Port 0 becomes the port that the first thread got, for the others to share. */
-        int fd = http_listen(address, count > 1, address, sizeof address, parts->error,
-                             sizeof parts->error);
-        if (fd < 0)
-            return false;
-        parts->http_threads[i] = http_start(&parts->service, fd, parts->error, sizeof parts->error);
-        if (!parts->http_threads[i])
-            return false;
-    }
-    log_event(LOG_INFO, "listening", "address=%s", address);
+    bound_clients(&parts->service);
+    parts->http_server = http_server_open(&parts->service, parts->error, sizeof parts->error);
+    if (!parts->http_server)
+        return false;
+    int64_t now_ns = clock_now_ns(), patience_ns = http_server_patience_ns(parts->http_server);
+    parts->patience_until_ns = patience_ns < INT64_MAX - now_ns ? now_ns + patience_ns : INT64_MAX;
     return true;
 }
 
@@ -136,20 +134,43 @@ static bool start(struct parts *parts)
 {
     service_open(&parts->service);
     return open_ledger(parts) && start_order_workers(parts) && start_call_workers(parts) &&
-           start_background(parts) && start_http_threads(parts);
+           start_background(parts) && open_http(parts);
+}
+
+static bool is_ready(const struct parts *parts)
+{
+    int64_t now_ns = clock_now_ns();
+    return atomic_load(&parts->service.prepared) &&
+           health_redis(parts->health, now_ns) == HEALTH_OK &&
+           health_ledger(parts->health, now_ns) == HEALTH_OK;
+}
+
+static bool let_clients_in(struct parts *parts)
+{
+    return http_server_started(parts->http_server) ||
+           http_server_start(parts->http_server, parts->error, sizeof parts->error);
+}
+
+/* Goes on with the start as far as it gets now: lets clients in when that is due, and prepares the
+ * service. False, with the reason in parts->error, when clients cannot be let in. */
+static bool advance(struct parts *parts)
+{
+    if (clock_now_ns() >= parts->patience_until_ns && !let_clients_in(parts))
+        return false;
+    if (!atomic_load(&parts->service.prepared))
+        service_prepare(&parts->service, parts->ledger);
+    return !is_ready(parts) || let_clients_in(parts);
 }
 
 /* The HTTP threads end when every request they accepted is answered, so the workers must outlive
  * them. Of the others all are told before any is joined: they end side by side. */
 static void tell_to_stop(struct parts *parts)
 {
-    atomic_store(&parts->service.draining, true);
+    atomic_store(&parts->service.phase, SERVICE_DRAINS);
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
-        http_wake(parts->http_threads[i]);
-    for (unsigned i = 0; i < THREADS_MAX && parts->http_threads[i]; i++)
-        http_join(parts->http_threads[i]);
+    http_server_drain(parts->http_server);
+    health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
     service_stop_queues(&parts->service);
 }
@@ -158,6 +179,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
     order_indexer_join(&parts->order_indexer);
     invalidation_listener_join(&parts->invalidation_listener);
@@ -166,8 +188,7 @@ static void stop(struct parts *parts)
     for (unsigned i = 0; i < THREADS_MAX; i++)
         order_worker_join(&parts->order_workers[i]);
     /* Workers gave requests back to the HTTP threads until now. */
-    for (unsigned i = 0; i < THREADS_MAX; i++)
-        http_close(&parts->http_threads[i]);
+    http_server_close(&parts->http_server);
     ledger_close(&parts->ledger);
     service_close(&parts->service);
 }
@@ -180,22 +201,41 @@ static void block_signals(sigset_t *signals)
     sigemptyset(signals);
     sigaddset(signals, SIGTERM);
     sigaddset(signals, SIGINT);
+    sigaddset(signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Returns when a signal says to stop. Until the ledger is there, tries again to prepare the
- * service, which serves meanwhile and answers 503. */
-static void wait_for_signal(struct parts *parts, const sigset_t *signals)
+/* Waits for the next signal, or until the start is to be gone on with: then 0. */
+static int next_signal(const struct parts *parts, const sigset_t *signals)
 {
-    const struct timespec retry = {.tv_nsec = PREPARE_RETRY_MS * 1000000L};
+    bool prepared = atomic_load(&parts->service.prepared);
     int number = -1;
-    while (number < 0 && !atomic_load(&parts->service.prepared))
-        if (!service_prepare(&parts->service, parts->ledger))
-            number = sigtimedwait(signals, NULL, &retry);
-    while (number < 0)
-        number = sigwaitinfo(signals, NULL);
+    if (prepared && http_server_started(parts->http_server)) {
+        while (number < 0)
+            number = sigwaitinfo(signals, NULL);
+        return number;
+    }
+    const struct timespec pause = {.tv_nsec = (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) *
+                                              CLOCK_NS_PER_MS};
+    number = sigtimedwait(signals, NULL, &pause);
+    return number > 0 ? number : 0;
+}
+
+/* Goes on with the start until it is done, and serves until a signal says to stop. False, with the
+ * reason in parts->error, when the start fails. */
+static bool run_until_signal(struct parts *parts, const sigset_t *signals)
+{
+    int number = 0;
+    while (number == 0 || number == SIGHUP) {
+        if (number == SIGHUP)
+            reload_config(&parts->service, parts->argv, environ);
+        if (!advance(parts))
+            return false;
+        number = next_signal(parts, signals);
+    }
     log_event(LOG_INFO, "draining", "signal=%d", number);
+    return true;
 }
 
 static void *end_at_once(void *signals)
@@ -210,18 +250,30 @@ static void *end_at_once(void *signals)
 static void watch_for_second_signal(sigset_t *signals)
 {
     pthread_t thread;
+    sigdelset(signals, SIGHUP); /* it stays blocked: too late to reload anything */
     if (pthread_create(&thread, NULL, end_at_once, signals) == 0)
         pthread_detach(thread);
 }
 
-static int serve(struct parts *parts)
+/* Balancers see /readyz say draining and send no new clients. In the second half, when they have
+ * seen it, clients that stay connected are told to go. A daemon that was never ready got none. */
+static void be_lame_duck(struct service *service)
 {
-    static sigset_t signals; /* static: the thread of end_at_once outlives this call */
-    block_signals(&signals);
-    bool started = start(parts);
+    int64_t half_ns = (int64_t)service->config.lame_duck_ms * CLOCK_NS_PER_MS / 2;
+    if (half_ns == 0 || !atomic_load(&service->prepared))
+        return;
+    atomic_store(&service->phase, SERVICE_LAME_DUCK);
+    clock_sleep_ns(half_ns);
+    atomic_store(&service->phase, SERVICE_CLOSES);
+    clock_sleep_ns(half_ns);
+}
+
+static int serve(struct parts *parts, sigset_t *signals)
+{
+    bool started = start(parts) && run_until_signal(parts, signals);
     if (started) {
-        wait_for_signal(parts, &signals);
-        watch_for_second_signal(&signals);
+        watch_for_second_signal(signals);
+        be_lame_duck(&parts->service);
     } else {
         log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));
     }
@@ -232,9 +284,11 @@ static int serve(struct parts *parts)
 int main(int argc, char **argv)
 {
     static struct parts parts; /* static: zero, and too large for a stack */
+    static sigset_t signals;   /* static: the thread of end_at_once outlives this call */
     struct config *config = &parts.service.config;
     enum log_level level = LOG_INFO;
-    (void)argc; /* argv ends in NULL */
+    (void)argc;              /* argv ends in NULL */
+    block_signals(&signals); /* first: a SIGHUP that comes early must not end the process */
     enum config_result loaded = config_load(config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
@@ -242,7 +296,8 @@ int main(int argc, char **argv)
     log_setup(level, STDERR_FILENO);
     config_log(config);
     raise_file_limit();
-    int status = serve(&parts);
+    parts.argv = argv;
+    int status = serve(&parts, &signals);
     log_event(LOG_INFO, "stopped", "status=%d", status);
     log_flush();
     config_free(config);

@@ -25,6 +25,9 @@
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
     X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
       "Orders that expired, as they were not paid in time.")                                       \
+    X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
+      "Calls refused with 401, by the class of their route.")                                      \
+    X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \
@@ -33,6 +36,8 @@
       "Commits whose connection died before the answer came.")                                     \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
+    X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
+      "Snapshots of sales' stock that were read from the ledger.")                                 \
     X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "",                                      \
       "Connections to Redis that were made again.")                                                \
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
@@ -48,7 +53,9 @@
 
 /* X(id, name, help) */
 #define METRICS_GAUGES(X)                                                                          \
-    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")
+    X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
+    X(REDIS_UP, "seckill_redis_up", "1 while Redis answers and takes writes.")                     \
+    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")
 
 /* X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
  * orders. */

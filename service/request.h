@@ -87,16 +87,13 @@ struct request_http {
 };
 
 /* What a call worker is to do. The HTTP thread fills it in before it queues the request; from then
- * on it is the worker's. Only `expire`, `changes` and `progress` may be read by the HTTP thread
- * meanwhile: the first two do not change any more, the third is atomic. */
+ * on it is the worker's. Only `changes`, which does not change any more, may be read by the HTTP
+ * thread meanwhile. */
 struct request_call {
     /* Carries requests that have the same work, and leaves an answer in each, or sets `again`. */
     void (*work)(struct call_worker *worker, struct request **requests, size_t count);
-    /* NULL, or what answers at the deadline while a worker still has the request. */
-    void (*expire)(const struct request *request, struct answer *answer);
-    _Atomic int progress; /* for expire: how far the worker has come */
-    bool changes;         /* it writes: past the deadline its outcome is unknown, not unavailable */
-    bool again;           /* set by work: not possible yet, so put it at the end of the queue */
+    bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
+    bool again;   /* set by work: not possible yet, so put it at the end of the queue */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;

@@ -10,25 +10,53 @@
 #include "service/config/networks.h"
 #include "service/order_id.h"
 #include "service/queue.h"
+#include "service/tokens.h"
 #include "stock/stock.h"
+
+struct health;
+struct stock_snapshots;
+
+/* The life of the daemon: each phase follows the one before. */
+enum service_phase {
+    SERVICE_SERVES,
+    SERVICE_LAME_DUCK, /* /readyz says draining; all else goes on */
+    SERVICE_CLOSES,    /* and answers close their connections */
+    SERVICE_DRAINS,    /* and nothing new is accepted; what was accepted is answered */
+};
+
+/* Proxies whose X-Forwarded-For is believed. Replaced ones are kept to the end, since an HTTP
+ * thread may still be reading them. */
+struct proxies {
+    struct networks networks;
+    const struct proxies *older;
+};
 
 struct service {
     struct config config;
     struct stock_options stock;
     struct sale_cache *sale_cache;
-    struct networks proxies; /* whose X-Forwarded-For is believed */
+    struct tokens *tokens;
+    struct stock_snapshots *stock_snapshots;
+    struct stock_rates rates; /* of config; these and `proxies` follow a reload */
+    _Atomic(const struct proxies *) proxies;
+    unsigned connections_max; /* of config, or fewer: as many as there may be descriptors for */
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    _Atomic int streams;             /* answers being streamed */
-    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
-    _Atomic bool draining;   /* no new connections; what was accepted is answered */
+    const struct health *health; /* what is known of Redis and the ledger; set before HTTP starts */
+    _Atomic int streams;         /* answers being streamed */
+    _Atomic int64_t sold_ns;     /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool prepared;       /* the ledger's tables are there and the node is known */
+    _Atomic int phase;           /* enum service_phase: main changes it */
 };
 
 /* Makes everything but `config`, which is filled in before, and `ids`. The caller owns the struct
  * and no other thread has seen it yet. */
 void service_open(struct service *service);
+
+/* Takes over the rates and proxies of a configuration that config_load has checked. Main thread, at
+ * any time: requests and batches that come later see them. */
+void service_apply(struct service *service, const struct config *config);
 
 /* Frees what service_open made, after all threads have ended. */
 void service_close(struct service *service);

@@ -18,9 +18,10 @@ struct commit {
     size_t update_count;
     const struct ledger_order *orders;
     size_t order_count;
-    const struct ledger_order *sorted[LEDGER_ORDERS_MAX];  /* by user, where that matters */
-    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* of these, the ones with a limit */
-    size_t limited_count;
+    const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* in the order they were given */
+    const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user: the orders with a key */
+    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user: the orders with a limit */
+    size_t keyed_count, limited_count;
 };
 
 static bool has_key(const struct ledger_order *order)
@@ -40,42 +41,21 @@ static int compare_orders(const void *left, const void *right)
     return order;
 }
 
-/* Sorts the orders for the rows of keys and of quotas: batches of several processes meet there when
- * they carry the same users, and in one order they wait for each other instead of deadlocking. */
-static void sort_orders(struct commit *commit)
+/* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes meet
+ * there when they carry the same users, and in one order they wait for each other instead of
+ * deadlocking. */
+static void list_orders(struct commit *commit)
 {
-    bool matters = false;
     for (size_t i = 0; i < commit->order_count; i++) {
-        commit->sorted[i] = &commit->orders[i];
-        matters |= has_key(&commit->orders[i]) || commit->orders[i].limit > 0;
+        const struct ledger_order *order = &commit->orders[i];
+        commit->listed[i] = order;
+        if (has_key(order))
+            commit->keyed[commit->keyed_count++] = order;
+        if (order->limit > 0)
+            commit->limited[commit->limited_count++] = order;
     }
-    if (matters)
-        qsort(commit->sorted, commit->order_count, sizeof *commit->sorted, compare_orders);
-    commit->limited_count = 0;
-    for (size_t i = 0; i < commit->order_count; i++)
-        if (commit->sorted[i]->limit > 0)
-            commit->limited[commit->limited_count++] = commit->sorted[i];
-}
-
-/* The primary key of order_key refuses the second order of a user and key, whoever writes it. */
-static void text_keys(struct sql_text *sql, const struct commit *commit)
-{
-    const char *lead = "INSERT INTO order_key(user_id,idempotency_key,order_id)VALUES(";
-    for (size_t i = 0; i < commit->order_count; i++) {
-        const struct ledger_order *order = commit->sorted[i];
-        if (!has_key(order))
-            continue;
-        sql_append(sql, lead, strlen(lead));
-        sql_identifier(sql, order->user_id);
-        sql_append(sql, ",", 1);
-        sql_identifier(sql, order->key);
-        sql_append(sql, ",", 1);
-        sql_number(sql, order->order_id);
-        sql_append(sql, ")", 1);
-        lead = ",(";
-    }
-    if (lead[0] == ',')
-        sql_append(sql, ";", 1);
+    qsort(commit->keyed, commit->keyed_count, sizeof commit->keyed[0], compare_orders);
+    qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_orders);
 }
 
 /* Orders that expire at the same moment were taken together, so one row stands for all of them. */
@@ -123,16 +103,14 @@ static void text_allocations(struct sql_text *sql, const struct commit *commit)
 static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
-    sort_orders(commit);
     sql_clear(sql);
     stock_update_text(sql, commit->updates, commit->update_count);
     ledger_index_text(sql, commit->orders, commit->order_count);
-    text_keys(sql, commit);
     text_expiries(sql, commit);
     text_allocations(sql, commit);
 }
 
-/* The text goes first, so that a refused segment or a known key costs no order. */
+/* The text and the keys go first, so that a refused segment or a known key costs no order. */
 static enum db_result commit_body(struct db *db, void *context)
 {
     struct commit *commit = context;
@@ -142,7 +120,9 @@ static enum db_result commit_body(struct db *db, void *context)
     if (result == DB_OK)
         result = stock_update_check(db, commit->updates, commit->update_count);
     if (result == DB_OK)
-        result = order_insert_run(insert, db, commit->orders, commit->order_count);
+        result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);
+    if (result == DB_OK)
+        result = order_insert_run(insert, db, commit->listed, commit->order_count);
     if (result == DB_OK)
         result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);
     return result;
@@ -154,12 +134,13 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
 {
     assert(update_count > 0 && update_count <= LEDGER_SEGMENTS_MAX);
     assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
-    struct commit commit = {
-        .ledger = ledger,
-        .updates = updates,
-        .update_count = update_count,
-        .orders = orders,
-        .order_count = order_count,
-    };
+    struct commit commit;
+    commit.ledger = ledger;
+    commit.updates = updates;
+    commit.update_count = update_count;
+    commit.orders = orders;
+    commit.order_count = order_count;
+    commit.keyed_count = commit.limited_count = 0; /* the lists stay unset: they are large */
+    list_orders(&commit);
     return ledger_from_db(db_run(ledger->db, commit_body, &commit));
 }

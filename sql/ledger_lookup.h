@@ -2,26 +2,19 @@
 #ifndef SQL_LEDGER_LOOKUP_H
 #define SQL_LEDGER_LOOKUP_H
 
-#include "sql/ledger_commit.h"
-#include "sql/ledger_time.h"
+#include "sql/ledger_record.h"
 
-/* An order as it was written, with its present status. */
-struct ledger_record {
-    uint64_t order_id;
-    char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
-    char key[IDENTIFIER_SIZE]; /* "" for none */
-    char status[16];
-    char created_at[LEDGER_TIME_SIZE];
-    char expires_at[LEDGER_TIME_SIZE]; /* "": never */
-    uint32_t round;
-    uint32_t qty;
-    int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
-    struct ledger_allocation allocations[LEDGER_SEGMENTS_MAX];
-    size_t allocation_count;
-};
+/* Looks up the orders that the records name by their `order_id`, up to LEDGER_ORDERS_MAX of them,
+ * and fills the records in; an id may come more than once. What it finds is committed, though
+ * perhaps not on the disk yet, see ledger_confirm. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
+                                      size_t count);
 
-/* LEDGER_NO: no such order. */
+/* Frees the allocations of all records that were looked up before; call it when none of them is
+ * needed any more. */
+void ledger_orders_drop(struct ledger *ledger);
+
+/* Drops what was looked up before, and looks up one order. LEDGER_NO: no such order. */
 enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                                      struct ledger_record *record_out);
 

@@ -26,9 +26,8 @@ struct returnable {
 struct returning {
     struct ledger *ledger;
     struct ledger_return *returned;
-    uint64_t ids[LEDGER_RETURNS_MAX]; /* of the returnable orders, sorted by user */
-    struct returnable orders[LEDGER_RETURNS_MAX];
-    bool counted; /* the sale counts what each user has */
+    struct returnable orders[LEDGER_RETURNS_MAX]; /* sorted by user, as their ids in `returned` */
+    bool counted;                                 /* the sale counts what each user has */
     uint32_t units[LEDGER_SEGMENTS_MAX];
     uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
 };
@@ -40,10 +39,10 @@ static enum db_result find_returnable(struct returning *returning)
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
-    sql_printf(
-        sql, "SELECT o.order_id,COALESCE(o.segment,a.segment),COALESCE(a.qty,o.qty),"
-             "o.user_id,o.qty FROM orders o LEFT JOIN order_allocation a ON o.segment IS NULL AND "
-             "a.order_id=o.order_id WHERE o.order_id IN");
+    sql_printf(sql, "SELECT o.order_id,COALESCE(o.segment,a.segment),COALESCE(a.qty,o.qty),"
+                    "o.user_id,o.qty FROM orders o FORCE INDEX(PRIMARY)"
+                    "LEFT JOIN order_allocation a ON o.segment IS NULL AND "
+                    "a.order_id=o.order_id WHERE o.order_id IN");
     text_ids(sql, returned->order_ids, returned->order_count);
     sql_printf(sql, " AND o.round=%u AND o.sku=", returned->round);
     sql_identifier(sql, returned->sku);
@@ -74,10 +73,10 @@ static bool read_returnable(struct returning *returning, struct db *db)
     memset(returning->units, 0, sizeof returning->units);
     for (char **row = db_row(db); row; row = db_row(db)) {
         uint64_t id = ledger_u64(row[0]);
-        if (returned->moved == 0 || returning->ids[returned->moved - 1] != id) {
+        if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
             ledger_identifier(returning->orders[returned->moved].user_id, row[3]);
             returning->orders[returned->moved].qty = ledger_u32(row[4]);
-            returning->ids[returned->moved++] = id;
+            returned->moved_ids[returned->moved++] = id;
         }
         complete = add_units(returning, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
     }
@@ -109,9 +108,8 @@ static size_t text_segments(struct sql_text *sql, const struct returning *return
  * count changes all of them first. */
 static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql,
-               ";SELECT segment,round,capacity,sold,fence,EXISTS(SELECT 1 FROM user_quota b WHERE "
-               "b.sku=g.sku AND b.round=g.round)FROM stock_segment g WHERE sku=");
+    sql_printf(sql, ";SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
+                    "FROM stock_segment g WHERE sku=");
     sql_identifier(sql, returned->sku);
     for (size_t i = 0; i < returned->segment_count; i++)
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
@@ -136,9 +134,10 @@ static enum db_result return_to_quotas(const struct returning *returning)
 {
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
+    user_quota_text_hold(sql, returning->returned->sku, returning->returned->round);
     for (size_t i = 0; i < returning->returned->moved; i++) {
         user_quota_text_return(sql, returning->returned->sku, returning->returned->round,
-                               returning->orders[i].user_id, returning->ids[i],
+                               returning->orders[i].user_id, returning->returned->moved_ids[i],
                                returning->orders[i].qty);
     }
     return ledger_query(returning->ledger);
@@ -159,9 +158,9 @@ static enum db_result return_body(struct db *db, void *context)
         return complete ? DB_OK : DB_NO;
     sql_clear(sql);
     size_t guarded = text_segments(sql, returning);
-    sql_printf(sql, "UPDATE orders SET status='%s' WHERE order_id IN",
+    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
                ledger_status_name(returned->to));
-    text_ids(sql, returning->ids, returned->moved);
+    text_ids(sql, returned->moved_ids, returned->moved);
     if (returned->segment_count > 0)
         text_rows(sql, returned);
     result = ledger_query(returning->ledger);

@@ -23,6 +23,7 @@ struct ledger_return {
     struct ledger_segment *segments;
     size_t segment_count;
     size_t moved; /* out: orders whose status changed; the others could not change, and did not */
+    uint64_t moved_ids[LEDGER_RETURNS_MAX]; /* out: the `moved` orders, in no order */
 };
 
 /* One transaction: changes the statuses and subtracts the orders' units from what is sold of their

@@ -9,16 +9,11 @@
 
 enum { SALES_PAGE = 500 };
 
-/* A DATETIME as ms since 1970, whatever the connection's time zone. */
-#define MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
+#define SALE_SELECT                                                                                \
+    "SELECT " LEDGER_SALE_COLUMNS("(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "            \
+                                  "WHERE g.sku=sale.sku)") " FROM sale "
 
-#define SALE_COLUMNS                                                                               \
-    "SELECT sku,round,total,segments,(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "          \
-    "WHERE g.sku=sale.sku),settings_version," MS_OF("starts_at") "," MS_OF(                        \
-        "ends_at") ",per_user_limit,"                                                              \
-                   "pay_within_s,paused FROM sale "
-
-static void sale_read(struct ledger_sale *sale, char **row)
+void ledger_sale_read(struct ledger_sale *sale, char **row)
 {
     ledger_identifier(sale->sku, row[0]);
     sale->round = ledger_u32(row[1]);
@@ -32,6 +27,7 @@ static void sale_read(struct ledger_sale *sale, char **row)
         .per_user_limit = ledger_u32(row[8]),
         .pay_within_s = ledger_u32(row[9]),
         .paused = ledger_u32(row[10]) != 0,
+        .counting = ledger_u32(row[11]) != 0,
     };
 }
 
@@ -39,14 +35,14 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out)
 {
     sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku=");
+    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku=");
     sql_identifier(&ledger->sql, sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
     if (!row)
         return LEDGER_NO;
-    sale_read(sale_out, row);
+    ledger_sale_read(sale_out, row);
     return LEDGER_OK;
 }
 
@@ -57,7 +53,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     struct ledger_sale sale;
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
     sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku IN");
+    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku IN");
     for (size_t i = 0; i < count; i++) {
         sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
         sql_identifier(&ledger->sql, skus[i]);
@@ -66,7 +62,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        sale_read(&sale, row);
+        ledger_sale_read(&sale, row);
         visit(&sale, context);
     }
     return LEDGER_OK;
@@ -77,13 +73,13 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
 {
     *count_out = 0;
     sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_COLUMNS "WHERE sku>");
+    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku>");
     sql_identifier(&ledger->sql, after);
     sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu", max);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
-        sale_read(&sales_out[(*count_out)++], row);
+        ledger_sale_read(&sales_out[(*count_out)++], row);
     return LEDGER_OK;
 }
 

@@ -14,6 +14,7 @@ struct ledger_settings {
     uint32_t per_user_limit; /* units that one user may buy in a round; 0: no limit */
     uint32_t pay_within_s;   /* after which an unpaid order expires; 0: never */
     bool paused;
+    bool counting; /* the sale is closed while its users' units are counted for a new limit */
 };
 
 struct ledger_sale {
@@ -44,5 +45,22 @@ enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, si
 enum ledger_result ledger_sales_each(struct ledger *ledger,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context);
+
+/* ---- for sql/ only ---- */
+
+/* A DATETIME as ms since 1970, whatever the connection's time zone. */
+#define LEDGER_MS_OF(column) "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," column ")DIV 1000"
+
+/* The columns of a SELECT from `sale`, with the expression that counts the units sold. */
+#define LEDGER_SALE_COLUMNS(sold)                                                                  \
+    "sale.sku,sale.round,total,segments," sold                                                     \
+    ",sale.settings_version," LEDGER_MS_OF("starts_at") "," LEDGER_MS_OF(                          \
+        "ends_at") ",per_user_limit,pay_within_s,paused,"                                          \
+                   "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=sale.sku AND c.round=sale.round)"
+
+enum { LEDGER_SALE_WIDTH = 12 }; /* columns */
+
+/* Reads one row of these columns. */
+void ledger_sale_read(struct ledger_sale *sale, char **row);
 
 #endif

@@ -1,13 +1,14 @@
 /* Changes of a sale's settings while it runs. */
 #include "sql/ledger_settings.h"
 
+#include <assert.h>
+
 #include "sql/ledger_query.h"
 #include "sql/ledger_time.h"
-#include "sql/user_quota.h"
 
-enum {
-    RECOUNT_MS_MAX = 120000, /* for reading all orders: some seconds for each million of them */
-};
+/* The version of a closed sale's segments. No settings ever have it, even after the restocks that
+ * may increment it meanwhile: the ledger accepts no order, whatever process has decided it. */
+#define VERSION_CLOSED "2147483648"
 
 void ledger_settings_text(struct sql_text *sql, const struct ledger_settings *settings)
 {
@@ -23,27 +24,34 @@ struct change {
     struct ledger *ledger;
     const char *sku;
     const struct ledger_settings *settings;
-    bool recount;
+    bool begins_count;
+    bool counting; /* after the change */
 };
 
-/* The two long statements are queries of their own, because db_set_timeout bounds only the first
- * statement of a query. */
-static enum db_result recount(struct db *db, const struct change *change)
+/* Closes the sale. Once its segments are locked all of its orders are in the ledger, so none has a
+ * greater id than the greatest there is. Where nothing is sold there is nothing to count. */
+static void text_close(struct sql_text *sql, const char *sku)
 {
-    struct sql_text *sql = &change->ledger->sql;
-    int timeout_ms = db_set_timeout(db, RECOUNT_MS_MAX);
-    sql_clear(sql);
-    user_quota_text_forget(sql, change->sku);
-    enum db_result result = ledger_query(change->ledger);
-    sql_clear(sql);
-    user_quota_text_recount(sql, change->sku, change->settings->per_user_limit);
-    if (result == DB_OK)
-        result = ledger_query(change->ledger);
-    db_set_timeout(db, timeout_ms);
-    return result;
+    sql_printf(sql, "UPDATE stock_segment SET settings_version=" VERSION_CLOSED " WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, ";INSERT INTO quota_count(sku,round,last_id)SELECT sku,round,"
+                    "IF((SELECT SUM(sold)FROM stock_segment g WHERE g.sku=sale.sku)>0,"
+                    "(SELECT MAX(order_id)FROM orders),0)FROM sale WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, " ON DUPLICATE KEY UPDATE round=VALUES(round),counted_to=NULL,"
+                    "last_id=VALUES(last_id)");
 }
 
-/* Updates the sale's row first, so that two changes of one sale wait for each other there. */
+static void text_open(struct sql_text *sql, const char *sku, uint32_t version)
+{
+    sql_printf(sql, "UPDATE stock_segment SET settings_version=%u WHERE sku=", version);
+    sql_identifier(sql, sku);
+    sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
+    sql_identifier(sql, sku);
+}
+
+/* Updates the sale's row first, so that two changes of one sale wait for each other there. The
+ * segments of a sale that goes on being counted are closed already. */
 static enum db_result change_body(struct db *db, void *context)
 {
     const struct change *change = context;
@@ -54,22 +62,29 @@ static enum db_result change_body(struct db *db, void *context)
     ledger_settings_text(sql, change->settings);
     sql_printf(sql, "settings_version=%u WHERE settings_version=%u AND sku=", version + 1, version);
     sql_identifier(sql, change->sku);
-    sql_printf(sql,
-               ";UPDATE stock_segment SET settings_version=%u WHERE settings_version=%u AND sku=",
-               version + 1, version);
-    sql_identifier(sql, change->sku);
     enum db_result result = ledger_query(change->ledger);
     if (result == DB_OK && db_affected(db, 0) != 1) /* another change of this version came first */
         result = DB_NO;
-    return result == DB_OK && change->recount ? recount(db, change) : result;
+    if (result != DB_OK || (change->counting && !change->begins_count))
+        return result;
+    sql_clear(sql);
+    if (change->begins_count)
+        text_close(sql, change->sku);
+    else
+        text_open(sql, change->sku, version + 1);
+    return ledger_query(change->ledger);
 }
 
 enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
-                                          struct ledger_settings *settings, bool recount)
+                                          struct ledger_settings *settings, bool begins_count)
 {
-    struct change change = {ledger, sku, settings, recount};
+    struct change change = {ledger, sku, settings, begins_count, settings->per_user_limit > 0};
+    assert(!begins_count || settings->per_user_limit > 0);
+    change.counting &= begins_count || settings->counting;
     enum ledger_result result = ledger_from_db(db_run(ledger->db, change_body, &change));
-    if (result == LEDGER_OK)
+    if (result == LEDGER_OK) {
         settings->version++;
+        settings->counting = change.counting;
+    }
     return result;
 }

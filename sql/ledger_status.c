@@ -1,4 +1,4 @@
-/* The statuses of an order: which transitions exist, and payment.
+/* The statuses of an order: which transitions exist.
  *
  * why_ledgers_clock: the statement that changes the status decides whether the order's time to pay
  * is over, by the clock of the ledger's server, for payment and expiry alike. So daemons whose
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "sql/ledger_query.h"
+#include "sql/sql_text.h"
 
 static const char *const names[] = {
     [LEDGER_RESERVED] = "reserved",
@@ -41,6 +41,16 @@ bool ledger_status_may(const char *from, enum ledger_status to)
     return false;
 }
 
+bool ledger_status_final(const char *status)
+{
+    bool known = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        known |= strcmp(names[i], status) == 0;
+    for (size_t i = 0; i < TRANSITIONS; i++)
+        known &= strcmp(names[transitions[i].from], status) != 0;
+    return known;
+}
+
 void ledger_status_text(struct sql_text *sql, enum ledger_status to)
 {
     const char *lead = "(";
@@ -52,29 +62,4 @@ void ledger_status_text(struct sql_text *sql, enum ledger_status to)
         lead = " OR ";
     }
     sql_append(sql, ")", 1);
-}
-
-/* ---- paying ---- */
-
-struct payment {
-    struct ledger *ledger;
-    uint64_t order_id;
-};
-
-static enum db_result pay_body(struct db *db, void *context)
-{
-    const struct payment *payment = context;
-    struct sql_text *sql = &payment->ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "UPDATE orders o SET o.status='%s' WHERE ", names[LEDGER_PAID]);
-    ledger_status_text(sql, LEDGER_PAID);
-    sql_printf(sql, " AND o.order_id=%llu", (unsigned long long)payment->order_id);
-    enum db_result result = ledger_query(payment->ledger);
-    return result == DB_OK && db_affected(db, 0) != 1 ? DB_NO : result;
-}
-
-enum ledger_result ledger_pay(struct ledger *ledger, uint64_t order_id)
-{
-    struct payment payment = {ledger, order_id};
-    return ledger_from_db(db_run(ledger->db, pay_body, &payment));
 }

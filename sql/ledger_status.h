@@ -1,8 +1,8 @@
-/* The statuses of an order: which transitions exist, and payment. */
+/* The statuses of an order: which transitions exist. */
 #ifndef SQL_LEDGER_STATUS_H
 #define SQL_LEDGER_STATUS_H
 
-#include "sql/ledger.h"
+#include <stdbool.h>
 
 enum ledger_status { LEDGER_RESERVED, LEDGER_PAID, LEDGER_CANCELLED, LEDGER_EXPIRED };
 
@@ -13,10 +13,8 @@ const char *ledger_status_name(enum ledger_status status);
  * time. */
 bool ledger_status_may(const char *from, enum ledger_status to);
 
-/* Pays an order. LEDGER_NO: there is no such order, or it is not reserved (any more), or its time
- * to pay is over by the ledger's clock, whether it has been expired yet or not. LEDGER_UNKNOWN:
- * repeat it; a repeat waits for the first try to end. */
-enum ledger_result ledger_pay(struct ledger *ledger, uint64_t order_id);
+/* True for the name of a status that an order never leaves. */
+bool ledger_status_final(const char *status);
 
 /* ---- for sql/ only ---- */
 

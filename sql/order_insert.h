@@ -1,4 +1,5 @@
-/* Private to sql/: orders and quotas written by prepared statements of many rows. */
+/* Private to sql/: rows of orders, of their keys and of their users' quotas, written by prepared
+ * statements. */
 #ifndef SQL_ORDER_INSERT_H
 #define SQL_ORDER_INSERT_H
 
@@ -9,13 +10,24 @@ struct order_insert;
 struct order_insert *order_insert_open(void);
 void order_insert_close(struct order_insert **insert);
 
-/* Inserts `count` orders within a transaction of db_run that has begun. Results as db_query. */
+/* Whether MariaDB's bulk bindings are used where the server takes them, as they are unless a test
+ * wants the statements that MySQL gets. */
+void order_insert_allow_bulk(struct order_insert *insert, bool allowed);
+
+/* Inserts `count` orders within a transaction of db_run, after its first query. Results as
+ * db_query. */
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,
-                                const struct ledger_order *orders, size_t count);
+                                const struct ledger_order *const *orders, size_t count);
+
+/* Inserts the keys of `count` orders, which all have one. DB_DUPLICATE: a user has used one of them
+ * before. Sorted by user and key, so that transactions that meet in several rows wait for each
+ * other and do not deadlock. Results as db_query. */
+enum db_result order_insert_keys(struct order_insert *insert, struct db *db,
+                                 const struct ledger_order *const *orders, size_t count);
 
 /* Adds the units of `count` orders, which all have a limit, to their users' quotas; a user who
- * would exceed the limit fails the statement (DB_CHECK). Sorted by user, so that transactions that
- * meet in several rows wait for each other and do not deadlock. Results as db_query. */
+ * would exceed the limit fails the statement (DB_CHECK). Sorted by user, for the same reason.
+ * Results as db_query. */
 enum db_result order_insert_quotas(struct order_insert *insert, struct db *db,
                                    const struct ledger_order *const *orders, size_t count);
 

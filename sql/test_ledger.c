@@ -1,9 +1,11 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
 #include "sql/ledger_lookup.h"
+#include "sql/ledger_query.h"
 #include "sql/ledger_recovery.h"
 #include "sql/ledger_reset.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
+#include "sql/order_insert.h"
 #include "sql/test_server.h"
 
 #include <signal.h>
@@ -56,6 +58,14 @@ static int start(void **state)
     sql_server_empty();
     ledger = open_url(sql_server_url());
     reset(TOTAL, SEGMENTS, FENCE);
+    return 0;
+}
+
+/* The same over the statements that a server without bulk bindings gets. */
+static int start_without_bulk(void **state)
+{
+    start(state);
+    order_insert_allow_bulk(ledger->insert, false);
     return 0;
 }
 
@@ -885,6 +895,10 @@ static void test_times_are_written_in_utc_to_the_ms(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST_WITHOUT_BULK(name)                                                                    \
+    {                                                                                              \
+#name " without bulk", name, start_without_bulk, stop, NULL                                \
+    }
 
 int main(void)
 {
@@ -933,6 +947,13 @@ int main(void)
         TEST(test_order_is_found_as_it_was_written),
         TEST(test_order_without_a_key_has_an_empty_one),
         TEST(test_times_are_written_in_utc_to_the_ms),
+        TEST_WITHOUT_BULK(test_commit_writes_orders_and_moves_the_segment),
+        TEST_WITHOUT_BULK(test_many_moves_are_made_together),
+        TEST_WITHOUT_BULK(test_each_guard_refuses_among_many_moves),
+        TEST_WITHOUT_BULK(test_commit_with_a_known_id_is_duplicate),
+        TEST_WITHOUT_BULK(test_commit_with_a_known_key_is_duplicate),
+        TEST_WITHOUT_BULK(test_batches_of_every_size_are_written_alike),
+        TEST_WITHOUT_BULK(test_large_batch_stands_or_falls_together),
     };
     return cmocka_run_group_tests(tests, start_group, NULL);
 }

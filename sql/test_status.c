@@ -1,5 +1,8 @@
 /* Accepted orders: every transition of a status, and the units that come back. */
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_pay.h"
 #include "sql/ledger_return.h"
 #include "sql/ledger_setup.h"
 #include "sql/ledger_status.h"
@@ -11,6 +14,7 @@ static const char *const words[] = {"reserved", "paid", "cancelled", "expired"};
 static const char past[] = "2020-01-01 00:00:00.000", future[] = "2100-01-01 00:00:00.000";
 
 static struct ledger *ledger;
+static struct ledger_record record;
 
 static int start_group(void **state)
 {
@@ -106,6 +110,15 @@ static enum ledger_result give_back_one(enum ledger_status to, uint64_t id)
     return result == LEDGER_OK && returned.moved == 0 ? LEDGER_NO : result;
 }
 
+/* Pays one order; `record` is as it is then. */
+static enum ledger_result pay_one(uint64_t id)
+{
+    bool moved = false;
+    record.order_id = id;
+    enum ledger_result result = ledger_pay(ledger, (struct ledger_record *[]){&record}, 1, &moved);
+    return result == LEDGER_OK && !moved ? LEDGER_NO : result;
+}
+
 static void test_only_reserved_orders_move(void **state)
 {
     (void)state;
@@ -114,11 +127,11 @@ static void test_only_reserved_orders_move(void **state)
             uint64_t id = 10 * from + to;
             enum ledger_status status = (enum ledger_status)to;
             insert(id, 1, 0, words[from], to == LEDGER_EXPIRED ? past : future);
-            enum ledger_result result =
-                to == LEDGER_PAID ? ledger_pay(ledger, id) : give_back_one(status, id);
+            enum ledger_result result = to == LEDGER_PAID ? pay_one(id) : give_back_one(status, id);
             assert_int_equal(result, from == LEDGER_RESERVED ? LEDGER_OK : LEDGER_NO);
             assert_true(has_status(id, words[from == LEDGER_RESERVED ? to : from]));
             assert_int_equal(ledger_status_may(words[from], status), from == LEDGER_RESERVED);
+            assert_int_equal(ledger_status_final(words[from]), from != LEDGER_RESERVED);
             sql_server_do("UPDATE stock_segment SET fence=1000");
         }
     assert_false(ledger_status_may("unheard-of", LEDGER_PAID));
@@ -131,10 +144,10 @@ static void test_time_to_pay_is_over_at_its_moment(void **state)
     insert(1, 1, 0, "reserved", past);
     insert(2, 1, 0, "reserved", future);
     insert(3, 1, 0, "reserved", NULL);
-    assert_int_equal(ledger_pay(ledger, 1), LEDGER_NO);
-    assert_int_equal(ledger_pay(ledger, 2), LEDGER_OK);
-    assert_int_equal(ledger_pay(ledger, 3), LEDGER_OK);
-    assert_int_equal(ledger_pay(ledger, 4), LEDGER_NO);
+    assert_int_equal(pay_one(1), LEDGER_NO);
+    assert_int_equal(pay_one(2), LEDGER_OK);
+    assert_int_equal(pay_one(3), LEDGER_OK);
+    assert_int_equal(pay_one(4), LEDGER_NO);
     look_for_due();
     assert_int_equal(sql_server_do("SELECT MIN(first_id) FROM order_expiry"), 1);
     insert(5, 1, 0, "reserved", future);
@@ -352,12 +365,157 @@ static void test_commit_that_was_not_answered_is_repeated(void **state)
     assert_int_equal(give_back_one(LEDGER_EXPIRED, 1), LEDGER_NO);
     assert_true(has_status(1, "expired"));
     atomic_store(&wire.fault, WIRE_LOSES_COMMIT);
-    assert_int_equal(ledger_pay(ledger, 2), LEDGER_UNKNOWN);
-    assert_int_equal(ledger_pay(ledger, 2), LEDGER_OK);
+    assert_int_equal(pay_one(2), LEDGER_UNKNOWN);
+    assert_int_equal(pay_one(2), LEDGER_OK);
     ledger_close(&ledger);
     ledger = direct;
     sql_wire_close(&wire);
     assert_int_equal(sold(0), 3);
+}
+
+/* ---- many orders at once ---- */
+
+enum { MANY = 8 };
+
+static struct ledger_record many[MANY], *list[MANY];
+static bool moved[MANY];
+
+static void name_orders(const uint64_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        list[i] = &many[i];
+        many[i].order_id = ids[i];
+    }
+}
+
+static void test_many_orders_are_looked_up_in_any_order(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {4, 99, 1, 3, 4, 2, 1, 0};
+    insert(1, 2, 0, "reserved", future);
+    insert(2, 3, -1, "paid", NULL);
+    insert(3, 1, 1, "expired", past);
+    insert(4, 3, -1, "reserved", past);
+    name_orders(ids, MANY);
+    assert_int_equal(ledger_orders_find(ledger, list, MANY), LEDGER_OK);
+    for (size_t i = 0; i < MANY; i++) {
+        bool there = ids[i] >= 1 && ids[i] <= 4, several = ids[i] == 2 || ids[i] == 4;
+        assert_int_equal(many[i].order_id, ids[i]);
+        assert_int_equal(many[i].status[0] != '\0', there);
+        assert_int_equal(many[i].payable, ids[i] == 1);
+        assert_int_equal(many[i].allocation_count, several ? 3 : 0);
+        assert_int_equal(many[i].segment == LEDGER_SEGMENT_SEVERAL, several);
+        for (uint32_t a = 0; a < many[i].allocation_count; a++)
+            assert_int_equal(many[i].allocations[a].segment, a);
+    }
+    assert_string_equal(many[1].status, "");
+    assert_string_equal(many[3].status, "expired");
+    assert_string_equal(many[2].expires_at, "2100-01-01T00:00:00.000Z");
+}
+
+static void test_allocations_stay_until_they_are_dropped(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2};
+    insert(1, 3, -1, "reserved", NULL);
+    insert(2, 3, -1, "reserved", NULL);
+    name_orders(ids, 2);
+    assert_int_equal(ledger_orders_find(ledger, &list[0], 1), LEDGER_OK);
+    assert_int_equal(ledger_orders_find(ledger, &list[1], 1), LEDGER_OK);
+    assert_int_equal(many[0].allocations[2].segment, 2);
+    assert_int_equal(many[1].allocations[2].segment, 2);
+    ledger_orders_drop(ledger);
+}
+
+static void test_each_of_many_payments_has_its_own_outcome(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {5, 1, 2, 1, 3, 77, 4};
+    const char *const after[] = {"paid", "paid", "cancelled", "paid", "reserved", "", "paid"};
+    insert(1, 2, 0, "reserved", future);
+    insert(2, 1, 0, "cancelled", future);
+    insert(3, 1, 0, "reserved", past);
+    insert(4, 1, 0, "paid", NULL);
+    insert(5, 3, -1, "reserved", NULL);
+    for (int times = 0; times < 2; times++) {
+        name_orders(ids, 7);
+        assert_int_equal(ledger_pay(ledger, list, 7, moved), LEDGER_OK);
+        for (size_t i = 0; i < 7; i++) {
+            assert_string_equal(many[i].status, after[i]);
+            assert_false(many[i].payable);
+            assert_int_equal(moved[i], times == 0 && i < 2);
+        }
+        assert_int_equal(many[0].allocation_count, 3);
+    }
+    assert_true(has_status(1, "paid") && has_status(5, "paid") && has_status(3, "reserved"));
+}
+
+/* A cancel that hangs between its statements must not stop the shop's other payments. */
+static void test_payment_of_a_locked_order_keeps_no_other_waiting(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2};
+    struct db *other = sql_server_open(sql_server_url());
+    insert(1, 1, 0, "reserved", NULL);
+    insert(2, 1, 0, "reserved", NULL);
+    const char text[] = "START TRANSACTION;SELECT * FROM orders WHERE order_id=1 FOR UPDATE";
+    assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
+    name_orders(ids, 2);
+    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_true(many[0].payable && !moved[0]);
+    assert_true(!many[1].payable && moved[1]);
+    db_close(&other);
+    while (pay_one(1) == LEDGER_NO)
+        assert_true(record.payable);
+    assert_true(has_status(1, "paid"));
+}
+
+static void test_fullest_payment_is_one_transaction(void **state)
+{
+    (void)state;
+    static struct ledger_record records[LEDGER_ORDERS_MAX];
+    static struct ledger_record *all[LEDGER_ORDERS_MAX];
+    static bool paid[LEDGER_ORDERS_MAX];
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)SELECT seq,"
+                  "'s',1,'u',1,0,'2020-01-01' FROM seq_1_to_%d",
+                  LEDGER_ORDERS_MAX);
+    for (size_t i = 0; i < LEDGER_ORDERS_MAX; i++) {
+        all[i] = &records[i];
+        records[i].order_id = LEDGER_ORDERS_MAX - i;
+    }
+    assert_int_equal(ledger_pay(ledger, all, LEDGER_ORDERS_MAX, paid), LEDGER_OK);
+    for (size_t i = 0; i < LEDGER_ORDERS_MAX; i++)
+        assert_true(paid[i] && records[i].order_id == LEDGER_ORDERS_MAX - i);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"),
+                     LEDGER_ORDERS_MAX);
+}
+
+/* ---- on the disk ---- */
+
+/* How far the server's log has come. */
+static int64_t log_position(void)
+{
+    return sql_server_do("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
+                         "VARIABLE_NAME='INNODB_LSN_CURRENT'");
+}
+
+/* That payment may be visible and not on the disk yet; a commit without a write flushes nothing. */
+static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **state)
+{
+    (void)state;
+    insert(1, 1, 0, "reserved", future);
+    insert(2, 1, 0, "reserved", past);
+    assert_int_equal(pay_one(1), LEDGER_OK);
+    int64_t before = log_position();
+    assert_int_equal(pay_one(2), LEDGER_NO); /* nothing that could be lost */
+    assert_int_equal(log_position(), before);
+    assert_int_equal(pay_one(1), LEDGER_NO);
+    assert_string_equal(record.status, "paid");
+    int64_t after = log_position();
+    assert_true(after > before);
+    assert_int_equal(ledger_confirm(ledger), LEDGER_OK);
+    assert_true(log_position() > after);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
@@ -378,6 +536,12 @@ int main(void)
         TEST(test_due_orders_taken_together_are_found_by_one_row),
         TEST(test_fullest_return_is_one_transaction),
         TEST(test_commit_that_was_not_answered_is_repeated),
+        TEST(test_many_orders_are_looked_up_in_any_order),
+        TEST(test_allocations_stay_until_they_are_dropped),
+        TEST(test_each_of_many_payments_has_its_own_outcome),
+        TEST(test_payment_of_a_locked_order_keeps_no_other_waiting),
+        TEST(test_fullest_payment_is_one_transaction),
+        TEST(test_payment_that_somebody_else_made_is_confirmed_by_a_write),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

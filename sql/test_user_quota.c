@@ -1,6 +1,9 @@
 /* Units per user: what the ledger counts, refuses above the limit, and gives back. */
+#include "sql/ledger_count.h"
 #include "sql/ledger_quota.h"
 #include "sql/ledger_reset.h"
+#include "sql/ledger_restock.h"
+#include "sql/ledger_return.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/user_quota.h"
@@ -186,6 +189,15 @@ static void test_lower_limit_takes_nothing_away(void **state)
     assert_int_equal(commit_one(3, "u", 1, 2), LEDGER_OK);
 }
 
+/* Sets a limit and counts, in pieces of many rows. */
+static enum ledger_result count_all(struct ledger_settings *settings)
+{
+    enum ledger_result result = ledger_settings_change(ledger, "s", settings, true);
+    while (result == LEDGER_OK)
+        result = ledger_count_step(ledger, "s", 1000);
+    return result == LEDGER_NO ? LEDGER_OK : result;
+}
+
 static void test_limit_set_in_mid_sale_counts_what_was_bought(void **state)
 {
     (void)state;
@@ -196,7 +208,7 @@ static void test_limit_set_in_mid_sale_counts_what_was_bought(void **state)
     assert_int_equal(commit_one(4, "w", 1, 0), LEDGER_OK);
     sql_server_do("UPDATE orders SET status='cancelled' WHERE order_id=4");
     sql_server_do("INSERT INTO user_quota VALUES('s',1,'gone',1,1,'99'),('t',1,'u',1,1,'98')");
-    assert_int_equal(ledger_settings_change(ledger, "s", &settings, true), LEDGER_OK);
+    assert_int_equal(count_all(&settings), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE sku='s'"), 2);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE sku='t'"), 1);
     assert_int_equal(find("u").units, 3);
@@ -216,28 +228,195 @@ static void test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has(voi
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
                   "SELECT 7000000000000000000+seq,'s',1,'u',1,0,NOW() FROM seq_1_to_%d",
                   ORDERS);
-    assert_int_equal(ledger_settings_change(ledger, "s", &settings, true), LEDGER_OK);
+    sql_server_do("UPDATE stock_segment SET capacity=%d,sold=%d", ORDERS, ORDERS);
+    assert_int_equal(count_all(&settings), LEDGER_OK);
     struct ledger_quota quota = find("u");
     assert_int_equal(quota.units, ORDERS);
     assert_int_equal(quota.order_count, LEDGER_QUOTA_ORDERS_MAX);
     assert_true(quota.order_ids[0] == 7000000000000000000 + ORDERS);
 }
 
-/* As with millions of orders, the server needs longer than any other query may take. */
-static void test_limit_set_in_mid_sale_may_take_long_to_count(void **state)
+/* Five orders of two users, counted two rows at a time: as when they are many. */
+static struct ledger_settings begin_count(void)
+{
+    struct ledger_settings settings = {.version = 1, .per_user_limit = 2};
+    for (uint64_t id = 1; id <= 5; id++)
+        assert_int_equal(commit_one(id, id % 2 ? "u" : "v", 1, 0), LEDGER_OK);
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, true), LEDGER_OK);
+    return settings;
+}
+
+static enum ledger_result step(void)
+{
+    return ledger_count_step(ledger, "s", 2);
+}
+
+static struct ledger_settings settings_now(void)
+{
+    struct ledger_sale sale;
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    return sale.settings;
+}
+
+static void test_sale_is_closed_until_all_orders_are_counted(void **state)
+{
+    (void)state;
+    char sku[IDENTIFIER_SIZE];
+    struct ledger_settings settings = begin_count();
+    assert_true(settings.counting);
+    assert_int_equal(settings.version, 2);
+    for (int steps = 0; steps < 4; steps++) { /* one deletes, three count */
+        assert_true(settings_now().counting);
+        assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_NO);
+        assert_int_equal(ledger_count_find(ledger, sku), LEDGER_OK);
+        assert_string_equal(sku, "s");
+        assert_int_equal(step(), LEDGER_OK);
+    }
+    assert_false(settings_now().counting);
+    assert_int_equal(settings_now().version, 3);
+    assert_int_equal(step(), LEDGER_NO);
+    assert_int_equal(ledger_count_find(ledger, sku), LEDGER_NO);
+    struct ledger_quota quota = find("u");
+    assert_int_equal(quota.units, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(quota.order_ids[i], 5 - 2 * i);
+    assert_int_equal(find("v").units, 2);
+    assert_int_equal(commit_one(9, "v", 1, 2), LEDGER_LIMIT);
+    assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_OK);
+}
+
+static void test_another_process_goes_on_counting(void **state)
 {
     (void)state;
     char error[128];
-    struct ledger_settings settings = {.version = 1, .per_user_limit = 2};
-    assert_int_equal(commit_one(1, "u", 1, 0), LEDGER_OK);
-    sql_server_do(
-        "CREATE TRIGGER slow BEFORE INSERT ON user_quota FOR EACH ROW SET @slept=SLEEP(3)");
-    struct ledger *hasty = ledger_open(sql_server_url(), 1000, error, sizeof error);
-    enum ledger_result result = ledger_settings_change(hasty, "s", &settings, true);
-    ledger_close(&hasty);
-    sql_server_do("DROP TRIGGER slow");
-    assert_int_equal(result, LEDGER_OK);
-    assert_int_equal(find("u").units, 1);
+    begin_count();
+    step();
+    step();
+    struct ledger *mine = ledger;
+    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    while (step() == LEDGER_OK)
+        ;
+    ledger_close(&ledger);
+    ledger = mine;
+    assert_int_equal(find("u").units, 3);
+    assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_OK);
+}
+
+/* Returns an order as a cancel does. */
+static void cancel(uint64_t id)
+{
+    struct ledger_segment segment = {.segment = 0, .fence = ++fence};
+    struct ledger_return returned = {.sku = "s",
+                                     .round = 1,
+                                     .to = LEDGER_CANCELLED,
+                                     .order_ids = &id,
+                                     .order_count = 1,
+                                     .segments = &segment,
+                                     .segment_count = 1};
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_int_equal(returned.moved, 1);
+}
+
+/* At each point of the counting, an order that is counted already and one that is not. */
+static void test_orders_returned_while_they_are_counted(void **state)
+{
+    (void)state;
+    for (int before = 0; before <= 5; before++) {
+        start(NULL);
+        begin_count();
+        for (int i = 0; i < before; i++)
+            step();
+        cancel(1);
+        cancel(4);
+        cancel(5);
+        while (step() == LEDGER_OK)
+            ;
+        assert_int_equal(find("u").units, 1);
+        assert_int_equal(find("u").order_count, 1);
+        assert_int_equal(find("u").order_ids[0], 3);
+        assert_int_equal(find("v").units, 1);
+        assert_int_equal(commit_one(9, "v", 1, 2), LEDGER_OK);
+        assert_int_equal(commit_one(10, "v", 1, 2), LEDGER_LIMIT);
+    }
+}
+
+static void test_settings_changed_while_the_orders_are_counted(void **state)
+{
+    (void)state;
+    struct ledger_settings settings = begin_count();
+    step();
+    step();
+    settings.per_user_limit = 5;
+    settings.paused = true;
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
+    assert_true(settings.counting);
+    assert_int_equal(commit_one(9, "w", 1, 5), LEDGER_NO);
+    while (step() == LEDGER_OK)
+        ;
+    assert_true(settings_now().paused);
+    assert_int_equal(settings_now().per_user_limit, 5);
+    assert_int_equal(settings_now().version, 4);
+    assert_int_equal(find("u").units, 3);
+    assert_int_equal(commit_one(9, "u", 3, 5), LEDGER_LIMIT);
+    assert_int_equal(commit_one(9, "u", 2, 5), LEDGER_OK);
+}
+
+static void test_limit_taken_away_and_set_again_while_the_orders_are_counted(void **state)
+{
+    (void)state;
+    struct ledger_settings settings = begin_count();
+    step();
+    step();
+    settings.per_user_limit = 0;
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, false), LEDGER_OK);
+    assert_false(settings.counting);
+    assert_int_equal(step(), LEDGER_NO);
+    assert_int_equal(commit_one(9, "u", 1, 0), LEDGER_OK);
+    settings.per_user_limit = 2;
+    assert_int_equal(ledger_settings_change(ledger, "s", &settings, true), LEDGER_OK);
+    while (step() == LEDGER_OK)
+        ;
+    assert_int_equal(find("u").units, 4);
+    assert_int_equal(find("u").order_count, 4);
+    assert_int_equal(commit_one(10, "v", 1, 2), LEDGER_LIMIT);
+}
+
+static void test_units_added_while_the_orders_are_counted(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    struct ledger_segment row;
+    begin_count();
+    step();
+    fence++;
+    struct ledger_restock restock = {
+        .sku = "s", .key = "", .units = 10, .total_max = 1000, .fences = &fence, .fence_count = 1};
+    assert_int_equal(ledger_restock(ledger, &restock, &sale, &row), LEDGER_OK);
+    assert_true(sale.settings.counting);
+    assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_NO);
+    while (step() == LEDGER_OK)
+        ;
+    assert_int_equal(find("u").units, 3);
+    assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_OK);
+}
+
+static void test_reset_ends_the_counting(void **state)
+{
+    (void)state;
+    char sku[IDENTIFIER_SIZE];
+    begin_count();
+    step();
+    step();
+    reset("s");
+    assert_false(settings_now().counting);
+    assert_int_equal(ledger_count_find(ledger, sku), LEDGER_NO);
+    assert_int_equal(step(), LEDGER_NO);
+    struct ledger_order row = order(9, "u", 1, 2);
+    row.round = 2;
+    struct ledger_stock_update move = {.sku = "s", .round = 2, .units = 1, .settled = fence};
+    move.fence = fence + 1;
+    move.settings_version = settings_now().version;
+    assert_int_equal(ledger_commit(ledger, &move, 1, &row, 1), LEDGER_OK);
 }
 
 static void test_buyers_of_several_sales_are_found_at_once(void **state)
@@ -272,7 +451,13 @@ int main(void)
         TEST(test_lower_limit_takes_nothing_away),
         TEST(test_limit_set_in_mid_sale_counts_what_was_bought),
         TEST(test_limit_set_in_mid_sale_counts_however_many_orders_a_user_has),
-        TEST(test_limit_set_in_mid_sale_may_take_long_to_count),
+        TEST(test_sale_is_closed_until_all_orders_are_counted),
+        TEST(test_another_process_goes_on_counting),
+        TEST(test_orders_returned_while_they_are_counted),
+        TEST(test_settings_changed_while_the_orders_are_counted),
+        TEST(test_limit_taken_away_and_set_again_while_the_orders_are_counted),
+        TEST(test_units_added_while_the_orders_are_counted),
+        TEST(test_reset_ends_the_counting),
         TEST(test_buyers_of_several_sales_are_found_at_once),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

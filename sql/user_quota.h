@@ -14,16 +14,28 @@
 /* Each function below appends one statement, with its semicolon, for the transaction that changes
  * the orders. */
 
+/* An expression of a query over stock_segment g: whether units of its sale's users are counted, or
+ * have begun to be. */
+#define USER_QUOTA_COUNTED                                                                         \
+    "(EXISTS(SELECT 1 FROM user_quota b WHERE b.sku=g.sku AND b.round=g.round)OR "                 \
+    "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round))"
+
+/* Waits for the piece that is being counted and keeps the next from beginning, so that it is
+ * certain which orders of the sale are counted. Comes before user_quota_text_return, while the
+ * orders' segments are locked. */
+void user_quota_text_hold(struct sql_text *sql, const char *sku, uint32_t round);
+
 /* Gives back the units of an order that is cancelled or expires. It has no effect in a sale whose
- * orders are not counted. */
+ * orders are not counted, or have not been counted as far as that order yet. */
 void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
                             const char *user_id, uint64_t order_id, uint32_t qty);
 
-/* Deletes what was counted in all rounds of a sale. */
-void user_quota_text_forget(struct sql_text *sql, const char *sku);
+/* Deletes up to `rows` rows of what was counted in all rounds of a sale. */
+void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows);
 
-/* Counts the orders of a sale's present round, which were not counted while it had no limit. It
- * reads all orders. A user who has more than `limit` keeps it. */
-void user_quota_text_recount(struct sql_text *sql, const char *sku, uint32_t limit);
+/* Counts those orders of a round whose ids come after `after_id`, up to `last_id`, and which were
+ * not counted while the sale had no limit. A user who has more than `limit` keeps it. */
+void user_quota_text_count(struct sql_text *sql, const char *sku, uint32_t round, uint32_t limit,
+                           uint64_t after_id, uint64_t last_id);
 
 #endif

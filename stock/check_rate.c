@@ -2,6 +2,7 @@
 #include "stock/check_rate.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,14 @@ struct subjects {
     const char *names[STOCK_BATCH_MAX];
 };
 
+struct limits {
+    unsigned user_per_min, user_burst;
+    unsigned address_per_min, address_burst;
+};
+
 struct rate {
-    struct stock_rates rates;
+    const struct stock_rates *rates;
+    struct limits limits; /* as they were when the present batch was posted */
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count;
     size_t call; /* where the question stands in the pipeline */
@@ -49,12 +56,12 @@ struct rate {
 
 struct rate *rate_open(const struct stock_rates *rates)
 {
-    if (rates->user_per_min == 0 && rates->address_per_min == 0)
+    if (!rates)
         return NULL;
     struct rate *rate = calloc(1, sizeof *rate);
     if (!rate)
         abort();
-    rate->rates = *rates;
+    rate->rates = rates;
     return rate;
 }
 
@@ -80,8 +87,8 @@ static uint16_t number_of(struct subjects *subjects, const char *name)
 static void add_order(struct rate *rate, struct stock_order *order)
 {
     size_t at = rate->count++;
-    bool address = rate->rates.address_per_min > 0 && order->address[0] != '\0';
-    bool user = rate->rates.user_per_min > 0;
+    bool address = rate->limits.address_per_min > 0 && order->address[0] != '\0';
+    bool user = rate->limits.user_per_min > 0;
     rate->orders[at] = order;
     rate->user_of[at] = user ? number_of(&rate->users, order->user_id) : 0;
     rate->address_of[at] = address ? number_of(&rate->addresses, order->address) : 0;
@@ -131,13 +138,13 @@ static size_t append(struct rate *rate, size_t at, const char *const *texts, siz
 
 static void write_call(struct rate *rate, struct script_call *call)
 {
-    const struct stock_rates *rates = &rate->rates;
+    const struct limits *limits = &rate->limits;
     size_t used = append(rate, 0, keys, KEYS);
     write_number(rate, 0, (int64_t)rate->users.count);
-    write_number(rate, 1, interval_us(rates->user_per_min));
-    write_number(rate, 2, rates->user_burst);
-    write_number(rate, 3, interval_us(rates->address_per_min));
-    write_number(rate, 4, rates->address_burst);
+    write_number(rate, 1, interval_us(limits->user_per_min));
+    write_number(rate, 2, limits->user_burst);
+    write_number(rate, 3, interval_us(limits->address_per_min));
+    write_number(rate, 4, limits->address_burst);
     for (size_t i = 0; i < 5; i++)
         rate->parameters[used++] = rate->numbers[i];
     write_places(rate);
@@ -152,12 +159,25 @@ static void write_call(struct rate *rate, struct script_call *call)
     call->more_values_max = 4 * rate->count;
 }
 
+static struct limits read_limits(const struct stock_rates *rates)
+{
+    return (struct limits){
+        .user_per_min = atomic_load(&rates->user_per_min),
+        .user_burst = atomic_load(&rates->user_burst),
+        .address_per_min = atomic_load(&rates->address_per_min),
+        .address_burst = atomic_load(&rates->address_burst),
+    };
+}
+
 void rate_post(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     struct rate *rate = stock->rate;
     if (!rate)
         return;
     assert(!rate->posted && count <= STOCK_BATCH_MAX); /* the last question was answered */
+    rate->limits = read_limits(rate->rates);
+    if (rate->limits.user_per_min == 0 && rate->limits.address_per_min == 0)
+        return;
     rate->count = 0;
     clear(&rate->users);
     clear(&rate->addresses);
@@ -181,7 +201,7 @@ static void refuse(struct rate *rate, const int64_t *numbers)
         return;
     order->outcome = STOCK_RATE_LIMITED;
     order->rate_status = (struct stock_rate_status){
-        .burst = numbers[1] == 1 ? rate->rates.user_burst : rate->rates.address_burst,
+        .burst = numbers[1] == 1 ? rate->limits.user_burst : rate->limits.address_burst,
         .retry_ms = numbers[2],
         .reset_ms = numbers[3],
     };

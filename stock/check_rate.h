@@ -6,7 +6,7 @@
 #include "stock/order.h"
 #include "stock/stock_core.h"
 
-/* Opens the limits of one thread; NULL when none is set. */
+/* Opens the limits of one thread, which follow `rates` for as long as it is open; NULL for NULL. */
 struct rate *rate_open(const struct stock_rates *rates);
 void rate_close(struct rate **rate);
 

@@ -1,4 +1,9 @@
-/* A retry finds its first order: idempotency keys, looked up with the batch. */
+/* A retry finds its first order: idempotency keys, looked up for a whole batch.
+ *
+ * why_not_before: a look-up of all keys costs the ledger as much as writing the orders does, and
+ * nearly every key is new. So orders are tried first; the ledger's unique key refuses a repeat with
+ * its whole batch, and only then the keys are looked up. Where one repeat came more follow, each of
+ * which would send a batch back; for a while all keys are looked up before. */
 #include "stock/check_replay.h"
 
 #include <assert.h>
@@ -9,7 +14,10 @@
 #include "sql/ledger_commit.h"
 #include "sql/ledger_lookup.h"
 
-enum { SLOTS = 2048 }; /* of the table of a batch's keys: a power of two, a quarter of it used */
+enum {
+    SLOTS = 2048,      /* of the table of a batch's keys: a power of two, a quarter of it used */
+    LOOK_BATCHES = 64, /* in which all keys are looked up before, after a repeat */
+};
 
 static_assert(SLOTS >= 2 * STOCK_BATCH_MAX, "the table has room for a batch");
 
@@ -129,4 +137,31 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
         if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
             return false;
     return true;
+}
+
+static size_t count_open(struct stock_order *const *orders, size_t count)
+{
+    size_t open = 0;
+    for (size_t i = 0; i < count; i++)
+        open += orders[i]->outcome == STOCK_OPEN;
+    return open;
+}
+
+bool replay_find_expected(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    if (stock->replay_batches == 0)
+        return true;
+    stock->replay_batches--;
+    size_t open = count_open(orders, count);
+    if (!replay_find(stock, orders, count))
+        return false;
+    if (count_open(orders, count) < open)
+        stock->replay_batches = LOOK_BATCHES;
+    return true;
+}
+
+bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    stock->replay_batches = LOOK_BATCHES;
+    return replay_find(stock, orders, count);
 }

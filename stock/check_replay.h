@@ -1,6 +1,7 @@
 /* A retry finds its first order: idempotency keys, looked up for a whole batch.
  *
- * The ledger enforces that a key is used once; this finds the first order instead of an error. */
+ * The ledger enforces that a key is used once, by refusing the second order; this finds the first
+ * order instead. */
 #ifndef STOCK_CHECK_REPLAY_H
 #define STOCK_CHECK_REPLAY_H
 
@@ -16,5 +17,13 @@ void replay_defer(struct stock_order *const *orders, size_t count);
  * STOCK_KEY_REUSED). Costs nothing without keys, and with them one query and one or two more for
  * each order that is replayed. False when the ledger cannot be asked. */
 bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* The same before the open orders are tried, but only while repeats are to be expected: in the next
+ * batches after one. Else it does nothing. */
+bool replay_find_expected(struct stock *stock, struct stock_order *const *orders, size_t count);
+
+/* The same for the orders of a commit that the ledger refused for one of their keys: from now on
+ * repeats are to be expected. */
+bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count);
 
 #endif

@@ -28,6 +28,7 @@ bool stock_outcome_refused(enum stock_outcome outcome)
     case STOCK_NOT_STARTED:
     case STOCK_ENDED:
     case STOCK_PAUSED:
+    case STOCK_COUNTING:
     case STOCK_LIMIT:
     case STOCK_RATE_LIMITED:
     case STOCK_UNKNOWN_SKU:
@@ -46,5 +47,7 @@ enum stock_outcome stock_closed(const struct ledger_settings *settings, int64_t 
     *at_ms_out = settings->starts_ms;
     if (now_ms < settings->starts_ms)
         return STOCK_NOT_STARTED;
-    return settings->paused ? STOCK_PAUSED : STOCK_OPEN;
+    if (settings->paused)
+        return STOCK_PAUSED;
+    return settings->counting ? STOCK_COUNTING : STOCK_OPEN;
 }

@@ -26,6 +26,7 @@ enum stock_outcome {
     STOCK_NOT_STARTED,  /* the sale opens at at_ms */
     STOCK_ENDED,        /* the sale was open until at_ms */
     STOCK_PAUSED,       /* the sale takes no orders for now */
+    STOCK_COUNTING,     /* the sale opens when its users' units are counted: try again */
     STOCK_LIMIT,        /* its user would have more units than the limit; see `history` */
     STOCK_RATE_LIMITED, /* its user or its address has ordered too often; see `rate_status` */
     STOCK_UNKNOWN_SKU,  /* there is no such sale */

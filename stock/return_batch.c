@@ -19,6 +19,7 @@
 enum {
     PAUSE_US_MIN = 500, /* before a segment that was busy is tried again */
     PAUSE_US_MAX = 3000,
+    HOLDS_PART = 4, /* one in so many of a sale's segments is held at once */
 };
 
 void return_batch_pause(struct stock *stock)
@@ -52,6 +53,11 @@ bool return_batch_begin(struct stock *stock, struct return_batch *batch, const c
 bool return_batch_is_old(const struct return_batch *batch)
 {
     return batch->returned.round < batch->snapshot.round;
+}
+
+size_t return_batch_holds_max(const struct return_batch *batch)
+{
+    return (batch->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
 }
 
 void return_batch_post_lock(struct stock *stock, const struct return_batch *batch, uint32_t segment)

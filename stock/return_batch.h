@@ -27,6 +27,10 @@ bool return_batch_begin(struct stock *stock, struct return_batch *batch, const c
  * Rounds only grow, so the answer stays true. */
 bool return_batch_is_old(const struct return_batch *batch);
 
+/* How many of the sale's segments one batch should hold at once, so that the others go on
+ * selling. */
+size_t return_batch_holds_max(const struct return_batch *batch);
+
 /* Posts the lock of a segment, for return_batch_lock to send. */
 void return_batch_post_lock(struct stock *stock, const struct return_batch *batch,
                             uint32_t segment);

@@ -11,9 +11,7 @@
 #include "stock/segment.h"
 
 enum {
-    DUE_MAX = 3600, /* orders that one stock_expire looks at */
-    HOLDS_PART =
-        4, /* one in so many of a sale's segments is held at once; the others go on selling */
+    DUE_MAX = 3600,  /* orders that one stock_expire looks at */
     PAUSES_MAX = 64, /* waits for busy segments of one stock_expire: about a tenth of a second */
 };
 
@@ -47,7 +45,7 @@ static size_t post_locks(struct stock *stock, const struct return_batch *batch,
                          const struct ledger_due *due, size_t count)
 {
     assert(stock->hold_count == 0);
-    size_t max = (batch->snapshot.segments + HOLDS_PART - 1) / HOLDS_PART;
+    size_t max = return_batch_holds_max(batch);
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && due[i].segment == due[i - 1].segment)
             continue;

@@ -1,90 +1,179 @@
-/* An order that is paid or cancelled; the units of a cancelled one can be sold again at once. */
+/* Orders that are paid or cancelled; the units of cancelled ones can be sold again at once. */
 #include "stock/return_order.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "sql/ledger_confirm.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_pay.h"
+#include "sql/ledger_status.h"
 #include "stock/return_batch.h"
+#include "stock/return_group.h"
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 
-/* Repeats a call until the order's status is known, or the time is over, or nothing can be
+/* Repeats a call until the orders' statuses are known, or the time is over, or nothing can be
  * reached. */
 struct trial {
+    struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
+    size_t open_count;
+    bool decided; /* an order is */
+    int failures;
     int64_t until_ns;
     int64_t resolve_until_ns; /* the same, once a try is in doubt: then it must be found out */
-    int failures;
-    bool doubt; /* a try has changed the order, or may have */
 };
 
-static struct trial trial_of(const struct stock *stock, int wait_ms)
+static struct trial trial_of(const struct stock *stock, struct stock_status_change *changes,
+                             size_t count, int wait_ms)
 {
     int64_t now_ns = clock_now_ns();
-    return (struct trial){
+    struct trial trial = {
+        .open_count = count,
         .until_ns = now_ns + wait_ms * CLOCK_NS_PER_MS,
         .resolve_until_ns = now_ns + stock->options.resolve_ms * CLOCK_NS_PER_MS,
     };
-}
-
-static bool trial_goes_on(struct stock *stock, struct trial *trial, enum stock_state_result *result)
-{
-    if (*result != STOCK_STATE_BUSY && *result != STOCK_STATE_FAILED &&
-        *result != STOCK_STATE_IN_DOUBT)
-        return false;
-    trial->doubt |= *result == STOCK_STATE_IN_DOUBT;
-    trial->failures += *result == STOCK_STATE_FAILED;
-    assert(trial->failures <= FAILURES_MAX || trial->doubt);
-    bool hopeless = trial->failures == FAILURES_MAX && !trial->doubt;
-    if (hopeless || clock_now_ns() > (trial->doubt ? trial->resolve_until_ns : trial->until_ns)) {
-        *result = trial->doubt ? STOCK_STATE_IN_DOUBT : *result;
-        return false;
+    assert(count > 0 && count <= STOCK_CHANGES_MAX);
+    ledger_orders_drop(stock->ledger);
+    for (size_t i = 0; i < count; i++) {
+        changes[i].moved = changes[i].doubt = false;
+        trial.open[i] = &changes[i];
     }
-    return_batch_pause(stock);
-    return true;
+    return trial;
 }
 
-enum stock_state_result stock_cancel(struct stock *stock, uint64_t order_id, int wait_ms,
-                                     struct ledger_record *record_out, bool *moved_out)
+static void set_all(struct trial *trial, enum stock_state_result result)
 {
-    struct trial trial = trial_of(stock, wait_ms);
-    enum stock_state_result result = STOCK_STATE_BUSY;
-    struct return_batch *batch = malloc(sizeof *batch);
-    if (!batch)
-        abort();
-    do {
-        result = return_batch_try_order(stock, batch, order_id, LEDGER_CANCELLED, record_out);
-        trial.doubt |= batch->returned.moved > 0;
-    } while (trial_goes_on(stock, &trial, &result));
-    *moved_out = result == STOCK_STATE_OK && trial.doubt;
-    free(batch);
-    return result;
+    for (size_t i = 0; i < trial->open_count; i++)
+        trial->open[i]->result = result;
 }
 
-/* Tries to pay once. An order that is reserved and yet refuses is overdue by the ledger's clock,
- * though nobody has expired it yet. */
-static enum stock_state_result pay(struct stock *stock, uint64_t order_id,
-                                   struct ledger_record *record_out, struct trial *trial)
+static bool is_open(enum stock_state_result result)
 {
-    enum ledger_result paid = ledger_pay(stock->ledger, order_id);
-    if (paid != LEDGER_OK && paid != LEDGER_NO)
-        return paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED;
-    trial->doubt |= paid == LEDGER_OK;
-    enum stock_state_result result =
-        return_batch_fetch_order(stock, order_id, LEDGER_PAID, record_out);
-    return result == STOCK_STATE_BUSY ? STOCK_STATE_REFUSED : result;
+    return result == STOCK_STATE_BUSY || result == STOCK_STATE_FAILED ||
+           result == STOCK_STATE_IN_DOUBT;
 }
 
-/* A payment that was not answered is repeated: the repeat waits in the ledger for the first to
- * end. */
-enum stock_state_result stock_pay(struct stock *stock, uint64_t order_id,
-                                  struct ledger_record *record_out, bool *moved_out)
+/* Keeps the orders that are not decided. True when it is worth while to try them again; else their
+ * results are final. */
+static bool trial_goes_on(struct stock *stock, struct trial *trial)
 {
-    struct trial trial = trial_of(stock, stock->options.resolve_ms);
-    enum stock_state_result result = STOCK_STATE_BUSY;
+    bool doubt = false, failed = false;
+    size_t kept = 0;
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        change->doubt |= change->result == STOCK_STATE_IN_DOUBT;
+        change->moved |= change->doubt && change->result == STOCK_STATE_OK;
+        if (!is_open(change->result))
+            continue;
+        doubt |= change->doubt;
+        failed |= change->result == STOCK_STATE_FAILED;
+        trial->open[kept++] = change;
+    }
+    trial->decided |= kept < trial->open_count;
+    trial->open_count = kept;
+    trial->failures += failed;
+    bool hopeless = trial->failures >= FAILURES_MAX;
+    bool enough = trial->decided && !failed;
+    int64_t now_ns = clock_now_ns();
+    bool again = doubt ? now_ns < trial->resolve_until_ns
+                       : kept > 0 && !hopeless && !enough && now_ns < trial->until_ns;
+    if (again)
+        return_batch_pause(stock);
+    for (size_t i = 0; i < kept && !again; i++)
+        if (trial->open[i]->doubt)
+            trial->open[i]->result = STOCK_STATE_IN_DOUBT;
+    return again;
+}
+
+/* The records of the orders that are not decided, for the ledger to fill in. */
+static struct ledger_record *const *open_records(struct trial *trial,
+                                                 struct ledger_record *records[STOCK_CHANGES_MAX])
+{
+    for (size_t i = 0; i < trial->open_count; i++)
+        records[i] = &trial->open[i]->record;
+    return records;
+}
+
+/* What an order's record says of a change to `to`. BUSY: it can still be made. */
+static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
+{
+    if (record->status[0] == '\0')
+        return STOCK_STATE_NO_ORDER;
+    if (strcmp(record->status, ledger_status_name(to)) == 0)
+        return STOCK_STATE_OK;
+    /* An order that is reserved and not payable is overdue, though nobody has expired it yet. */
+    bool open = to == LEDGER_PAID ? record->payable : ledger_status_may(record->status, to);
+    return open ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
+}
+
+/* ---- paying ---- */
+
+static void pay_once(struct stock *stock, struct trial *trial)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    bool moved[STOCK_CHANGES_MAX];
+    enum ledger_result paid =
+        ledger_pay(stock->ledger, open_records(trial, records), trial->open_count, moved);
+    if (paid != LEDGER_OK) {
+        set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
+        return;
+    }
+    for (size_t i = 0; i < trial->open_count; i++) {
+        trial->open[i]->result = result_of(records[i], LEDGER_PAID);
+        trial->open[i]->moved = moved[i];
+    }
+}
+
+void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
     do
-        result = pay(stock, order_id, record_out, &trial);
-    while (trial_goes_on(stock, &trial, &result));
-    *moved_out = result == STOCK_STATE_OK && trial.doubt;
-    return result;
+        pay_once(stock, &trial);
+    while (trial_goes_on(stock, &trial));
+}
+
+/* ---- cancelling ---- */
+
+/* Orders that somebody else has cancelled or paid are answered only when that is on the disk. */
+static void confirm_seen(struct stock *stock, struct trial *trial)
+{
+    bool seen = false;
+    for (size_t i = 0; i < trial->open_count; i++)
+        seen |= !is_open(trial->open[i]->result) && trial->open[i]->result != STOCK_STATE_NO_ORDER;
+    if (!seen || ledger_confirm(stock->ledger) == LEDGER_OK)
+        return;
+    for (size_t i = 0; i < trial->open_count; i++)
+        if (trial->open[i]->result != STOCK_STATE_NO_ORDER)
+            trial->open[i]->result = STOCK_STATE_FAILED;
+}
+
+static void cancel_once(struct stock *stock, struct trial *trial)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    struct stock_status_change *pending[STOCK_CHANGES_MAX];
+    size_t pending_count = 0;
+    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
+        LEDGER_OK) {
+        set_all(trial, STOCK_STATE_FAILED);
+        return;
+    }
+    for (size_t i = 0; i < trial->open_count; i++) {
+        trial->open[i]->result = result_of(records[i], LEDGER_CANCELLED);
+        if (trial->open[i]->result == STOCK_STATE_BUSY)
+            pending[pending_count++] = trial->open[i];
+    }
+    /* A commit of this call confirms all that was read before it. */
+    if (!return_group(stock, pending, pending_count, LEDGER_CANCELLED))
+        confirm_seen(stock, trial);
+}
+
+void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
+                  int wait_ms)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
+    do
+        cancel_once(stock, &trial);
+    while (trial_goes_on(stock, &trial));
 }

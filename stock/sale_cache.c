@@ -25,7 +25,7 @@ struct sale {
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
     _Atomic int64_t probe_ns;        /* when the next order asks anew */
-    _Atomic bool has_window;         /* the settings have a window, or the sale is paused */
+    _Atomic bool has_window;         /* the settings have a window, or have closed the sale */
     _Atomic int64_t window_until_ns; /* until when the settings are confirmed; 0: not at all */
     _Atomic int64_t window_probe_ns; /* when the next order asks anew */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
@@ -120,8 +120,8 @@ static void update(struct sale *sale, const struct ledger_sale *row)
         sale->snapshot.settings = row->settings;
     }
     const struct ledger_settings *settings = &sale->snapshot.settings;
-    atomic_store(&sale->has_window,
-                 settings->starts_ms != 0 || settings->ends_ms != 0 || settings->paused);
+    atomic_store(&sale->has_window, settings->starts_ms != 0 || settings->ends_ms != 0 ||
+                                        settings->paused || settings->counting);
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */

@@ -65,10 +65,10 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 /* True while the snapshot is confirmed, and not about to expire. Any thread; takes no lock. */
 bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 
-/* The cached window check: true, with the sale's settings, when the sale has a window or is paused
- * and its confirmed settings may refuse orders. When they are about to expire, one caller per 50 ms
- * gets false, so that its order asks the ledger anew. Any thread; takes no lock for a sale without
- * window and pause. */
+/* The cached window check: true, with the sale's settings, when the sale has a window, is paused or
+ * counting, and its confirmed settings may refuse orders. When they are about to expire, one caller
+ * per 50 ms gets false, so that its order asks the ledger anew. Any thread; takes no lock for a
+ * sale of which none of that is true. */
 bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out);
 
 /* Ends what is remembered and confirmed: units may have come back, or settings have changed. Any

@@ -1,10 +1,15 @@
 /* Changing a sale's settings while it runs. */
 #include "stock/sale_settings.h"
 
+#include "base/clock.h"
 #include "sql/ledger_settings.h"
+#include "stock/sale_count.h"
 #include "stock/sale_lock.h"
 
-enum { TRIES_MAX = 20 }; /* changes of others that came in between */
+enum {
+    TRIES_MAX = 20, /* changes of others that came in between */
+    COUNT_MS = 250, /* spent on counting by the change itself: the operator waits for it */
+};
 
 static void change_settings(struct ledger_settings *settings, const struct stock_change *change)
 {
@@ -19,6 +24,20 @@ static void change_settings(struct ledger_settings *settings, const struct stock
         settings->pay_within_s = to->pay_within_s;
     if (change->fields & STOCK_CHANGE_PAUSED)
         settings->paused = to->paused;
+}
+
+/* Every process hears that the sale is closed before the counting begins, and of each later state.
+ * What is not counted here stock_count goes on with. */
+static void publish(struct stock *stock, struct ledger_sale *sale)
+{
+    struct ledger_sale opened;
+    sale_publish(stock, sale);
+    if (!sale->settings.counting)
+        return;
+    stock_count_sale(stock, sale->sku, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS);
+    if (ledger_sale_find(stock->ledger, sale->sku, &opened) == LEDGER_OK &&
+        opened.settings.version > sale->settings.version)
+        *sale = opened;
 }
 
 /* The ledger changes the settings only from the version that was read: somebody else's change in
@@ -42,7 +61,7 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
                                         unlimited && settings->per_user_limit > 0);
     }
     if (result == LEDGER_OK)
-        sale_publish(stock, sale_out);
+        publish(stock, sale_out);
     return result == LEDGER_OK        ? STOCK_ADMIN_OK
            : result == LEDGER_UNKNOWN ? STOCK_ADMIN_IN_DOUBT
            : result == LEDGER_NO      ? STOCK_ADMIN_BUSY

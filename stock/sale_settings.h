@@ -20,7 +20,10 @@ struct stock_change {
 };
 
 /* Changes the settings of a sale while it runs, and publishes them to every process. After
- * STOCK_ADMIN_OK no order is accepted under older settings, by whichever process. */
+ * STOCK_ADMIN_OK no order is accepted under older settings, by whichever process. Where a limit is
+ * set that the sale did not have, the orders there are must be counted: when they are many,
+ * `sale_out` says that the sale is still closed for it (settings.counting), and stock_count must
+ * finish that. */
 enum stock_admin_result stock_change(struct stock *stock, const char *sku,
                                      const struct stock_change *change,
                                      struct ledger_sale *sale_out);

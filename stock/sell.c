@@ -1,8 +1,9 @@
 /* The checks that an order passes before and after its strategy, whichever that is.
  *
- *   settings: is the sale open? ─► limit: may the user have more? ─► keys: was it accepted before?
+ *   settings: is the sale open? ─► limit: may the user have more?
+ *      ─► keys, but only while repeats are expected: was it accepted before?
  *      ─► the strategy asks for the rate limits, takes units and commits
- *      ─► the keys of the orders that it refused, once more
+ *      ─► the keys of all refused orders
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * the refusal was found. Else its first try, under way in another batch or process, could be
@@ -37,45 +38,41 @@ static size_t list_open(struct stock_order *const *orders, size_t count, struct 
     return found;
 }
 
-static size_t list_refused(struct stock_order *const *orders, size_t count,
-                           struct stock_order **out)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++)
-        if (stock_outcome_refused(orders[i]->outcome))
-            out[found++] = orders[i];
-    return found;
-}
-
 /* The ledger cannot be asked. An order that would be refused may have been accepted before, under
  * its key, so it is not refused either. */
+static void fail_refused(struct stock_order *const *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->key[0] != '\0' && stock_outcome_refused(orders[i]->outcome))
+            orders[i]->outcome = STOCK_UNAVAILABLE;
+}
+
+/* The same before anything was tried. */
 static void fail(struct stock_order *const *orders, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        bool keyed = orders[i]->key[0] != '\0';
-        bool waits = orders[i]->deferred && orders[i]->outcome == STOCK_AGAIN;
-        if (orders[i]->outcome == STOCK_OPEN || waits ||
-            (keyed && stock_outcome_refused(orders[i]->outcome)))
+    fail_refused(orders, count);
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN ||
+            (orders[i]->deferred && orders[i]->outcome == STOCK_AGAIN))
             orders[i]->outcome = STOCK_UNAVAILABLE;
-    }
 }
 
 static void decide(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
-    struct stock_order *late[STOCK_BATCH_MAX];
+    struct stock_order *open[STOCK_BATCH_MAX];
     settings_begin(stock, orders, count);
     refuse_known_short(orders, count);
     replay_defer(orders, count);
-    if (!limit_find(stock, orders, count, false) || !replay_find(stock, orders, count)) {
+    if (!limit_find(stock, orders, count, false) || !replay_find_expected(stock, orders, count)) {
         fail(orders, count);
         return;
     }
-    size_t found = list_open(orders, count, late);
-    stock->strategy->sell(stock, late, found);
-    /* The reason for a refusal is newer than the look at its key: look once more, why_keys_last. */
-    found = list_refused(late, found, late);
-    if (!replay_find(stock, late, found))
-        fail(late, found);
+    size_t found = list_open(orders, count, open);
+    stock->strategy->sell(stock, open, found);
+    /* Of all orders that are refused by now, why_keys_last, and of those that waited for an earlier
+     * one in the batch. */
+    if (!replay_find(stock, orders, count))
+        fail_refused(orders, count);
 }
 
 size_t stock_batch_max(const struct stock *stock)

@@ -53,7 +53,7 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);
     stock->settings = settings_book_open();
-    stock->rate = rate_open(&options->rates);
+    stock->rate = rate_open(options->rates);
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else

@@ -24,6 +24,7 @@ struct stock {
     unsigned random;
     unsigned
         look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
+    unsigned replay_batches; /* in which all keys are looked up before; see check_replay.c */
 
     struct script_call *calls; /* the next pipeline; the last batch's settles and releases first */
     size_t call_count;

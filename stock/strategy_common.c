@@ -94,15 +94,16 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
 
 /* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
  * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
- * the orders that caused it, decides them, and takes their units away again; the others go on.
- * False when none is found (an order id was taken), or the ledger cannot be asked. */
+ * the orders that caused it, decides them, and takes their units away again; the others go on. (An
+ * order above its limit may be a repeat; sell.c looks its key up.) False when none is found (an
+ * order id was taken), or the ledger cannot be asked. */
 static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
 {
     struct stock_order *orders[STOCK_BATCH_MAX];
     size_t count = batch_filled(batch, orders);
     assert(count > 0 && (why == LEDGER_DUPLICATE || why == LEDGER_LIMIT));
-    bool found = (why != LEDGER_LIMIT || limit_find(stock, orders, count, true)) &&
-                 replay_find(stock, orders, count);
+    bool found = why == LEDGER_LIMIT ? limit_find(stock, orders, count, true)
+                                     : replay_find_refused(stock, orders, count);
     bool dropped = false;
     for (size_t i = 0; i < batch->order_count; i++) {
         if (batch->orders[i].allocation_count == 0 || batch->orders[i].order->outcome == STOCK_OPEN)

@@ -13,14 +13,30 @@ enum { RACERS = 4, YEARS_S = 1000000000 };
 static struct ledger_record record;
 static bool moved;
 
+static enum stock_state_result one_of(struct stock_status_change *change)
+{
+    record = change->record;
+    moved = change->moved;
+    return change->result;
+}
+
+static enum stock_state_result cancel_within(uint64_t id, int wait_ms)
+{
+    struct stock_status_change change = {.record.order_id = id};
+    stock_cancel(stock, &change, 1, wait_ms);
+    return one_of(&change);
+}
+
 static enum stock_state_result cancel(uint64_t id)
 {
-    return stock_cancel(stock, id, WAIT_MS, &record, &moved);
+    return cancel_within(id, WAIT_MS);
 }
 
 static enum stock_state_result pay(uint64_t id)
 {
-    return stock_pay(stock, id, &record, &moved);
+    struct stock_status_change change = {.record.order_id = id};
+    stock_pay(stock, &change, 1, WAIT_MS);
+    return one_of(&change);
 }
 
 /* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
@@ -338,7 +354,7 @@ static void test_cancel_gives_up_on_a_segment_that_stays_held(void **state)
     reset(6, 2);
     uint64_t several = buy(5);
     lock_and_die(60000, false);
-    assert_int_equal(stock_cancel(stock, several, 50, &record, &moved), STOCK_STATE_BUSY);
+    assert_int_equal(cancel_within(several, 50), STOCK_STATE_BUSY);
     assert_false(moved);
     assert_string_equal(record.status, "reserved");
     assert_int_equal(redis_server_do("EXISTS seckill:{s:1}:lock"), 0);
@@ -390,7 +406,7 @@ static void test_refused_cancel_is_not_in_doubt(void **state)
     reset(6, 2);
     uint64_t several = buy(5);
     sql_server_do("UPDATE stock_segment SET fence=fence+3600000000");
-    assert_int_equal(stock_cancel(stock, several, 0, &record, &moved), STOCK_STATE_BUSY);
+    assert_int_equal(cancel_within(several, 0), STOCK_STATE_BUSY);
     assert_int_equal(cancel(several), STOCK_STATE_OK);
     assert_true(moved);
     audit(0);
@@ -472,14 +488,107 @@ static void test_ledger_that_stays_away_leaves_it_in_doubt(void **state)
     assert_true(stock_ping_ledger(stock));
     atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
     wire.server_port = 0;
-    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_IN_DOUBT);
-    assert_int_equal(stock_cancel(stock, several, 300, &record, &moved), STOCK_STATE_FAILED);
+    assert_int_equal(cancel_within(several, 300), STOCK_STATE_IN_DOUBT);
+    assert_int_equal(cancel_within(several, 300), STOCK_STATE_FAILED);
     assert_int_equal(pay(several), STOCK_STATE_FAILED);
     stock_close(&stock);
     sql_wire_close(&wire);
     stock = direct;
     assert_int_equal(sell_out(), 6);
     audit(6);
+}
+
+/* ---- many orders at once ---- */
+
+static struct stock_status_change changes[STOCK_CHANGES_MAX];
+
+static size_t count_results(size_t count, enum stock_state_result result, bool moved_only)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += changes[i].result == result && (changes[i].moved || !moved_only);
+    return found;
+}
+
+/* Cancels until no order waits for its turn; returns how many have moved. */
+static size_t cancel_all(size_t count)
+{
+    size_t all_moved = 0;
+    for (int turn = 0; turn < 50; turn++) {
+        stock_cancel(stock, changes, count, WAIT_MS);
+        all_moved += count_results(count, STOCK_STATE_OK, true);
+        if (count_results(count, STOCK_STATE_BUSY, false) == 0)
+            break;
+    }
+    return all_moved;
+}
+
+/* Orders of every kind: of many segments and of several at once, cancelled, paid and unknown ones,
+ * and each of them twice. */
+static void test_many_cancels_end_as_each_by_itself(void **state)
+{
+    (void)state;
+    enum { SINGLE = 60, ALL = 2 * (SINGLE + 6) };
+    uint64_t ids[ALL / 2];
+    reset(10, 5);
+    ids[0] = buy(2);
+    ids[1] = buy(7); /* of an older round, from now on */
+    reset(200, 8);
+    for (size_t i = 2; i < SINGLE + 2; i++)
+        ids[i] = buy(1 + (uint32_t)i % 3);
+    ids[SINGLE + 2] = buy(60);
+    ids[SINGLE + 3] = buy(3);
+    ids[SINGLE + 4] = buy(1);
+    ids[SINGLE + 5] = 99999999;
+    assert_int_equal(cancel(ids[SINGLE + 3]), STOCK_STATE_OK);
+    assert_int_equal(pay(ids[SINGLE + 4]), STOCK_STATE_OK);
+    for (size_t i = 0; i < ALL; i++)
+        changes[i].record.order_id = ids[i % (ALL / 2)];
+    assert_int_equal(cancel_all(ALL), SINGLE + 3);
+    assert_int_equal(count_results(ALL, STOCK_STATE_OK, false), 2 * (SINGLE + 4));
+    assert_int_equal(count_results(ALL, STOCK_STATE_REFUSED, false), 2);
+    assert_int_equal(count_results(ALL, STOCK_STATE_NO_ORDER, false), 2);
+    assert_string_equal(changes[SINGLE + 2].record.status, "cancelled");
+    assert_true(changes[SINGLE + 2].record.allocation_count > 1);
+    audit(1);
+    assert_int_equal(sell_out(), 199);
+    audit(200);
+}
+
+static void test_held_segment_keeps_only_its_own_orders_waiting(void **state)
+{
+    (void)state;
+    reset(40, 4);
+    for (size_t i = 0; i < 40; i++)
+        changes[i].record.order_id = buy(1);
+    lock_and_die(60000, false);
+    for (int turn = 0; turn < 4; turn++)
+        stock_cancel(stock, changes, 40, 50);
+    assert_int_equal(count_results(40, STOCK_STATE_BUSY, false), 10);
+    assert_int_equal(count_results(40, STOCK_STATE_OK, false), 30);
+    redis_server_do("DEL seckill:{s:0}:lock");
+    assert_int_equal(cancel_all(40), 10);
+    audit(0);
+}
+
+/* The answer to one of several transactions is lost: its orders are looked up again. */
+static void test_many_cancels_over_a_line_that_breaks(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset(40, 4);
+    for (size_t i = 0; i < 40; i++)
+        changes[i].record.order_id = buy(1);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    assert_int_equal(cancel_all(40), 40);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    audit(0);
 }
 
 /* ---- races ---- */
@@ -496,24 +605,21 @@ struct racer {
 static void *race(void *context)
 {
     struct racer *racer = context;
-    static _Thread_local struct ledger_record seen;
     for (uint64_t id = racer->from; id <= racer->to; id++) {
-        bool mine = false;
-        enum stock_state_result result = racer->pays
-                                             ? stock_pay(racer->stock, id, &seen, &mine)
-                                             : stock_cancel(racer->stock, id, 30000, &seen, &mine);
-        racer->moved += mine;
-        racer->undecided += result != STOCK_STATE_REFUSED && result != STOCK_STATE_OK;
+        struct stock_status_change change = {.record.order_id = id};
+        (racer->pays ? stock_pay : stock_cancel)(racer->stock, &change, 1, 30000);
+        racer->moved += change.moved;
+        racer->undecided += change.result != STOCK_STATE_REFUSED && change.result != STOCK_STATE_OK;
     }
     return NULL;
 }
 
-static void test_each_order_moves_once_whoever_races(void **state)
+/* Each racer but the first cancels. */
+static void race_for_orders(void *(*run)(void *context), uint32_t segments)
 {
-    (void)state;
     struct racer racers[RACERS];
     enum { ORDERS = 60 };
-    reset(200, 3);
+    reset(200, segments);
     uint64_t from = last_id + 1;
     for (int i = 0; i < ORDERS; i++)
         buy(1 + (uint32_t)i % 3);
@@ -522,7 +628,7 @@ static void test_each_order_moves_once_whoever_races(void **state)
                                    .pays = i == 0,
                                    .from = from,
                                    .to = from + ORDERS - 1};
-        pthread_create(&racers[i].thread, NULL, race, &racers[i]);
+        pthread_create(&racers[i].thread, NULL, run, &racers[i]);
     }
     int all = 0, paid = 0;
     for (int i = 0; i < RACERS; i++) {
@@ -537,6 +643,41 @@ static void test_each_order_moves_once_whoever_races(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='cancelled'"),
                      ORDERS - paid);
     audit((uint32_t)sql_server_do("SELECT COALESCE(SUM(qty),0) FROM orders WHERE status='paid'"));
+}
+
+static void test_each_order_moves_once_whoever_races(void **state)
+{
+    (void)state;
+    race_for_orders(race, 3);
+}
+
+/* The same with all orders in each call, which the racers go through in different orders. */
+static void *race_with_all(void *context)
+{
+    struct racer *racer = context;
+    size_t count = racer->to - racer->from + 1;
+    struct stock_status_change *mine = calloc(count, sizeof *mine);
+    racer->undecided = 1;
+    for (int turn = 0; turn < 2000 && racer->undecided > 0; turn++) {
+        for (size_t i = 0; i < count; i++)
+            mine[i].record.order_id = racer->from + (i * 7 + (size_t)turn) % count;
+        (racer->pays ? stock_pay : stock_cancel)(racer->stock, mine, count, 50);
+        racer->undecided = 0;
+        for (size_t i = 0; i < count; i++) {
+            racer->moved += mine[i].moved;
+            racer->undecided += mine[i].result == STOCK_STATE_BUSY;
+            assert_true(mine[i].result == STOCK_STATE_BUSY || mine[i].result == STOCK_STATE_OK ||
+                        mine[i].result == STOCK_STATE_REFUSED);
+        }
+    }
+    free(mine);
+    return NULL;
+}
+
+static void test_each_of_many_orders_moves_once_whoever_races(void **state)
+{
+    (void)state;
+    race_for_orders(race_with_all, 12);
 }
 
 int main(void)
@@ -567,7 +708,11 @@ int main(void)
         TEST(test_commit_of_a_payment_is_lost),
         TEST(test_answer_to_the_commit_of_a_payment_is_lost),
         TEST(test_ledger_that_stays_away_leaves_it_in_doubt),
+        TEST(test_many_cancels_end_as_each_by_itself),
+        TEST(test_held_segment_keeps_only_its_own_orders_waiting),
+        TEST(test_many_cancels_over_a_line_that_breaks),
         TEST(test_each_order_moves_once_whoever_races),
+        TEST(test_each_of_many_orders_moves_once_whoever_races),
     };
     return cmocka_run_group_tests(tests, start_group, NULL);
 }

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "lua/test_server.h"
 #include "sql/ledger_sale.h"
+#include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
+#include "stock/sale_count.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_settings.h"
@@ -419,6 +422,33 @@ static void test_limit_is_changed_while_the_sale_runs(void **state)
     audit(16);
 }
 
+/* As when there are so many orders that the change leaves them to be counted after it. */
+static void test_sale_that_is_counted_accepts_nothing_and_remembers_keys(void **state)
+{
+    (void)state;
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
+    for (int by = 0; by < PROCESSES; by++)
+        assert_int_equal(buy(by, "u", 1, by == 0 ? "first" : "second"), STOCK_ACCEPTED);
+    struct ledger_sale sale;
+    assert_int_equal(ledger_sale_find(stock_ledger(stocks[0]), "s", &sale), LEDGER_OK);
+    sale.settings.per_user_limit = 3;
+    assert_int_equal(ledger_settings_change(stock_ledger(stocks[0]), "s", &sale.settings, true),
+                     LEDGER_OK);
+    for (int by = 0; by < PROCESSES; by++) {
+        assert_int_equal(buy(by, "v", 1, ""), STOCK_COUNTING);
+        assert_int_equal(buy(by, "u", 1, "first"), STOCK_REPLAYED);
+        assert_int_equal(buy(by, "u", 1, "third"), STOCK_COUNTING);
+    }
+    assert_int_equal(stock_count(stocks[1], clock_now_ns() + CLOCK_NS_PER_S), LEDGER_NO);
+    sleep_ms(REMEMBER_MS); /* then a process that has not heard of it asks the ledger */
+    for (int by = 0; by < PROCESSES; by++)
+        assert_int_equal(buy(by, "u", 2, ""), STOCK_LIMIT);
+    assert_int_equal(buy(0, "u", 1, "third"), STOCK_ACCEPTED);
+    assert_int_equal(buy(1, "u", 1, ""), STOCK_LIMIT);
+    assert_int_equal(buy(1, "v", 3, ""), STOCK_ACCEPTED);
+    audit(6);
+}
+
 static void test_each_round_counts_anew(void **state)
 {
     (void)state;
@@ -559,6 +589,7 @@ static int run(const char *name)
         TEST(test_orders_of_one_user_in_one_batch_are_counted_together),
         TEST(test_users_refused_late_leave_the_others_their_units),
         TEST(test_limit_is_changed_while_the_sale_runs),
+        TEST(test_sale_that_is_counted_accepts_nothing_and_remembers_keys),
         TEST(test_each_round_counts_anew),
         TEST(test_limit_survives_redis),
         TEST(test_race_through_two_processes_never_passes_the_limit),

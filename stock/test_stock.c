@@ -468,6 +468,65 @@ static void test_duplicates_in_one_batch_are_one_order(void **state)
     audit("s", 6);
 }
 
+/* Sells `count` orders in one call; each was accepted before, or is new, by its number's parity. */
+static void sell_repeats_and_new(struct stock_order *firsts, struct stock_order *orders,
+                                 size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        orders[i] = i % 2 == 0 ? order("s", firsts[i].qty, firsts[i].key) : order("s", 1, "");
+        if (i % 2 == 1)
+            snprintf(orders[i].key, sizeof orders[i].key, "new-%llu",
+                     (unsigned long long)orders[i].order_id);
+    }
+    sell_all(stock, orders, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(orders[i].outcome, i % 2 == 0 ? STOCK_REPLAYED : STOCK_ACCEPTED);
+        if (i % 2 == 0)
+            assert_int_equal(orders[i].order_id, firsts[i].order_id);
+        stock_order_clear(&orders[i]);
+    }
+}
+
+/* Repeats are refused with their whole batch only once: after that they are looked up before. */
+static void test_new_orders_are_sold_beside_many_repeats(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    struct stock_order firsts[COUNT], orders[COUNT];
+    reset("s", 100, 4);
+    for (int i = 0; i < COUNT; i++) {
+        firsts[i] = order("s", 1, "");
+        snprintf(firsts[i].key, sizeof firsts[i].key, "first-%d", i);
+    }
+    sell_all(stock, firsts, COUNT);
+    bool batches = stock_batch_max(stock) > 1;
+    uint64_t commits = stock_stats(stock).ledger_calls;
+    sell_repeats_and_new(firsts, orders, COUNT);
+    if (batches) /* one that was refused, and one of the rest */
+        assert_int_equal(stock_stats(stock).ledger_calls, commits + 2);
+    commits = stock_stats(stock).ledger_calls;
+    sell_repeats_and_new(firsts, orders, COUNT);
+    if (batches)
+        assert_int_equal(stock_stats(stock).ledger_calls, commits + 1);
+    audit("s", COUNT + 2 * (COUNT / 2));
+}
+
+/* The unit that the repeat took is given back, and somebody else gets it. */
+static void test_repeat_does_not_use_up_the_last_unit(void **state)
+{
+    (void)state;
+    reset("s", 2, 1);
+    struct stock_order first = order("s", 1, "k"), again = order("s", 1, "k");
+    sell_all(stock, &first, 1);
+    sell_all(stock, &again, 1);
+    assert_int_equal(again.outcome, STOCK_REPLAYED);
+    assert_int_equal(sell_out("s"), 1);
+    again = order("s", 1, "k");
+    sell_all(stock, &again, 1);
+    assert_int_equal(again.outcome, STOCK_REPLAYED);
+    audit("s", 2);
+}
+
 static void test_duplicate_of_a_sold_out_order_is_sold_out(void **state)
 {
     (void)state;
@@ -1148,6 +1207,8 @@ static int run_common(const char *name)
         TEST(test_repeat_tells_the_same_segments),
         TEST(test_key_with_another_body_is_reused),
         TEST(test_duplicates_in_one_batch_are_one_order),
+        TEST(test_new_orders_are_sold_beside_many_repeats),
+        TEST(test_repeat_does_not_use_up_the_last_unit),
         TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
         TEST(test_duplicates_of_a_refused_order_are_refused_with_it),
         TEST(test_redis_that_forgot_everything_is_filled_again),

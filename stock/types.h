@@ -11,10 +11,10 @@
 struct stock;
 
 /* Orders per minute at a steady rate, and how many may come at once; 0 per minute: no limit. Shared
- * by all processes on one Redis. */
+ * by all processes on one Redis. Any thread may change them at any time: the next batch sees it. */
 struct stock_rates {
-    unsigned user_per_min, user_burst;
-    unsigned address_per_min, address_burst;
+    _Atomic unsigned user_per_min, user_burst;
+    _Atomic unsigned address_per_min, address_burst;
 };
 
 struct stock_options {
@@ -28,7 +28,7 @@ struct stock_options {
     int mysql_timeout_ms;
     int resolve_ms;       /* how long the ledger is asked about an unknown commit */
     int remember_left_ms; /* how long a shortage or settings read from the ledger refuse orders */
-    struct stock_rates rates;
+    const struct stock_rates *rates; /* the caller's, who keeps them; NULL: no limits */
 };
 
 /* Counted since stock_open; read by the owning thread. */

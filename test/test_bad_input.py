@@ -321,11 +321,11 @@ def test_wrong_content_type_is_415(daemon, kind):
 @pytest.mark.parametrize("method, path, allowed", [
     *((method, "/order", "POST") for method in ("GET", "PUT", "DELETE", "PATCH", "BREW")),
     *((method, f"/order/1/{move}", "POST") for method in ("GET", "PUT", "DELETE", "PATCH")
-      for move in ("pay", "cancel")), ("GET", "/admin/stock/add", "POST"),
+      for move in ("pay", "cancel")), ("PUT", "/admin/stock/add", "POST"),
     ("POST", "/order/1", "GET"), ("DELETE", "/order/1", "GET"), ("PUT", "/stock/demo", "GET"),
     ("POST", "/stock/demo", "GET"), ("POST", "/healthz", "GET"), ("DELETE", "/readyz", "GET"),
     ("POST", "/metrics", "GET"), ("PUT", "/openapi.json", "GET"),
-    ("GET", "/admin/stock/reset", "POST"), ("PUT", "/admin/stock/reset", "POST"),
+    ("POST", "/admin/stock/demo", "GET"), ("PUT", "/admin/stock/reset", "POST"),
     ("POST", "/admin/sales", "GET"), ("GET", "/admin/reconcile", "POST")])
 def test_wrong_method_is_405_and_says_what_is_allowed(daemon, method, path, allowed):
     body = GOOD if method in ("POST", "PUT", "PATCH") else None

@@ -12,6 +12,13 @@ from proxy import COMMIT, WRITE
 LOOK_UP = rb"FROM order_key"  # of keys, by the daemon that has the repeat
 
 
+def expect_repeats(daemon):
+    """From now on the daemon looks keys up before it tries their orders, for a while."""
+    daemon.reset("repeated")
+    answers = [daemon.order("repeated", key="repeated").status for _ in range(2)]
+    assert answers == [201, 200]
+
+
 def orders_in_ledger(daemon):
     return daemon.stack.ledger.number("SELECT COUNT(*) FROM orders")
 
@@ -136,6 +143,8 @@ def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
     proxy = proxies(stack.ledger.port)
     one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
     one.reset("demo", units, 1, **settings)
+    if pattern == LOOK_UP:
+        expect_repeats(other)
     assert other.order(user_id="somebody", qty=1000).answer in ("409 sold_out", "409 limit_reached")
     first = []
     trap = proxy.once(pattern, **{"after" if pattern == LOOK_UP else "before":
@@ -150,6 +159,24 @@ def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
     assert len({answer.json()["order_id"] for answer in (first[0], repeat)
                 if answer.status < 300}) == 1
     assert audit(one) == 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])
+def test_new_orders_are_accepted_beside_a_flood_of_repeats(pair, settings):
+    pair[0].reset("demo", 4000, 4, **settings)
+    firsts = {n: pair[0].order(user_id=f"u{n}", key="k").json() for n in range(20)}
+
+    def work(number):
+        if number % 2:
+            return pair[number % 4 // 2].order(user_id=f"new{number}", key="k").status
+        repeat = pair[number % 4 // 2].order(user_id=f"u{number % 20}", key="k")
+        assert repeat.json() == firsts[number % 20]
+        return repeat.status
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = Counter(pool.map(work, range(800)))
+    assert statuses == {201: 400, 200: 400}
+    assert audit(pair[0]) == 420
 
 
 @pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])

@@ -3,18 +3,22 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from audit import audit, sell_out
+from buyers import Buyers
 from daemon import PROGRAM, TOKEN, Daemon
-from harness.client import assert_problem
+from harness.client import assert_problem, order_bytes, read_response
 from harness.processes import free_port, wait_until
 from harness.stack import Stack
 from proxy import WRITE
@@ -49,6 +53,71 @@ def test_signal_ends_an_idle_daemon_with_exit_0(daemon, number):
         assert daemon.wait() == 0
     with pytest.raises(ConnectionRefusedError):
         daemon.get("/healthz")
+
+
+def test_lame_duck_serves_and_says_so(stack, spawn):
+    daemon = spawn(stack, lame_duck_ms=2000, http_threads=2)
+    daemon.reset()
+    with closing(HTTPConnection(*daemon.address)) as kept:
+        def closes():
+            kept.request("GET", "/healthz")
+            response = kept.getresponse()
+            assert response.read() and response.status == 200
+            return response.will_close
+        assert not closes()
+        started = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=0.5)
+        answer = daemon.get("/readyz")
+        assert (answer.status, answer.json()["status"]) == (503, "draining")
+        assert not closes(), "balancers have not seen it yet"
+        assert daemon.order().status == 201
+        wait_until(closes, "Connection: close", timeout=1.5)
+        assert daemon.order().status == 201
+        daemon.signal(signal.SIGHUP)  # harmless by now
+        assert daemon.wait() == 0
+        assert 2 < time.monotonic() - started < 5
+
+
+def test_clients_in_the_backlog_are_answered(daemon):
+    """The daemon hangs for a moment, clients connect, and SIGTERM comes before it has seen them."""
+    daemon.reset()
+    daemon.pause()
+    clients = [socket.create_connection(daemon.address, timeout=20) for _ in range(200)]
+    for number, client in enumerate(clients):
+        client.sendall(order_bytes(user_id=f"u{number}"))
+    daemon.signal(signal.SIGTERM)
+    daemon.cont()
+    assert [read_response(client).status for client in clients] == [201] * len(clients)
+    assert daemon.wait() == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_stop_resets_no_client_that_has_connected(stack, spawn, threads):
+    """Clients come all the time: each is answered or not let in."""
+    daemon = spawn(stack, http_threads=threads)
+    daemon.reset()
+    with Buyers(daemon.address, count=16, kept=False) as buyers:
+        wait_until(lambda: buyers.answers["201"] > 100, "orders")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait() == 0
+    assert buyers.lost, "nobody came after the end"
+    assert {why.split(":")[0] for why in buyers.lost} == {"ConnectionRefusedError"}
+    assert set(buyers.answers) == {"201"}
+
+
+def test_idle_connection_has_a_grace(daemon):
+    """A client may be about to send when the daemon stops."""
+    daemon.reset()
+    with socket.create_connection(daemon.address, timeout=20) as client:
+        client.sendall(order_bytes())
+        assert read_response(client).status == 201
+        daemon.signal(signal.SIGTERM)
+        time.sleep(0.5)
+        client.sendall(order_bytes(user_id="late"))
+        response = read_response(client)
+        assert (response.status, response.headers["Connection"]) == (201, "close")
+    assert daemon.wait() == 0
 
 
 @pytest.mark.parametrize("second, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -154,7 +223,8 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
     expected = sorted([
         *["order-worker"] * 2, *["http-thread"] * 3,
         "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
-        "call-listings", "invalidation", "expiry-worker", "order-indexer"])
+        "call-listings", "invalidation", "expiry-worker", "order-indexer",
+        "health-redis", "health-ledger"])
     wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 
@@ -216,6 +286,15 @@ def test_port_in_use_is_an_error_at_start(stack):
     assert "127.0.0.1" in done.stderr
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_second_daemon_on_a_port_is_told(stack, spawn, threads):
+    first = spawn(stack, http_threads=threads)
+    done = run("--listen=%s:%d" % first.address, f"--http-threads={threads}",
+               f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}")
+    assert done.returncode == 2
+    assert "Address already in use" in done.stderr
+
+
 def test_passwords_are_not_in_the_log(stack, spawn):
     stack.redis("ACL", "SETUSER", "shop", "reset", "on", ">hush-hush", "~*", "&*", "+@all")
     host, port = stack.redis.address
@@ -223,6 +302,109 @@ def test_passwords_are_not_in_the_log(stack, spawn):
                    lock_servers="redis://:hush-hush@a,mysql://u:hush-hush@b/c")
     assert "hush-hush" not in daemon.log()
     assert (stack.ledger.password or "hush-hush") not in daemon.log()
+
+
+# SIGHUP
+
+def reload(daemon, event="reloaded"):
+    before = daemon.log().count(f"event={event}")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: daemon.log().count(f"event={event}") > before, event)
+
+
+@pytest.fixture
+def configured(stack, spawn, tmp_path):
+    """configured(text, …) gives a daemon with a file of these lines."""
+    def spawn_it(text, **options):
+        path = tmp_path / "seckill.conf"
+        path.write_text(text)
+        daemon = spawn(stack, config=path, **options)
+        daemon.file = path
+        daemon.reset()
+        return daemon
+    return spawn_it
+
+
+def test_sighup_takes_over_rates_proxies_and_the_log_level(configured):
+    daemon = configured("rate_address_per_min = 1\nrate_address_burst = 1\n")
+
+    def order(forwarded):
+        return daemon.request("POST", "/order", {"sku": "demo", "user_id": "u", "qty": 1},
+                              {"X-Forwarded-For": forwarded}).status
+    assert [order("192.0.2.1"), order("192.0.2.2")] == [201, 429]
+    daemon.file.write_text("rate_address_per_min = 1\nrate_address_burst = 2\n"
+                           "trusted_proxies = 127.0.0.0/8\nlog_level = debug\n")
+    reload(daemon)
+    assert [order("192.0.2.3") for _ in range(3)] == [201, 201, 429]
+    assert [order("192.0.2.4") for _ in range(3)] == [201, 201, 429]
+    daemon.file.write_text("")
+    reload(daemon)
+    assert [order("192.0.2.4") for _ in range(3)] == [201] * 3
+    changed = re.findall(r"event=option_changed (.*)", daemon.log())
+    assert {"rate_address_burst=2", "log_level=debug", "rate_address_per_min=0"} <= set(changed)
+
+
+def test_sighup_names_what_needs_a_restart(configured):
+    daemon = configured("order_workers = 1\n")
+    daemon.file.write_text("order_workers = 2\nrate_user_per_min = 7\n")
+    reload(daemon)
+    assert re.findall(r"event=option_needs_restart (.*)", daemon.log()) == ["order_workers=2"]
+    assert re.findall(r"event=option_changed (.*)", daemon.log()) == ["rate_user_per_min=7"]
+
+
+@pytest.mark.parametrize("text", ["rate_user_burst = many\n", "no_such_option = 1\n", "rate_user"],
+                         ids=["value", "option", "line"])
+def test_sighup_with_a_bad_file_changes_nothing(configured, text):
+    daemon = configured("rate_user_per_min = 1\nrate_user_burst = 1\n")
+    daemon.file.write_text(f"rate_user_per_min = 0\n{text}")
+    reload(daemon, "not_reloaded")
+    assert str(daemon.file) in daemon.log()
+    assert [daemon.order().status, daemon.order().status] == [201, 429]
+
+
+def test_sighup_reads_tokens_again(stack, spawn, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("old-token\n")
+    daemon = spawn(stack, admin_token_file=path, env={"SECKILL_ADMIN_TOKEN": ""})
+
+    def status(token):
+        daemon.token = token
+        return daemon.admin("GET", "/admin/sales").status
+    assert [status("old-token"), status("new-token")] == [200, 401]
+    path.write_text("old-token\nnew-token\n")
+    reload(daemon)
+    assert [status("old-token"), status("new-token")] == [200, 200]
+    path.write_text("")
+    reload(daemon, "not_reloaded")
+    assert [status("old-token"), status("new-token")] == [200, 200]
+    path.write_text("new-token\n")
+    reload(daemon)
+    assert [status("old-token"), status("new-token")] == [401, 200]
+    assert "needs_restart" not in daemon.log()
+
+
+def test_sighup_at_any_time_loses_no_order(configured):
+    """During the start, under load, and while it drains."""
+    daemon = configured("", lame_duck_ms=300)
+    with Buyers(daemon.address, count=4) as buyers:
+        for number in range(100):
+            daemon.file.write_text(f"trusted_proxies = 192.0.2.{number}\n"
+                                   f"rate_address_per_min = {1_000_000 + number % 2}\n")
+            daemon.signal(signal.SIGHUP)
+            time.sleep(0.005)
+    assert buyers.lost == [] and set(buyers.answers) <= {"201", "409 sold_out"}
+    daemon.signal(signal.SIGTERM)
+    for _ in range(10):
+        time.sleep(0.05)
+        if daemon.running():
+            daemon.signal(signal.SIGHUP)
+    assert daemon.wait() == 0
+    daemon.launch()
+    wait_until(lambda: "event=starting" in daemon.log(), "the start")
+    for _ in range(50):
+        daemon.signal(signal.SIGHUP)
+        time.sleep(0.001)
+    daemon.wait_started()
 
 
 # the start
@@ -253,8 +435,8 @@ def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, 
     daemon = spawn(stack, redis_url=redis.url(stack.redis_url), ready=False,
                    mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000)
     assert daemon.get("/healthz").status == 200
-    assert daemon.get("/readyz").json() == {"status": "unavailable", "redis": "down",
-                                            "ledger": "down"}
+    wait_until(lambda: daemon.get("/readyz").json() == {
+        "status": "unavailable", "redis": "down", "ledger": "down"}, "both down in /readyz")
     assert_problem(daemon.order(), 503, "unavailable")
     redis.admit()
     wait_until(lambda: daemon.get("/readyz").json()["redis"] == "ok", "redis ok in /readyz")
@@ -270,7 +452,7 @@ def test_database_that_does_not_exist_yet(stack, spawn):
     ledger = stack.ledger
     ledger.run(f"DROP DATABASE `{ledger.database}`", database="")
     daemon = spawn(stack, ready=False)
-    assert daemon.get("/readyz").json()["ledger"] == "down"
+    wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "down", "ledger down in /readyz")
     ledger.recreate()
     daemon.wait_ready()
     daemon.reset()
@@ -306,7 +488,7 @@ def test_redis_with_a_wrong_password_is_not_ready(stack, spawn):
     spawn(stack).reset()
     daemon = spawn(stack, ready=False, redis_url=f"redis://shop:wrong@{host}:{port}/0")
     wait_until(lambda: daemon.get("/readyz").json()["ledger"] == "ok", "ledger ok in /readyz")
-    assert daemon.get("/readyz").json()["redis"] == "down"
+    wait_until(lambda: daemon.get("/readyz").json()["redis"] == "down", "redis down in /readyz")
     assert_problem(daemon.order(), 503, "unavailable")
     stack.redis("ACL", "SETUSER", "shop", ">wrong")
     daemon.wait_ready()
@@ -343,6 +525,109 @@ def test_nothing_listens_at_the_ledgers_address(spawn):
     for _ in range(3):
         assert_problem(daemon.order(), 503, "unavailable")
     assert_problem(daemon.get("/stock/demo"), 503, "unavailable")
+
+
+# readiness
+
+@contextmanager
+def redis_set(redis, name, value):
+    was = redis("CONFIG", "GET", name)[1]
+    redis("CONFIG", "SET", name, value)
+    yield
+    redis("CONFIG", "SET", name, was)
+
+
+@contextmanager
+def replica(redis, server):
+    del server
+    redis("REPLICAOF", "127.0.0.1", free_port())
+    yield
+    redis("REPLICAOF", "NO", "ONE")
+
+
+@contextmanager
+def full_disk(redis, server):
+    """Redis refuses writes once it could not save them."""
+    with redis_set(redis, "save", "3600 1"):
+        shutil.rmtree(server.directory)
+        redis("BGSAVE")
+        yield
+
+
+REFUSALS = {
+    "read_only": replica,
+    "out_of_memory": lambda redis, _: redis_set(redis, "maxmemory", "1"),
+    "few_replicas": lambda redis, _: redis_set(redis, "min-replicas-to-write", "1"),
+    "cannot_persist": full_disk,
+}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_readyz_says_why_redis_refuses_writes(private_stack, spawn, word):
+    daemon = spawn(private_stack)
+    with REFUSALS[word](private_stack.redis, private_stack.redis_server):
+        wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=5)
+        answer = daemon.get("/readyz").json()
+        assert answer == {"status": "unavailable", "redis": word, "ledger": "ok"}
+        assert daemon.metric("seckill_redis_up") == 0
+        assert daemon.metric("seckill_ledger_up") == 1
+    if word != "cannot_persist":
+        daemon.wait_ready()
+        assert daemon.metric("seckill_redis_up") == 1
+        assert len(re.findall("event=redis_up", daemon.log())) == 2
+    assert len(re.findall(f"event=redis_down reason={word} ", daemon.log())) == 1
+
+
+def test_readyz_knows_a_read_only_ledger(private_stack, spawn):
+    """The setting does not bind every user: what counts is whether this one may write."""
+    ledger = private_stack.ledger
+    ledger.run("CREATE USER shop@127.0.0.1; GRANT ALL ON seckill.* TO shop@127.0.0.1")
+    url = private_stack.mysql_url.replace("root@", "shop@")
+    daemon, of_root = spawn(private_stack, mysql_url=url), spawn(private_stack)
+    daemon.reset()
+    ledger.run("SET GLOBAL read_only = 1")
+    wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=5)
+    answer = daemon.get("/readyz").json()
+    assert answer == {"status": "unavailable", "redis": "ok", "ledger": "read_only"}
+    assert daemon.metric("seckill_ledger_up") == 0
+    assert_problem(daemon.order(), 503, "unavailable")
+    assert of_root.ready() and of_root.order().status == 201
+    ledger.run("SET GLOBAL read_only = 0")
+    daemon.wait_ready()
+    assert daemon.order().status == 201
+    assert len(re.findall("event=ledger_down reason=read_only ", daemon.log())) == 1
+
+
+def test_readiness_costs_the_ledger_no_write(private_stack, spawn):
+    daemon = spawn(private_stack)
+
+    def status():
+        rows = private_stack.ledger.run("SHOW GLOBAL STATUS WHERE variable_name IN "
+                                        "('Innodb_os_log_written', 'Com_rollback')")
+        return {name: int(value) for name, value in rows}
+
+    def asked_without_a_write():
+        before = status()
+        time.sleep(1)
+        after = status()
+        return (after["Com_rollback"] >= before["Com_rollback"] + 2 and
+                after["Innodb_os_log_written"] == before["Innodb_os_log_written"])
+
+    wait_until(asked_without_a_write, "a quiet second")  # the start's own writes end some time
+    assert daemon.ready()
+
+
+def test_readyz_is_answered_at_once_while_2000_clients_flood(daemon):
+    daemon.reset()
+    wrk = subprocess.Popen(["wrk", "-t1", "-c2000", "-d6s", daemon.url("/stock/demo")],
+                           stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    for path in ["/readyz", "/metrics", "/healthz"] * 5:
+        started = time.monotonic()
+        response = daemon.get(path)
+        assert response.status == 200, response
+        assert time.monotonic() - started < 1
+    wrk.wait()
 
 
 # what it says of itself
@@ -395,7 +680,7 @@ def test_every_promised_metric_is_there(daemon):
     for name in ("orders_total", "http_responses_total", "queue_depth", "batch_orders",
                  "order_seconds", "redis_seconds", "ledger_seconds", "recoveries_total",
                  "ledger_refusals_total", "unknown_commits_total", "sold_out_fast_total",
-                 "redis_reconnects_total", "ledger_reconnects_total"):
+                 "redis_reconnects_total", "ledger_reconnects_total", "redis_up", "ledger_up"):
         assert f"# TYPE seckill_{name} " in text, name
 
 

@@ -22,15 +22,17 @@ def used_by_children():
 
 
 def whole_machine():
-    """(seconds of all processors, seconds of them idle)"""
+    """(seconds of all processors, of them idle, of them in interrupts, which no process is charged
+    for: mostly the network's)"""
     with open("/proc/stat", encoding="ascii") as stat:
         times = [int(field) / TICKS_PER_S for field in stat.readline().split()[1:9]]
-    return sum(times), times[3] + times[4]
+    return sum(times), times[3] + times[4], times[5] + times[6]
 
 
 class Account:
     """Context manager: `shares` holds in the end each name's share of the machine's processors,
-    with `wrk` (children that ended meanwhile), `idle` and `others`, which disturb the figures."""
+    with `wrk` (children that ended meanwhile), `idle`, `interrupts`, and `others`, which disturb
+    the figures."""
 
     def __init__(self, pids):
         """pids: name to a list of them."""
@@ -40,7 +42,7 @@ class Account:
     def _read(self):
         names = {name: sum(map(used_by, pids)) for name, pids in self.pids.items()}
         names["wrk"] = used_by_children()
-        whole, names["idle"] = whole_machine()
+        whole, names["idle"], names["interrupts"] = whole_machine()
         return whole, names
 
     def __enter__(self):

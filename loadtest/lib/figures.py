@@ -1,6 +1,5 @@
-"""What a bench prints in the end: the table, the required ratios, the raw figures as JSON."""
+"""What becomes of the rounds of a run, and where they were measured."""
 
-import json
 import os
 import platform
 import re
@@ -9,12 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness.processes import ROOT
+from lib import metrics
 
 
-LINE = "{:<24} {:>5} {:>9} {:>7} {:>8} {:>8} {:>8}  {}".format
-HEAD = ("campaign, connections", "workers", "orders/s", "× bare", "p50 ms", "p99 ms",
-        "accepted", "audit")
 DISTURBED_SHARE = 0.1
 
 
@@ -42,117 +38,55 @@ def merge(measured, count):
     return merged
 
 
-def add_ratio(result):
-    add_rate(result, "answers" if result["campaign"] == "sold-out" else "accepted")
-
-
-def add_rate(result, counts):
-    """Names the rate of accepted orders, or of answers, and its mean ratio to the bare server
-    around each round."""
-    rate = f"{counts}_per_s"
+def complete(result, settings):
+    """Adds what follows from the rounds: the rate that counts, its mean ratio to the bare server
+    around each round, what went wrong, the processor time of an answer."""
+    rate = f"{settings['counts']}_per_s"
+    ratios = [run[rate] / run["bare_per_s"] for run in result["rounds"]]
     result["per_s"] = result[rate]
-    result["of_bare"] = statistics.mean(run[rate] / run["bare_per_s"] for run in result["rounds"])
+    result["of_bare"] = statistics.mean(ratios)
+    result["of_bare_rounds"] = [min(ratios), max(ratios)]
+    result["bare_p99_ms"] = statistics.median(run["bare"]["p99_ms"] for run in result["rounds"])
+    result["unexpected"] = unexpected(result, settings)
+    result["unanswered"] = sum(count for kind, count in result["errors"].items()
+                               if kind != "status")
+    result["cpu_us"] = cpu_us(result)
+    if "bare_paced" in result["rounds"][0]:
+        result["bare_paced"] = {
+            name: statistics.median(run["bare_paced"][name] for run in result["rounds"])
+            for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")}
 
 
-def option_text(options):
-    return " ".join(f"{name}={value}" for name, value in options.items())
+def outcomes_but(result, *expected):
+    return sum(count for name, count in metrics.outcomes(result["metrics"]).items()
+               if name not in expected)
+
+
+def unexpected(result, settings):
+    """How many answers were others than the load asks for. A mixed load provokes refusals."""
+    if settings["script"] == "mixed":
+        return sum(count for run in result["rounds"] for answer, count in run["answers"].items()
+                   if answer >= "500")
+    if settings["load"] in ("rush", "expiring"):  # both come to the last unit
+        return outcomes_but(result, "accepted", "sold_out")
+    if settings["script"] == "order" and settings["counts"] == "answers":
+        return outcomes_but(result, "sold_out")
+    return result["errors"]["status"]
+
+
+def cpu_us(result):
+    """Microseconds of processor time of each of our processes for an answer, those to other loads
+    beside this one included."""
+    cores = len(os.sched_getaffinity(0))
+    beside = [run[other]["answers_per_s"] for run in result["rounds"]
+              for other in ("beside", "hot", "flood") if other in run]
+    per_s = result["answers_per_s"] + sum(beside) / len(result["rounds"])
+    return {name: share * cores * 1e6 / max(per_s, 1)
+            for name, share in result["cpu_shares"].items() if name != "others"}
 
 
 def audit_text(result):
     return "ok" if result["audit"]["consistent"] else "FAILED"
-
-
-def error_text(result):
-    """What went wrong besides answers that refuse; '' when nothing did."""
-    counts = {name: n for name, n in result["errors"].items() if n and name != "status"}
-    expected = {"sold_out"} if result["campaign"] == "sold-out" else {"accepted"}
-    counts.update((name, n) for name, n in result["outcomes"].items()
-                  if n and name not in expected)
-    return ", ".join(f"{n} {name}" for name, n in counts.items())
-
-
-def print_bare(runs):
-    for connections in sorted({run["connections"] for run in runs}):
-        same = [run for run in runs if run["connections"] == connections]
-        rates = [run["answers_per_s"] for run in same]
-        p50_ms, p99_ms = (statistics.median(run[name] for run in same)
-                          for name in ("p50_ms", "p99_ms"))
-        print(LINE(f"bare server, {connections}", "", f"{statistics.median(rates):.0f}", "1",
-                   f"{p50_ms:.2f}", f"{p99_ms:.2f}", "",
-                   f"({len(rates)} runs, {min(rates):.0f} to {max(rates):.0f})"))
-
-
-def print_results(results):
-    for result in results:
-        workers = result["options"].get("order_workers", "")
-        print(LINE(f"{result['campaign']}, {result['connections']}", workers,
-                   f"{result['per_s']:.0f}", f"{result['of_bare']:.2f}",
-                   f"{result['p50_ms']:.2f}", f"{result['p99_ms']:.2f}",
-                   result["accepted_seen"], audit_text(result)))
-
-
-def print_cpu(results):
-    """Prints the processor time of an answer, which is steadier than rates on a shared machine."""
-    line = "{:<24} {:>8} {:>8} {:>8} {:>8}   {:>6} {:>6}".format
-    cores = len(os.sched_getaffinity(0))
-    print("\n" + line("CPU µs an answer", "server", "mariadb", "redis", "wrk", "idle", "others"))
-    for result in results:
-        shares = result["cpu_shares"]
-        us = [f"{shares[name] * cores * 1e6 / result['answers_per_s']:.1f}"
-              for name in ("server", "mariadb", "redis", "wrk")]
-        print(line(f"{result['campaign']}, {result['connections']}", *us,
-                   f"{shares['idle']:.0%}", f"{shares['others']:.0%}"))
-
-
-def print_disturbance(results):
-    """Tells when others had much of the machine, for then no figure means much."""
-    disturbed = [result for result in results if result["disturbed"] > DISTURBED_SHARE]
-    if disturbed:
-        print("\nrough figures, as others used the processors: " + ", ".join(
-            f"{result['campaign']} {result['connections']} (up to {result['disturbed']:.0%})"
-            for result in disturbed))
-
-
-def print_notes(results):
-    for result in results:
-        name = f"{result['campaign']}, {result['connections']}"
-        if error_text(result):
-            print(f"{name}: besides, {error_text(result)}")
-        if "probes" in result:
-            tried = ", ".join(f"{workers}: {rate:.0f}"
-                              for workers, rate in result["probes"].items())
-            print(f"{name}: orders/s by order workers tried: {tried}")
-        for difference in result["audit"]["differences"]:
-            print(f"{name}: AUDIT: {difference}")
-
-
-def requirements(results):
-    """(what, value, bound, met) for each that these results can answer; results by campaign, the
-    one with most connections last."""
-    of = {result["campaign"]: result for result in results}
-    accepted = of.get("accepted")
-    if accepted:
-        yield at_least("accepted orders ÷ bare server", accepted["of_bare"], 0.5)
-    if "sold-out" in of:
-        yield at_least("sold-out answers ÷ bare server", of["sold-out"]["of_bare"], 0.85)
-    for name, bound in (("literal", 5), ("single-lock", 15)):
-        if accepted and name in of:
-            slow = of[name]["per_s"]
-            ratio = accepted["per_s"] / slow if slow > 0 else 0  # a rate of 0 is no slow sale
-            yield at_least(f"accepted orders ÷ {name}", ratio, bound)
-    if accepted:
-        p99_ms = accepted["p99_ms"]
-        yield ("p99 of accepted orders, ms", p99_ms, "≤ 10", p99_ms <= 10)
-
-
-def at_least(what, value, bound):
-    return what, value, f"≥ {bound}", value >= bound
-
-
-def print_requirements(rows, connections):
-    print(f"\nrequired with {connections} connections")
-    for what, value, bound, met in rows:
-        print(f"  {what:<32} {value:7.2f}   {bound:<7} {'ok' if met else 'NOT OK'}")
 
 
 def first_line(*argv):
@@ -170,9 +104,10 @@ def processor():
 
 
 def describe(args, stack):
-    """Where and how the figures were measured."""
+    """Where and how the figures were measured. The revision is that of the tree which the service
+    was built in."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    git = ("git", "-C", str(ROOT))
+    git = ("git", "-C", str(Path(args.daemon).resolve().parent))
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "revision": first_line(*git, "rev-parse", "HEAD"),
@@ -186,28 +121,3 @@ def describe(args, stack):
                      "wrk": first_line("wrk", "-v")},
         "configuration": {name: str(value) if isinstance(value, Path) else value
                           for name, value in vars(args).items()}}
-
-
-def report(bench, description):
-    """Prints everything; the exit status of the bench."""
-    results = bench.results
-    rows = list(requirements(results))
-    machine = description["machine"]
-    print(f"{machine['processor']}, {machine['cores']} cores, rounds of {bench.args.seconds} s, "
-          f"wrk threads: {bench.args.threads}\n")
-    print(LINE(*HEAD))
-    print_bare(bench.bare_runs)
-    print_results(results)
-    print_notes(results)
-    print_cpu([{"campaign": "bare server", **run} for run in bench.bare_runs[-1:]] + results)
-    print_disturbance(results)
-    if rows:
-        print_requirements(rows, max(bench.args.connections))
-    if bench.args.json:
-        names = ("what", "value", "bound", "met")
-        bench.args.json.write_text(json.dumps(
-            {**description, "bare_runs": bench.bare_runs, "results": results,
-             "required": [dict(zip(names, row)) for row in rows]}, indent=1) + "\n")
-    audits_failed = not all(result["audit"]["consistent"] for result in results)
-    missed = not all(met for *_, met in rows)
-    return 1 if audits_failed or (bench.args.strict and missed) else 0

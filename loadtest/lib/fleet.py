@@ -123,6 +123,11 @@ class Fleet:
             self.options["lock_servers"] = ",".join(server.url for server in servers)
             self.pids["lock"] = [pid for server in servers for pid in server.pids()[kind]]
 
+    @property
+    def token(self):
+        """Of an admin's calls."""
+        return self.daemons[0].token
+
     def ask(self, *words):
         return self.daemons[0].ask(*words)
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import statistics
 import subprocess
 
 from harness.processes import ROOT, HarnessError, clean_environment, spawn
@@ -13,11 +14,41 @@ LOOK_S = 0.25  # between calls of tick
 STOP_LOOK_S = 0.02  # between checks whether the load has served its purpose
 
 
+def start(argv, env):
+    return spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                 env={**clean_environment(), "LOAD_TOOLS": f"{HERE}/tools", **env})
+
+
+def figures_in(argv, process, text):
+    """What a load generator has printed as a line of JSON."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if process.returncode != 0 or not lines:
+        raise HarnessError(f"{argv[0]}: exit status {process.returncode}\n{text}")
+    run = json.loads(lines[0])
+    run["answers_per_s"] = run["requests"] / run["duration_s"]
+    run["accepted_seen"] = run.get("accepted", run["requests"] - run["errors"]["status"])
+    run["accepted_per_s"] = run["accepted_seen"] / run["duration_s"]
+    return run
+
+
+@contextlib.contextmanager
+def beside(argv, env):
+    """Runs a load generator beside what the caller does. Yields a list, which holds its figures in
+    the end."""
+    found, process = [], start(argv, env)
+    try:
+        yield found
+        text, _ = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    found.append(figures_in(argv, process, text))
+
+
 def generate(argv, env, tick, until=None):
-    """The figures that a load generator prints as a line of JSON. Once until() is true it is
-    interrupted, and prints what it has so far."""
-    process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                    env={**clean_environment(), **env})
+    """The figures of a load generator. Once until() is true it is interrupted, and says what it has
+    so far."""
+    process = start(argv, env)
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -30,10 +61,7 @@ def generate(argv, env, tick, until=None):
     finally:
         process.kill()
         process.wait()
-    lines = [line for line in text.splitlines() if line.startswith("{")]
-    if process.returncode != 0 or not lines:
-        raise HarnessError(f"{argv[0]}: exit status {process.returncode}\n{text}")
-    return json.loads(lines[0])
+    return figures_in(argv, process, text)
 
 
 def wrk_argv(url, threads, connections, seconds, script="order"):
@@ -49,23 +77,22 @@ def measure(argv, env, pids, tick, until=None):
     """The figures of one run; see order.lua for their names. pids: lists of them by name."""
     with cpu.Account(pids) as account:
         run = generate(argv, env, tick, until)
-    run["answers_per_s"] = run["requests"] / run["duration_s"]
-    run["accepted_seen"] = run.get("accepted", run["requests"] - run["errors"]["status"])
-    run["accepted_per_s"] = run["accepted_seen"] / run["duration_s"]
     run["cpu_shares"] = account.shares
     return run
 
 
-def measure_rounds(load_once, bare_once, rounds, count_calm):
+def measure_rounds(load_once, bare_once, rounds, count_calm, extra):
     """Measures rounds, and the bare server with as many connections between them. While other work
-    on the machine has disturbed too many rounds it measures more, up to twice as many."""
+    on the machine has disturbed too many rounds it measures more: at most `extra`, a share."""
     measured = []
+    most = rounds + round(extra * rounds)
     before = bare_once()
-    while len(measured) < rounds or (
-            len(measured) < 2 * rounds and count_calm(measured) < rounds):
+    while len(measured) < rounds or (len(measured) < most and count_calm(measured) < rounds):
         run = load_once()
         after = bare_once()
         run["bare_per_s"] = (before["answers_per_s"] + after["answers_per_s"]) / 2
+        run["bare"] = {name: statistics.mean((before[name], after[name])) for name in
+                       ("answers_per_s", "p50_ms", "p99_ms", "p999_ms", "max_ms")}
         run["disturbed"] = max(part["cpu_shares"]["others"] for part in (before, run, after))
         measured.append(run)
         before = after

@@ -34,3 +34,12 @@ def sale_seconds(stack, sku):
         SELECT TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), MAX(o.created_at)) / 1e6
         FROM orders o JOIN sale USING (sku, round) WHERE o.sku = '{sku}'""")
     return max(float(rows[0][0]), 0.001)
+
+
+def deferred(stack):
+    """Work that the service has put off: committed orders that are not indexed by user yet, and
+    reserved orders whose time to pay is over."""
+    waiting, = stack.ledger.run("SELECT COALESCE(SUM(orders), 0) FROM order_batch")[0]
+    overdue, = stack.ledger.run("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
+                                " AND expires_at < UTC_TIMESTAMP(3)")[0]
+    return {"unindexed": int(waiting), "overdue": int(overdue)}

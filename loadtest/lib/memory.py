@@ -7,12 +7,10 @@ import threading
 import time
 
 from harness.processes import HarnessError
+from lib.run import Run
 
 
 FLAT_FROM_S = 5  # pools have grown to their size by then
-FLAT_GROWTH_MAX = 0.02
-FLAT_GROWTH_MAX_KIB = 1024
-SKU = "memory"
 
 
 def resident_kib(pid):
@@ -84,37 +82,22 @@ def settled(samples_kib):
     return samples_kib[min(FLAT_FROM_S, len(samples_kib) - 1)]
 
 
-def is_flat(samples_kib):
-    """Whether memory grew no more after the first seconds than a pool or two may."""
-    kib = settled(samples_kib)
-    return max(samples_kib) - kib <= max(FLAT_GROWTH_MAX_KIB, kib * FLAT_GROWTH_MAX)
+class MemoryRun(Run):
+    """A closed load beside idle connections. `grown` is by how much memory has grown since the
+    first seconds, as a share of what it was then."""
 
-
-def run(bench):
-    """Loads, samples, audits and prints. Returns the exit status of the bench."""
-    args, options = bench.args, bench.service_options()
-    connections = max(args.connections)
-    with bench.daemon(**options) as daemon:
-        bench.reset_ample(daemon, SKU, 20)
+    def loaded(self):
+        daemon, count = self.fleet.door, self.settings["idle_connections"]
         empty_kib = resident_kib(daemon.process.pid)
-        with IdleClients(daemon.address, args.idle) as idle:
+        with IdleClients(daemon.address, count) as idle:
             idle_kib = resident_kib(daemon.process.pid)
-            bench.progress.say(f"{args.seconds} s of orders beside {args.idle} idle connections")
             with Sampler(daemon.process.pid) as sampler:
-                load = bench.load(daemon, connections, args.seconds, SKU)
+                result = self.rounds(lambda: self.wrk(self.settings["seconds"]))
             still_open = idle.still_open()
-        audit = bench.audit(SKU, load["accepted_seen"])
-    samples, flat = sampler.samples_kib, is_flat(sampler.samples_kib)
-    bench.progress.clear()
-    print(f"{load['accepted_seen']} orders in {load['duration_s']:.0f} s over {connections} "
-          f"connections, p99 {load['p99_ms']:.2f} ms, longest {load['max_ms']:.0f} ms\n"
-          f"idle connections: {args.idle} opened, {still_open} still open in the end\n"
-          f"resident memory, KiB: {empty_kib} at the start, {idle_kib} with the idle connections\n"
-          f"  under load: first {samples[0]}, after {FLAT_FROM_S} s {settled(samples)}, last "
-          f"{samples[-1]}, max {max(samples)}: "
-          f"{'flat' if flat else 'NOT FLAT'}\n"
-          f"audit: {'ok' if audit['consistent'] else 'FAILED'}")
-    for difference in audit["differences"]:
-        print(f"  {difference}")
-    kept = still_open == args.idle
-    return 0 if audit["consistent"] and (not args.strict or (flat and kept)) else 1
+        if still_open != count:
+            raise HarnessError(f"of {count} idle connections {still_open} were left open")
+        kib = settled(sampler.samples_kib)
+        result["grown"] = max(sampler.samples_kib) / kib - 1
+        result["memory_kib"] = {"empty": empty_kib, "idle": idle_kib, "settled": kib,
+                                "samples": sampler.samples_kib}
+        return result

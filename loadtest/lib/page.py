@@ -5,13 +5,16 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from lib import plots, scenario
+from lib import plots, scenario, targets
+from lib import results as results_of
 from lib.figures import DISTURBED_SHARE
 from lib.results import measured, round_rates
 from lib.story import checks
+from lib.table import bare_rows, ms, ratio
 
-HEAD = ("run", "per s", "rounds", "× bare", "share of limit", "p50 ms", "p99 ms", "p99.9 ms",
-        "CPU idle", "audit")
+HEAD = ("run", "per s", "rounds", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim",
+        "p99.9 ms", "max ms", "unexpected", "unanswered", "unindexed", "service µs", "MariaDB µs",
+        "Redis µs", "CPU idle", "× serial estimate", "audit")
 WRONG = ("failed", "audit failed")
 
 
@@ -20,11 +23,22 @@ def span(run):
     return f"{min(rates):,.0f}–{max(rates):,.0f}"
 
 
-def ratio(value):
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+def ends(interval):
+    return "" if interval is None else "–".join(map(ratio, interval))
 
 
-def run_row(run):
+def cells(run, interval):
+    us = run["cpu_us"]
+    return [f"{run['per_s']:,.0f}", span(run), ratio(run["of_bare"]), ends(interval),
+            targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
+            targets.bound_text(run, "p99_ms"), ms(run["p999_ms"]), ms(run["max_ms"]),
+            f"{run['unexpected']:,}", f"{run['unanswered']:,}",
+            f"{run['deferred'].get('unindexed', 0):,}", f"{us['server']:.1f}",
+            f"{us['mariadb']:.1f}", f"{us['redis']:.1f}", f"{run['cpu_shares']['idle']:.0%}",
+            ratio(run["of_serial"]) if "of_serial" in run else ""]
+
+
+def run_row(run, intervals):
     """A run with figures has `cells` and `audit`; any other has a `reason`."""
     row = {"name": run["label"] or "all", "wrong": run["status"] in WRONG, "cells": None,
            "reason": run["reason"]}
@@ -33,9 +47,7 @@ def run_row(run):
         row.update(
             wrong=not consistent,
             audit="ok" if consistent else "; ".join(run["audit"]["differences"]),
-            cells=[f"{run['per_s']:,.0f}", span(run), ratio(run["of_bare"]),
-                   ratio(run["of_limit"]), f"{run['p50_ms']:.2f}", f"{run['p99_ms']:.2f}",
-                   f"{run['p999_ms']:.2f}", f"{run['cpu_shares']['idle']:.0%}"])
+            cells=cells(run, intervals[run["label"]]))
     return row
 
 
@@ -49,22 +61,37 @@ def answers(result):
     return sorted(counts.items())
 
 
-def limit_texts(result):
-    """What the runs with each size of batch were compared with."""
+def serial_texts(result):
+    """What the serial estimate of the runs with each size of batch was made of."""
     found = {}
     for run in measured(result):
-        limits = run["limits"]
-        if "batch" in limits:
-            found[limits["batch"], limits["clients"]] = limits
-    for (batch, clients), limits in sorted(found.items()):
-        yield (f"limits with batches of {batch} and {clients} connections: bare HTTP "
-               f"{limits['bare_per_s']:,.0f}, Redis {limits['redis_per_s']:,.0f}, inserts "
-               f"{limits['insert_per_s']:,.0f} per s; together {limits['combined_per_s']:,.0f}")
+        serial = run.get("serial", {})
+        if "batch" in serial:
+            found[serial["batch"], serial["clients"]] = serial
+    for (batch, clients), serial in sorted(found.items()):
+        yield (f"serial estimate with batches of {batch} and {clients} connections: bare HTTP "
+               f"{serial['bare_per_s']:,.0f}, Redis {serial['redis_per_s']:,.0f}, inserts "
+               f"{serial['insert_per_s']:,.0f} per s; one after the other "
+               f"{serial['combined_per_s']:,.0f}")
+
+
+def bare_texts(result):
+    for connections, per_s, p50, p99, p999, most, low, high in bare_rows(measured(result)):
+        yield (f"bare HTTP server, {connections:,} connections: {per_s:,.0f} per s "
+               f"({low:,.0f}–{high:,.0f}), p50 {ms(p50)} ms, p99 {ms(p99)} ms, p99.9 {ms(p999)} "
+               f"ms, max {ms(most)} ms")
+    for run in measured(result):
+        if "bare_paced" in run:
+            bare = run["bare_paced"]
+            yield (f"bare HTTP server at {run['rate_wanted']:,.0f} per s: p50 {ms(bare['p50_ms'])}"
+                   f" ms, p99 {ms(bare['p99_ms'])} ms, p99.9 {ms(bare['p999_ms'])} ms, max "
+                   f"{ms(bare['max_ms'])} ms")
 
 
 def remarks(result):
-    """The limits, the numbers of order workers that were tried, and who disturbed."""
-    yield from limit_texts(result)
+    """The bare server, the serial estimate, numbers of order workers tried, who disturbed."""
+    yield from bare_texts(result)
+    yield from serial_texts(result)
     for run in measured(result):
         if run.get("probes"):
             tried = ", ".join(f"{count}: {rate:,.0f}" for count, rate in run["probes"].items())
@@ -86,8 +113,10 @@ def settings_text(result):
 
 
 def section(result):
+    intervals = results_of.intervals(result)
     return {"campaign": result["campaign"], "title": result["title"], "asks": result["asks"],
-            "plot": Markup(plots.plot(result)), "runs": list(map(run_row, result["runs"])),
+            "plot": Markup(plots.plot(result)),
+            "runs": [run_row(run, intervals) for run in result["runs"]],
             "answers": answers(result), "settings": settings_text(result),
             "remarks": list(remarks(result))}
 
@@ -127,4 +156,5 @@ def page(results):
     return environment.get_template("report.html.j2").render(
         **origin(results), **audits(results), overview=Markup(plots.overview(results)),
         checks=[dict(zip(names, row)) for row in checks(results)], run_head=HEAD,
-        sections=list(map(section, ordered(results))))
+        sections=list(map(section, ordered(results))),
+        bare_p99_ms_max=targets.BARE_P99_MS_MAX)

@@ -149,9 +149,9 @@ def batch(result):
     figure, axis = axes()
     by_number(axis, runs, "daemon.max_batch", LINES[0], "service")
     sizes = [run["settings"]["daemon.max_batch"] for run in runs]
-    axis.plot(sizes, [run["limits"]["combined_per_s"] for run in runs], "s--", color="#b0413e",
+    axis.plot(sizes, [run["serial"]["combined_per_s"] for run in runs], "s--", color="#b0413e",
               label="1 ÷ (1/HTTP + 1/Redis + 1/inserts)")
-    axis.plot(sizes, [run["limits"]["bare_per_s"] for run in runs], "^:", color="#3a7d44",
+    axis.plot(sizes, [run["serial"]["bare_per_s"] for run in runs], "^:", color="#3a7d44",
               label="bare HTTP")
     ticks(axis, runs, "daemon.max_batch")
     axis.set_xlabel("max_batch: orders that share a lock and a commit at most")
@@ -265,18 +265,23 @@ def plot(result):
         return made(result)
 
 
+# Campaign, label of the run, and what the plot calls it.
+OVERVIEW = (("steady", "a shop's order", "a shop's orders"),
+            ("steady", "bare order", "bare orders"), ("rush", "", "bare orders, to the last unit"),
+            ("soldout", "", "sold-out answers"), ("mixed", "", "accepted, mixed"))
+
+
 def overview(results):
-    """The campaigns with one run each, beside the bare server."""
+    """The bare server, and what a whole sale is made of."""
     names, runs = [], []
-    for name, text in (("soldout", "sold-out answers"), ("steady", "accepted, ample stock"),
-                       ("rush", "accepted, to the last unit"), ("mixed", "accepted, mixed")):
-        run = find(results, name)
+    for name, label, text in OVERVIEW:
+        run = find(results, name, label=label)
         if run:
             names.append(text)
             runs.append(run)
     if not runs:
         return ""
-    bare_per_s = max(run["limits"]["bare_per_s"] for run in runs)
+    bare_per_s = max(one["bare_per_s"] for run in runs for one in run["rounds"])
     bare = {"per_s": bare_per_s, "settings": {"counts": "bare"}, "rounds": [
         {"bare_per_s": one["bare_per_s"]} for run in runs for one in run["rounds"]]}
     with matplotlib.rc_context(STYLE):

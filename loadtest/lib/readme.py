@@ -1,19 +1,29 @@
 """Makes the tables of figures in Markdown files anew, between two marks."""
 
-import statistics
+import re
 
-from lib.page import ordered, ratio
-from lib.results import measured
+from lib import results as results_of
+from lib import targets
+from lib.page import ends, ordered
+from lib.results import find, measured
 from lib.story import checks
+from lib.table import bare_rows, ratio
 
-TABLE_CAMPAIGNS = ("steady", "soldout", "rush", "mixed", "strategies", "latency")
+TABLE_CAMPAIGNS = ("around", "steady", "soldout", "rush", "mixed", "strategies", "latency")
 # Campaign, label of the run, and what the short table calls it.
 SHORT_ROWS = (
-    ("steady", "", "orders accepted, ample stock"),
+    ("steady", "a shop's order", "**orders as a shop sends them: key, limit, time to pay**"),
+    ("steady", "bare order", "bare orders, with none of these"),
     ("soldout", "", "orders refused, nothing left"),
+    ("around", "GET /stock", "looking at the stock"),
+    ("around", "GET /order", "looking at an order"),
+    ("around", "pay", "paying"),
+    ("around", "cancel, beside 2,000 orders/s", "cancelling, beside 2,000 orders/s"),
     ("mixed", "", "orders among look-ups, payments and cancels"),
     ("strategies", "strategy=segment_lock, max_batch=1", "an order at a time: the classic scheme"),
 )
+HEADLINE = "steady", "a shop's order"
+CONNECTIONS = 256  # of the bare server that the tables show
 BEGIN = "<!-- made by loadtest/report: begin -->\n"
 END = "<!-- made by loadtest/report: end -->\n"
 
@@ -24,41 +34,75 @@ def machine_line(results):
             "service, Redis, MariaDB with fsync at commit.")
 
 
-def bare_per_s(results):
-    return statistics.median(one["bare_per_s"] for result in results.values()
-                             for run in measured(result) for one in run["rounds"])
+def processor_us(run):
+    us = run["cpu_us"]
+    return f"{us['server']:.0f} + {us['mariadb']:.0f} + {us['redis']:.0f}"
+
+
+def figures_of(run, interval):
+    """The cells that every table has: the figures that flatter never stand alone."""
+    return (f"{run['per_s']:,.0f} | {ratio(run['of_bare'])} | {ends(interval)} | "
+            f"{targets.bound_text(run, 'of_bare')} | {run['p50_ms']:.1f} | {run['p99_ms']:.1f} | "
+            f"{targets.bound_text(run, 'p99_ms')} | {run['max_ms']:.0f} | {run['unexpected']:,} | "
+            f"{run['unanswered']:,} | {run['deferred'].get('unindexed', 0):,} | "
+            f"{processor_us(run)}")
+
+
+def head(first):
+    return (f"| {first} | per s | × bare | 99 % interval | aim | p50 ms | p99 ms | aim | max ms | "
+            "unexpected | unanswered | unindexed | µs: service + MariaDB + Redis |",
+            "|---" * 13 + "|")
+
+
+def bare_line(results):
+    runs = [run for result in results.values() for run in measured(result)
+            if run["settings"]["connections"] == CONNECTIONS]
+    for _, per_s, p50, p99, _, most, _, _ in bare_rows(runs):
+        yield (f"| a bare HTTP server | {per_s:,.0f} | 1 | | | {p50:.1f} | {p99:.1f} | | "
+               f"{most:.0f} | | | | |")
 
 
 def short_lines(results):
     """What somebody who has never seen the service wants to know."""
     yield machine_line(results)
     yield ""
-    yield "| what | per s | × bare | p99 |"
-    yield "|---|---|---|---|"
-    yield f"| a bare HTTP server | {bare_per_s(results):,.0f} | 1 | |"
+    yield from head("what")
     for name, label, what in SHORT_ROWS:
-        for run in measured(results.get(name, {"runs": ()})):
-            if run["label"] == label:
-                yield (f"| {what} | {run['per_s']:,.0f} | {ratio(run['of_bare'])} | "
-                       f"{run['p99_ms']:.1f} ms |")
+        run = find(results, name, label=label)
+        if run:
+            interval = results_of.intervals(results[name])[run["label"]]
+            yield f"| {what} | {figures_of(run, interval)} |"
+    yield from bare_line(results)
 
 
 def table_lines(results):
     yield machine_line(results)
     yield ""
-    yield "| campaign | per s | × bare | share of limit | p50 | p99 |"
-    yield "|---|---|---|---|---|---|"
-    yield f"| bare HTTP server | {bare_per_s(results):,.0f} | 1 | | | |"
+    yield from head("campaign")
     for name in TABLE_CAMPAIGNS:
-        for run in measured(results.get(name, {"runs": ()})):
+        result = results.get(name, {"runs": ()})
+        intervals = results_of.intervals(result)
+        for run in measured(result):
             label = f": {run['label']}" if run["label"] else ""
-            yield (f"| {name}{label} | {run['per_s']:,.0f} | {ratio(run['of_bare'])} | "
-                   f"{ratio(run['of_limit'])} | {run['p50_ms']:.1f} ms | {run['p99_ms']:.1f} ms |")
+            yield f"| {name}{label} | {figures_of(run, intervals[run['label']])} |"
+    yield from bare_line(results)
     yield ""
-    yield "| ratio of × bare | measured | aim |"
+    yield "| figure | measured | aim |"
     yield "|---|---|---|"
     for what, value, bound, _ in checks(results):
-        yield f"| {what} | {value:.2f} | {'' if bound is None else f'≥ {bound}'} |"
+        yield f"| {what} | {value:.2f} | {bound} |"
+
+
+def replace_headline(text, results):
+    """The text with the rate of a shop's orders in the one sentence that names it."""
+    run = find(results, *HEADLINE)
+    if run is None:
+        return text
+    rate = f"**{run['per_s'] // 1000 * 1000:,.0f} orders a second**"
+    made, count = re.subn(r"\*\*[\d,]+ orders a second\*\*", rate, text)
+    if count != 1:
+        raise ValueError(f"it has {count} sentences with **N orders a second**, not one")
+    return made
 
 
 def replace_tables(text, lines):

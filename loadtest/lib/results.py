@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from harness.processes import HarnessError
+from lib import stats
 
 
 def read(paths):
@@ -26,15 +27,26 @@ def measured(result):
     return [run for run in result["runs"] if "per_s" in run]
 
 
+def intervals(result):
+    """For each run with figures, by its label, the interval of its × bare; see lib/stats.py. The
+    rounds of all its runs say how much a round deviates."""
+    runs = measured(result)
+    pool = stats.deviations([[max(rate, 1e-9) for rate in round_rates(run, "of_bare")]
+                             for run in runs])
+    return {run["label"]: stats.around(run["of_bare"], len(run["rounds"]), pool) for run in runs}
+
+
 def option(run, name):
     """What a run had for an option of the service; "default" when the service's own."""
     return run["settings"].get(f"daemon.{name}", "default")
 
 
-def find(results, campaign, **wanted):
-    """The one run of a campaign with these settings (sale_sales for sale.sales, and so on; options
-    of the service as daemon_lock), or None."""
+def find(results, campaign, label=None, **wanted):
+    """The one run of a campaign with this label, if one is named, and these settings (sale_sales
+    for sale.sales, and so on; options of the service as daemon_lock), or None."""
     for run in measured(results.get(campaign, {"runs": []})):
+        if label is not None and run["label"] != label:
+            continue
         if all(run["settings"].get(name.replace("_", ".", 1) if name.startswith(
                 ("sale_", "daemon_")) else name) == value for name, value in wanted.items()):
             return run

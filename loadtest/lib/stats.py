@@ -37,6 +37,17 @@ def interval(before, after, pool, seed=1):
     return ratio, ratio * math.exp(drawn[edge]), ratio * math.exp(drawn[-1 - edge])
 
 
+def around(value, count, pool, seed=1):
+    """The interval of one median of `count` rounds, by the same bootstrap; None when there is no
+    spread to judge by."""
+    if len(pool) < 2:
+        return None
+    dice = random.Random(seed)
+    drawn = sorted(statistics.median(dice.choices(pool, k=count)) for _ in range(DRAWS))
+    edge = int(DRAWS * (1 - CONFIDENCE) / 2)
+    return value * math.exp(drawn[edge]), value * math.exp(drawn[-1 - edge])
+
+
 def verdict(low, high):
     if low is None:
         return "one round each: no judgement"

@@ -1,6 +1,7 @@
-"""The ratios that the campaigns are to show, each with its bound."""
+"""What the campaigns are to show: each figure that has a bound, and ratios between runs."""
 
-from lib.results import find
+from lib import targets
+from lib.results import find, measured
 
 
 def ratio(one, other):
@@ -12,11 +13,12 @@ def strategies(results):
     def run(strategy, batch):
         return find(results, "strategies", daemon_strategy=strategy, daemon_max_batch=batch)
     one, many, full = run("single_lock", 1), run("segment_lock", 1), run("segment_lock", "default")
-    yield "20 segments ÷ one lock, an order at a time", ratio(many, one), 1
-    yield "20 segments: full batches ÷ an order at a time", ratio(full, many), 1
-    yield "20 segments with full batches ÷ one lock", ratio(full, one), 1
+    yield "20 segments ÷ one lock, an order at a time", ratio(many, one), "segments"
+    yield "batching: full batches ÷ an order at a time, 20 segments", ratio(full, many), "batching"
+    yield ("segments and batching: full batches ÷ one lock, an order at a time",
+           ratio(full, one), "segments and batching")
     yield ("segment_lock ÷ lock-free atomic, full batches", ratio(full, run("atomic", "default")),
-           0.9)
+           "without locks")
 
 
 def growth(results):
@@ -25,25 +27,24 @@ def growth(results):
                                           **wanted})
     most = max((run["settings"]["prefill"] for run in results["growth"]["runs"]), default=0)
     sales = max((run["settings"]["sale.sales"] for run in results["growth"]["runs"]), default=1)
-    yield f"{most:,} orders in the ledger ÷ none", ratio(run(prefill=most), run()), 0.8
-    yield f"{sales:,} sales, one wanted ÷ one sale", ratio(run(sale_sales=sales), run()), 0.9
+    yield f"{most:,} orders in the ledger ÷ none", ratio(run(prefill=most), run()), "ledger"
+    yield f"{sales:,} sales, one wanted ÷ one sale", ratio(run(sale_sales=sales), run()), "sales"
     yield (f"{sales:,} sales, all wanted ÷ one sale",
-           ratio(run(sale_sales=sales, sale_spread=True), run()), None)
-
-
-def headlines(results):
-    for name, what, bound in (("steady", "accepted orders ÷ bare HTTP", 0.65),
-                              ("soldout", "sold-out answers ÷ bare HTTP", 0.85)):
-        run = find(results, name)
-        yield what, run and run["of_bare"], bound
+           ratio(run(sale_sales=sales, sale_spread=True), run()), "many sales")
 
 
 def checks(results):
-    """[(what, value, bound or None, whether it is met)] of all that was measured."""
-    parts = [headlines(results)]
-    if "strategies" in results:
-        parts.append(strategies(results))
-    if "growth" in results:
-        parts.append(growth(results))
-    return [(what, value, bound, bound is None or value >= bound)
-            for part in parts for what, value, bound in part if value is not None]
+    """[(what, value, bound as text, whether it is met, None when not judged)] of all figures that
+    have a bound, and of the ratios above."""
+    rows = []
+    for name, result in results.items():
+        for label, figure, value, bound, met in targets.checks(measured(result)):
+            rows.append((f"{name}: {label}: {figure}" if label else f"{name}: {figure}", value,
+                         bound, met))
+    for part in (strategies, growth):
+        for what, value, name in part(results) if part.__name__ in results else ():
+            bound = targets.ratio(name)
+            if value is not None:
+                rows.append((what, value, "" if bound is None else f"≥ {bound:g}",
+                             bound is None or value >= bound))
+    return rows

@@ -126,10 +126,6 @@ function response(status, _, body)
   if record then record:write(id, "\n") end
 end
 
-local LINE = '{"requests":%d,"duration_s":%.6f,"accepted":%d,"p50_ms":%.3f,"p90_ms":%.3f,' ..
-  '"p99_ms":%.3f,"p999_ms":%.3f,"max_ms":%.3f,"answers":{%s},"errors":{"status":%d,' ..
-  '"connect":%d,"read":%d,"write":%d,"timeout":%d}}\n'
-
 local function counted()
   local total, sum, parts = 0, {}, {}
   for _, thread in ipairs(threads) do
@@ -139,13 +135,7 @@ local function counted()
     end
   end
   for answer, count in pairs(sum) do parts[#parts + 1] = string.format('"%s":%d', answer, count) end
-  return total, table.concat(parts, ",")
+  return string.format(',"accepted":%d,"answers":{%s}', total, table.concat(parts, ","))
 end
 
-function done(summary, latency)
-  local errors, total, parts = summary.errors, counted()
-  io.write(string.format(LINE, summary.requests, summary.duration / 1e6, total,
-    latency:percentile(50) / 1e3, latency:percentile(90) / 1e3, latency:percentile(99) / 1e3,
-    latency:percentile(99.9) / 1e3, latency.max / 1e3, parts,
-    errors.status, errors.connect, errors.read, errors.write, errors.timeout))
-end
+done = dofile((os.getenv("LOAD_TOOLS") or "loadtest/tools") .. "/report.lua")(counted)

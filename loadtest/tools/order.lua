@@ -5,20 +5,26 @@
 --   ORDER_QTY     units of an order: "1", or a range such as "1-5" (1)
 --   ORDER_USERS   users to choose from; "distinct": each order has one of its own (1000000)
 --   ORDER_KEYS    set: every order carries an Idempotency-Key of its own
+--
+-- Users and keys of one order each come in no order, as those of a shop do: an index over them
+-- gets its entries all over, not at its end.
+--
 --   ORDER_RECORD  set: path prefix; each thread appends the id of every order answered 201 to
 --                 PREFIX.N, one a line, for `audit --acked`
+--   LOAD_TOOLS    the folder of this script                        (loadtest/tools)
 --
 -- Requests are prepared before the run and sent in turn, and answers are not looked at unless
 -- they are recorded, so that what is measured is the server and not this script.
 
 local PREPARED = 16384
-local NUMBER = "00000000" -- of a key or user made for one order
+-- For what is one order's own in its key and its user: 8 digits, as the length is set before.
+local GAP = ("-"):rep(8)
 
 local threads_made = 0
 local prepared = {}
 local next_index = 0
 local made = 0 -- keys and users
-local prefix
+local users
 
 local function environment(name, default)
   local value = os.getenv(name)
@@ -38,35 +44,56 @@ local function qty_range(text)
   return tonumber(text), tonumber(text)
 end
 
-local function prepare(headers)
+-- A name with a gap, which no other prepared request has.
+local function name_with_gap()
+  return string.format("%06x%06x.", math.random(0, 0xffffff), math.random(0, 0xffffff)) .. GAP
+end
+
+-- Keys come with users that are chosen when an order is sent: of a few prepared users each would
+-- soon be at a limit.
+local function user()
+  if users == nil then return name_with_gap() end
+  return environment("ORDER_KEYS") and GAP or math.random(users)
+end
+
+local function prepare()
+  local headers = { ["Content-Type"] = "application/json" }
   local skus = split(environment("ORDER_SKUS", "demo"))
   local low, high = qty_range(environment("ORDER_QTY", "1"))
-  local users = tonumber(environment("ORDER_USERS", "1000000"))
-  local gap = ("-"):rep(#prefix + #NUMBER)
   for i = 1, PREPARED do
-    local body = string.format('{"sku":"%s","user_id":"%s","qty":%d}',
-      skus[math.random(#skus)], users and "u" .. math.random(users) or gap,
-      math.random(low, high))
+    local body = string.format('{"sku":"%s","user_id":"u%s","qty":%d}', skus[math.random(#skus)],
+      user(), math.random(low, high))
+    if environment("ORDER_KEYS") then headers["Idempotency-Key"] = name_with_gap() end
     prepared[i] = wrk.format("POST", nil, headers, body)
   end
 end
 
--- What is each order's own stands in each prepared request as gaps, to be filled when it is sent.
-local function request_of_its_own()
-  made = made + 1
-  next_index = next_index % PREPARED + 1
-  return (table.concat(prepared[next_index], prefix .. string.format("%08d", made)))
-end
-
 local function cut_at_gaps(request)
   local parts, from = {}, 1
-  local gap = ("-"):rep(#prefix + #NUMBER)
   while true do
-    local first, last = request:find(gap, from, true)
+    local first, last = request:find(GAP, from, true)
     parts[#parts + 1] = request:sub(from, (first or 0) - 1)
     if not first then return parts end
     from = last + 1
   end
+end
+
+-- The next prepared request, which is in parts.
+local function next_parts()
+  made = made + 1
+  next_index = next_index % PREPARED + 1
+  return prepared[next_index]
+end
+
+local function order_of_one_user()
+  return (table.concat(next_parts(), string.format("%08d", made)))
+end
+
+local function order_with_key()
+  local parts = next_parts() -- the key's header stands before the body
+  local number = string.format("%08d", made)
+  local name = users and string.format("%08d", math.random(users)) or number
+  return parts[1] .. number .. parts[2] .. name .. parts[3]
 end
 
 local function record_into(path)
@@ -81,20 +108,16 @@ end
 
 function setup(thread)
   thread:set("thread_index", threads_made)
-  thread:set("seed", os.time() * 1000 + threads_made)
   threads_made = threads_made + 1
 end
 
 function init()
-  math.randomseed(seed)
-  local headers = { ["Content-Type"] = "application/json" }
-  prefix = string.format("%x.", seed)
-  if environment("ORDER_KEYS") then
-    headers["Idempotency-Key"] = ("-"):rep(#prefix + #NUMBER)
-  end
-  prepare(headers)
-  if environment("ORDER_KEYS") or environment("ORDER_USERS") == "distinct" then
-    request = request_of_its_own
+  local a, b, c, d = io.open("/dev/urandom", "rb"):read(4):byte(1, 4)
+  math.randomseed(a + 256 * (b + 256 * (c + 256 * d)))
+  users = tonumber(environment("ORDER_USERS", "1000000"))
+  prepare()
+  if environment("ORDER_KEYS") or users == nil then
+    request = environment("ORDER_KEYS") and order_with_key or order_of_one_user
     for i = 1, PREPARED do prepared[i] = cut_at_gaps(prepared[i]) end
   end
   if environment("ORDER_RECORD") then
@@ -107,14 +130,4 @@ function request()
   return prepared[next_index]
 end
 
-local LINE = '{"requests":%d,"duration_s":%.6f,"p50_ms":%.3f,"p90_ms":%.3f,"p99_ms":%.3f,' ..
-  '"p999_ms":%.3f,"max_ms":%.3f,"errors":{"status":%d,"connect":%d,"read":%d,"write":%d,' ..
-  '"timeout":%d}}\n'
-
-function done(summary, latency)
-  local errors = summary.errors
-  io.write(string.format(LINE, summary.requests, summary.duration / 1e6,
-    latency:percentile(50) / 1e3, latency:percentile(90) / 1e3, latency:percentile(99) / 1e3,
-    latency:percentile(99.9) / 1e3, latency.max / 1e3,
-    errors.status, errors.connect, errors.read, errors.write, errors.timeout))
-end
+done = dofile((os.getenv("LOAD_TOOLS") or "loadtest/tools") .. "/report.lua")()

@@ -232,7 +232,7 @@ static double percentile_ms(double share)
     return latencies_us[rank < answered ? rank : answered - 1] / 1e3;
 }
 
-static void report(double rate, int64_t lasted_ns)
+static void report(double rate, uint64_t wanted, int64_t lasted_ns)
 {
     qsort(latencies_us, answered, sizeof *latencies_us, compare);
     printf("{\"rate_wanted\":%.1f,\"requests\":%llu,\"duration_s\":%.6f,\"p50_ms\":%.3f,"
@@ -246,9 +246,10 @@ static void report(double rate, int64_t lasted_ns)
             distance *= 0.794328234724; /* 10 ** -0.1 */
         printf("%s[%.7f,%.3f]", nines ? "," : "", 1 - distance, percentile_ms(1 - distance));
     }
-    printf(
-        "],\"errors\":{\"status\":%llu,\"connect\":0,\"read\":%llu,\"write\":0,\"timeout\":0}}\n",
-        (unsigned long long)not_201, (unsigned long long)lost);
+    uint64_t unanswered = wanted > answered + lost ? wanted - answered - lost : 0;
+    printf("],\"errors\":{\"status\":%llu,\"connect\":0,\"read\":%llu,\"write\":0,"
+           "\"timeout\":%llu}}\n",
+           (unsigned long long)not_201, (unsigned long long)lost, (unsigned long long)unanswered);
 }
 
 static double number(const char *text, double most)
@@ -300,6 +301,6 @@ int main(int argc, char **argv)
     prepare();
     connect_all(&address, loop);
     int64_t lasted_ns = run((uint64_t)count, rate, loop);
-    report(rate, lasted_ns);
+    report(rate, (uint64_t)count, lasted_ns);
     return record != NULL && fclose(record) != 0;
 }

@@ -1,14 +1,13 @@
 /* /healthz, /readyz, /metrics and /openapi.json: for the operators of the service. */
-#define _GNU_SOURCE /* asprintf */
 #include "service/calls/ops.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "openapi.h"
 #include "service/metrics.h"
+#include "service/workers/health.h"
 
 enum call_start call_ops_healthz(struct service *service, struct request *request,
                                  const struct call *call)
@@ -19,80 +18,42 @@ enum call_start call_ops_healthz(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
-/* What is known of Redis or the ledger while it is being asked. */
-enum { PART_UNKNOWN, PART_OK, PART_DOWN };
-
-/* As last seen by any call worker: while all of them wait for Redis or the ledger, no worker takes
- * the request, and its deadline answers from here. */
-static _Atomic int redis_seen, ledger_seen;
-
-static const char *part_name(int part)
-{
-    static const char *const names[] = {"unknown", "ok", "down"};
-    return names[part];
-}
-
-static void answer_readyz(struct answer *answer, const char *status, int redis, int ledger)
-{
-    char *text = NULL;
-    int length = asprintf(&text, "{\"status\":\"%s\",\"redis\":\"%s\",\"ledger\":\"%s\"}\n", status,
-                          part_name(redis), part_name(ledger));
-    if (length < 0)
-        abort();
-    bool ready = strcmp(status, "ready") == 0;
-    answer_text(answer, ready ? 200 : 503, "application/json", text, (size_t)length);
-    answer->retry_after_s = ready ? 0 : 1;
-}
-
-static void readyz(struct call_worker *worker, struct request *request)
-{
-    int redis = stock_ping_redis(worker->stock) ? PART_OK : PART_DOWN;
-    atomic_store(&redis_seen, redis);
-    atomic_store(&request->call.progress, redis); /* from here on the ledger is being asked */
-    int ledger = stock_ping_ledger(worker->stock) ? PART_OK : PART_DOWN;
-    atomic_store(&ledger_seen, ledger);
-    /* While draining the service still answers, but a balancer is to send no new clients. */
-    bool draining = atomic_load(&worker->service->draining);
-    bool ready = redis == PART_OK && ledger == PART_OK && atomic_load(&worker->service->prepared);
-    answer_readyz(&request->answer,
-                  draining ? "draining"
-                  : ready  ? "ready"
-                           : "unavailable",
-                  redis, ledger);
-}
-
-static void work_readyz(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        readyz(worker, requests[i]);
-}
-
-/* Redis or the ledger did not answer by the deadline: the one that was being asked is down. */
-static void expire_readyz(const struct request *request, struct answer *answer)
-{
-    if (atomic_load(&request->call.progress) != PART_UNKNOWN)
-        atomic_store(&ledger_seen, PART_DOWN);
-    answer_readyz(answer, "unavailable", atomic_load(&redis_seen), atomic_load(&ledger_seen));
-}
-
+/* From memory: neither a queue nor a hanging server keeps the answer waiting. While draining the
+ * service still answers, but a balancer is to send no new clients. */
 enum call_start call_ops_readyz(struct service *service, struct request *request,
                                 const struct call *call)
 {
-    (void)service;
-    (void)call;
-    request->call.expire = expire_readyz;
-    return call_send(request, work_readyz, false);
+    enum health_state redis = health_redis(service->health, call->now_ns);
+    enum health_state ledger = health_ledger(service->health, call->now_ns);
+    bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
+    bool ready =
+        !draining && redis == HEALTH_OK && ledger == HEALTH_OK && atomic_load(&service->prepared);
+    answer_json(&request->answer, ready ? 200 : 503,
+                json_pack("{s:s,s:s,s:s}", "status",
+                          draining ? "draining"
+                          : ready  ? "ready"
+                                   : "unavailable",
+                          "redis", health_word(redis), "ledger", health_word(ledger)));
+    request->answer.retry_after_s = ready ? 0 : 1;
+    return START_ANSWERED;
+}
+
+/* A gauge is only read when the page is printed, so it is set here and not at every change. */
+static void set_gauges(struct service *service, int64_t now_ns)
+{
+    const struct health *health = service->health;
+    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
+    metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
+    metrics_gauge_set(GAUGE_LEDGER_UP, health_ledger(health, now_ns) == HEALTH_OK);
 }
 
 enum call_start call_ops_metrics(struct service *service, struct request *request,
                                  const struct call *call)
 {
-    (void)call;
     char *text = malloc(METRICS_TEXT_MAX);
     if (!text)
         abort();
-    /* A gauge is only read when the page is printed, so it is set here and not at every push. */
-    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
+    set_gauges(service, call->now_ns);
     size_t length = metrics_print(text, METRICS_TEXT_MAX);
     answer_text(&request->answer, 200, METRICS_CONTENT_TYPE, text, length);
     return START_ANSWERED;

@@ -1,4 +1,4 @@
-/* POST /order and GET /order/{order_id}.
+/* POST /order.
  *
  * why_two_readers: a scanner reads the plain form of a body that nearly every client sends (no
  * escapes, no signs, the three fields once each, in any order), as every order pays for it. The
@@ -14,8 +14,6 @@
 #include "base/identifier.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
-#include "service/order_id.h"
-#include "sql/ledger_lookup.h"
 
 /* ---- the body, see why_two_readers ---- */
 
@@ -197,39 +195,4 @@ enum call_start call_order_post(struct service *service, struct request *request
         return START_ANSWERED;
     }
     return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_ORDER_WORKER;
-}
-
-/* ---- GET ---- */
-
-static void get(struct call_worker *worker, struct request *request)
-{
-    struct ledger_record record;
-    switch (ledger_order_find(stock_ledger(worker->stock), request->call.order_id, &record)) {
-    case LEDGER_OK:
-        order_answer_record(&request->answer, &record);
-        break;
-    case LEDGER_NO:
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
-        break;
-    default:
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
-        break;
-    }
-}
-
-static void work_get(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        get(worker, requests[i]);
-}
-
-enum call_start call_order_get(struct service *service, struct request *request,
-                               const struct call *call)
-{
-    (void)service;
-    if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
-        return START_ANSWERED;
-    }
-    return call_send(request, work_get, false);
 }

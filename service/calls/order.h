@@ -1,14 +1,12 @@
-/* POST /order and GET /order/{order_id}. */
+/* POST /order. */
 #ifndef SECKILL_SERVICE_CALLS_ORDER_H
 #define SECKILL_SERVICE_CALLS_ORDER_H
 
 #include "service/calls/call.h"
 
-/* The handlers, see call_handler. */
+/* The handler, see call_handler. */
 enum call_start call_order_post(struct service *service, struct request *request,
                                 const struct call *call);
-enum call_start call_order_get(struct service *service, struct request *request,
-                               const struct call *call);
 
 /* Reads the body of POST /order, exactly sku, user_id and qty, into the order. False with what is
  * wrong in `detail_out` (a constant text). The text need not end in NUL. */

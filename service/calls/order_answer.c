@@ -201,6 +201,11 @@ void order_answer(struct request *request)
         metrics_count(METRIC_ORDERS_PAUSED);
         answer_problem(answer, PROBLEM_PAUSED);
         break;
+    case STOCK_COUNTING:
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_detail(answer, PROBLEM_UNAVAILABLE,
+                      "The sale has a new limit and counts what its users have; nothing was done.");
+        break;
     case STOCK_LIMIT:
         metrics_count(METRIC_ORDERS_LIMIT);
         answer_limit(answer, order->history);

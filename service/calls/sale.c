@@ -9,6 +9,7 @@
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
 #include "service/log.h"
+#include "service/stock_snapshot.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
@@ -78,6 +79,7 @@ static void reset(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     memcpy(sale.sku, sku, sizeof sale.sku);
     enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
               "sku=%s total=%u segments=%u result=%d round=%u", sku, request->call.total,
               request->call.segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
@@ -133,6 +135,7 @@ static void restock(struct call_worker *worker, struct request *request)
     enum stock_restock_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker), &sale, &why);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
               "sku=%s units=%u result=%d why=%d", sku, request->call.total, (int)result, (int)why);
     switch (result) {
@@ -184,6 +187,7 @@ static void change(struct call_worker *worker, struct request *request)
     struct ledger_sale sale;
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
               "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
               (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);

@@ -127,6 +127,8 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings)
     add_number(object, "per_user_limit", settings->per_user_limit);
     add_number(object, "pay_within_s", settings->pay_within_s);
     json_object_set_new(object, "paused", json_boolean(settings->paused));
+    if (settings->counting)
+        json_object_set_new(object, "counting", json_true());
 }
 
 json_t *sale_json(const struct ledger_sale *sale)

@@ -22,7 +22,8 @@ const char *sale_settings_read(const json_t *object, struct stock_change *change
 /* How many members sale_settings_read found. */
 size_t sale_settings_count(const struct stock_change *change);
 
-/* Adds the settings to a sale's object: the ones that are set, and whether the sale is paused. */
+/* Adds the settings to a sale's object: the ones that are set, whether the sale is paused, and
+ * "counting" while its users' units are counted. */
 void sale_settings_add(json_t *object, const struct ledger_settings *settings);
 
 /* A sale with its numbers and settings, for the caller to release. */

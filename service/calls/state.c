@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,13 +11,22 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/order_id.h"
+#include "sql/ledger_status.h"
 #include "stock/return_order.h"
 
-enum { TURN_MS = 5 }; /* how long one try of a cancel waits for held segments, see work_cancel */
+enum { TURN_MS = 5 }; /* how long one try waits for locked orders, see work_state */
 
-static const char late_detail[] = "The time to pay this order is over.";
+/* What payment and cancellation do not have in common. */
+struct state_work {
+    void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
+                   int wait_ms);
+    int (*wait_ms)(const struct call_worker *worker); /* how long a request may wait for locks */
+    enum metrics_counter moved;
+    const char *failed; /* the event in the log */
+    const char *late;   /* what a reserved order is refused for, NULL for nothing of its own */
+    const char *busy;   /* told when it has waited long enough */
+};
 
-/* `late`: what a reserved order is refused for, NULL for nothing of its own. */
 static void answer_refused(struct answer *answer, const char *status, const char *late)
 {
     char extra[64];
@@ -25,22 +35,21 @@ static void answer_refused(struct answer *answer, const char *status, const char
     answer_members(answer, PROBLEM_INVALID_STATE, reserved ? late : NULL, extra);
 }
 
-static void answer_state(struct request *request, enum stock_state_result result,
-                         const struct ledger_record *record, const char *late)
+static void answer_state(struct request *request, const struct stock_status_change *change,
+                         const struct state_work *work)
 {
-    switch (result) {
+    switch (change->result) {
     case STOCK_STATE_OK:
-        order_answer_record(&request->answer, record);
+        order_answer_record(&request->answer, &change->record);
         break;
     case STOCK_STATE_NO_ORDER:
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         break;
     case STOCK_STATE_REFUSED:
-        answer_refused(&request->answer, record->status, late);
+        answer_refused(&request->answer, change->record.status, work->late);
         break;
     case STOCK_STATE_BUSY:
-        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
-                      "The order's segments could not be locked in time; nothing was done.");
+        answer_detail(&request->answer, PROBLEM_UNAVAILABLE, work->busy);
         break;
     case STOCK_STATE_IN_DOUBT: /* the id lets the client ask for the order's status */
         answer_unknown_outcome(&request->answer, request->call.order_id);
@@ -51,56 +60,89 @@ static void answer_state(struct request *request, enum stock_state_result result
     }
 }
 
-/* A refusal is the client's affair; a failure is the operator's. */
-static void log_doubt(const struct call_worker *worker, const char *event,
-                      enum stock_state_result result)
+/* ---- batches ---- */
+
+/* Ends of one batch that are the operator's affair; a refusal is the client's. */
+static void log_failures(const struct call_worker *worker, const char *event,
+                         const struct stock_status_change *changes, size_t count)
 {
-    if (result == STOCK_STATE_IN_DOUBT || result == STOCK_STATE_FAILED)
-        log_event(LOG_WARN, event, "doubt=%d redis=%s ledger=%s", result == STOCK_STATE_IN_DOUBT,
+    size_t doubt = 0, failed = 0;
+    for (size_t i = 0; i < count; i++) {
+        doubt += changes[i].result == STOCK_STATE_IN_DOUBT;
+        failed += changes[i].result == STOCK_STATE_FAILED;
+    }
+    if (doubt + failed > 0)
+        log_event(LOG_WARN, event, "doubt=%zu failed=%zu redis=%s ledger=%s", doubt, failed,
                   LOG_QUOTE(stock_redis_error(worker->stock)),
                   LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
 }
 
-static void pay(struct call_worker *worker, struct request *request)
+/* True when the request is to be tried again: its order is locked by somebody else, and it has not
+ * waited for `wait_ms` yet. */
+static bool wait_on(struct request *request, const struct stock_status_change *change, int wait_ms)
 {
-    struct ledger_record record = {.status = ""};
-    bool moved = false;
-    enum stock_state_result result =
-        stock_pay(worker->stock, request->call.order_id, &record, &moved);
-    metrics_add(METRIC_ORDERS_PAID, moved);
-    log_doubt(worker, "pay_failed", result);
-    answer_state(request, result, &record, late_detail);
+    int64_t waited_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
+    request->call.again = change->result == STOCK_STATE_BUSY && waited_ms < wait_ms;
+    return request->call.again;
+}
+
+/* The segments and rows of an order are mostly free again after a moment; but a holder that has
+ * died keeps a segment until its lease ends. So a batch tries for a moment, answers what it can,
+ * and sends the others to the end of the queue, until they have waited long enough. */
+static void work_state(struct call_worker *worker, struct request **requests, size_t count,
+                       const struct state_work *work)
+{
+    struct stock_status_change *changes = malloc(count * sizeof *changes);
+    uint64_t moved = 0;
+    int wait_ms = work->wait_ms(worker);
+    if (!changes)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        changes[i].record.order_id = requests[i]->call.order_id;
+    work->change(worker->stock, changes, count, TURN_MS);
+    for (size_t i = 0; i < count; i++) {
+        moved += changes[i].moved;
+        if (!wait_on(requests[i], &changes[i], wait_ms))
+            answer_state(requests[i], &changes[i], work);
+    }
+    metrics_add(work->moved, moved);
+    log_failures(worker, work->failed, changes, count);
+    free(changes);
+}
+
+/* A payment waits for no lock of a segment; another change of its order takes a moment. It gives up
+ * before its deadline, so that its client gets to know that nothing was done. */
+static int pay_wait_ms(const struct call_worker *worker)
+{
+    return (int)worker->service->config.deadline_ms / 2;
 }
 
 static void work_pay(struct call_worker *worker, struct request **requests, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        pay(worker, requests[i]);
-}
-
-/* A segment whose holder has died stays held until its lease ends. A cancel does not wait so long
- * in one go: other cancels would wait behind it. So it tries for a moment and goes to the end of
- * the queue, until it has waited long enough. */
-static void cancel(struct call_worker *worker, struct request *request)
-{
-    struct ledger_record record = {.status = ""};
-    bool moved = false;
-    enum stock_state_result result =
-        stock_cancel(worker->stock, request->call.order_id, TURN_MS, &record, &moved);
-    int64_t waited_ms = (clock_now_ns() - request->arrived_ns) / 1000000;
-    request->call.again = result == STOCK_STATE_BUSY && waited_ms < call_lock_wait_ms(worker);
-    if (request->call.again)
-        return;
-    metrics_add(METRIC_ORDERS_CANCELLED, moved);
-    log_doubt(worker, "cancel_failed", result);
-    answer_state(request, result, &record, NULL);
+    static const struct state_work pay = {
+        .change = stock_pay,
+        .wait_ms = pay_wait_ms,
+        .moved = METRIC_ORDERS_PAID,
+        .failed = "pay_failed",
+        .late = "The time to pay this order is over.",
+        .busy = "Another request is changing the order; nothing was done.",
+    };
+    work_state(worker, requests, count, &pay);
 }
 
 static void work_cancel(struct call_worker *worker, struct request **requests, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        cancel(worker, requests[i]);
+    static const struct state_work cancel = {
+        .change = stock_cancel,
+        .wait_ms = call_lock_wait_ms,
+        .moved = METRIC_ORDERS_CANCELLED,
+        .failed = "cancel_failed",
+        .busy = "The order's segments could not be locked in time; nothing was done.",
+    };
+    work_state(worker, requests, count, &cancel);
 }
+
+/* ---- the handlers ---- */
 
 /* Some clients always send a body: an empty object is none. */
 static bool body_is_empty(const struct call *call)

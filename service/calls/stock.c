@@ -1,72 +1,259 @@
-/* GET /stock/{sku}: what is sold and what is left, and the settings, by the ledger. */
+/* GET /stock/{sku} and GET /admin/stock/{sku}: what is sold and what is left, and the settings.
+ *
+ * why_the_ledger: snapshots are read from the ledger, not from Redis, because units that left Redis
+ * may yet come back from a refused commit. */
 #include "service/calls/stock.h"
 
 #include <assert.h>
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
+#include "base/decimal.h"
 #include "service/calls/sale_settings.h"
-#include "sql/ledger_segment.h"
+#include "service/http/prepared.h"
+#include "service/metrics.h"
+#include "service/stock_snapshot.h"
+#include "sql/ledger_stock.h"
+#include "sql/ledger_time.h"
 
-static json_t *segment_json(const struct ledger_segment *row)
+/* A browser asks again each time. What lies between the shop's servers and its clients may answer
+ * for a second, the shortest time that the header can say, which takes the crowd off the shop. */
+static const char page_caching[] = "public, max-age=0, s-maxage=1";
+static const char exact_caching[] = "no-store";
+static const char content_type[] = "application/json";
+
+/* ---- the text ---- */
+
+static char *put(char *at, const char *text, uint32_t number)
 {
-    return json_pack("{s:i, s:i, s:i, s:i}", "segment", (int)row->segment, "capacity",
-                     (int)row->capacity, "sold", (int)row->sold, "available",
-                     (int)(row->capacity - row->sold));
+    return decimal_put(stpcpy(at, text), number);
 }
 
-static json_t *stock_json(const struct ledger_sale *sale, const struct ledger_segment *rows,
-                          size_t count)
+static char *put_segment(char *at, const struct ledger_segment *row)
 {
-    /* Sums of the rows, which are one consistent picture; the sale was read a moment before. */
-    json_int_t total = 0, sold = 0;
+    at = put(at, "{\"segment\":", row->segment);
+    at = put(at, ",\"capacity\":", row->capacity);
+    at = put(at, ",\"sold\":", row->sold);
+    return stpcpy(put(at, ",\"available\":", row->capacity - row->sold), "},");
+}
+
+/* All but the segments, of which there may be many. */
+static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
+{
+    char as_of[LEDGER_TIME_SIZE];
+    ledger_time_format(as_of_ms, as_of);
+    json_t *head = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i}", "sku", sale->sku, "as_of", as_of,
+                             "round", (int)sale->round, "total", (int)sale->total, "sold",
+                             (int)sale->sold, "available", (int)(sale->total - sale->sold));
+    sale_settings_add(head, &sale->settings);
+    char *text = json_dumps(head, JSON_COMPACT);
+    json_decref(head);
+    if (!text)
+        abort();
+    return text;
+}
+
+/* The sale as JSON, malloc'ed, with a line feed in the place of the NUL. */
+static char *stock_text(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                        size_t count, int64_t as_of_ms, size_t *length_out)
+{
+    static const char names[] = "{\"segment\":,\"capacity\":,\"sold\":,\"available\":},";
+    enum { SEGMENT_SIZE = sizeof names + 4 * DECIMAL_DIGITS_MAX, TAIL_SIZE = 32 };
+    char *head = head_text(sale, as_of_ms);
+    size_t length = strlen(head);
+    char *text = realloc(head, length + count * SEGMENT_SIZE + TAIL_SIZE);
     assert(count > 0);
-    json_t *segments = json_array();
-    for (size_t i = 0; i < count; i++) {
-        total += rows[i].capacity;
-        sold += rows[i].sold;
-        json_array_append_new(segments, segment_json(&rows[i]));
-    }
-    json_t *stock =
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "sku", sale->sku, "round", (int)rows[0].round,
-                  "total", total, "sold", sold, "available", total - sold, "segments", segments);
-    sale_settings_add(stock, &sale->settings);
-    return stock;
+    if (!text)
+        abort();
+    char *at = stpcpy(text + length - 1, ",\"segments\":["); /* in the place of the last brace */
+    for (size_t i = 0; i < count; i++)
+        at = put_segment(at, &rows[i]);
+    at = stpcpy(at - 1, "]}\n"); /* in the place of the last comma */
+    *length_out = (size_t)(at - text);
+    char *shrunk = realloc(text, *length_out); /* snapshots stay in memory */
+    return shrunk ? shrunk : text;
 }
 
-/* The ledger is asked, not Redis: units that left Redis may yet come back from a refused commit. */
-static void get(struct call_worker *worker, struct request *request)
+/* ---- reading snapshots ---- */
+
+/* The requests that wait for the same statement, sorted by sku. */
+struct reading {
+    struct service *service;
+    int64_t asked_ns;
+    int64_t asked_ms; /* UTC */
+    size_t count;     /* of different skus */
+    const char *skus[LEDGER_STOCK_SKUS_MAX];
+    uint64_t changes[LEDGER_STOCK_SKUS_MAX];
+    struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale */
+};
+
+static void add_sku(struct reading *reading, const char *sku)
 {
-    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
-    size_t count = 0;
-    struct ledger *ledger = stock_ledger(worker->stock);
-    struct ledger_sale sale;
-    enum ledger_result result = ledger_sale_find(ledger, request->call.sku, &sale);
-    if (result == LEDGER_OK)
-        result = ledger_segments(ledger, sale.sku, rows, &count);
-    if (result == LEDGER_OK && count == 0) /* only tables changed by hand have such a sale */
-        result = LEDGER_NO;
-    switch (result) {
-    case LEDGER_OK:
-        answer_json(&request->answer, 200, stock_json(&sale, rows, count));
-        break;
-    case LEDGER_NO:
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
-        break;
-    default:
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
-        break;
+    size_t i = reading->count++;
+    reading->skus[i] = sku;
+    reading->changes[i] = stock_snapshot_changes(reading->service->stock_snapshots, sku);
+    reading->answers[i] = NULL;
+}
+
+static void prepare(const struct ledger_sale *sale, const struct ledger_segment *rows, size_t count,
+                    void *context)
+{
+    struct reading *reading = context;
+    size_t length = 0;
+    for (size_t i = 0; i < reading->count; i++) {
+        if (strcmp(reading->skus[i], sale->sku) != 0)
+            continue;
+        char *text = stock_text(sale, rows, count, reading->asked_ms, &length);
+        reading->answers[i] = prepared_new(content_type, page_caching, text, length);
     }
 }
 
+static void answer_all(struct reading *reading, struct request **requests, size_t count)
+{
+    for (size_t i = 0, sku = 0; i < count; i++) {
+        while (strcmp(reading->skus[sku], requests[i]->call.sku) != 0)
+            sku++;
+        assert(sku < reading->count);
+        struct prepared *answer = reading->answers[sku];
+        if (answer)
+            answer_prepared(&requests[i]->answer, prepared_hold(answer));
+        else
+            answer_problem(&requests[i]->answer, PROBLEM_UNKNOWN_SKU);
+    }
+}
+
+/* One statement for all that wait. Without an answer of the ledger the requests get none either: an
+ * old snapshot is never given for a new one. */
+static void read_anew(struct call_worker *worker, struct reading *reading,
+                      struct request **requests, size_t count)
+{
+    reading->asked_ns = clock_now_ns();
+    reading->asked_ms = clock_wall_ms();
+    metrics_add(METRIC_STOCK_READS, reading->count);
+    if (ledger_stock_find(stock_ledger(worker->stock), reading->skus, reading->count, prepare,
+                          reading) != LEDGER_OK) {
+        for (size_t i = 0; i < count; i++)
+            answer_problem(&requests[i]->answer, PROBLEM_UNAVAILABLE);
+        return;
+    }
+    answer_all(reading, requests, count);
+    for (size_t i = 0; i < reading->count; i++) {
+        stock_snapshot_keep(reading->service->stock_snapshots, reading->skus[i],
+                            reading->changes[i], reading->asked_ns, reading->answers[i]);
+        prepared_release(&reading->answers[i]);
+    }
+}
+
+static int by_sku(const void *a, const void *b)
+{
+    const struct request *const *first = a, *const *second = b;
+    return strcmp((*first)->call.sku, (*second)->call.sku);
+}
+
+/* The requests that came later than the first one for a sku may find that it was answered. */
+static size_t answer_from_memory(struct service *service, struct request **requests, size_t count,
+                                 struct request **due_out)
+{
+    int64_t now_ns = clock_now_ns();
+    size_t due = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = requests[i];
+        struct prepared *held = NULL;
+        switch (
+            stock_snapshot_recheck(service->stock_snapshots, request->call.sku, now_ns, &held)) {
+        case STOCK_SNAPSHOT_FOUND:
+            answer_prepared(&request->answer, held);
+            break;
+        case STOCK_SNAPSHOT_NO_SALE:
+            answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+            break;
+        case STOCK_SNAPSHOT_DUE:
+            due_out[due++] = request;
+            break;
+        }
+    }
+    return due;
+}
+
+/* All look-ups of a process go through one worker, so a sku is read once however many wait. */
 static void work_get(struct call_worker *worker, struct request **requests, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        get(worker, requests[i]);
+    struct request *due[CALL_BATCH_MAX];
+    struct reading reading = {.service = worker->service};
+    size_t from = 0;
+    assert(count <= CALL_BATCH_MAX);
+    count = answer_from_memory(worker->service, requests, count, due);
+    qsort(due, count, sizeof due[0], by_sku);
+    for (size_t i = 0; i < count; i++) {
+        if (i > from && strcmp(due[i - 1]->call.sku, due[i]->call.sku) == 0)
+            continue;
+        if (reading.count == LEDGER_STOCK_SKUS_MAX) {
+            read_anew(worker, &reading, due + from, i - from);
+            reading.count = 0;
+            from = i;
+        }
+        add_sku(&reading, due[i]->call.sku);
+    }
+    if (count > 0)
+        read_anew(worker, &reading, due + from, count - from);
 }
+
+/* ---- the exact answer ---- */
+
+struct exact {
+    struct answer *answer;
+    int64_t asked_ms; /* UTC */
+};
+
+static void answer_exact(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                         size_t count, void *context)
+{
+    const struct exact *exact = context;
+    size_t length = 0;
+    char *text = stock_text(sale, rows, count, exact->asked_ms, &length);
+    answer_text(exact->answer, 200, content_type, text, length);
+    exact->answer->cache_control = exact_caching;
+}
+
+static void work_get_exact(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct exact exact = {.answer = &requests[i]->answer, .asked_ms = clock_wall_ms()};
+        const char *sku = requests[i]->call.sku;
+        answer_problem(exact.answer, PROBLEM_UNKNOWN_SKU); /* unless the ledger has the sale */
+        if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
+            LEDGER_OK)
+            answer_problem(exact.answer, PROBLEM_UNAVAILABLE);
+    }
+}
+
+/* ---- the handlers ---- */
 
 enum call_start call_stock_get(struct service *service, struct request *request,
                                const struct call *call)
 {
+    struct prepared *held = NULL;
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    switch (
+        stock_snapshot_find(service->stock_snapshots, request->call.sku, clock_now_ns(), &held)) {
+    case STOCK_SNAPSHOT_FOUND:
+        answer_prepared(&request->answer, held);
+        return START_ANSWERED;
+    case STOCK_SNAPSHOT_NO_SALE:
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+        return START_ANSWERED;
+    default:
+        return call_send(request, work_get, false);
+    }
+}
+
+enum call_start call_stock_get_exact(struct service *service, struct request *request,
+                                     const struct call *call)
+{
     (void)service;
-    return call_read_sku(request, call) ? call_send(request, work_get, false) : START_ANSWERED;
+    return call_read_sku(request, call) ? call_send(request, work_get_exact, false)
+                                        : START_ANSWERED;
 }

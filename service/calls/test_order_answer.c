@@ -120,6 +120,13 @@ static void test_other_outcomes_are_problems(void **state)
         assert_int_equal(request.answer.problem, rows[i].problem);
         assert_int_equal(request.answer.status, problem_status(rows[i].problem));
     }
+    decide(STOCK_COUNTING);
+    order_answer(&request);
+    json_t *told = parse(request.answer.text, request.answer.length);
+    assert_int_equal(request.answer.status, 503);
+    assert_string_equal(member(told, "code"), "unavailable");
+    assert_int_equal(request.answer.retry_after_s, 1);
+    json_decref(told);
     decide(STOCK_IN_DOUBT);
     order_answer(&request);
     assert_int_equal(request.answer.problem, PROBLEM_NONE);

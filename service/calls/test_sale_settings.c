@@ -148,9 +148,10 @@ static void test_settings_are_written_when_they_are_set(void **state)
     assert_int_equal(json_object_size(object), 7);
     assert_true(json_is_false(json_object_get(object, "paused")));
     json_decref(object);
-    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true};
+    sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true, true};
     object = sale_json(&sale);
-    assert_int_equal(json_object_size(object), 11);
+    assert_int_equal(json_object_size(object), 12);
+    assert_true(json_is_true(json_object_get(object, "counting")));
     assert_string_equal(json_string_value(json_object_get(object, "starts_at")),
                         "2026-11-20T21:30:00.123Z");
     assert_int_equal(json_integer_value(json_object_get(object, "per_user_limit")), 3);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/config/help.h"
+#include "service/config/secrets.h"
 #include "service/config/sources.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
@@ -32,41 +33,35 @@ static bool apply(const struct sources *sources, unsigned option, struct config 
     return false;
 }
 
-static bool refuse_two_tokens(const struct sources *sources)
+static bool refuse_two_sources(const struct sources *sources, unsigned token, unsigned file)
 {
-    sources_complain(sources, OPTION_admin_token_file);
-    fprintf(sources->err, "admin_token is set as well (from ");
-    sources_print_origin(sources, OPTION_admin_token);
+    sources_complain(sources, file);
+    fprintf(sources->err, "%s is set as well (from ", config_options[token].name);
+    sources_print_origin(sources, token);
     fprintf(sources->err, "); give one of them\n");
     return false;
 }
 
-static bool read_token_file(const struct sources *sources, struct config *config)
+/* Sets the option `token` to what the file of the option `file` holds, if there is one. An empty
+ * file must not mean "no token": then /admin/ would refuse its administrator, and shop calls would
+ * be open to all. */
+static bool read_token_file(const struct sources *sources, unsigned token, unsigned file,
+                            struct config *config)
 {
-    const struct option *token = &config_options[OPTION_admin_token];
-    if (config->admin_token_file[0] == '\0')
+    char text[SECRETS_TEXT_SIZE], why[URL_ERROR_SIZE];
+    const char *reason = NULL, *path = sources->settings[file].value;
+    if (path[0] == '\0')
         return true;
-    if (config->admin_token[0] != '\0')
-        return refuse_two_tokens(sources);
-    const char *reason;
-    char *text = text_read_file(config->admin_token_file, &reason);
-    if (!text) {
-        sources_complain(sources, OPTION_admin_token_file);
+    if (sources->settings[token].value[0] != '\0')
+        return refuse_two_sources(sources, token, file);
+    if (!secrets_read_file(path, text, &reason)) {
+        sources_complain(sources, file);
         fprintf(sources->err, "cannot read the file: %s\n", reason);
         return false;
     }
-    char why[URL_ERROR_SIZE];
-    const char *secret = text_trim(text);
-    /* An empty file must not mean "no token": then /admin/ would refuse its administrator. */
-    bool good = secret[0] != '\0' && value_set(config, token, secret, why);
-    if (!good) {
-        sources_complain(sources, OPTION_admin_token_file);
-        fprintf(sources->err, "the file must hold one line, ");
-        value_print_allowed(sources->err, token);
-        fprintf(sources->err, "\n");
-    }
-    free(text);
-    return good;
+    bool set = value_set(config, &config_options[token], text, why);
+    assert(set); /* secrets_read_file has checked it */
+    return true;
 }
 
 static enum config_result load(struct sources *sources, struct config *config, char **argv,
@@ -84,7 +79,9 @@ static enum config_result load(struct sources *sources, struct config *config, c
             return CONFIG_BAD;
     /* Not logged here: the log is set up later, by one of these options. */
     memcpy(config->old_name_used, sources->old_name_used, sizeof config->old_name_used);
-    return read_token_file(sources, config) ? CONFIG_OK : CONFIG_BAD;
+    bool read = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) &&
+                read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config);
+    return read ? CONFIG_OK : CONFIG_BAD;
 }
 
 enum config_result config_load(struct config *config, char **argv, char **envp, FILE *out,

@@ -1,8 +1,10 @@
-/* An address to listen on, as options and log write it: host:port. */
+/* An address to listen on, as options and log write it: host:port, or the path of a Unix socket. */
 #include "service/config/endpoint.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "service/config/text.h"
 
@@ -32,4 +34,23 @@ bool endpoint_parse(const char *text, struct endpoint *endpoint_out)
            copy_part(host, (size_t)(host_end - host), endpoint_out->host, ENDPOINT_HOST_SIZE) &&
            copy_part(port, strlen(port), endpoint_out->port, ENDPOINT_PORT_SIZE) &&
            strspn(port, "0123456789") == strlen(port) && strtol(port, NULL, 10) <= 65535;
+}
+
+const char *endpoint_path(const char *text)
+{
+    static const char scheme[] = "unix:";
+    const char *path =
+        strncmp(text, scheme, sizeof scheme - 1) == 0 ? text + sizeof scheme - 1 : text;
+    return path[0] == '/' && strlen(path) < ENDPOINT_PATH_SIZE && text_visible(path) ? path : NULL;
+}
+
+bool endpoint_is_loopback(const struct endpoint *endpoint)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+    if (inet_pton(AF_INET, endpoint->host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, endpoint->host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcasecmp(endpoint->host, "localhost") == 0;
 }

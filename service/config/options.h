@@ -14,14 +14,16 @@
 #define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
+#define CONFIG_SWITCH "off on"
 
 /*
  * X(type, name, default, detail, min, max, doc). Every option is a line `name = value` of the
  * configuration file, a variable SECKILL_NAME and a flag --name (with dashes). The types:
  *   ADDRESS   host:port, port 0..65535
+ *   LISTENER  the same or the path of a Unix socket, empty for none
  *   URL       detail: its scheme; may hold a password
  *   URLS      several or none, separated by spaces or commas; detail: the schemes
- *   SECRET    visible characters without spaces; never printed
+ *   SECRETS   visible characters without spaces, commas between secrets; never printed
  *   PATH      a file's name, empty for none
  *   UNSIGNED  min..max, detail: the unit
  *   INTEGER   the same, may be negative
@@ -32,18 +34,30 @@
     X(ADDRESS, listen, "127.0.0.1:8080", "", 0, 0,                                                 \
       "Address and port to serve on. Port 0 takes a free one, which the log names. An IPv6 "       \
       "address stands in brackets.")                                                               \
+    X(CHOICE, reuse_port, "off", CONFIG_SWITCH, 0, 0,                                              \
+      "on lets another daemon of the same user serve on the same address, so that it takes over "  \
+      "while this one stops. The daemon then listens only once it is ready.")                      \
+    X(LISTENER, admin_listen, "", "", 0, 0,                                                        \
+      "Where to serve /admin/, /healthz, /readyz and /metrics, and nowhere else: an address and "  \
+      "port, or a Unix socket as unix:/path or /path, which the daemon makes with mode 0660. "     \
+      "Empty: on the address of listen, like all other calls.")                                    \
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
       "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \
     X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
       "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
-    X(SECRET, admin_token, "", "", 0, 0,                                                           \
-      "The token that callers of /admin/ send as Authorization: Bearer TOKEN. While it is empty, " \
-      "the daemon refuses these calls. Other users of the machine can see flags and variables: "   \
-      "prefer admin_token_file.")                                                                  \
+    X(SECRETS, admin_token, "", "", 0, 0,                                                          \
+      "The token that callers of /admin/ send as Authorization: Bearer TOKEN; several while they " \
+      "change over to another. While it is empty, the daemon refuses these calls. Other users of " \
+      "the machine can see flags and variables: prefer admin_token_file.")                         \
     X(PATH, admin_token_file, "", "", 0, 0,                                                        \
-      "A file whose only line is the admin token. Excludes admin_token.")                          \
+      "A file with one admin token a line, which SIGHUP reads again. Excludes admin_token.")       \
+    X(SECRETS, shop_token, "", "", 0, 0,                                                           \
+      "The token that the shop sends likewise to pay and to cancel orders, and to list a user's "  \
+      "orders. While it is empty, whoever connects may do so. Prefer shop_token_file.")            \
+    X(PATH, shop_token_file, "", "", 0, 0,                                                         \
+      "A file with one shop token a line, which SIGHUP reads again. Excludes shop_token.")         \
     X(UNSIGNED, order_workers, "1", "threads", 1, 64,                                              \
       "Threads that carry batches of orders through Redis and the ledger, each with connections "  \
       "of its own. More threads make smaller batches; on few cores one thread is the fastest.")    \
@@ -66,6 +80,10 @@
       "worker tries again.")                                                                       \
     X(UNSIGNED, queue_max, "8192", "orders", 1, 1000000,                                           \
       "Orders that may wait for an order worker. The daemon answers further ones with 503 "        \
+      "overloaded at once.")                                                                       \
+    X(UNSIGNED, call_queue_max, "4096", "calls", 1, 4096,                                          \
+      "Calls of one kind (look-ups, payments, cancels, lists, admin calls) that may wait for the " \
+      "worker of that kind; of some kinds fewer may. The daemon answers further ones with 503 "    \
       "overloaded at once.")                                                                       \
     X(UNSIGNED, rate_user_per_min, "0", "orders", 0, 60000000,                                     \
       "Orders that one user may place per minute at a steady rate, over all daemons on one "       \
@@ -94,8 +112,11 @@
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
       "How long the ledger may take to connect or to answer before the daemon closes the "         \
       "connection.")                                                                               \
+    X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
+      "On SIGTERM or SIGINT, how long the daemon goes on serving while /readyz says draining, so " \
+      "that load balancers see it and send no more clients. Choose more than they need for that.") \
     X(UNSIGNED, drain_ms, "10000", "ms", 0, 600000,                                                \
-      "On SIGTERM or SIGINT, how long orders under way may still take before the daemon ends.")    \
+      "After that, how long requests under way may still take before the daemon ends.")            \
     X(CHOICE, log_level, "info", CONFIG_LOG_LEVELS, 0, 0,                                          \
       "The least important events that the daemon still writes to the log, standard error.")
 
@@ -106,9 +127,10 @@
     X(fronts, http_threads)
 
 #define CONFIG_FIELD_ADDRESS char *
+#define CONFIG_FIELD_LISTENER char *
 #define CONFIG_FIELD_URL char *
 #define CONFIG_FIELD_URLS char *
-#define CONFIG_FIELD_SECRET char *
+#define CONFIG_FIELD_SECRETS char *
 #define CONFIG_FIELD_PATH char *
 #define CONFIG_FIELD_UNSIGNED unsigned
 #define CONFIG_FIELD_INTEGER int
@@ -139,7 +161,18 @@ enum {
     OPTION_NAME_COUNT = OPTION_OLD_COUNT + OPTION_COUNT,
 };
 
-enum option_type { ADDRESS, URL, URLS, SECRET, PATH, UNSIGNED, INTEGER, CHOICE, NETWORKS };
+enum option_type {
+    ADDRESS,
+    LISTENER,
+    URL,
+    URLS,
+    SECRETS,
+    PATH,
+    UNSIGNED,
+    INTEGER,
+    CHOICE,
+    NETWORKS
+};
 
 /* A row of the table above. */
 struct option {

@@ -512,7 +512,9 @@ static void test_print_masks_secrets(void **state)
 {
     (void)state;
     struct load load;
-    load_words(&load, LIST("--redis-url=redis://app:hunter2@r:6379/0", "--admin-token", "hunter2"),
+    load_words(&load,
+               LIST("--redis-url=redis://app:hunter2@r:6379/0", "--admin-token", "hunter2",
+                    "--shop-token=hunter2,hunter2b"),
                LIST("SECKILL_MYSQL_URL=mysql://root:hunter2@m:3306/db?socket=/run/m.sock"));
     assert_int_equal(load.result, CONFIG_OK);
     assert_string_equal(load.config.admin_token, "hunter2");
@@ -521,9 +523,10 @@ static void test_print_masks_secrets(void **state)
     size_t length = config_print(&load.config, line, sizeof line);
     assert_int_equal(strlen(line), length);
     assert_null(strstr(line, "hunter2"));
-    assert_says(line, "listen=127.0.0.1:8080 redis_url=redis://app:***@r:6379/0 ");
+    assert_says(line, " redis_url=redis://app:***@r:6379/0 ");
     assert_says(line, " mysql_url=\"mysql://root:***@m:3306/db?socket=/run/m.sock\" ");
     assert_says(line, " admin_token=*** ");
+    assert_says(line, " shop_token=*** ");
     assert_says(line, " order_workers=1 ");
     assert_says(line, " node_id=-1 ");
     char small[20];
@@ -535,20 +538,24 @@ static void test_print_masks_secrets(void **state)
 static void test_token_file(void **state)
 {
     (void)state;
-    char name[32], flag[64];
-    write_file(name, "  s3cret-token\n", 15);
+    char name[32], flag[64], shop_flag[64];
+    write_file(name, "  s3cret-token\n\nnext-token", 26);
     snprintf(flag, sizeof flag, "--admin-token-file=%s", name);
+    snprintf(shop_flag, sizeof shop_flag, "--shop-token-file=%s", name);
     struct load load;
-    load_words(&load, LIST(flag), no_words);
+    load_words(&load, LIST(flag, shop_flag), no_words);
     assert_int_equal(load.result, CONFIG_OK);
-    assert_string_equal(load.config.admin_token, "s3cret-token");
+    assert_string_equal(load.config.admin_token, "s3cret-token,next-token");
+    assert_string_equal(load.config.shop_token, "s3cret-token,next-token");
     load_free(&load);
+    assert_refused(LIST(shop_flag, "--shop-token=x"), no_words,
+                   LIST("shop_token_file", "--shop-token", "one of them"));
     assert_refused(LIST(flag), LIST("SECKILL_ADMIN_TOKEN=other"),
                    LIST("admin_token_file", "SECKILL_ADMIN_TOKEN", "one of them"));
     unlink(name);
     assert_refused(LIST(flag), no_words, LIST("admin_token_file", name, "No such file"));
 
-    char *const bad[] = {"", "\n\n", "two words", "two\nlines\n", "nön-ascii"};
+    char *const bad[] = {"", "\n\n", "two words", "two,tokens", "nön-ascii"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_file(name, bad[i], strlen(bad[i]));
         snprintf(flag, sizeof flag, "--admin-token-file=%s", name);

@@ -7,9 +7,8 @@
 
 #include "service/config/endpoint.h"
 #include "service/config/networks.h"
+#include "service/config/secrets.h"
 #include "service/config/text.h"
-
-#define SECRET_MAX 256 /* bytes */
 
 /* ---- values as the log may show them ---- */
 
@@ -74,7 +73,7 @@ void value_mask(const struct option *option, const char *value, char *masked_out
     else if (option->type == URLS)
         write_urls(value, true, masked_out, size);
     else
-        snprintf(masked_out, size, "%s", option->type == SECRET && *value ? "***" : value);
+        snprintf(masked_out, size, "%s", option->type == SECRETS && *value ? "***" : value);
 }
 
 void value_print_allowed(FILE *stream, const struct option *option)
@@ -83,14 +82,19 @@ void value_print_allowed(FILE *stream, const struct option *option)
     case ADDRESS:
         fprintf(stream, "host:port with a port from 0 to 65535");
         break;
+    case LISTENER:
+        fprintf(stream, "host:port with a port from 0 to 65535, or unix:/path with up to %d bytes",
+                ENDPOINT_PATH_SIZE - 1);
+        break;
     case URL:
         fprintf(stream, "%s", url_form(option->detail));
         break;
     case URLS:
         fprintf(stream, "URLs separated by spaces or commas, of these schemes: %s", option->detail);
         break;
-    case SECRET:
-        fprintf(stream, "up to %d visible ASCII characters without spaces", SECRET_MAX);
+    case SECRETS:
+        fprintf(stream, "up to %d texts of up to %d visible ASCII characters, separated by commas",
+                SECRETS_MAX, SECRET_MAX);
         break;
     case PATH:
         fprintf(stream, "the name of a file");
@@ -162,17 +166,21 @@ static bool check_value(const struct option *option, const char *value, long *nu
     struct url parts;
     *number_out = 0;
     why_out[0] = '\0';
-    if (end - value >= CONFIG_VALUE_MAX) /* so that no buffer of that size cuts it anywhere */
+    if (option->type != SECRETS &&
+        end - value >= CONFIG_VALUE_MAX) /* so that no buffer of that size cuts it anywhere */
         return false;
     switch (option->type) {
     case ADDRESS:
         return endpoint_parse(value, &(struct endpoint){.host = ""});
+    case LISTENER:
+        return !value[0] || endpoint_path(value) ||
+               endpoint_parse(value, &(struct endpoint){.host = ""});
     case URL:
         return url_parse(value, option->detail, &parts, why_out, URL_ERROR_SIZE);
     case URLS:
         return check_urls(value, option->detail, why_out);
-    case SECRET:
-        return end - value <= SECRET_MAX && text_visible(value);
+    case SECRETS:
+        return secrets_parse(value, &(struct secrets){.count = 0});
     case PATH: /* whoever opens the file finds out, with a better reason */
         return true;
     case UNSIGNED:
@@ -226,6 +234,27 @@ bool value_set(struct config *config, const struct option *option, const char *v
     else
         *(int *)field_of(config, option) = (int)number;
     return true;
+}
+
+static size_t size_of(const struct option *option)
+{
+    return is_text(option) ? sizeof(char *) : sizeof(unsigned);
+}
+
+bool value_equal(const struct config *a, const struct config *b, const struct option *option)
+{
+    const void *one = field_of(a, option), *other = field_of(b, option);
+    if (is_text(option))
+        return strcmp(*(char *const *)one, *(char *const *)other) == 0;
+    return memcmp(one, other, size_of(option)) == 0;
+}
+
+void value_swap(struct config *a, struct config *b, const struct option *option)
+{
+    char kept[sizeof(char *)];
+    memcpy(kept, field_of(a, option), size_of(option));
+    memcpy(field_of(a, option), field_of(b, option), size_of(option));
+    memcpy(field_of(b, option), kept, size_of(option));
 }
 
 void value_show(const struct config *config, const struct option *option,

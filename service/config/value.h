@@ -18,6 +18,12 @@ void value_mask(const struct option *option, const char *value, char *masked_out
 bool value_set(struct config *config, const struct option *option, const char *value,
                char why_out[URL_ERROR_SIZE]);
 
+/* Whether the option has the same value in both configurations. */
+bool value_equal(const struct config *a, const struct config *b, const struct option *option);
+
+/* Exchanges the option's values of two configurations. */
+void value_swap(struct config *a, struct config *b, const struct option *option);
+
 /* Writes the option's field as text, with *** for secrets. */
 void value_show(const struct config *config, const struct option *option,
                 char text_out[CONFIG_VALUE_MAX]);

@@ -42,8 +42,6 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     request->http.allow = NULL;
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
-    request->call.expire = NULL;
-    atomic_store_explicit(&request->call.progress, 0, memory_order_relaxed);
     assert(!connection->request && !request->call.stream);
     request->http.connection = connection;
     connection->request = request;

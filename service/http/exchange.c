@@ -9,6 +9,7 @@
 #include "service/http/head.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
+#include "service/log.h"
 #include "service/metrics.h"
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -46,6 +47,34 @@ size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
     return MHD_http_unescape(text);
 }
 
+/* Operators want to see who tries; the log bounds the lines per second. */
+static void note_unauthorized(struct http_thread *thread, const struct http_connection *connection)
+{
+    char address[NETWORKS_TEXT_SIZE];
+    const struct route *route = connection->request->http.route;
+    bool shop = route->class == ROUTE_SHOP;
+    head_address(connection->mhd, &atomic_load(&thread->service->proxies)->networks, address);
+    metrics_count(shop ? METRIC_UNAUTHORIZED_SHOP : METRIC_UNAUTHORIZED_ADMIN);
+    log_event(LOG_WARN, "unauthorized", "class=%s method=%s path=%s address=%s",
+              shop ? "shop" : "admin", route->method, route->path,
+              address[0] != '\0' ? address : "unix");
+}
+
+/* Whether the request shows the token that its route wants, if any. */
+static bool authorized(struct http_thread *thread, const struct http_connection *connection)
+{
+    struct tokens *tokens = thread->service->tokens;
+    enum route_class class = connection->request->http.route->class;
+    enum token_class wanted = class == ROUTE_SHOP ? TOKENS_SHOP : TOKENS_ADMIN;
+    if ((class != ROUTE_SHOP && class != ROUTE_ADMIN) || !tokens_wanted(tokens, wanted))
+        return true;
+    const char *given = head_bearer(connection->mhd);
+    if (given && tokens_match(tokens, wanted, given))
+        return true;
+    note_unauthorized(thread, connection);
+    return false;
+}
+
 /* The headers are there. A refusal is kept until the body has been read, so that the connection can
  * go on; only where the body ends too far away, or nowhere for certain, it is answered at once. */
 static enum MHD_Result headers_read(struct http_thread *thread, struct http_connection *connection,
@@ -54,15 +83,14 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
     struct request_http *http = &connection->request->http;
     request_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-    http->route = route_find(method, url, &http->refusal, &http->allow);
+    http->route = route_find(thread->classes, method, url, &http->refusal, &http->allow);
     enum problem framing = head_framing(connection->mhd);
     if (framing != PROBLEM_NONE)
         return reply_problem(thread, connection, framing, NULL);
     if (!http->route)
         return MHD_YES;
     http->kind = http->route->kind;
-    if (http->route->admin &&
-        !head_authorized(connection->mhd, thread->service->config.admin_token))
+    if (!authorized(thread, connection))
         http->refusal = PROBLEM_UNAUTHORIZED;
     else if (http->route->body && !head_json(connection->mhd))
         http->refusal = PROBLEM_UNSUPPORTED_MEDIA_TYPE;
@@ -107,8 +135,9 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    if (route->kind == CALL_ORDER && service->config.rate_address_per_min > 0)
-        head_address(connection->mhd, &service->proxies, request->order.address);
+    if (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0)
+        head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
+                     request->order.address);
     return route->start(service, request, &call);
 }
 

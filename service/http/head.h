@@ -13,8 +13,8 @@ bool head_cut_query(const char *uri);
 /* PROBLEM_NONE, or why the request's end is in doubt or too far away. */
 enum problem head_framing(struct MHD_Connection *mhd);
 
-/* True when Authorization holds the admin token. */
-bool head_authorized(struct MHD_Connection *mhd, const char *token);
+/* The token in Authorization, or NULL. */
+const char *head_bearer(struct MHD_Connection *mhd);
 
 /* True when Content-Type is application/json. */
 bool head_json(struct MHD_Connection *mhd);

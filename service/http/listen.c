@@ -1,29 +1,53 @@
-/* Listening sockets, which several HTTP threads share by SO_REUSEPORT. */
+/* Listening sockets: bound here or passed by systemd, shared by HTTP threads, and closed so that no
+ * client that has connected is lost. */
 #include "service/http/listen.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "service/config/endpoint.h"
 
-enum { BACKLOG = 4096 };
+enum {
+    BACKLOG = 4096,
+    INHERITED_FIRST = 3, /* the first descriptor that systemd passes */
+};
 
 static void write_address(int fd, char *out, size_t size)
 {
-    struct sockaddr_storage storage;
+    struct sockaddr_storage storage = {.ss_family = AF_UNSPEC};
     socklen_t length = sizeof storage;
     char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
     getsockname(fd, (struct sockaddr *)&storage, &length);
+    if (storage.ss_family == AF_UNIX) {
+        snprintf(out, size, "unix:%s", ((struct sockaddr_un *)&storage)->sun_path);
+        return;
+    }
     getnameinfo((struct sockaddr *)&storage, length, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
     snprintf(out, size, storage.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
+
+void listener_close(struct listener *listener, unsigned first)
+{
+    for (unsigned i = first; i < listener->count; i++)
+        close(listener->fds[i]);
+    listener->count = first < listener->count ? first : listener->count;
+}
+
+/* ---- bound here ---- */
 
 static int bind_one(const struct addrinfo *where, bool shared)
 {
@@ -32,39 +56,187 @@ static int bind_one(const struct addrinfo *where, bool shared)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (shared) /* the kernel spreads new connections over the threads */
+    if (shared) /* the kernel spreads new connections over the sockets */
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
-    if (bind(fd, where->ai_addr, where->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+    if (bind(fd, where->ai_addr, where->ai_addrlen) == 0)
         return fd;
-    int error = errno; /* of bind or listen, for the caller: close may set another */
+    int error = errno; /* of bind, for the caller: close may set another */
     close(fd);
     errno = error;
     return -1;
 }
 
-int http_listen(const char *address, bool shared, char *address_out, size_t address_size,
-                char *error_out, size_t error_size)
+/* Whether no other process is bound to the address: one that shares it would let this one in. */
+static bool is_free(const struct addrinfo *where)
+{
+    int fd = bind_one(where, false);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Binds all sockets to one address. The port that a first one got for port 0 is the others', too.
+ * False with errno. */
+static bool bind_all(struct listener *listener, const struct addrinfo *where, unsigned count,
+                     enum listener_share share)
+{
+    struct sockaddr_storage address;
+    struct addrinfo bound = *where;
+    bool shared = count > 1 || share == LISTENER_SHARED;
+    if (shared && share == LISTENER_OWN && !is_free(where))
+        return false;
+    for (listener->count = 0; listener->count < count; listener->count++) {
+        int fd = bind_one(&bound, shared);
+        if (fd < 0) {
+            int error = errno;
+            listener_close(listener, 0);
+            errno = error;
+            return false;
+        }
+        listener->fds[listener->count] = fd;
+        bound.ai_addr = (struct sockaddr *)&address;
+        bound.ai_addrlen = sizeof address;
+        getsockname(fd, bound.ai_addr, &bound.ai_addrlen);
+    }
+    return true;
+}
+
+bool listener_bind(struct listener *listener, const char *address, unsigned count,
+                   enum listener_share share, char *error_out, size_t error_size)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     struct endpoint endpoint;
-    int fd = -1;
+    assert(count > 0 && count <= LISTENER_SOCKETS_MAX);
+    *listener = (struct listener){.count = 0};
     if (!endpoint_parse(address, &endpoint)) {
         snprintf(error_out, error_size, "not of the form host:port");
-        return -1;
+        return false;
     }
     int failed = getaddrinfo(endpoint.host, endpoint.port, &hints, &found);
     if (failed != 0) {
         snprintf(error_out, error_size, "%s", gai_strerror(failed));
-        return -1;
+        return false;
     }
     /* A name may have several addresses: the first one that can be bound is served. */
-    for (struct addrinfo *where = found; where && fd < 0; where = where->ai_next)
-        fd = bind_one(where, shared);
-    if (fd < 0)
-        snprintf(error_out, error_size, "%s", strerror(errno));
+    bool bound = false;
+    for (struct addrinfo *where = found; where && !bound; where = where->ai_next)
+        bound = bind_all(listener, where, count, share);
+    if (bound)
+        write_address(listener->fds[0], listener->address, sizeof listener->address);
     else
-        write_address(fd, address_out, address_size);
+        snprintf(error_out, error_size, "%s", strerror(errno));
     freeaddrinfo(found);
-    return fd;
+    return bound;
+}
+
+bool listener_listen(const struct listener *listener)
+{
+    for (unsigned i = 0; i < listener->count; i++)
+        if (!listener->inherited && listen(listener->fds[i], BACKLOG) != 0)
+            return false;
+    return true;
+}
+
+/* ---- passed by systemd ---- */
+
+/* How many descriptors systemd has passed to this process. */
+static int passed_count(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    if (!pid || !fds || strtol(pid, NULL, 10) != (long)getpid())
+        return 0;
+    long count = strtol(fds, NULL, 10);
+    return count > 0 && count <= LISTENER_SOCKETS_MAX ? (int)count : 0;
+}
+
+/* Copies the i-th name of LISTEN_FDNAMES; "" when there is none. */
+static void passed_name(int i, char *name_out, size_t size)
+{
+    const char *at = getenv("LISTEN_FDNAMES");
+    for (; at && i > 0; i--)
+        at = (at = strchr(at, ':')) ? at + 1 : NULL;
+    snprintf(name_out, size, "%.*s", at ? (int)strcspn(at, ":") : 0, at ? at : "");
+}
+
+static bool is_named(int i, const char *name)
+{
+    char found[64];
+    passed_name(i, found, sizeof found);
+    return name ? strcmp(found, name) == 0 : strcmp(found, "admin") != 0;
+}
+
+static bool is_listening(int fd)
+{
+    int type = 0, listens = 0;
+    socklen_t type_length = sizeof type, listens_length = sizeof listens;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_length) == 0 && listens;
+}
+
+/* libmicrohttpd wants sockets that do not block. */
+static bool take(struct listener *listener, int fd, char *error_out, size_t error_size)
+{
+    if (!is_listening(fd)) {
+        snprintf(error_out, error_size, "systemd's descriptor %d is no listening stream socket",
+                 fd);
+        return false;
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    listener->fds[listener->count++] = fd;
+    return true;
+}
+
+bool listener_inherit(struct listener *listener, const char *name, unsigned count, char *error_out,
+                      size_t error_size)
+{
+    *listener = (struct listener){.inherited = true};
+    for (int i = 0; i < passed_count(); i++)
+        if (is_named(i, name) && !take(listener, INHERITED_FIRST + i, error_out, error_size))
+            return false;
+    unsigned passed = listener->count;
+    if (passed > count) {
+        snprintf(error_out, error_size, "systemd passes %u sockets for %u threads", passed, count);
+        return false;
+    }
+    /* Fewer sockets than threads: some threads accept from the same one. */
+    for (; passed > 0 && listener->count < count; listener->count++) {
+        int fd = fcntl(listener->fds[listener->count % passed], F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            snprintf(error_out, error_size, "%s", strerror(errno));
+            return false;
+        }
+        listener->fds[listener->count] = fd;
+    }
+    if (passed > 0)
+        write_address(listener->fds[0], listener->address, sizeof listener->address);
+    return true;
+}
+
+/* ---- the end ---- */
+
+/* A classic BPF program, which the kernel runs on each packet for the socket, from the TCP header
+ * on: it drops those with SYN and without ACK. */
+bool listener_ignore_new(int fd)
+{
+    enum { FLAGS = 13, SYN = 0x02, ACK = 0x10 };
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN | ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    int domain = 0;
+    socklen_t length = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX &&
+           setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+}
+
+bool listener_has_waiting(int fd)
+{
+    struct pollfd waiting = {.fd = fd, .events = POLLIN};
+    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN);
 }

@@ -1,14 +1,52 @@
-/* Listening sockets, which several HTTP threads share by SO_REUSEPORT. */
+/* Listening sockets: bound here or passed by systemd, shared by HTTP threads, and closed so that no
+ * client that has connected is lost. */
 #ifndef SECKILL_SERVICE_HTTP_LISTEN_H
 #define SECKILL_SERVICE_HTTP_LISTEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Binds and listens on `address` (host:port; port 0: a free one), `shared` with other HTTP threads
- * or alone. `address_out` gets the address with its real port, for the next thread to share.
- * Returns the socket, or -1 with the reason. */
-int http_listen(const char *address, bool shared, char *address_out, size_t address_size,
-                char *error_out, size_t error_size);
+enum { LISTENER_SOCKETS_MAX = 64 };
+
+/* The sockets of one address, one for each HTTP thread. The caller owns the descriptors. */
+struct listener {
+    int fds[LISTENER_SOCKETS_MAX];
+    unsigned count;    /* 0: none */
+    bool inherited;    /* from systemd, which keeps them open for the next daemon */
+    char address[300]; /* as the log names it, with the real port */
+};
+
+/* Whose sockets may be bound to the same address and port. */
+enum listener_share {
+    LISTENER_OWN,    /* only those of this listener */
+    LISTENER_SHARED, /* those of other processes of this user that say so, too (SO_REUSEPORT) */
+};
+
+/* Binds `count` sockets to `address` (host:port; port 0: a free one); listener_listen lets clients
+ * in. False, with the reason in `error_out` and no socket left, when that is not possible. */
+bool listener_bind(struct listener *listener, const char *address, unsigned count,
+                   enum listener_share share, char *error_out, size_t error_size);
+
+/* Takes the listening sockets of that name that systemd has passed (LISTEN_FDS, LISTEN_FDNAMES) and
+ * shares them among `count` threads; a name of NULL stands for all names but "admin". True with a
+ * count of 0 when there are none. False, with the reason in `error_out`, when they cannot be used.
+ * Main thread, once per name. */
+bool listener_inherit(struct listener *listener, const char *name, unsigned count, char *error_out,
+                      size_t error_size);
+
+/* Lets clients connect. False with errno; harmless for inherited sockets, which listen already. */
+bool listener_listen(const struct listener *listener);
+
+/* Closes the sockets from number `first` on. */
+void listener_close(struct listener *listener, unsigned first);
+
+/* Makes the kernel ignore further attempts to connect to the socket, as if their packets were lost:
+ * clients try again within a second, and find the socket closed or another daemon. Connections
+ * whose handshake is under way are completed. False, and nothing changes, where that cannot be done
+ * (Unix sockets). */
+bool listener_ignore_new(int fd);
+
+/* True when a client that has connected waits to be accepted. */
+bool listener_has_waiting(int fd);
 
 #endif

@@ -22,7 +22,9 @@
 #include "base/clock.h"
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
+#include "service/http/listen.h"
 #include "service/http/reply.h"
+#include "service/http/route.h"
 #include "service/http/thread.h"
 #include "service/log.h"
 
@@ -34,6 +36,9 @@ enum {
     HANGUPS_MAX = 64,        /* looked at in one turn */
     DRAIN_QUIET_TURNS = 3,   /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
+    HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
+    IDLE_GRACE_MS = 1000, /* for a request on a connection that is kept open without one */
+    OPERATORS_MAX = 256,  /* connections of HTTP_OPERATORS */
 };
 
 /* ---- requests that come back ---- */
@@ -113,7 +118,7 @@ static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
 
 static int wait_ms(const struct http_thread *thread)
 {
-    int64_t ms = thread->draining ? DRAIN_TURN_MS : TURN_MS_MAX;
+    int64_t ms = thread->closing ? DRAIN_TURN_MS : TURN_MS_MAX;
     if (thread->runs_due > 0)
         return 0;
     ms = libmicrohttpd_ms(thread, ms);
@@ -176,6 +181,7 @@ static bool turn(struct http_thread *thread)
 {
     bool events = wait_for_events(thread);
     thread->now_ns = clock_now_ns();
+    thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
     expire_due(thread);
     run(thread);
@@ -186,21 +192,39 @@ static bool turn(struct http_thread *thread)
     return events;
 }
 
-static void begin_draining(struct http_thread *thread)
+/* A client that has connected must not be reset: new ones are kept off, handshakes under way end,
+ * and all that wait are accepted before the socket is closed. A socket of systemd's lives on: its
+ * clients wait for the next daemon. */
+static void stop_accepting(struct http_thread *thread, int64_t until_ns)
 {
-    thread->draining = true;
+    int64_t handshakes_ns = thread->now_ns + HANDSHAKE_MS * CLOCK_NS_PER_MS;
+    if (!thread->listen_inherited && listener_ignore_new(thread->listen_fd))
+        while (thread->now_ns < handshakes_ns && thread->now_ns < until_ns)
+            turn(thread);
+    while (!thread->listen_inherited && thread->now_ns < until_ns &&
+           listener_has_waiting(thread->listen_fd))
+        turn(thread);
     MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
     assert(listener == thread->listen_fd);
     close(thread->listen_fd);
+}
+
+/* Whether nothing is under way any more. A connection without a request has a grace: its client may
+ * be sending one just now, and would take the close for an answer that was lost. */
+static bool all_answered(const struct http_thread *thread, int quiet, int64_t grace_ns)
+{
+    return (thread->connections == 0 && thread->in_flight == 0) ||
+           (quiet >= DRAIN_QUIET_TURNS && thread->now_ns >= grace_ns);
 }
 
 /* Answers the requests under way. New requests on open connections are answered as well, and their
  * connections closed; when no request comes any more, the thread is done. */
 static void drain(struct http_thread *thread)
 {
-    int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * 1000000;
-    begin_draining(thread);
-    for (int quiet = 0; quiet < DRAIN_QUIET_TURNS && thread->now_ns < until_ns;) {
+    int64_t until_ns = clock_now_ns() + (int64_t)thread->service->config.drain_ms * CLOCK_NS_PER_MS;
+    stop_accepting(thread, until_ns);
+    int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
+    for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
         bool waiting = thread->in_flight > 0 || thread->lists[LIST_RECEIVING].first;
         quiet = events || waiting ? 0 : quiet + 1;
@@ -217,9 +241,9 @@ static void drain(struct http_thread *thread)
 static void thread_main(void *context)
 {
     struct http_thread *thread = context;
-    prctl(PR_SET_NAME, "http-thread");
+    prctl(PR_SET_NAME, thread->name);
     thread->now_ns = clock_now_ns();
-    while (!atomic_load(&thread->service->draining))
+    while (atomic_load(&thread->service->phase) < SERVICE_DRAINS)
         turn(thread);
     drain(thread);
     MHD_stop_daemon(thread->daemon);
@@ -238,17 +262,30 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
 
-static struct MHD_Daemon *daemon_start(struct http_thread *thread)
+static const struct {
+    unsigned classes;
+    const char *name; /* of the thread */
+} parts[] = {
+    [HTTP_ALL] = {ROUTE_ALL, "http-thread"},
+    [HTTP_PUBLIC] = {ROUTE_PUBLIC, "http-thread"},
+    [HTTP_OPERATORS] = {ROUTE_OPERATORS, "http-admin"},
+};
+
+static unsigned connections_max(const struct service *service, enum http_part part)
 {
-    const struct config *config = &thread->service->config;
-    unsigned limit = config->connections_max / config->http_threads;
+    unsigned limit = service->connections_max / service->config.http_threads;
+    return part == HTTP_OPERATORS ? OPERATORS_MAX : limit > 0 ? limit : 1;
+}
+
+static struct MHD_Daemon *daemon_start(struct http_thread *thread, unsigned limit)
+{
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
         exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, thread, MHD_OPTION_LISTEN_SOCKET,
         thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
-        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit > 0 ? limit : 1,
+        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_CONNECTION_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
 }
@@ -260,15 +297,18 @@ static void watch(struct http_thread *thread, int fd)
     assert(added == 0);
 }
 
-struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
-                               size_t error_size)
+struct http_thread *http_start(struct service *service, int listen_fd, bool inherited,
+                               enum http_part part, char *error_out, size_t error_size)
 {
     struct http_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         abort();
     thread->service = service;
     thread->listen_fd = listen_fd;
-    thread->daemon = daemon_start(thread);
+    thread->listen_inherited = inherited;
+    thread->classes = parts[part].classes;
+    thread->name = parts[part].name;
+    thread->daemon = daemon_start(thread, connections_max(service, part));
     if (!thread->daemon) {
         snprintf(error_out, error_size, "libmicrohttpd does not start");
         free(thread);

@@ -9,10 +9,18 @@
 
 struct http_thread;
 
-/* Starts an HTTP thread on a listening socket, which it owns from now on. NULL with the reason in
- * `error_out`. */
-struct http_thread *http_start(struct service *service, int listen_fd, char *error_out,
-                               size_t error_size);
+/* Which calls an HTTP thread serves. */
+enum http_part {
+    HTTP_ALL,
+    HTTP_PUBLIC,    /* those of buyers and of the shop */
+    HTTP_OPERATORS, /* those of admin and ops */
+};
+
+/* Starts an HTTP thread on a listening socket, which it owns from now on; an `inherited` one is
+ * listened on by the next daemon, too. NULL with the reason in `error_out`; then the socket is
+ * still the caller's. */
+struct http_thread *http_start(struct service *service, int listen_fd, bool inherited,
+                               enum http_part part, char *error_out, size_t error_size);
 
 /* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
  * wakes it. Any thread; may be called until http_close. */
@@ -22,10 +30,10 @@ void http_return(struct http_thread *thread, struct request *list);
  * array. Any thread; may be called until http_close. */
 void http_return_all(struct request **requests, size_t count);
 
-/* Wakes the thread, to look at service->draining. */
+/* Wakes the thread, to look at service->phase. */
 void http_wake(struct http_thread *thread);
 
-/* Waits for the thread to end: once service->draining is set, every accepted request is answered,
+/* Waits for the thread to end: once it is at SERVICE_DRAINS, every accepted request is answered,
  * or drain_ms have passed. */
 void http_join(struct http_thread *thread);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "service/http/prepared.h"
 #include "service/http/stream.h"
 #include "service/metrics.h"
 
@@ -48,6 +49,8 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     struct MHD_Response *response =
         response_new(text, length, true, "application/problem+json", close);
     add_retry_after(response, problem_retry_after(problem));
+    if (problem_status(problem) == 404) /* which a cache may keep unasked, beyond a sale's start */
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
@@ -84,8 +87,8 @@ enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection
     unsigned status = problem_status(problem);
     if (!allow)
         return queue_response(thread, connection, status,
-                              thread->problems[thread->draining][problem]);
-    struct MHD_Response *response = problem_response(problem, thread->draining);
+                              thread->problems[thread->closing][problem]);
+    struct MHD_Response *response = problem_response(problem, thread->closing);
     add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
     enum MHD_Result result = queue_response(thread, connection, status, response);
     MHD_destroy_response(response);
@@ -96,8 +99,10 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
                                   const struct answer *answer, bool copy)
 {
     struct MHD_Response *response =
-        response_new(answer->text, answer->length, copy, answer->content_type, thread->draining);
+        response_new(answer->text, answer->length, copy, answer->content_type, thread->closing);
     add_retry_after(response, answer->retry_after_s);
+    if (answer->cache_control)
+        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
@@ -108,12 +113,25 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
     return result;
 }
 
+/* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
+static enum MHD_Result reply_prepared(struct http_thread *thread,
+                                      struct http_connection *connection,
+                                      const struct prepared *prepared)
+{
+    if (!thread->closing)
+        return queue_response(thread, connection, MHD_HTTP_OK, prepared_response(prepared));
+    struct MHD_Response *response = prepared_closing(prepared);
+    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
 static enum MHD_Result reply_stream(struct http_thread *thread, struct http_connection *connection,
                                     struct request *request)
 {
     struct MHD_Response *response = stream_response(request);
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
-    if (thread->draining)
+    if (thread->closing)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (request->http.head) /* otherwise the last chunk is sent, before the next answer */
         MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
@@ -128,21 +146,11 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
         return reply_problem(thread, connection, answer->problem, NULL);
+    if (answer->prepared)
+        return reply_prepared(thread, connection, answer->prepared);
     if (answer->stream)
         return reply_stream(thread, connection, request);
     return reply_text(thread, connection, answer, false);
-}
-
-/* The call knows better than a fixed problem what is true by now. */
-static enum MHD_Result reply_by_call(struct http_thread *thread, struct http_connection *connection,
-                                     struct request *request)
-{
-    struct answer answer = {.text = NULL};
-    request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN); /* spares a worker the question */
-    request->call.expire(request, &answer);
-    enum MHD_Result result = reply_text(thread, connection, &answer, true);
-    answer_clear(&answer);
-    return result;
 }
 
 /* Why no order worker took the order in time: too many were waiting before it; but when not one of
@@ -174,8 +182,6 @@ static bool withdraw(struct request *request)
 enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,
                               struct request *request)
 {
-    if (request->call.expire)
-        return reply_by_call(thread, connection, request);
     assert(request->http.phase == PHASE_ABANDONED);
     bool withdrawn = withdraw(request);
     bool order = request->http.kind == CALL_ORDER;

@@ -6,28 +6,30 @@
 #include "service/calls/list.h"
 #include "service/calls/ops.h"
 #include "service/calls/order.h"
+#include "service/calls/order_get.h"
 #include "service/calls/sale.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
 
 static const struct route routes[] = {
-    {"POST", "/order", false, false, true, CALL_ORDER, call_order_post},
-    {"GET", "/order/", true, false, false, CALL_LOOKUP, call_order_get},
-    {"POST", "/order/{id}/pay", true, false, false, CALL_PAYMENT, call_state_pay},
-    {"POST", "/order/{id}/cancel", true, false, false, CALL_CANCEL, call_state_cancel},
-    {"GET", "/stock/", true, false, false, CALL_LOOKUP, call_stock_get},
-    {"POST", "/admin/stock/reset", false, true, true, CALL_SALE, call_sale_reset},
-    {"POST", "/admin/stock/add", false, true, true, CALL_SALE, call_sale_restock},
-    {"GET", "/user/{user_id}/orders", true, false, false, CALL_LIST, call_list_user},
-    {"GET", "/admin/orders", false, true, false, CALL_LISTING, call_list_all},
-    {"GET", "/admin/orders.csv", false, true, false, CALL_LISTING, call_list_csv},
-    {"GET", "/admin/sales", false, true, false, CALL_ADMIN, call_sale_list},
-    {"PATCH", "/admin/sale/", true, true, true, CALL_ADMIN, call_sale_change},
-    {"POST", "/admin/reconcile", false, true, true, CALL_SALE, call_sale_reconcile},
-    {"GET", "/healthz", false, false, false, CALL_LOOKUP, call_ops_healthz},
-    {"GET", "/readyz", false, false, false, CALL_LOOKUP, call_ops_readyz},
-    {"GET", "/metrics", false, false, false, CALL_LOOKUP, call_ops_metrics},
-    {"GET", "/openapi.json", false, false, false, CALL_LOOKUP, call_ops_openapi},
+    {"POST", "/order", false, ROUTE_BUYER, true, CALL_ORDER, call_order_post},
+    {"GET", "/order/", true, ROUTE_BUYER, false, CALL_LOOKUP, call_order_get},
+    {"POST", "/order/{id}/pay", true, ROUTE_SHOP, false, CALL_PAYMENT, call_state_pay},
+    {"POST", "/order/{id}/cancel", true, ROUTE_SHOP, false, CALL_CANCEL, call_state_cancel},
+    {"GET", "/stock/", true, ROUTE_BUYER, false, CALL_LOOKUP, call_stock_get},
+    {"POST", "/admin/stock/reset", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reset},
+    {"POST", "/admin/stock/add", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_restock},
+    {"GET", "/admin/stock/", true, ROUTE_ADMIN, false, CALL_ADMIN, call_stock_get_exact},
+    {"GET", "/user/{user_id}/orders", true, ROUTE_SHOP, false, CALL_LIST, call_list_user},
+    {"GET", "/admin/orders", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_all},
+    {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
+    {"GET", "/admin/sales", false, ROUTE_ADMIN, false, CALL_ADMIN, call_sale_list},
+    {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
+    {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
+    {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
+    {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
+    {"GET", "/metrics", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_metrics},
+    {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
 };
 
 /* Without a {name} the whole path is fixed, and the tail is what follows it. */
@@ -56,21 +58,23 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
-                               const char **allow_out)
+const struct route *route_find(unsigned classes, const char *method, const char *url,
+                               enum problem *problem_out, const char **allow_out)
 {
     *problem_out = PROBLEM_NOT_FOUND;
     *allow_out = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (!path_matches(&routes[i], url))
+        if (!(classes & ROUTE_BIT(routes[i].class)) || !path_matches(&routes[i], url))
             continue;
         if (method_matches(&routes[i], method)) {
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
-        /* No path is in the table with two methods of ours, so the first match says all. */
+        /* Two methods only where a sku has the name of a call: GET /admin/stock/reset. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
-        *allow_out = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+        *allow_out = *allow_out                             ? "GET, HEAD, POST"
+                     : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
+                                                            : routes[i].method;
     }
     return NULL;
 }

@@ -4,20 +4,36 @@
 
 #include "service/calls/call.h"
 
+/* Who calls, and by which credential. */
+enum route_class {
+    ROUTE_BUYER, /* orders and what buyers look at: none of ours */
+    ROUTE_SHOP,  /* the shop's own calls: the shop token, when one is set */
+    ROUTE_ADMIN, /* the operator's calls: the admin token */
+    ROUTE_OPS,   /* what machines ask about the service's health: none */
+    ROUTE_OPEN,  /* the description of the interface: none, and served everywhere */
+    ROUTE_CLASSES
+};
+
+/* Sets of classes, as sums of ROUTE_BIT. */
+#define ROUTE_BIT(class) (1U << (class))
+#define ROUTE_ALL (ROUTE_BIT(ROUTE_CLASSES) - 1)
+#define ROUTE_OPERATORS (ROUTE_BIT(ROUTE_ADMIN) | ROUTE_BIT(ROUTE_OPS) | ROUTE_BIT(ROUTE_OPEN))
+#define ROUTE_PUBLIC (ROUTE_BIT(ROUTE_BUYER) | ROUTE_BIT(ROUTE_SHOP) | ROUTE_BIT(ROUTE_OPEN))
+
 struct route {
     const char *method;
     const char *path;
     bool prefix; /* what follows the path, or begins at its {name}, is the handler's `tail` */
-    bool admin;  /* needs the token */
-    bool body;   /* needs a JSON body */
+    enum route_class class;
+    bool body;           /* needs a JSON body */
     enum call_kind kind; /* which worker carries it; none, when the handler answers at once */
     call_handler *start;
 };
 
-/* The route of a request, a constant. NULL with the problem and, for a wrong method, the methods
- * that the path takes. */
-const struct route *route_find(const char *method, const char *url, enum problem *problem_out,
-                               const char **allow_out);
+/* The route of a request, a constant, out of those whose class is in the set `classes`. NULL with
+ * the problem and, for a wrong method, the methods that the path takes. */
+const struct route *route_find(unsigned classes, const char *method, const char *url,
+                               enum problem *problem_out, const char **allow_out);
 
 /* Where the handler's `tail` begins in the url. */
 size_t route_tail(const struct route *route);

@@ -32,12 +32,15 @@ struct http_connection {
 
 struct http_thread {
     struct service *service;
+    unsigned classes; /* of calls that it serves, see route.h */
+    const char *name;
     struct worker worker;
     struct MHD_Daemon *daemon;
     int listen_fd;
-    int wake_fd;   /* eventfd; any thread may write */
-    int hangup_fd; /* epoll: connections whose client has closed its side */
-    int loop_fd;   /* epoll: the daemon's own epoll, wake_fd and hangup_fd */
+    bool listen_inherited; /* the next daemon goes on listening on it */
+    int wake_fd;           /* eventfd; any thread may write */
+    int hangup_fd;         /* epoll: connections whose client has closed its side */
+    int loop_fd;           /* epoll: the daemon's own epoll, wake_fd and hangup_fd */
 
     /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
     _Atomic(struct request *) returned;
@@ -52,8 +55,8 @@ struct http_thread {
     size_t answers;     /* of these, to requests that had waited */
     unsigned runs_due;  /* of libmicrohttpd, before the thread may wait again */
     int64_t now_ns;     /* of this turn */
-    bool draining;
-    bool ending; /* its last turns: nothing may be sent on any more */
+    bool closing;       /* answers close their connections */
+    bool ending;        /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
 };
 

@@ -1,4 +1,5 @@
-/* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many.
+/* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
+ * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon.
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
@@ -17,6 +18,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "stock/return_expired.h"
+#include "stock/sale_count.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
  * versions must elect one among them. */
@@ -26,6 +28,7 @@ enum {
     PERIOD_MS = 200, /* between two questions for orders that are due, and for the lock */
     FAILED_MS = 400, /* longer than that after a failure: time for another daemon to be elected */
     REST_PART = 5,   /* of the time that expiring took, see expire */
+    COUNT_MS = 100,  /* of counting in a turn: orders that are due come in between */
 };
 
 struct expiry_worker {
@@ -80,14 +83,20 @@ static bool expire(struct expiry_worker *worker)
     enum ledger_result result = LEDGER_OK;
     struct stock_expired expired;
     size_t all = 0;
+    bool counting = false;
     do {
         int64_t start_ns = clock_now_ns();
+        enum ledger_result counted =
+            stock_count(worker->stock, start_ns + COUNT_MS * CLOCK_NS_PER_MS);
+        counting = counted == LEDGER_OK;
         result = stock_expire(worker->stock, &cursor, &expired);
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
-        if (cursor.more && 2 * expired.awaited < expired.count)
+        if (counted == LEDGER_FAILED)
+            result = LEDGER_FAILED;
+        if (counting || (cursor.more && 2 * expired.awaited < expired.count))
             worker_sleep_ns(&worker->thread, (clock_now_ns() - start_ns) / REST_PART);
-    } while (result == LEDGER_OK && cursor.more && is_elected(worker) &&
+    } while (result == LEDGER_OK && (cursor.more || counting) && is_elected(worker) &&
              !worker_stopping(&worker->thread));
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);

@@ -29,6 +29,26 @@ class Response:
         return f"{self.status} {self.code}" if self.code else str(self.status)
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """Over a Unix socket."""
+
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def connect(address, timeout):
+    """`address` is (host, port), or the path of a Unix socket."""
+    if isinstance(address, str):
+        return UnixConnection(address, timeout)
+    return http.client.HTTPConnection(*address, timeout=timeout)
+
+
 def send(address, method, path, body=None, headers=(), timeout=30):
     """One request over a connection of its own; a body that is not bytes is sent as JSON."""
     headers = dict(headers)
@@ -36,7 +56,7 @@ def send(address, method, path, body=None, headers=(), timeout=30):
         body = json.dumps(body).encode()
     if body is not None:
         headers.setdefault("Content-Type", "application/json")
-    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    connection = connect(address, timeout)
     try:
         with suppress(BrokenPipeError, ConnectionResetError):  # an answer came early
             connection.request(method, path, body,

@@ -1,10 +1,16 @@
 """One running seckilld: started with options, and asked over HTTP."""
 
 import http.client
+import re
 import secrets
 
+from harness.client import send
 from harness.processes import HarnessError
 from harness.program import Program
+
+
+ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
+OPERATORS_PATHS = ("/admin/", "/healthz", "/readyz", "/metrics")
 
 
 def parse_metrics(text):
@@ -48,6 +54,18 @@ class Daemon(Program):
         except OSError:
             return False
 
+    def admin_address(self):
+        """Where it serves the operators: (host, port), or the path of a Unix socket."""
+        found = ADMIN_LISTENING.search(self.log())
+        if not found or found[1].startswith("/"):
+            return found[1] if found else self.address
+        host, port = found[1].rsplit(":", 1)
+        return host, int(port)
+
+    def request(self, method, path, body=None, headers=(), timeout=30):
+        address = self.admin_address() if path.startswith(OPERATORS_PATHS) else self.address
+        return send(address, method, path, body, headers, timeout)
+
     # orders
 
     def order(self, sku="demo", user_id="u1", qty=1, key=None, timeout=30):
@@ -89,7 +107,8 @@ class Daemon(Program):
         return content(self.admin("POST", "/admin/reconcile", {"sku": sku}))
 
     def stock(self, sku="demo"):
-        return content(self.get(f"/stock/{sku}"))
+        """The exact one: GET /stock/{sku} may be 100 ms old."""
+        return content(self.admin("GET", f"/admin/stock/{sku}"))
 
     # metrics
 

@@ -26,6 +26,7 @@ class Program:
 
     good_statuses = (0, -signal.SIGTERM)
     must_be_ready = True  # before it counts as started
+    pass_fds = ()  # descriptors that it inherits
 
     def __init__(self, program, *words, directory):
         self.program, self.words = Path(program), words
@@ -74,6 +75,7 @@ class Program:
         self.end_expected = False
         with open(self.log_paths[-1], "wb") as log:
             self.process = spawn(self.argv(), stdout=log, stderr=log,
+                                 pass_fds=self.pass_fds,
                                  env={**clean_environment(), **self.env})
 
     def wait_started(self):

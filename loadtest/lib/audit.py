@@ -1,0 +1,303 @@
+"""Compares sales in the ledger, their counters in Redis and orders that clients saw accepted.
+
+It needs the clients of both servers, mariadb or mysql and redis-cli, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from urllib.parse import parse_qs, unquote, urlsplit
+
+IDS_SHOWN_MAX = 5
+CLIENT_TIMEOUT_S = 120
+# Segments that the service rebuilds from the ledger before it sells from them again.
+AWAITING_RECOVERY = {"dirty", "missing", "round", "stale"}
+
+LEDGER_QUERY = """
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+START TRANSACTION WITH CONSISTENT SNAPSHOT;
+SELECT 'sale', sku, round, total, segments FROM sale WHERE sku IN ({skus});
+SELECT 'segment', sku, segment, round, capacity, sold, fence FROM stock_segment
+    WHERE sku IN ({skus});
+SELECT 'state', o.sku, o.status, COUNT(*), SUM(o.qty) FROM orders o JOIN sale s USING (sku, round)
+    WHERE o.sku IN ({skus}) GROUP BY o.sku, o.status;
+SELECT 'units', o.sku, o.segment, SUM(o.qty) FROM orders o JOIN sale s USING (sku, round)
+    WHERE o.sku IN ({skus}) AND {holding} AND o.segment IS NOT NULL GROUP BY o.sku, o.segment;
+SELECT 'units', o.sku, a.segment, SUM(a.qty) FROM orders o JOIN sale s USING (sku, round)
+    JOIN order_allocation a USING (order_id)
+    WHERE o.sku IN ({skus}) AND {holding} AND o.segment IS NULL GROUP BY o.sku, a.segment;
+SELECT 'misallocated', o.sku, COUNT(*) FROM orders o
+    WHERE o.sku IN ({skus}) AND o.segment IS NULL AND o.qty <> COALESCE(
+        (SELECT SUM(a.qty) FROM order_allocation a WHERE a.order_id = o.order_id), 0)
+    GROUP BY o.sku;
+SELECT 'above', sku, COUNT(*) FROM user_quota JOIN sale s USING (sku, round)
+    WHERE sku IN ({skus}) AND units > allowed AND s.per_user_limit IS NOT NULL GROUP BY sku;
+SELECT 'miscounted', sku, COUNT(*) FROM (
+    SELECT sku, user_id FROM (
+        SELECT sku, user_id, units FROM user_quota JOIN sale s USING (sku, round)
+            WHERE sku IN ({skus}) AND s.per_user_limit IS NOT NULL
+        UNION ALL
+        SELECT sku, user_id, -CAST(qty AS SIGNED) FROM orders o JOIN sale s USING (sku, round)
+            WHERE o.sku IN ({skus}) AND {holding} AND s.per_user_limit IS NOT NULL) counts
+    GROUP BY sku, user_id HAVING SUM(units) <> 0) differing GROUP BY sku;
+SELECT 'repeated', o.sku, COUNT(*) - COUNT(DISTINCT o.user_id, o.idempotency_key) FROM orders o
+    WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL GROUP BY o.sku;
+SELECT 'unkeyed', o.sku, COUNT(*) FROM orders o
+    LEFT JOIN order_key k USING (user_id, idempotency_key)
+    WHERE o.sku IN ({skus}) AND o.idempotency_key IS NOT NULL
+    AND (k.order_id IS NULL OR k.order_id <> o.order_id) GROUP BY o.sku;
+SELECT 'unlisted', o.sku, COUNT(*) FROM orders o
+    LEFT JOIN order_expiry e ON e.expires_at = o.expires_at
+    AND o.order_id BETWEEN e.first_id AND e.last_id
+    WHERE o.sku IN ({skus}) AND o.status = 'reserved' AND o.expires_at IS NOT NULL
+    AND e.first_id IS NULL GROUP BY o.sku;
+SELECT 'pointless', {first}, COUNT(*) FROM order_expiry e WHERE NOT EXISTS (SELECT 1 FROM orders o
+    WHERE o.order_id BETWEEN e.first_id AND e.last_id AND o.expires_at = e.expires_at);
+COMMIT;
+"""
+HOLDING_STATES = ("reserved", "paid")  # of orders that have units
+STATES = (*HOLDING_STATES, "cancelled", "expired")
+HOLDING = f"o.status IN {HOLDING_STATES}"
+IDS_QUERY = "SELECT order_id, qty FROM orders;"  # a load of several skus has one list of them
+
+# Rows that must not be, by the name of the query that counts them.
+FAULTS = {"misallocated": "orders whose allocations are not their quantity",
+          "above": "users who have more than their limit",
+          "miscounted": "users whose counted units are not those of their orders",
+          "repeated": "orders that repeat an idempotency key",
+          "unkeyed": "orders whose idempotency key does not lead to them",
+          "unlisted": "reserved orders that would never expire",
+          "pointless": "entries of the expiry index, of any sale, that cover no order"}
+
+
+class AuditError(Exception):
+    """The audit could not be made; a difference that it finds is no such error."""
+
+
+def run_client(argv, commands, env=None):
+    try:
+        done = subprocess.run(argv, input=commands, capture_output=True, text=True,
+                              timeout=CLIENT_TIMEOUT_S, env={**os.environ, **(env or {})})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AuditError(f"{argv[0]}: {error}") from error
+    if done.returncode != 0:
+        raise AuditError(f"{argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    return done
+
+
+def mysql_option_lines(url):
+    parts = urlsplit(url)
+    socket_path = parse_qs(parts.query).get("socket", [""])[0]
+    options = {"user": unquote(parts.username or ""), "password": unquote(parts.password or ""),
+               "host": parts.hostname or "", "port": parts.port or "", "socket": socket_path,
+               "protocol": "socket" if socket_path else "tcp"}
+    for name, value in options.items():
+        if value != "":
+            escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            yield f'{name}="{escaped}"\n'
+
+
+def ask_ledger(url, query):
+    """The rows of all results, as lists of strings. The password stays off the command line."""
+    with tempfile.NamedTemporaryFile("w", prefix="audit-", suffix=".cnf") as options:
+        options.write("[client]\n" + "".join(mysql_option_lines(url)))
+        options.flush()
+        client = "mariadb" if shutil.which("mariadb") else "mysql"
+        done = run_client([client, f"--defaults-file={options.name}", "--batch",
+                           "--skip-column-names", urlsplit(url).path.strip("/")], query)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def ask_redis(url, commands):
+    parts = urlsplit(url)
+    argv = ["redis-cli", "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
+            str(parts.port or 6379), "-n", parts.path.strip("/") or "0"]
+    env = {}
+    if parts.password:
+        env["REDISCLI_AUTH"] = unquote(parts.password)
+        if parts.username:
+            argv += ["--user", unquote(parts.username)]
+    done = run_client(argv, "PING\n" + commands, env)
+    pong, *lines = done.stdout.splitlines() or [""]
+    if pong != "PONG":
+        raise AuditError(f"redis-cli: {done.stderr.strip() or pong}")
+    return lines
+
+
+def read_ledger(url, skus):
+    """{sku: what the ledger has of its sale}"""
+    names = ",".join(f"'{sku}'" for sku in skus)
+    ledgers = {sku: {"segments": {}, "units": Counter(), "orders": 0, "ordered": 0, "states": {},
+                     **dict.fromkeys(FAULTS, 0)} for sku in skus}
+    for kind, sku, *cells in ask_ledger(url, LEDGER_QUERY.format(
+            skus=names, first=f"'{skus[0]}'", holding=HOLDING)):
+        state = cells.pop(0) if kind == "state" else None
+        add_row(ledgers[sku], kind, [int(cell) for cell in cells], state)
+    unknown = [sku for sku, ledger in ledgers.items() if "round" not in ledger]
+    if unknown:
+        raise AuditError(f"the ledger has no sale {some(unknown)}")
+    return ledgers
+
+
+def add_row(ledger, kind, numbers, state):
+    if kind == "sale":
+        ledger["round"], ledger["total"], ledger["segment_count"] = numbers
+    elif kind == "segment":
+        names = ("round", "capacity", "sold", "fence")
+        ledger["segments"][numbers[0]] = dict(zip(names, numbers[1:]))
+    elif kind == "state":
+        ledger["states"][state] = numbers[0]
+        if state in HOLDING_STATES:
+            ledger["orders"] += numbers[0]
+            ledger["ordered"] += numbers[1]
+    elif kind == "units":
+        ledger["units"][numbers[0]] += numbers[1]
+    else:
+        ledger[kind] = numbers[0]
+
+
+def read_redis(url, segments):
+    """For each (sku, segment) None or a dict of its hash."""
+    names = ("available", "round", "open", "settled")
+    commands = "".join(f"HMGET seckill:{{{sku}:{n}}}:segment {' '.join(names)}\n"
+                       for sku, n in segments)
+    lines = ask_redis(url, commands)
+    if len(lines) != len(names) * len(segments):
+        raise AuditError(f"redis-cli: unexpected answer {lines[:2]}")
+    found = {}
+    for place, segment in enumerate(segments):
+        fields = dict(zip(names, lines[place * len(names):]))
+        found[segment] = fields if fields["available"] != "" else None
+    return found
+
+
+def segment_state(row, cached):
+    """'' when Redis and the ledger agree, else a word for their difference."""
+    if cached is None:
+        return "missing"
+    if cached["open"] != "":
+        return "dirty"
+    if cached["round"] != str(row["round"]):
+        return "round"
+    if cached["settled"] != str(row["fence"]):
+        return "stale"
+    return "" if int(cached["available"]) == row["capacity"] - row["sold"] else "mismatch"
+
+
+def segment_rows(sku, ledger, redis):
+    for number, row in sorted(ledger["segments"].items()):
+        cached = redis[sku, number]
+        yield {"segment": number, **row, "ordered": ledger["units"][number],
+               "left": None if cached is None else int(cached["available"]),
+               "state": segment_state(row, cached)}
+
+
+def segment_differences(row, round_now, allow_dirty):
+    where = f"segment {row['segment']}"
+    if row["round"] != round_now:
+        yield f"{where}: the ledger has it in round {row['round']}, the sale in {round_now}"
+    if row["sold"] != row["ordered"]:
+        yield f"{where}: {row['sold']} sold, {row['ordered']} in orders"
+    if row["sold"] > row["capacity"]:
+        yield f"{where}: oversold, {row['sold']} of {row['capacity']}"
+    if row["state"] == "mismatch":
+        yield (f"{where}: Redis has {row['left']} left, the ledger "
+               f"{row['capacity'] - row['sold']}")
+    elif row["state"] and not allow_dirty:
+        yield f"{where}: {row['state']} in Redis"
+
+
+def ledger_differences(ledger):
+    capacity = sum(row["capacity"] for row in ledger["segments"].values())
+    sold = sum(row["sold"] for row in ledger["segments"].values())
+    if sorted(ledger["segments"]) != list(range(ledger["segment_count"])):
+        yield f"{ledger['segment_count']} segments in the sale, {len(ledger['segments'])} rows"
+    if capacity != ledger["total"]:
+        yield f"total {ledger['total']}, capacity of the segments {capacity}"
+    if sold > ledger["total"]:
+        yield f"oversold: {sold} of {ledger['total']}"
+    if sold != ledger["ordered"]:
+        yield f"{sold} units sold, {ledger['ordered']} in orders that are reserved or paid"
+    for state in sorted(ledger["states"].keys() - set(STATES)):
+        yield f"{ledger['states'][state]} orders are {state!r}, which no order may be"
+    for kind, fault in FAULTS.items():
+        if ledger[kind]:
+            yield f"{ledger[kind]} {fault}"
+
+
+def some(ids):
+    shown = sorted(ids)
+    return ", ".join(shown[:IDS_SHOWN_MAX]) + (", …" if len(shown) > IDS_SHOWN_MAX else "")
+
+
+def acked_differences(acked, known):
+    """acked: (id, quantity or None); known: quantities by id."""
+    times = Counter(order for order, _ in acked)
+    missing = [order for order in times if order not in known]
+    twice = [order for order, count in times.items() if count > 1]
+    other = [order for order, qty in acked if qty is not None and known.get(order, qty) != qty]
+    for orders, fault in ((missing, "acknowledged orders are not in the ledger"),
+                          (twice, "orders were acknowledged as new more than once"),
+                          (other, "acknowledged orders have another quantity in the ledger")):
+        if orders:
+            yield f"{len(orders)} {fault}: {some(orders)}"
+
+
+def audit_sale(sku, ledger, redis, allow_dirty):
+    rows = list(segment_rows(sku, ledger, redis))
+    differences = list(ledger_differences(ledger))
+    for row in rows:
+        differences += segment_differences(row, ledger["round"], allow_dirty)
+    return {"sku": sku, "round": ledger["round"], "total": ledger["total"],
+            "orders": ledger["orders"], "ordered": ledger["ordered"], "states": ledger["states"],
+            "sold": sum(row["sold"] for row in rows),
+            "awaiting_recovery": sum(row["state"] in AWAITING_RECOVERY for row in rows),
+            "acked": None, "segments": rows, "differences": differences}
+
+
+def several(sales):
+    """One report of several sales, with the report of each in it."""
+    report = {name: sum(sale[name] for sale in sales)
+              for name in ("total", "orders", "ordered", "sold", "awaiting_recovery")}
+    differences = [f"{sale['sku']}: {text}" for sale in sales for text in sale["differences"]]
+    report["states"] = dict(sum((Counter(sale["states"]) for sale in sales), Counter()))
+    return {**report, "acked": None, "sales": sales, "differences": differences}
+
+
+def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False):
+    """The report of sales, with all `differences`. urls: of the ledger and of Redis. acked: orders
+    that clients saw accepted, as (id, quantity or None); None: nobody kept them. At least acked_min
+    orders must be there, and for each (state, number) of states_min so many in that state. Segments
+    that await recovery are differences unless allow_dirty."""
+    mysql_url, redis_url = urls
+    ledgers = read_ledger(mysql_url, skus)
+    redis = read_redis(redis_url, [(sku, number) for sku, ledger in ledgers.items()
+                                   for number in sorted(ledger["segments"])])
+    sales = [audit_sale(sku, ledger, redis, allow_dirty) for sku, ledger in ledgers.items()]
+    report = sales[0] if len(sales) == 1 else several(sales)
+    differences = report["differences"]
+    if acked is not None:
+        report["acked"] = len({order for order, _ in acked})
+        known = {order: int(qty) for order, qty in ask_ledger(mysql_url, IDS_QUERY)}
+        differences += acked_differences(acked, known)
+    made = sum(report["states"].values())
+    if made < acked_min:
+        differences.append(f"{acked_min} orders were acknowledged, the ledger has {made}")
+    for state, least in states_min:
+        found = report["states"].get(state, 0)
+        if found < least:
+            differences.append(f"{least} orders were answered as {state}, {found} are")
+    report["consistent"] = not differences
+    return report
+
+
+def audit_until_settled(wait_s, *what, **options):
+    """Repeats the audit for a while: rounds under way when the load ended may need a moment."""
+    end = time.monotonic() + wait_s
+    while True:
+        report = audit(*what, **options)
+        if report["consistent"] or time.monotonic() >= end:
+            return report
+        time.sleep(0.1)

@@ -1,0 +1,53 @@
+"""Orders that a run pays, cancels or looks up: placed before it, and handed out as files of ids."""
+
+import random
+from pathlib import Path
+
+from harness.processes import HarnessError
+
+FIRST_PER_S = 40_000  # wanted for the first load, whose rate nobody knows
+AMPLE = 1.5           # of what the fastest load so far has used
+LEAST = 5_000
+PLACE_S = 1
+PLACINGS_MAX = 30     # per load
+
+
+class Pool:
+    """Orders of one sale that no load has been given yet, in random order."""
+
+    def __init__(self, ledger, sku, place):
+        """place(seconds) lets buyers place orders for so long."""
+        self.ledger, self.sku, self.place = ledger, sku, place
+        self.ids, self.last_id, self.per_s = [], 0, FIRST_PER_S
+        self.dice = random.Random(1)
+
+    def fill(self, seconds):
+        """Places orders until there are enough for a load of so long."""
+        wanted = LEAST + int(self.per_s * seconds)
+        for _ in range(PLACINGS_MAX):
+            if len(self.ids) >= wanted:
+                return
+            self.place(PLACE_S)
+            self.find_new()
+        raise HarnessError(f"{len(self.ids)} of {wanted} orders after {PLACINGS_MAX} s of orders")
+
+    def find_new(self):
+        rows = self.ledger.run(f"SELECT order_id FROM orders WHERE order_id > {self.last_id}"
+                               f" AND sku = '{self.sku}'")
+        fresh = [int(row[0]) for row in rows]
+        self.last_id = max(fresh, default=self.last_id)
+        self.dice.shuffle(fresh)
+        self.ids += fresh
+
+    def write(self, prefix, threads):
+        """Writes all ids to PREFIX.0, PREFIX.1 …, a file for each thread."""
+        for number in range(threads):
+            lines = "".join(f"{one}\n" for one in self.ids[number::threads])
+            Path(f"{prefix}.{number}").write_text(lines, encoding="ascii")
+
+    def used(self, requests, seconds, threads):
+        """Takes out what a load may have used, and learns how much the next one wants. Threads use
+        about as many each; a margin covers those whose answers were under way."""
+        gone = min(len(self.ids), int(requests * 1.2) + 2000 * threads)
+        del self.ids[:gone]
+        self.per_s = max(LEAST, AMPLE * requests / seconds)

@@ -1,0 +1,174 @@
+/* All HTTP threads of the daemon and the sockets that they listen on. */
+#include "service/http/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "service/config/endpoint.h"
+#include "service/http/listen.h"
+#include "service/http/listen_unix.h"
+#include "service/http/loop.h"
+#include "service/log.h"
+
+enum {
+    HTTP_THREADS_MAX = LISTENER_SOCKETS_MAX + 1,
+    INHERITED_PATIENCE_S = 10, /* clients wait in the backlog of a socket of systemd's */
+};
+
+struct http_server {
+    struct service *service;
+    struct listener public, admin; /* a socket is the HTTP thread's once that runs */
+    struct listen_unix admin_file;
+    bool apart; /* operators have a listener of their own */
+    bool started;
+    struct http_thread *threads[HTTP_THREADS_MAX]; /* with `apart` the operators' first */
+};
+
+static bool says_shared(const struct service *service)
+{
+    return strcmp(service->config.reuse_port, "on") == 0;
+}
+
+/* ---- the operators' listener ---- */
+
+/* Makes the listener of a Unix socket. */
+static bool open_file(struct http_server *server, const char *path, char *error_out,
+                      size_t error_size)
+{
+    int fd = listen_unix_open(path, &server->admin_file, error_out, error_size);
+    server->admin = (struct listener){.fds = {fd}, .count = fd >= 0 ? 1 : 0};
+    snprintf(server->admin.address, sizeof server->admin.address, "%s",
+             server->service->config.admin_listen);
+    return fd >= 0;
+}
+
+static bool open_admin(struct http_server *server, char *error_out, size_t error_size)
+{
+    const char *where = server->service->config.admin_listen;
+    if (!listener_inherit(&server->admin, "admin", 1, error_out, error_size))
+        return false;
+    if (server->admin.count > 0 || where[0] == '\0')
+        return true;
+    const char *path = endpoint_path(where);
+    if (path)
+        return open_file(server, path, error_out, error_size);
+    if (!listener_bind(&server->admin, where, 1, LISTENER_OWN, error_out, error_size))
+        return false;
+    if (!listener_listen(&server->admin)) {
+        snprintf(error_out, error_size, "%s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static bool start_admin(struct http_server *server, char *error_out, size_t error_size)
+{
+    char why[200];
+    if (!open_admin(server, why, sizeof why)) {
+        snprintf(error_out, error_size, "admin_listen: %s", why);
+        return false;
+    }
+    server->apart = server->admin.count > 0;
+    if (!server->apart)
+        return true;
+    server->threads[0] = http_start(server->service, server->admin.fds[0], server->admin.inherited,
+                                    HTTP_OPERATORS, error_out, error_size);
+    if (!server->threads[0])
+        return false;
+    server->admin.count = 0;
+    log_event(LOG_INFO, "admin_listening", "address=%s", LOG_QUOTE(server->admin.address));
+    return true;
+}
+
+/* ---- all listeners ---- */
+
+static bool open_public(struct http_server *server, char *error_out, size_t error_size)
+{
+    const struct config *config = &server->service->config;
+    enum listener_share share = says_shared(server->service) ? LISTENER_SHARED : LISTENER_OWN;
+    if (!listener_inherit(&server->public, NULL, config->http_threads, error_out, error_size))
+        return false;
+    return server->public.count > 0 ||
+           listener_bind(&server->public, config->listen, config->http_threads, share, error_out,
+                         error_size);
+}
+
+struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size)
+{
+    struct http_server *server = calloc(1, sizeof *server);
+    if (!server)
+        abort();
+    server->service = service;
+    if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
+        return server;
+    http_server_close(&server);
+    return NULL;
+}
+
+int64_t http_server_patience_ns(const struct http_server *server)
+{
+    if (server->public.inherited)
+        return INHERITED_PATIENCE_S * CLOCK_NS_PER_S;
+    return says_shared(server->service) ? INT64_MAX : 0;
+}
+
+bool http_server_start(struct http_server *server, char *error_out, size_t error_size)
+{
+    struct listener *listener = &server->public;
+    assert(!server->started);
+    if (!listener_listen(listener)) {
+        snprintf(error_out, error_size, "%s", strerror(errno));
+        return false;
+    }
+    for (; listener->count > 0; listener->count--) {
+        struct http_thread **thread = &server->threads[server->apart + listener->count - 1];
+        *thread =
+            http_start(server->service, listener->fds[listener->count - 1], listener->inherited,
+                       server->apart ? HTTP_PUBLIC : HTTP_ALL, error_out, error_size);
+        if (!*thread)
+            return false;
+    }
+    server->started = true;
+    tokens_warn(&server->service->config);
+    log_event(LOG_INFO, "listening", "address=%s", listener->address);
+    return true;
+}
+
+bool http_server_started(const struct http_server *server)
+{
+    return server->started;
+}
+
+/* ---- the end ---- */
+
+void http_server_drain(struct http_server *server)
+{
+    if (!server)
+        return;
+    assert(atomic_load(&server->service->phase) == SERVICE_DRAINS);
+    for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
+        if (server->threads[i])
+            http_wake(server->threads[i]);
+    for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
+        if (server->threads[i])
+            http_join(server->threads[i]);
+}
+
+void http_server_close(struct http_server **server_pointer)
+{
+    struct http_server *server = *server_pointer;
+    *server_pointer = NULL;
+    if (!server)
+        return;
+    for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
+        http_close(&server->threads[i]);
+    listener_close(&server->public, 0);
+    listener_close(&server->admin, 0);
+    listen_unix_remove(&server->admin_file);
+    free(server);
+}

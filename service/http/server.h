@@ -1,0 +1,36 @@
+/* All HTTP threads of the daemon and the sockets that they listen on. */
+#ifndef SECKILL_SERVICE_HTTP_SERVER_H
+#define SECKILL_SERVICE_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "service/service.h"
+
+struct http_server;
+
+/* Takes the addresses of `listen` and `admin_listen`, or the sockets that systemd has passed in
+ * their place, and starts the thread of admin_listen. Nobody can connect to `listen` yet. NULL with
+ * the reason in `error_out`. */
+struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size);
+
+/* How long the daemon should get ready before it lets clients in, in ns: 0 where they would be
+ * refused meanwhile, and may as well hear that it is not ready; longer where another daemon serves
+ * them, or systemd lets them wait. */
+int64_t http_server_patience_ns(const struct http_server *server);
+
+/* Lets clients in, and writes `listening` to the log. False with the reason in `error_out`. */
+bool http_server_start(struct http_server *server, char *error_out, size_t error_size);
+
+/* True once http_server_start has let clients in. */
+bool http_server_started(const struct http_server *server);
+
+/* Waits until every request is answered, once service->phase is at SERVICE_DRAINS; no HTTP thread
+ * runs any more then. NULL is fine. */
+void http_server_drain(struct http_server *server);
+
+/* Frees everything, after all workers have ended, and sets the pointer to NULL. NULL is fine. */
+void http_server_close(struct http_server **server);
+
+#endif

@@ -1,0 +1,211 @@
+/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
+ *
+ * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
+ * ping, and no order gets through. Both questions are writes that change nothing, so that they cost
+ * neither a line of Redis' append-only file nor an fsync of the ledger. */
+#include "service/workers/health.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/worker.h"
+#include "lua/command.h"
+#include "service/log.h"
+#include "service/service.h"
+#include "sql/ledger_write.h"
+
+enum {
+    PAUSE_MS = 250,        /* between two questions */
+    ANSWER_AGE_MS = 1000,  /* of an answer that still counts */
+    TIMEOUT_MS_MAX = 1000, /* of a question: a later answer would not count */
+};
+
+struct probe {
+    struct worker thread;
+    const char *thread_name;
+    const char *up, *down; /* the events of the log */
+    enum health_state (*ask)(struct health *health, const char **error_out);
+    struct health *health;
+    _Atomic int state;
+    _Atomic int64_t answered_ns;
+};
+
+struct health {
+    struct service *service;
+    struct redis *redis;   /* for the thread of the first probe */
+    struct ledger *ledger; /* for that of the second */
+    struct probe probes[2];
+};
+
+enum { PROBE_REDIS, PROBE_LEDGER };
+
+const char *health_word(enum health_state state)
+{
+#define HEALTH_WORD(id, word) word,
+    static const char *const words[] = {HEALTH_STATES(HEALTH_WORD)};
+#undef HEALTH_WORD
+    return words[state];
+}
+
+/* ---- the questions ---- */
+
+/* Redis begins an error reply with a word for its kind. */
+static enum health_state redis_refusal(const char *error)
+{
+    static const struct {
+        const char *begin;
+        enum health_state state;
+    } kinds[] = {
+        {"READONLY ", HEALTH_READ_ONLY},      {"OOM ", HEALTH_OUT_OF_MEMORY},
+        {"MISCONF ", HEALTH_CANNOT_PERSIST},  {"LOADING ", HEALTH_LOADING},
+        {"NOREPLICAS ", HEALTH_FEW_REPLICAS}, {"BUSY ", HEALTH_BUSY},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(error, kinds[i].begin, strlen(kinds[i].begin)) == 0)
+            return kinds[i].state;
+    return HEALTH_DOWN;
+}
+
+/* SET … XX sets a key that exists, and this key never does. Redis checks before whether it would
+ * take the write: its memory, its disk, its role. */
+static enum health_state ask_redis(struct health *health, const char **error_out)
+{
+    struct command write = {.argc = 4, .argv = {"SET", STOCK_PREFIX "health", "", "XX"}};
+    command_run(health->redis, &write, 1);
+    command_clear(&write, 1);
+    *error_out = redis_error(health->redis);
+    return write.result == REDIS_ANSWERED ? HEALTH_OK : redis_refusal(*error_out);
+}
+
+static enum health_state ask_ledger(struct health *health, const char **error_out)
+{
+    enum ledger_write answer = ledger_try_write(health->ledger);
+    *error_out = ledger_error(health->ledger);
+    switch (answer) {
+    case LEDGER_WRITE_OK:
+        return HEALTH_OK;
+    case LEDGER_WRITE_READ_ONLY:
+        return HEALTH_READ_ONLY;
+    case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
+        return atomic_load(&health->service->prepared) ? HEALTH_DOWN : HEALTH_OK;
+    case LEDGER_WRITE_FAILED:
+        break;
+    }
+    return HEALTH_DOWN;
+}
+
+/* ---- the threads ---- */
+
+static void log_change(const struct probe *probe, enum health_state state, const char *error)
+{
+    if (state == HEALTH_OK)
+        log_event(LOG_INFO, probe->up, NULL);
+    else
+        log_event(LOG_WARN, probe->down, "reason=%s error=%s", health_word(state),
+                  LOG_QUOTE(error));
+}
+
+static void run(void *context)
+{
+    struct probe *probe = context;
+    prctl(PR_SET_NAME, probe->thread_name);
+    do {
+        const char *error;
+        enum health_state state = probe->ask(probe->health, &error);
+        atomic_store(&probe->answered_ns, clock_now_ns());
+        if (atomic_exchange(&probe->state, (int)state) != (int)state)
+            log_change(probe, state, error);
+    } while (worker_sleep_ns(&probe->thread, PAUSE_MS * CLOCK_NS_PER_MS));
+}
+
+static int bounded(unsigned timeout_ms)
+{
+    return timeout_ms < TIMEOUT_MS_MAX ? (int)timeout_ms : TIMEOUT_MS_MAX;
+}
+
+static bool open_connections(struct health *health, char *error_out, size_t error_size)
+{
+    const struct config *config = &health->service->config;
+    health->redis =
+        redis_open(config->redis_url, bounded(config->redis_timeout_ms), error_out, error_size);
+    if (health->redis)
+        health->ledger = ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms),
+                                     error_out, error_size);
+    return health->ledger;
+}
+
+static void start_probe(struct health *health, int which, struct probe probe)
+{
+    struct probe *started = &health->probes[which];
+    *started = probe;
+    started->health = health;
+    atomic_store(&started->answered_ns, clock_now_ns());
+    if (!worker_start(&started->thread, run, started))
+        abort();
+}
+
+struct health *health_start(struct service *service, char *error_out, size_t error_size)
+{
+    struct health *health = calloc(1, sizeof *health);
+    if (!health)
+        abort();
+    health->service = service;
+    if (!open_connections(health, error_out, error_size)) {
+        health_join(&health);
+        return NULL;
+    }
+    start_probe(health, PROBE_REDIS,
+                (struct probe){.thread_name = "health-redis",
+                               .up = "redis_up",
+                               .down = "redis_down",
+                               .ask = ask_redis});
+    start_probe(health, PROBE_LEDGER,
+                (struct probe){.thread_name = "health-ledger",
+                               .up = "ledger_up",
+                               .down = "ledger_down",
+                               .ask = ask_ledger});
+    return health;
+}
+
+void health_stop(struct health *health)
+{
+    if (!health)
+        return;
+    worker_stop(&health->probes[PROBE_REDIS].thread);
+    worker_stop(&health->probes[PROBE_LEDGER].thread);
+}
+
+void health_join(struct health **health_pointer)
+{
+    struct health *health = *health_pointer;
+    *health_pointer = NULL;
+    if (!health)
+        return;
+    worker_join(&health->probes[PROBE_REDIS].thread);
+    worker_join(&health->probes[PROBE_LEDGER].thread);
+    if (health->redis)
+        redis_close(&health->redis);
+    if (health->ledger)
+        ledger_close(&health->ledger);
+    free(health);
+}
+
+/* ---- the readers ---- */
+
+static enum health_state last_seen(const struct probe *probe, int64_t now_ns)
+{
+    bool old = now_ns - atomic_load(&probe->answered_ns) > ANSWER_AGE_MS * CLOCK_NS_PER_MS;
+    return old ? HEALTH_DOWN : (enum health_state)atomic_load(&probe->state);
+}
+
+enum health_state health_redis(const struct health *health, int64_t now_ns)
+{
+    return last_seen(&health->probes[PROBE_REDIS], now_ns);
+}
+
+enum health_state health_ledger(const struct health *health, int64_t now_ns)
+{
+    return last_seen(&health->probes[PROBE_LEDGER], now_ns);
+}

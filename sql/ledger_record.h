@@ -1,0 +1,26 @@
+/* An order as the ledger has it. */
+#ifndef SQL_LEDGER_RECORD_H
+#define SQL_LEDGER_RECORD_H
+
+#include "sql/ledger_commit.h"
+#include "sql/ledger_time.h"
+
+/* An order as it was written, with its present status. */
+struct ledger_record {
+    uint64_t order_id;
+    char sku[IDENTIFIER_SIZE];
+    char user_id[IDENTIFIER_SIZE];
+    char key[IDENTIFIER_SIZE]; /* "" for none */
+    char status[16];           /* "": there is no such order */
+    bool payable;              /* reserved and in time, by the ledger's clock when it was read */
+    char created_at[LEDGER_TIME_SIZE];
+    char expires_at[LEDGER_TIME_SIZE]; /* "": never */
+    uint32_t round;
+    uint32_t qty;
+    int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
+    /* Of an order that several segments filled; they are the ledger's, see ledger_orders_drop. */
+    const struct ledger_allocation *allocations;
+    size_t allocation_count;
+};
+
+#endif

@@ -1,0 +1,183 @@
+/* Orders that a statement asks for by their ids, and their rows as records. */
+#include "sql/order_set.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_query.h"
+#include "sql/ledger_status.h"
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct order_set_entry *one = a, *other = b;
+    if (one->order_id != other->order_id)
+        return one->order_id < other->order_id ? -1 : 1;
+    return one->place < other->place ? -1 : one->place > other->place;
+}
+
+void order_set_init(struct order_set *set, struct ledger_record *const *records, size_t count)
+{
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX);
+    set->records = records;
+    set->count = count;
+    for (size_t i = 0; i < count; i++)
+        set->entries[i] = (struct order_set_entry){records[i]->order_id, i};
+    qsort(set->entries, count, sizeof *set->entries, compare_entries);
+}
+
+/* True when the entry before has the same id. */
+static bool is_repeat(const struct order_set *set, size_t i)
+{
+    return i > 0 && set->entries[i].order_id == set->entries[i - 1].order_id;
+}
+
+static struct ledger_record *record_at(const struct order_set *set, size_t i)
+{
+    return set->records[set->entries[i].place];
+}
+
+void order_set_ids(const struct order_set *set, struct sql_text *sql)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (is_repeat(set, i))
+            continue;
+        sql_append(sql, i == 0 ? "(" : ",", 1);
+        sql_number(sql, set->entries[i].order_id);
+    }
+    sql_append(sql, ")", 1);
+}
+
+size_t order_set_find(const struct order_set *set, uint64_t order_id)
+{
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (set->entries[middle].order_id < order_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < set->count && set->entries[low].order_id == order_id;
+    return found ? set->entries[low].place : set->count;
+}
+
+/* ---- the rows ---- */
+
+static void text_rows(const struct order_set *set, struct sql_text *sql)
+{
+    /* Without the index named, the server reads the whole of a table that has few rows. */
+    sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment,o.idempotency_key,"
+                    "o.status,o.created_at,o.expires_at,");
+    ledger_status_text(sql, LEDGER_PAID);
+    sql_printf(sql, "FROM orders o FORCE INDEX(PRIMARY)WHERE o.order_id IN");
+    order_set_ids(set, sql);
+}
+
+static void read_row(struct ledger_record *record, char **row)
+{
+    ledger_identifier(record->sku, row[1]);
+    record->round = ledger_u32(row[2]);
+    ledger_identifier(record->user_id, row[3]);
+    record->qty = ledger_u32(row[4]);
+    record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
+    ledger_identifier(record->key, row[6]);
+    snprintf(record->status, sizeof record->status, "%s", row[7]);
+    ledger_time_read(record->created_at, row[8]);
+    ledger_time_read(record->expires_at, row[9]);
+    record->payable = ledger_u32(row[10]) != 0;
+}
+
+/* Fills in the first record of each id. True when several segments filled one of the orders. */
+static bool read_rows(const struct order_set *set, struct db *db)
+{
+    bool several = false;
+    for (size_t i = 0; i < set->count; i++)
+        *record_at(set, i) = (struct ledger_record){.order_id = set->entries[i].order_id};
+    for (char **row = db_row(db); row; row = db_row(db)) {
+        size_t place = order_set_find(set, ledger_u64(row[0]));
+        assert(place < set->count);
+        read_row(set->records[place], row);
+        several |= set->records[place]->segment == LEDGER_SEGMENT_SEVERAL;
+    }
+    return several;
+}
+
+/* ---- the allocations of orders that several segments filled ---- */
+
+static bool is_several(const struct order_set *set, size_t i)
+{
+    return record_at(set, i)->segment == LEDGER_SEGMENT_SEVERAL && !is_repeat(set, i);
+}
+
+/* A second statement, not a join: most batches have no such order, and some orders have hundreds of
+ * allocations, with which the order's own columns would be repeated. What it reads never changes,
+ * so it may be read later. */
+static void text_allocations(const struct order_set *set, struct sql_text *sql)
+{
+    const char *lead = "(";
+    sql_clear(sql);
+    sql_printf(sql, "SELECT order_id,segment,qty FROM order_allocation WHERE order_id IN");
+    for (size_t i = 0; i < set->count; i++) {
+        if (!is_several(set, i))
+            continue;
+        sql_append(sql, lead, 1);
+        sql_number(sql, set->entries[i].order_id);
+        lead = ",";
+    }
+    sql_printf(sql, ")ORDER BY order_id,segment");
+}
+
+static struct ledger_block *block_resize(struct ledger_block *block, size_t allocations)
+{
+    block = realloc(block, sizeof *block + allocations * sizeof(struct ledger_allocation));
+    if (!block)
+        abort();
+    return block;
+}
+
+static void read_allocations(const struct order_set *set, struct ledger *ledger)
+{
+    size_t count = 0, size = 64;
+    struct ledger_block *block = block_resize(NULL, size);
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        struct ledger_record *record = set->records[order_set_find(set, ledger_u64(row[0]))];
+        if (record->allocation_count == LEDGER_SEGMENTS_MAX)
+            continue;
+        if (count == size)
+            block = block_resize(block, size *= 2);
+        struct ledger_allocation *allocations = (struct ledger_allocation *)block->bytes;
+        allocations[count++] =
+            (struct ledger_allocation){.segment = ledger_u32(row[1]), .qty = ledger_u32(row[2])};
+        record->allocation_count++;
+    }
+    block->next = ledger->blocks;
+    ledger->blocks = block;
+    /* They came by order, but only now does their memory stay where it is. */
+    const struct ledger_allocation *next = (const struct ledger_allocation *)block->bytes;
+    for (size_t i = 0; i < set->count; i++)
+        if (is_several(set, i)) {
+            record_at(set, i)->allocations = next;
+            next += record_at(set, i)->allocation_count;
+        }
+}
+
+enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledger,
+                               enum db_result (*query)(struct ledger *ledger))
+{
+    text_rows(set, &ledger->sql);
+    enum db_result result = query(ledger);
+    if (result != DB_OK)
+        return result;
+    if (read_rows(set, ledger->db)) {
+        text_allocations(set, &ledger->sql);
+        result = query(ledger);
+        if (result == DB_OK)
+            read_allocations(set, ledger);
+    }
+    for (size_t i = 1; i < set->count; i++)
+        if (is_repeat(set, i))
+            *record_at(set, i) = *record_at(set, i - 1);
+    return result;
+}

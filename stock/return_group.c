@@ -1,0 +1,209 @@
+/* Orders of many sales that end at the same time, sorted into batches. */
+#include "stock/return_group.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "stock/return_batch.h"
+#include "stock/segment.h"
+
+enum { TURN_MS = 20 }; /* a batch that begins later than this is left for the next turn */
+
+static int compare_changes(const void *a, const void *b)
+{
+    const struct ledger_record *one = &(*(struct stock_status_change *const *)a)->record;
+    const struct ledger_record *other = &(*(struct stock_status_change *const *)b)->record;
+    int by_sku = strcmp(one->sku, other->sku);
+    if (by_sku != 0)
+        return by_sku;
+    if (one->round != other->round)
+        return one->round < other->round ? -1 : 1;
+    if (one->segment != other->segment) /* those of several segments come first: they are rare */
+        return one->segment < other->segment ? -1 : 1;
+    return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
+}
+
+static bool same_sale(const struct stock_status_change *a, const struct stock_status_change *b)
+{
+    return a->record.round == b->record.round && strcmp(a->record.sku, b->record.sku) == 0;
+}
+
+static void set_all(struct stock_status_change *const *changes, size_t count,
+                    enum stock_state_result result)
+{
+    for (size_t i = 0; i < count; i++)
+        changes[i]->result = result;
+}
+
+/* ---- the segments of an order ---- */
+
+static size_t segment_count(const struct ledger_record *record)
+{
+    return record->allocation_count > 0 ? record->allocation_count : 1;
+}
+
+static uint32_t segment_at(const struct ledger_record *record, size_t i)
+{
+    return record->allocation_count > 0 ? record->allocations[i].segment
+                                        : (uint32_t)record->segment;
+}
+
+/* True when the stock holds the segment, or has posted its lock. */
+static bool is_held(const struct stock *stock, uint32_t segment)
+{
+    for (size_t i = stock->hold_count; i-- > 0;) /* the last first, as the orders are sorted */
+        if (stock->holds[i].segment == segment)
+            return true;
+    return false;
+}
+
+/* How many of the order's segments the stock does not hold. */
+static size_t missing_count(const struct stock *stock, const struct ledger_record *record)
+{
+    size_t missing = 0;
+    for (size_t i = 0; i < segment_count(record); i++)
+        missing += !is_held(stock, segment_at(record, i));
+    return missing;
+}
+
+/* Posts the locks of the first orders' segments, of as many orders as may be held at once; returns
+ * how many these are. */
+static size_t post_locks(struct stock *stock, const struct return_batch *batch,
+                         struct stock_status_change *const *changes, size_t count)
+{
+    assert(stock->hold_count == 0);
+    size_t max = return_batch_holds_max(batch);
+    for (size_t i = 0; i < count; i++) {
+        const struct ledger_record *record = &changes[i]->record;
+        size_t missing = missing_count(stock, record);
+        if (i > 0 && stock->hold_count + missing > max)
+            return i;
+        for (size_t s = 0; s < segment_count(record) && missing > 0; s++)
+            if (!is_held(stock, segment_at(record, s)))
+                return_batch_post_lock(stock, batch, segment_at(record, s));
+    }
+    return count;
+}
+
+/* ---- one batch ---- */
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t *one = a, *other = b;
+    return *one < *other ? -1 : *one > *other;
+}
+
+/* The ledger says which of the orders it has ended. */
+static void read_moved(struct return_batch *batch, struct stock_status_change *const *changes,
+                       size_t count)
+{
+    struct ledger_return *returned = &batch->returned;
+    qsort(returned->moved_ids, returned->moved, sizeof *returned->moved_ids, compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        struct ledger_record *record = &changes[i]->record;
+        if (!bsearch(&record->order_id, returned->moved_ids, returned->moved,
+                     sizeof record->order_id, compare_ids))
+            continue;
+        snprintf(record->status, sizeof record->status, "%s", ledger_status_name(returned->to));
+        record->payable = false;
+        changes[i]->result = STOCK_STATE_OK;
+        /* An order that comes twice is moved once; its changes stand side by side. */
+        changes[i]->moved = i == 0 || changes[i - 1]->record.order_id != record->order_id;
+    }
+}
+
+static enum stock_state_result state_of(enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_OK:
+    case LEDGER_NO:
+        return STOCK_STATE_BUSY;
+    case LEDGER_UNKNOWN:
+        return STOCK_STATE_IN_DOUBT;
+    default:
+        return STOCK_STATE_FAILED;
+    }
+}
+
+/* Ends those of the orders whose segments are held. */
+static void return_held(struct stock *stock, struct return_batch *batch,
+                        struct stock_status_change *const *changes, size_t count)
+{
+    struct stock_status_change *held[STOCK_CHANGES_MAX];
+    bool old = return_batch_is_old(batch);
+    for (size_t i = 0; i < count; i++) {
+        const struct ledger_record *record = &changes[i]->record;
+        if (!old && missing_count(stock, record) > 0)
+            continue;
+        held[batch->returned.order_count] = changes[i];
+        batch->ids[batch->returned.order_count++] = record->order_id;
+    }
+    size_t held_count = batch->returned.order_count;
+    if (held_count == 0) {
+        return_batch_release(stock);
+        return;
+    }
+    set_all(held, held_count, state_of(return_batch_return(stock, batch)));
+    read_moved(batch, held, held_count);
+}
+
+/* Tries to end the first of `count` orders of one sale and round; returns with how many it is
+ * done. */
+static size_t return_some(struct stock *stock, struct return_batch *batch,
+                          struct stock_status_change *const *changes, size_t count,
+                          enum ledger_status to)
+{
+    const struct ledger_record *first = &changes[0]->record;
+    size_t done = count;
+    bool begun = return_batch_begin(stock, batch, first->sku, first->round, to);
+    if (begun && !return_batch_is_old(batch)) {
+        done = post_locks(stock, batch, changes, count);
+        begun = return_batch_lock(stock);
+    }
+    if (begun)
+        return_held(stock, batch, changes, done);
+    else
+        set_all(changes, done, STOCK_STATE_FAILED);
+    return done;
+}
+
+/* ---- all of them ---- */
+
+/* Deals with sorted orders until the time is over. True when something was committed. */
+static bool return_sorted(struct stock *stock, struct return_batch *batch,
+                          struct stock_status_change *const *changes, size_t count,
+                          enum ledger_status to, int64_t until_ns)
+{
+    bool committed = false;
+    for (size_t i = 0, same; i < count && clock_now_ns() < until_ns; i += same) {
+        for (same = 1; i + same < count && same_sale(changes[i], changes[i + same]);)
+            same++;
+        batch->returned.moved = 0;
+        same = return_some(stock, batch, changes + i, same, to);
+        committed |= batch->returned.moved > 0;
+    }
+    return committed;
+}
+
+bool return_group(struct stock *stock, struct stock_status_change **changes, size_t count,
+                  enum ledger_status to)
+{
+    int64_t until_ns = clock_now_ns() + TURN_MS * CLOCK_NS_PER_MS;
+    assert(count <= STOCK_CHANGES_MAX);
+    if (count == 0)
+        return false;
+    struct return_batch *batch = malloc(sizeof *batch);
+    if (!batch)
+        abort();
+    set_all(changes, count, STOCK_STATE_BUSY);
+    qsort(changes, count, sizeof *changes, compare_changes);
+    /* From anywhere, so that no sale is left over in every turn. */
+    size_t from = stock_random(stock, (uint32_t)count);
+    bool committed = return_sorted(stock, batch, changes + from, count - from, to, until_ns);
+    committed |= return_sorted(stock, batch, changes, from, to, until_ns);
+    free(batch);
+    return committed;
+}

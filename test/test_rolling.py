@@ -1,0 +1,167 @@
+"""Restarts under load: no client is refused, reset or left without an answer by them."""
+
+import contextlib
+import csv
+import fcntl
+import signal
+import socket
+import time
+import urllib.request
+
+import pytest
+
+from audit import audit
+from buyers import Buyers
+from daemon import Daemon
+from harness.client import send
+from harness.processes import ROOT, free_port, wait_until
+from harness.program import Program
+
+HAPROXY = "/usr/sbin/haproxy"
+CONFIGURATION = ROOT / "deploy" / "proxy" / "haproxy.cfg"
+STATISTICS = """
+listen statistics
+    bind 127.0.0.1:{port}
+    stats enable
+    stats uri /
+"""
+
+
+class Balancer(Program):
+    """Context manager: HAProxy as deploy/proxy sets it up, before two daemons."""
+
+    good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def __init__(self, one, two, directory):
+        path = directory / "haproxy.cfg"
+        super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
+        self.front, self.statistics = ("127.0.0.1", free_port()), free_port()
+        path.write_text(CONFIGURATION.read_text() + STATISTICS.format(port=self.statistics))
+        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front,
+                    "SECKILL_PROXY_ONE": one, "SECKILL_PROXY_TWO": two}
+
+    def listening(self):
+        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
+            return self.front
+        return None
+
+    def status(self, server):
+        url = f"http://127.0.0.1:{self.statistics}/;csv"
+        with urllib.request.urlopen(url, timeout=5) as page:
+            rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
+        return next(row["status"] for row in rows
+                    if (row["pxname"], row["svname"]) == ("daemons", server))
+
+    def wait_up(self, *servers):
+        wait_until(lambda: all(self.status(server) == "UP" for server in servers),
+                   f"{servers} up at HAProxy")
+
+
+class Activated(Daemon):
+    """A daemon that gets its listening sockets as systemd passes them."""
+
+    def __init__(self, sockets, names, stack, directory, **options):
+        super().__init__(stack, directory, **options)
+        self.pass_fds = [fcntl.fcntl(sock, fcntl.F_DUPFD, 100) for sock in sockets]
+        self.names = names
+
+    def argv(self):
+        moves = " ".join(f"{3 + i}<&{fd} {fd}<&-" for i, fd in enumerate(self.pass_fds))
+        return ["bash", "-c", f"export LISTEN_PID=$$ LISTEN_FDS={len(self.pass_fds)}"
+                f' LISTEN_FDNAMES={self.names}; exec "$@" {moves}', "bash", *super().argv()]
+
+
+def on_port(**options):
+    return {"listen": f"127.0.0.1:{free_port()}", **options}
+
+
+@pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
+def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path):
+    pair = [spawn(stack, **on_port(lame_duck_ms=2500, order_workers=1)) for _ in range(2)]
+    pair[0].reset("demo", 1_000_000, 20)
+    with Balancer(*[daemon.options["listen"] for daemon in pair], tmp_path) as balancer:
+        balancer.wait_up("one", "two")
+        with (Buyers(balancer.front, count=8, pause=0.005) as kept,
+              Buyers(balancer.front, count=4, pause=0.005, kept=False) as brief):
+            time.sleep(1)
+            for daemon, server in zip(pair, ("one", "two")):
+                before = sum(kept.answers.values())
+                daemon.stop()
+                daemon.start()
+                balancer.wait_up(server)
+                assert sum(kept.answers.values()) > before + 100, "no load meanwhile"
+            time.sleep(1)
+    for buyers in (kept, brief):
+        assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
+    accepted = kept.accepted + brief.accepted
+    assert audit(pair[0], accepted=accepted) == len(accepted)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_daemon_takes_over_a_shared_port_under_load(stack, spawn, threads):
+    options = on_port(reuse_port="on", http_threads=threads)
+    old = spawn(stack, **options)
+    old.reset("demo", 1_000_000, 20)
+    with (Buyers(old.address, count=8, pause=0.002) as kept,
+          Buyers(old.address, count=8, pause=0.002, kept=False) as brief):
+        for _ in range(3):
+            time.sleep(0.3)
+            new = spawn(stack, ready=False, **options)  # it listens only when it is ready
+            old.stop()
+            old = new
+        time.sleep(0.3)
+    for buyers in (kept, brief):
+        assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
+        assert buyers.slowest < 10
+    accepted = kept.accepted + brief.accepted
+    assert audit(new, accepted=accepted) == len(accepted)
+
+
+def test_shared_port_is_joined_only_when_ready(stack, proxies, spawn, tmp_path):
+    proxy = proxies(stack.ledger.port)
+    options = on_port(reuse_port="on")
+    old = spawn(stack, **options)
+    proxy.refuse()
+    new = Daemon(stack, tmp_path, mysql_url=proxy.url(stack.mysql_url), **options)
+    try:
+        new.launch()
+        wait_until(lambda: "event=ledger_not_ready" in new.log(), "a try to prepare the ledger")
+        time.sleep(0.5)
+        assert not new.listening()
+        assert all(old.ready() for _ in range(20))
+        proxy.admit()
+        new.wait_started()
+        new.stop()
+    finally:
+        new.reap()
+
+
+def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as public, \
+         socket.create_server(("127.0.0.1", 0)) as admin:
+        address, operators = public.getsockname(), admin.getsockname()
+        with Activated([public, admin], "seckilld:admin", stack, tmp_path,
+                       http_threads=2) as daemon:
+            assert (daemon.address, daemon.admin_address()) == (address, operators)
+            assert send(address, "GET", "/readyz").status == 404
+            daemon.reset("demo", 1_000_000, 20)
+            with (Buyers(address, count=4, pause=0.002) as kept,
+                  Buyers(address, count=4, pause=0.002, kept=False) as brief):
+                for _ in range(2):
+                    time.sleep(0.3)
+                    daemon.stop()
+                    time.sleep(0.2)  # clients connect meanwhile, and wait
+                    daemon.start()
+                time.sleep(0.3)
+            accepted = kept.accepted + brief.accepted
+            assert audit(daemon, accepted=accepted) == len(accepted)
+    for buyers in (kept, brief):
+        assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
+
+
+def test_socket_that_does_not_listen_is_exit_2(stack, tmp_path):
+    with socket.socket() as useless:
+        daemon = Activated([useless], "", stack, tmp_path)
+        daemon.launch()
+        assert daemon.wait() == 2
+        assert "descriptor 3 is no listening" in daemon.log()

@@ -1,0 +1,80 @@
+"""Who may call what: tokens of the admin and of the shop."""
+
+import pytest
+
+from daemon import TOKEN
+from harness.client import assert_problem
+
+SHOP = "shop-token-1"
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def shop_calls(daemon):
+    """The statuses of a shop's calls, by token: asked for with f(token)."""
+    daemon.reset()
+    order_id = daemon.order().json()["order_id"]
+    calls = [("POST", f"/order/{order_id}/pay"), ("POST", f"/order/{order_id}/cancel"),
+             ("GET", "/user/u1/orders")]
+
+    def statuses(token):
+        headers = bearer(token) if token else {}
+        return [daemon.request(method, path, headers=headers).status for method, path in calls]
+    return statuses
+
+
+def test_each_of_several_admin_tokens_is_good(stack, spawn):
+    daemon = spawn(stack, env={"SECKILL_ADMIN_TOKEN": f"new-token,{TOKEN}"})
+    for token, status in [(TOKEN, 200), ("new-token", 200), (f"new-token,{TOKEN}", 401),
+                          ("new-token,", 401), ("", 401)]:
+        assert daemon.request("GET", "/admin/sales", headers=bearer(token)).status == status
+
+
+def test_shop_calls_want_the_shop_token_when_there_is_one(stack, spawn):
+    daemon = spawn(stack, shop_token=f"{SHOP},other")
+    statuses = shop_calls(daemon)
+    for token in [None, TOKEN, SHOP[:-1]]:  # the admin's token is no shop token
+        assert statuses(token) == [401, 401, 401]
+    assert statuses(SHOP) == [200, 409, 200]
+    assert statuses("other") == [200, 409, 200]
+    assert daemon.get("/stock/demo").status == 200  # buyers need none
+    assert daemon.order().status == 201
+    assert daemon.request("GET", "/admin/sales", headers=bearer(SHOP)).status == 401
+
+
+def test_shop_calls_are_open_without_a_shop_token(daemon):
+    assert shop_calls(daemon)(None) == [200, 409, 200]
+
+
+def test_each_401_is_counted_and_logged_with_the_address(stack, spawn):
+    daemon = spawn(stack, shop_token=SHOP, trusted_proxies="127.0.0.1")
+    forwarded = {"X-Forwarded-For": "192.0.2.7", **bearer("guess")}
+    assert_problem(daemon.request("GET", "/admin/sales", headers=forwarded), 401, "unauthorized")
+    assert_problem(daemon.request("POST", "/order/1/pay"), 401, "unauthorized")
+    assert_problem(daemon.request("POST", "/order/2/cancel"), 401, "unauthorized")
+    assert daemon.metric('seckill_unauthorized_total{class="admin"}') == 1
+    assert daemon.metric('seckill_unauthorized_total{class="shop"}') == 2
+    lines = [line for line in daemon.log().splitlines() if "event=unauthorized" in line]
+    assert len(lines) == 3
+    assert "class=admin method=GET path=/admin/sales address=192.0.2.7" in lines[0]
+    assert "class=shop" in lines[1] and "address=127.0.0.1" in lines[1]
+    assert "guess" not in daemon.log()
+
+
+@pytest.mark.parametrize("options, warned", [
+    ({"listen": "0.0.0.0:0"}, True),
+    ({"listen": "0.0.0.0:0", "shop_token": SHOP}, False),
+    ({"listen": "127.0.0.1:0"}, False),
+    ({"listen": "localhost:0"}, False),
+])
+def test_open_shop_calls_are_warned_of_beyond_loopback(stack, spawn, options, warned):
+    daemon = spawn(stack, **options)
+    assert ("event=shop_calls_open" in daemon.log()) == warned
+
+
+def test_empty_admin_token_is_warned_of(stack, spawn):
+    daemon = spawn(stack, env={"SECKILL_ADMIN_TOKEN": ""})
+    assert "event=admin_token_empty" in daemon.log()
+    assert daemon.request("GET", "/admin/sales", headers=bearer("")).status == 401
