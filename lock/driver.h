@@ -25,9 +25,9 @@ enum lock_feature {
 };
 
 /* Several threads may call any function at once, for different handles: renew also while the
- * holder's thread reads the handle, but never twice for one handle. Each function sends one or few requests, each bounded by
- * timeout_ms, and only `wait` waits for a lock. Reasons of failures go to lock_set_error. Functions
- * marked optional may be NULL. */
+ * holder's thread reads the handle, but never twice for one handle. Each function sends one or few
+ * requests, each bounded by timeout_ms, and only `wait` waits for a lock. Reasons of failures go to
+ * lock_set_error. Functions marked optional may be NULL. */
 struct lock_driver {
     enum seclock_kind kind;
     unsigned features;

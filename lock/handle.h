@@ -78,8 +78,8 @@ int64_t handle_valid_ns(int lease_ms);
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns);
 
-/* How long a request may take, of at most `timeout_ms`: while it is acquired, until the caller wants
- * to be back, but at least a moment, for servers that are well. */
+/* How long a request may take, of at most `timeout_ms`: while it is acquired, until the caller
+ * wants to be back, but at least a moment, for servers that are well. */
 int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
 /* Sleeps; true when the caller has cancelled the wait. */

@@ -9,8 +9,8 @@
 #include "lock/text.h"
 
 /* why_one_order: two callers that each wait for a lock of the other would wait for ever. Nobody
- * does if all callers acquire in the same order: by kind, then name with its prefix. The server comes
- * last, for locks of one name on several: its URL may be written in several ways. */
+ * does if all callers acquire in the same order: by kind, then name with its prefix. The server
+ * comes last, for locks of one name on several: its URL may be written in several ways. */
 struct step {
     const struct seclock_member *member;
     const char *server, *prefix;

@@ -36,8 +36,8 @@ void redis_server_run_publishing(struct redis_server *server, struct script_call
 /* The time-out of a request. */
 int redis_server_timeout_ms(const struct redis_server *server);
 
-/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well; 0: as
- * the time-out says. */
+/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well; 0:
+ * as the time-out says. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms);
 

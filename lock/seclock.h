@@ -142,8 +142,8 @@ SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *optio
  * has no on_lost, and keeps its connections until it is freed. */
 SECLOCK_API void seclock_close(struct seclock_client **client);
 
-/* The client's id, 32 hexadecimal digits, of which the first 18 are random: every owner's text begins
- * with it. Valid until the process forks or the client is closed. */
+/* The client's id, 32 hexadecimal digits, of which the first 18 are random: every owner's text
+ * begins with it. Valid until the process forks or the client is closed. */
 SECLOCK_API const char *seclock_client_id(struct seclock_client *client);
 
 /* Makes the client's watchdog look at the clock now: for tests, after moving an injected clock. */
@@ -225,8 +225,8 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
 
-/* 0: the kind has none. Of a reader: the last writer's; of permits: a number of their own, which does
- * not order them, as several are held together. */
+/* 0: the kind has none. Of a reader: the last writer's; of permits: a number of their own, which
+ * does not order them, as several are held together. */
 SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle);
 
 /* The number of the owner's holds at the time of this acquisition, this one included. */
@@ -320,9 +320,9 @@ SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *
                                                          const char *name, const char *request,
                                                          int64_t *left_out);
 
-/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered for
- * outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count: how many are
- * left. */
+/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered
+ * for outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count: how
+ * many are left. */
 SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                                     int wait_ms);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,

@@ -501,14 +501,13 @@ static void test_loss_by_time_is_told_once(void **state)
     seclock_free(&hold);
 }
 
-/* The server has said yes, but what it gave has ended: that is no acquisition, and is given back. */
+/* The server says yes, but what it gave has ended: that is no acquisition, and is given back. */
 static void test_answer_after_the_lease_acquires_nothing(void **state)
 {
     (void)state;
     struct seclock_handle *hold, *second;
     int late = 0;
-    for (int looks = 1; looks <= 8;
-         looks++) { /* before the sending, while it is under way, after it */
+    for (int looks = 1; looks <= 8; looks++) {
         looks_until_jump = looks;
         enum seclock_result result = take(mine, 0, &hold);
         looks_until_jump = 0;

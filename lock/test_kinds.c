@@ -538,8 +538,8 @@ static void test_all_or_nothing(void **state)
     assert_result(seclock_multi_acquire(members, MEMBERS, 0, none), SECLOCK_CONFIG);
 }
 
-/* Two processes may write the URL of one server in two ways. Were that to decide the order, each could
- * hold the lock that the other waits for. */
+/* Two processes may write the URL of one server in two ways. Were that to decide the order, each
+ * could hold the lock that the other waits for. */
 static void test_order_is_not_that_of_the_urls(void **state)
 {
     (void)state;

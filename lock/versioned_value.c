@@ -95,8 +95,8 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
 }
 
 /* why_not_busy: the server remembers the last change only. When a swap was sent twice and the value
- * is another's, ours may have been done before that one; a caller that took this for BUSY would apply
- * its change once more. */
+ * is another's, ours may have been done before that one; a caller that took this for BUSY would
+ * apply its change once more. */
 static enum seclock_result overtaken(bool repeated)
 {
     return repeated

@@ -1,5 +1,5 @@
-/* The watchdog: one thread for each kind of server renews holds in batches, another notifies of holds
- * that were lost.
+/* The watchdog: one thread for each kind of server renews holds in batches, another notifies of
+ * holds that were lost.
  *
  * A renewal is due when a third of the lease has passed (a little earlier or later, so that holds
  * taken together drift apart), or a twelfth after an error. The look for a loss is due at the local
@@ -375,8 +375,8 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
 }
 
 /* why_taking_turns: what a driver finds out about a doubtful hold it keeps in the handle, so that
- * two who ask at once would both keep it. The owner renews with the flag by which the watchdog does:
- * the one waits for the other, and a release for both. */
+ * two who ask at once would both keep it. The owner renews with the flag by which the watchdog
+ * does: the one waits for the other, and a release for both. */
 void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     assert(handle->watchdog == watchdog && !handle_inherited(handle));

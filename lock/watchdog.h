@@ -1,5 +1,5 @@
-/* Private to lock/: a client's threads that renew leases, one for each kind of server, and its thread
- * that notifies of holds that were lost. */
+/* Private to lock/: a client's threads that renew leases, one for each kind of server, and its
+ * thread that notifies of holds that were lost. */
 #ifndef LOCK_WATCHDOG_H
 #define LOCK_WATCHDOG_H
 

@@ -37,8 +37,8 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
-/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The dot
- * between them stands in neither, as both are encoded. */
+/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The
+ * dot between them stands in neither, as both are encoded. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
