@@ -7,6 +7,7 @@
 
 #include "lock/driver.h"
 #include "lock/mysql_pool.h"
+#include "lock/process.h"
 #include "lock/random.h"
 #include "lock/text.h"
 
@@ -38,6 +39,7 @@ struct get_lock {
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
+    struct process_guard guard;
     struct holding *holdings;
 };
 
@@ -54,6 +56,7 @@ static enum seclock_result get_lock_open(const struct lock_context *context, voi
     strcpy(self->prefix, context->prefix);
     self->timeout_ms = context->timeout_ms;
     pthread_mutex_init(&self->mutex, NULL);
+    process_guard(&self->guard, &self->mutex);
     *self_out = self;
     return SECLOCK_OK;
 }
@@ -63,13 +66,18 @@ static void get_lock_close(void *self)
     struct get_lock *get_lock = self;
     assert(!get_lock->holdings);
     mysql_pool_close(&get_lock->pool);
+    process_unguard(&get_lock->guard);
     pthread_mutex_destroy(&get_lock->mutex);
     free(get_lock);
 }
 
+/* Were the child to keep the connection of a hold, the lock would outlive its holder. */
 static void get_lock_forget(void *self)
 {
-    mysql_pool_forget(((struct get_lock *)self)->pool);
+    struct get_lock *get_lock = self;
+    for (struct holding *i = get_lock->holdings; i; i = i->next)
+        db_forget(&i->db);
+    mysql_pool_forget(get_lock->pool);
 }
 
 /* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore

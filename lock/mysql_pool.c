@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/process.h"
 #include "lock/random.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
@@ -22,6 +23,7 @@ enum {
 struct mysql_pool {
     char *url;
     int timeout_ms;
+    struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
     struct db *idle[IDLE_MAX];
     size_t idle_count;
@@ -47,6 +49,7 @@ enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysq
     }
     pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
+    process_guard(&pool->guard, &pool->mutex);
     pool->idle[pool->idle_count++] = first;
     *pool_out = pool;
     return SECLOCK_OK;
@@ -58,6 +61,7 @@ void mysql_pool_close(struct mysql_pool **pool)
         return;
     for (size_t i = 0; i < (*pool)->idle_count; i++)
         db_close(&(*pool)->idle[i]);
+    process_unguard(&(*pool)->guard);
     pthread_mutex_destroy(&(*pool)->mutex);
     free((*pool)->url);
     free(*pool);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/process.h"
 #include "lock/redis_key.h"
 #include "lock/text.h"
 #include "lock/waiter.h"
@@ -17,6 +18,7 @@ enum { IDLE_MAX = 64 };
 
 struct redis_server {
     pthread_mutex_t mutex; /* guards the idle connections */
+    struct process_guard guard;
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
@@ -37,6 +39,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
     if (!server)
         return SECLOCK_FAILED;
     pthread_mutex_init(&server->mutex, NULL);
+    process_guard(&server->guard, &server->mutex);
     snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
     server->timeout_ms = timeout_ms;
     server->url = strdup(url);
@@ -66,15 +69,18 @@ void redis_server_close(struct redis_server **server)
     waiter_hub_close(&old->waiters);
     while (old->idle_count > 0)
         redis_close(&old->idle[--old->idle_count]);
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old->url);
     free(old);
 }
 
-/* Only the child runs this, and no other thread exists there: no mutex is needed, and none may
- * be used, because a thread of the parent may have held it at the fork. */
+/* Only the child runs this, and no other thread exists there: no mutex is needed. The fork has
+ * waited for the list to be whole; connections that were lent stay open, as their threads may have
+ * been changing them. */
 void redis_server_forget(struct redis_server *server)
 {
+    waiter_hub_forget(server->waiters);
     for (size_t i = 0; i < server->idle_count; i++)
         redis_drop(server->idle[i]);
 }

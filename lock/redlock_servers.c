@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lock/process.h"
 #include "lock/text.h"
 
 enum {
@@ -22,6 +23,7 @@ struct redlock_servers {
     char (*url)[URL_SIZE];
     char (*place)[LOCK_PLACE_MAX];
     int timeout_ms;
+    struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
     struct redlock_connections *idle;
     size_t idle_count;
@@ -117,6 +119,7 @@ static struct redlock_servers *servers_new(const struct lock_context *context)
     part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
     servers->timeout_ms = context->timeout_ms < part_ms ? context->timeout_ms : part_ms;
     pthread_mutex_init(&servers->mutex, NULL);
+    process_guard(&servers->guard, &servers->mutex);
     return servers;
 }
 
@@ -152,6 +155,7 @@ void redlock_servers_close(struct redlock_servers **servers)
         old->idle = connections->next;
         redlock_connections_free(old, connections);
     }
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old->url);
     free(old->place);

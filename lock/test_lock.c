@@ -2,6 +2,9 @@
  * that is slow on purpose stands in front of the real one. */
 #include "lock/test_support.h"
 
+#include <dirent.h>
+#include <sys/wait.h>
+
 #include "lock/driver.h"
 
 static struct seclock_client *client;
@@ -76,6 +79,70 @@ static void test_renewals_of_one_hold_take_turns(void **state)
     seclock_free(&handle);
 }
 
+/* ---- fork ---- */
+
+/* Open descriptors of this process that lead to a server or to another thread. */
+static int connections(void)
+{
+    int count = 0;
+    char path[300], target[64];
+    DIR *descriptors = opendir("/proc/self/fd");
+    for (struct dirent *entry; descriptors && (entry = readdir(descriptors));) {
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += strncmp(target, "socket:", 7) == 0 || strstr(target, "eventfd") != NULL;
+    }
+    closedir(descriptors);
+    return count;
+}
+
+static void *wait_thread(void *argument)
+{
+    struct seclock_handle *handle;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .wait_ms = PATIENCE_MS);
+    if (seclock_acquire(argument, &request, &handle) == SECLOCK_OK)
+        seclock_release(handle);
+    seclock_free(&handle);
+    return NULL;
+}
+
+/* Neither idle connections, nor the subscriber, nor those that are a hold of GET_LOCK: were one
+ * left, the lock would outlive its holder as long as the child lives. */
+static void test_child_of_fork_keeps_no_connection(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct seclock_handle *simple, *get_lock;
+    int before = connections(), ended;
+    struct seclock_client *mysql =
+        client_open(SECLOCK_KIND_GET_LOCK, SECLOCK_OPTIONS(.now_ns = NULL));
+    struct seclock_request request = SECLOCK_REQUEST(.name = name);
+    assert_result(seclock_acquire(client, &request, &simple), SECLOCK_OK);
+    request.kind = SECLOCK_KIND_GET_LOCK;
+    assert_result(seclock_acquire(mysql, &request, &get_lock), SECLOCK_OK);
+    uint64_t waits = stats_of(client).waits;
+    assert_int_equal(pthread_create(&thread, NULL, wait_thread, client), 0);
+    wait_for(stats_of(client).waits > waits + 1); /* it has subscribed */
+    assert_true(connections() >= before + 4);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        seclock_client_id(client); /* the first call finds out about the fork */
+        seclock_client_id(mysql);
+        _exit(connections() - before);
+    }
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_result(seclock_release(simple), SECLOCK_OK);
+    assert_result(seclock_release(get_lock), SECLOCK_OK);
+    pthread_join(thread, NULL);
+    seclock_free(&simple);
+    seclock_free(&get_lock);
+    seclock_close(&mysql);
+    assert_int_equal(ended, 0);
+}
+
 /* ---- callers that are wrong ---- */
 
 static void test_nothing_is_not_held(void **state)
@@ -139,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_renewals_of_one_hold_take_turns),
+        CASE(test_child_of_fork_keeps_no_connection),
         CASE(test_nothing_is_not_held),
         CASE(test_client_is_closed_before_its_handles),
     };

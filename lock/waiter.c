@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "lock/process.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "lua/subscriber.h"
@@ -56,6 +57,7 @@ struct channel {
 
 struct waiter_hub {
     pthread_mutex_t mutex;
+    struct process_guard guard;
     struct redis *redis;
     int timeout_ms;
     bool online;              /* connected, and a SUBSCRIBE sent for every channel */
@@ -82,6 +84,7 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
     }
     hub->timeout_ms = timeout_ms;
     pthread_mutex_init(&hub->mutex, NULL);
+    process_guard(&hub->guard, &hub->mutex);
     return hub;
 }
 
@@ -99,8 +102,20 @@ void waiter_hub_close(struct waiter_hub **hub)
         free(waiter);
     }
     redis_close(&old->redis);
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old);
+}
+
+/* A leader that was connecting at the fork may have been changing the connection, which stays. */
+void waiter_hub_forget(struct waiter_hub *hub)
+{
+    for (const struct waiter *w = hub->all; w; w = w->hub_next)
+        close(w->event_fd);
+    for (const struct waiter *w = hub->free; w; w = w->next)
+        close(w->event_fd);
+    if (hub->online && redis_fd(hub->redis) >= 0)
+        close(redis_fd(hub->redis));
 }
 
 /* ---- waking; the mutex is held ---- */

@@ -16,6 +16,9 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
 /* No thread may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
 
+/* In a child of fork: closes the descriptors of the parent's waiters, and leaks the rest. */
+void waiter_hub_forget(struct waiter_hub *hub);
+
 /* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
  * waiter_sleep returns as soon as the subscription is in force; the caller then looks whether the
  * event has come before. NULL: no memory or descriptors; the caller has to poll. */
