@@ -9,7 +9,7 @@
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
-#   make campaigns  every load campaign, each run audited, with a report: 20 minutes
+#   make campaigns  every load campaign, each run audited, with a report: 15 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
 #   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
 #   make bench-lock the locks, next to the raw limit of the same server

@@ -19,3 +19,10 @@ size_t hash_slot(const char *text, size_t count)
      * the authors advise for tables. */
     return (size_t)((hash ^ hash >> 32) % count);
 }
+
+/* Multiplied by 2^64 over the golden ratio, an address spreads over the upper bits (Knuth). */
+size_t hash_address_slot(const void *object, size_t count)
+{
+    assert(count > 0);
+    return (size_t)(((uintptr_t)object * UINT64_C(11400714819323198485) >> 32) % count);
+}

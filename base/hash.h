@@ -12,4 +12,7 @@ uint64_t hash_text(const char *text);
 /* The text's slot in a table of `count` > 0. */
 size_t hash_slot(const char *text, size_t count);
 
+/* The slot of an object's address in a table of `count` > 0. */
+size_t hash_address_slot(const void *object, size_t count);
+
 #endif

@@ -35,11 +35,29 @@ static void test_slots_are_evenly_used(void **state)
     assert_int_equal(hash_slot("any", 1), 0);
 }
 
+static void test_slots_of_addresses_are_evenly_used(void **state)
+{
+    (void)state;
+    enum { SLOTS = 64, EACH = 100 };
+    static struct {
+        char size[48];
+    } objects[SLOTS * EACH];
+    int used[SLOTS] = {0};
+    for (int i = 0; i < SLOTS * EACH; i++) {
+        size_t slot = hash_address_slot(&objects[i], SLOTS);
+        assert_true(slot < SLOTS);
+        used[slot]++;
+    }
+    for (int i = 0; i < SLOTS; i++)
+        assert_in_range(used[i], EACH / 2, EACH * 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_values),
         cmocka_unit_test(test_slots_are_evenly_used),
+        cmocka_unit_test(test_slots_of_addresses_are_evenly_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

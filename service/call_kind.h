@@ -24,6 +24,7 @@ struct call_kind_row {
     const char *thread; /* name of its worker's thread */
     size_t places;      /* calls that may wait, or be with the worker, at most */
     size_t batch;       /* calls that the worker takes at a time; up to CALL_BATCH_MAX */
+    unsigned cost;      /* of a call, as a share of an order's, in percent; see http/fair.c */
     bool locks;         /* it may wait for the locks of segments, so it has more time */
 };
 

@@ -28,6 +28,8 @@
     X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
       "Calls refused with 401, by the class of their route.")                                      \
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
+    X(CALLS_HELD, "seckill_calls_held_total", "",                                                  \
+      "Calls that waited before they were handled, for the sake of orders.")                       \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \

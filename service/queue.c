@@ -25,7 +25,11 @@ struct queue {
     _Atomic bool stopped;
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
-    size_t sleepers;    /* workers in wait_for_first */
+    size_t sleepers;    /* workers that wait for requests */
+    size_t busy;        /* workers that carry a batch which they took with queue_take_beside */
+    size_t batch_max;   /* of their batches */
+    size_t in_flight;   /* places claimed, of late at most */
+    unsigned alone;     /* batches that are to be carried one after the other */
     struct flow *first; /* of the flows with waiting requests: whose turn it is */
     struct flow *last;
     struct flow flows[QUEUE_FLOWS];
@@ -106,6 +110,28 @@ static void append(struct queue *queue, struct request *request)
     flow->last = request;
 }
 
+static void note_in_flight(struct queue *queue)
+{
+    size_t depth = queue_depth(queue);
+    queue->in_flight = depth > queue->in_flight ? depth : queue->in_flight;
+}
+
+static size_t whole_batch(const struct queue *queue)
+{
+    size_t half = (queue->in_flight + 1) / 2;
+    half = half > QUEUE_BATCH_MIN ? half : QUEUE_BATCH_MIN;
+    return half < queue->batch_max ? half : queue->batch_max;
+}
+
+/* True when a worker may take requests, while `others` carry batches: see queue_take_beside. */
+static bool may_take(struct queue *queue, size_t others)
+{
+    if (!queue->first || others == 0)
+        return queue->first != NULL;
+    size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
+    return queue->alone == 0 && waiting >= whole_batch(queue);
+}
+
 void queue_push(struct queue *queue, struct request *first, struct request *last)
 {
     size_t count = 0;
@@ -119,7 +145,8 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
         count++;
     }
     atomic_fetch_add_explicit(&queue->waiting, count, memory_order_relaxed);
-    bool wake = queue->sleepers > 0;
+    note_in_flight(queue);
+    bool wake = queue->sleepers > 0 && may_take(queue, queue->busy);
     pthread_mutex_unlock(&queue->mutex);
     /* One worker for the whole list, so that its batch is full; it wakes the next one if it leaves
      * requests. Signalled after the unlock: it would only run into the mutex. */
@@ -152,21 +179,98 @@ static size_t take_turn(struct queue *queue, struct request **requests_out, size
     return count;
 }
 
-size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms)
+static size_t take_locked(struct queue *queue, struct request **requests_out, size_t max)
 {
     size_t count = 0;
     size_t share = max > QUEUE_SHARE ? max / QUEUE_SHARE : 1;
-    pthread_mutex_lock(&queue->mutex);
-    if (!queue->first && wait_ms > 0)
-        wait_for_first(queue, wait_ms);
     while (queue->first && count < max)
         count += take_turn(queue, requests_out + count, share < max - count ? share : max - count);
     atomic_fetch_sub_explicit(&queue->waiting, count, memory_order_relaxed);
+    return count;
+}
+
+size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms)
+{
+    pthread_mutex_lock(&queue->mutex);
+    if (!queue->first && wait_ms > 0)
+        wait_for_first(queue, wait_ms);
+    size_t count = take_locked(queue, requests_out, max);
     bool wake = queue->first && queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
     if (wake) /* the requests that are left are for another worker */
         pthread_cond_signal(&queue->arrived);
     return count;
+}
+
+/* The bound keeps requests from waiting for as long as a server keeps the other worker. */
+static void wait_beside(struct queue *queue, int wait_ms)
+{
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    bool held = false, in_time = true;
+    queue->sleepers++;
+    while (!may_take(queue, queue->busy) && !atomic_load(&queue->stopped) && in_time) {
+        if (queue->first && !held) {
+            held = true;
+            until_ns = clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
+        }
+        in_time = clock_wait(&queue->arrived, &queue->mutex, until_ns);
+    }
+    queue->sleepers--;
+}
+
+/* Clients that were answered a moment ago and order again soon have no place just now, so the
+ * greatest number of late counts; it fades with each batch. */
+static void fade_in_flight(struct queue *queue)
+{
+    queue->in_flight -= queue->in_flight / QUEUE_FADE;
+    note_in_flight(queue);
+}
+
+size_t queue_take_beside(struct queue *queue, struct request **requests_out, size_t max,
+                         int wait_ms, bool *busy)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&queue->mutex);
+    queue->batch_max = max;
+    assert(!*busy || (queue->busy > 0 && wait_ms == 0));
+    if (wait_ms > 0)
+        wait_beside(queue, wait_ms);
+    size_t others = queue->busy - *busy;
+    if (wait_ms > 0 || may_take(queue, others) || atomic_load(&queue->stopped))
+        count = take_locked(queue, requests_out, whole_batch(queue));
+    if (count > 0) {
+        fade_in_flight(queue);
+        queue->busy = others + 1;
+        queue->alone -= queue->alone > 0;
+        *busy = true;
+    }
+    bool wake = queue->sleepers > 0 && may_take(queue, queue->busy);
+    pthread_mutex_unlock(&queue->mutex);
+    if (wake)
+        pthread_cond_signal(&queue->arrived);
+    return count;
+}
+
+void queue_finish(struct queue *queue, bool *busy)
+{
+    if (!*busy)
+        return;
+    pthread_mutex_lock(&queue->mutex);
+    assert(queue->busy > 0);
+    queue->busy--;
+    *busy = false;
+    bool wake = queue->sleepers > 0 && may_take(queue, queue->busy);
+    pthread_mutex_unlock(&queue->mutex);
+    if (wake)
+        pthread_cond_signal(&queue->arrived);
+}
+
+void queue_collided(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->mutex);
+    if (queue->batch_max >= QUEUE_BATCH_MIN)
+        queue->alone = QUEUE_ALONE_TAKES;
+    pthread_mutex_unlock(&queue->mutex);
 }
 
 bool queue_waiting(const struct queue *queue)

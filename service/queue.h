@@ -14,9 +14,13 @@
 #include <stddef.h>
 
 enum {
-    QUEUE_FLOWS = 1024, /* a power of two */
-    QUEUE_ALPHA = 8,    /* one busy flow gets 8/9 of the places, two 8/17 each, … */
-    QUEUE_SHARE = 8,    /* a flow gets 1/8 of a batch in its turn, at least one request */
+    QUEUE_FLOWS = 1024,     /* a power of two */
+    QUEUE_ALPHA = 8,        /* one busy flow gets 8/9 of the places, two 8/17 each, … */
+    QUEUE_SHARE = 8,        /* a flow gets 1/8 of a batch in its turn, at least one request */
+    QUEUE_BATCH_MIN = 32,   /* see queue_take_beside */
+    QUEUE_BESIDE_MS = 20,   /* the same */
+    QUEUE_FADE = 32,        /* in this many batches fades what was in flight of late */
+    QUEUE_ALONE_TAKES = 64, /* see queue_collided */
 };
 
 struct queue;
@@ -51,6 +55,24 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
  * waits up to `wait_ms` for the first one. Returns how many: 0 when none came, or the queue is
  * stopped and empty. */
 size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms);
+
+/* The same for workers of which several carry batches at a time; `busy` is the worker's own flag,
+ * false before its first call, and true while it carries a batch.
+ *
+ * A whole batch is half of the requests in flight (those with a place, now or a moment ago), so
+ * that the other half is being answered and sent meanwhile; but QUEUE_BATCH_MIN are not split, and
+ * `max` is the bound. While another worker is busy the worker takes nothing until a whole batch
+ * waits, or requests have waited for QUEUE_BESIDE_MS: it pays to work beside the other one, but not
+ * with small batches. */
+size_t queue_take_beside(struct queue *queue, struct request **requests_out, size_t max,
+                         int wait_ms, bool *busy);
+
+/* The worker's batch is done, and it does not take the next one at once. */
+void queue_finish(struct queue *queue, bool *busy);
+
+/* Two workers got into each other's way: the next QUEUE_ALONE_TAKES batches are carried one after
+ * the other, unless batches are small by choice. */
+void queue_collided(struct queue *queue);
 
 /* True when requests wait; a hint, as others may take them at the same moment. */
 bool queue_waiting(const struct queue *queue);

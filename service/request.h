@@ -52,8 +52,9 @@ enum http_phase {
 };
 
 /* Which of its HTTP thread's lists a request waits in, by the length of its time limit: to be read,
- * to be answered, and to be answered when it may wait for the locks of segments. */
-enum http_list { LIST_RECEIVING, LIST_USUAL, LIST_LOCKS, HTTP_LISTS };
+ * to be answered, and to be answered when it may wait for the locks of segments; or held back for
+ * the sake of orders, of the shop and of others. */
+enum http_list { LIST_RECEIVING, LIST_USUAL, LIST_LOCKS, LIST_HELD, LIST_HELD_SHOP, HTTP_LISTS };
 
 /* How the connection waits for the answer. Independent of the phase: a connection waits on until
  * libmicrohttpd asks again. */
@@ -81,6 +82,7 @@ struct request_http {
     int64_t until_ns; /* when the thread stops waiting */
     bool query_cut;   /* it had more parameters than are read */
     bool head;        /* HEAD: the answer goes without its body */
+    bool released;    /* it was held back for the sake of orders, and goes on now */
     char *body;       /* inline_body, or malloc'ed */
     size_t body_length;
     char inline_body[BODY_INLINE_MAX];

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "service/queue.h"
@@ -103,6 +104,129 @@ static void test_requests_come_out_in_order_and_in_batches(void **state)
     push(2, 3); /* emptied, it begins anew */
     assert_int_equal(take(taken, 5, 0), 1);
     assert_ptr_equal(taken[0], &requests[2]);
+}
+
+/* ---- workers beside each other ---- */
+
+enum { MANY = 200 };
+
+static struct request many[MANY];
+static struct request *taken_many[MANY];
+static int sent;
+
+static int start_many(void **state)
+{
+    (void)state;
+    queue = queue_open(MANY);
+    sent = 0;
+    return 0;
+}
+
+/* Sends `count` further requests. */
+static void send_many(int count)
+{
+    for (int i = sent; i < sent + count; i++) {
+        assert_true(queue_reserve(queue, 0));
+        many[i].queue_next = i + 1 < sent + count ? &many[i + 1] : NULL;
+    }
+    queue_push(queue, &many[sent], &many[sent + count - 1]);
+    sent += count;
+}
+
+static size_t take_beside(size_t max, int wait_ms, bool *busy)
+{
+    return queue_take_beside(queue, taken_many, max, wait_ms, busy);
+}
+
+static void test_batch_is_half_of_what_is_in_flight(void **state)
+{
+    (void)state;
+    bool busy = false;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &busy), 50);
+    assert_true(busy);
+    assert_int_equal(take_beside(20, 0, &busy), 20);
+    assert_int_equal(take_beside(512, 0, &busy), 30);
+    assert_int_equal(take_beside(512, 0, &busy), 0);
+    assert_true(busy); /* until queue_finish */
+    queue_finish(queue, &busy);
+    assert_false(busy);
+}
+
+/* Those that have been answered a moment ago count, as they come again. */
+static void test_batch_follows_what_was_in_flight_of_late(void **state)
+{
+    (void)state;
+    bool busy = false;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &busy), 50);
+    for (int i = 0; i < 50; i++)
+        queue_leave(queue, 0);
+    assert_true(take_beside(512, 0, &busy) > 40);
+}
+
+static void test_few_requests_are_one_batch(void **state)
+{
+    (void)state;
+    bool busy = false;
+    send_many(QUEUE_BATCH_MIN);
+    assert_int_equal(take_beside(512, 0, &busy), QUEUE_BATCH_MIN);
+}
+
+static void test_small_batch_is_not_taken_beside_another(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    assert_int_equal(take_beside(512, 0, &other), 50); /* it is large */
+    queue_finish(queue, &other);
+    send_many(10);
+    assert_int_equal(take_beside(512, 0, &other), 0);
+    assert_false(other);
+    assert_int_equal(take_beside(512, 0, &one), 10); /* with which none is beside */
+}
+
+static void test_whole_batch_is_taken_beside_another(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    send_many(100);
+    assert_int_equal(take_beside(2, 0, &one), 2);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    assert_int_equal(take_beside(512, 0, &one), 48);
+    send_many(2);
+    assert_int_equal(take_beside(2, 0, &other), 2);
+}
+
+static void test_requests_wait_for_another_batch_for_a_while_only(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    assert_int_equal(take_beside(40, 0, &one), 40);
+    int64_t start_ns = clock_now_ns();
+    assert_int_equal(take_beside(512, WAIT_MS, &other), 10);
+    int64_t ms = (clock_now_ns() - start_ns) / CLOCK_NS_PER_MS;
+    assert_in_range(ms, QUEUE_BESIDE_MS - 1, WAIT_MS / 2);
+}
+
+static void test_workers_that_collided_carry_one_batch_at_a_time(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    queue_collided(queue);
+    assert_int_equal(take_beside(512, 0, &other), 0);
+    queue_finish(queue, &one);
+    assert_int_equal(take_beside(32, 0, &other), 32);
+    for (int i = 1; i < QUEUE_ALONE_TAKES; i++) {
+        send_many(1);
+        assert_int_equal(take_beside(1, 0, &other), 1);
+    }
+    assert_int_equal(take_beside(1, 0, &one), 1); /* forgotten */
 }
 
 /* ---- flows ---- */
@@ -309,15 +433,19 @@ static void *produce(void *argument)
     return NULL;
 }
 
+static bool beside; /* whether the consumers are workers beside each other */
+
 /* Takes until the queue is stopped; of each producer the requests must come in order. */
 static void *consume(void *argument)
 {
-    bool *in_order = argument;
+    bool *in_order = argument, busy = false;
     uint64_t last[PRODUCERS] = {0};
     struct request *taken[4];
     *in_order = true;
     for (size_t count = 1; count > 0 || !queue_stopped(queue);) {
-        count = take(taken, 4, WAIT_MS);
+        queue_finish(queue, &busy);
+        count =
+            beside ? queue_take_beside(queue, taken, 4, WAIT_MS, &busy) : take(taken, 4, WAIT_MS);
         for (size_t i = 0; i < count; i++) {
             int of = 0;
             while (taken[i] < crowd[of] || taken[i] >= crowd[of] + EACH)
@@ -332,9 +460,8 @@ static void *consume(void *argument)
     return NULL;
 }
 
-static void test_threads_hand_over_each_request_once(void **state)
+static void hand_over(void)
 {
-    (void)state;
     pthread_t producers[PRODUCERS], consumers[CONSUMERS];
     bool in_order[CONSUMERS];
     for (int i = 0; i < CONSUMERS; i++)
@@ -356,7 +483,23 @@ static void test_threads_hand_over_each_request_once(void **state)
             assert_int_equal(crowd[of][i].call.total, 1);
 }
 
+static void test_threads_hand_over_each_request_once(void **state)
+{
+    (void)state;
+    hand_over();
+}
+
+static void test_workers_beside_each_other_take_each_request_once(void **state)
+{
+    (void)state;
+    memset(crowd, 0, sizeof crowd);
+    atomic_store(&left, 0);
+    beside = true;
+    hand_over();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST_MANY(name) cmocka_unit_test_setup_teardown(name, start_many, stop)
 
 int main(void)
 {
@@ -375,6 +518,14 @@ int main(void)
         TEST(test_all_that_wait_are_woken_for_a_list),
         TEST(test_stop_wakes_all_and_ends_waiting),
         TEST(test_threads_hand_over_each_request_once),
+        TEST(test_workers_beside_each_other_take_each_request_once),
+        TEST_MANY(test_batch_is_half_of_what_is_in_flight),
+        TEST_MANY(test_batch_follows_what_was_in_flight_of_late),
+        TEST_MANY(test_few_requests_are_one_batch),
+        TEST_MANY(test_small_batch_is_not_taken_beside_another),
+        TEST_MANY(test_whole_batch_is_taken_beside_another),
+        TEST_MANY(test_requests_wait_for_another_batch_for_a_while_only),
+        TEST_MANY(test_workers_that_collided_carry_one_batch_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,15 +49,15 @@ void tokens_close(struct tokens **tokens)
     *tokens = NULL;
 }
 
-void tokens_warn(const struct config *config)
+void tokens_warn(const struct config *config, const char *listen)
 {
     struct endpoint endpoint;
     if (config->admin_token[0] == '\0')
         log_event(LOG_WARN, "admin_token_empty", "effect=%s",
                   LOG_QUOTE("all calls of /admin/ are refused"));
-    if (config->shop_token[0] == '\0' && endpoint_parse(config->listen, &endpoint) &&
+    if (config->shop_token[0] == '\0' && endpoint_parse(listen, &endpoint) &&
         !endpoint_is_loopback(&endpoint))
-        log_event(LOG_WARN, "shop_calls_open", "listen=%s effect=%s", LOG_QUOTE(config->listen),
+        log_event(LOG_WARN, "shop_calls_open", "listen=%s effect=%s", LOG_QUOTE(listen),
                   LOG_QUOTE("whoever connects may pay and cancel, and read a user's orders"));
 }
 

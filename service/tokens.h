@@ -17,8 +17,9 @@ struct tokens *tokens_open(const struct config *config);
 void tokens_close(struct tokens **tokens);
 
 /* Writes a warning to the log for what stands open or shut: no admin token, which refuses all admin
- * calls, and no shop token while others than this machine may connect. */
-void tokens_warn(const struct config *config);
+ * calls, and no shop token while others than this machine may connect to `listen`, the address that
+ * is served. */
+void tokens_warn(const struct config *config, const char *listen);
 
 /* Reads the files of tokens again. A file that cannot be read, or holds something else than tokens,
  * changes nothing; the log says why. Tokens that are no file's stay. False when a file failed. Any

@@ -5,6 +5,7 @@
 
 #include "sql/ledger_query.h"
 #include "sql/order_insert.h"
+#include "sql/stock_update.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
@@ -17,12 +18,14 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
         return NULL;
     }
     ledger->insert = order_insert_open();
+    ledger->joint = stock_joint_open();
     return ledger;
 }
 
 void ledger_close(struct ledger **ledger)
 {
     if (*ledger) {
+        stock_joint_close(&(*ledger)->joint);
         order_insert_close(&(*ledger)->insert);
         db_close(&(*ledger)->db);
         sql_free(&(*ledger)->sql);

@@ -104,10 +104,20 @@ static void text_commit(struct commit *commit)
 {
     struct sql_text *sql = &commit->ledger->sql;
     sql_clear(sql);
-    stock_update_text(sql, commit->updates, commit->update_count);
+    if (!stock_update_joint(commit->updates, commit->update_count))
+        stock_update_text(sql, commit->updates, commit->update_count);
     ledger_index_text(sql, commit->orders, commit->order_count);
     text_expiries(sql, commit);
     text_allocations(sql, commit);
+}
+
+static enum db_result update_stock(struct commit *commit, struct db *db)
+{
+    struct ledger *ledger = commit->ledger;
+    if (!stock_update_joint(commit->updates, commit->update_count))
+        return stock_update_check(db, commit->updates, commit->update_count);
+    return stock_joint_run(ledger->joint, db, order_insert_has_bulk(ledger->insert, db),
+                           commit->updates, commit->update_count);
 }
 
 /* The text and the keys go first, so that a refused segment or a known key costs no order. */
@@ -118,7 +128,7 @@ static enum db_result commit_body(struct db *db, void *context)
     text_commit(commit);
     enum db_result result = ledger_query(commit->ledger);
     if (result == DB_OK)
-        result = stock_update_check(db, commit->updates, commit->update_count);
+        result = update_stock(commit, db);
     if (result == DB_OK)
         result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);
     if (result == DB_OK)

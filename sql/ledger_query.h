@@ -16,6 +16,7 @@ struct ledger {
     struct sql_text
         sql; /* the text of the next query, kept so that the hot path does not allocate */
     struct order_insert *insert;
+    struct stock_joint *joint;
     struct ledger_block *blocks; /* what records point to, see ledger_orders_drop */
 };
 

@@ -300,6 +300,12 @@ static void follow_connection(struct order_insert *insert, struct db *db)
     insert->bulk = insert->bulk_allowed && bulk_supported(db);
 }
 
+bool order_insert_has_bulk(struct order_insert *insert, struct db *db)
+{
+    follow_connection(insert, db);
+    return insert->bulk;
+}
+
 static enum db_result run(struct order_insert *insert, struct db *db, enum kind kind,
                           const struct ledger_order *const *orders, size_t count)
 {

@@ -14,6 +14,9 @@ void order_insert_close(struct order_insert **insert);
  * wants the statements that MySQL gets. */
 void order_insert_allow_bulk(struct order_insert *insert, bool allowed);
 
+/* True when the rows are written by bulk bindings. Within db_run, after its first query. */
+bool order_insert_has_bulk(struct order_insert *insert, struct db *db);
+
 /* Inserts `count` orders within a transaction of db_run, after its first query. Results as
  * db_query. */
 enum db_result order_insert_run(struct order_insert *insert, struct db *db,

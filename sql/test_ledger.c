@@ -491,6 +491,7 @@ static void test_each_guard_refuses_among_many_moves(void **state)
     refuse_among_many(move(4, 1, FENCE - 1, FENCE + 1));
     refuse_among_many(move(4, 1, FENCE + 1, FENCE + 2));
     refuse_among_many(move(4, 1, FENCE, FENCE));
+    refuse_among_many(move(4, 1, FENCE - 1, FENCE)); /* raised to its own fence meanwhile */
     refuse_among_many(move(4, 6, FENCE, FENCE + 1)); /* capacity is 5 */
     refuse_among_many(move(MANY, 1, FENCE, FENCE + 1));
     other.round = 2;

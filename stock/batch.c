@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "sql/ledger_time.h"
 
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */
@@ -12,14 +13,17 @@ enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rid
 static struct group *group_of(struct stock *stock, struct batch *batch, struct sale *sale,
                               const struct sale_snapshot *snapshot)
 {
-    for (size_t i = 0; i < batch->group_count; i++)
-        if (batch->groups[i].sale == sale)
-            return &batch->groups[i];
+    size_t slot = hash_address_slot(sale, BATCH_SLOTS);
+    for (; batch->group_slots[slot] != 0; slot = (slot + 1) % BATCH_SLOTS)
+        if (batch->groups[batch->group_slots[slot] - 1].sale == sale)
+            return &batch->groups[batch->group_slots[slot] - 1];
     assert(batch->group_count < STOCK_BATCH_MAX && snapshot->segments > 0);
     struct group *group = &batch->groups[batch->group_count++];
+    batch->group_slots[slot] = (uint16_t)batch->group_count;
     group->sale = sale;
     group->snapshot = *snapshot;
     group->first = group->last = NULL;
+    group->first_hold = group->last_hold = NULL;
     /* A random start spreads the workers of all processes over the segments. */
     group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
@@ -46,9 +50,21 @@ void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *c
     assert(count <= STOCK_BATCH_MAX);
     batch->order_count = batch->group_count = batch->allocation_count = 0;
     batch->update_count = batch->row_count = 0;
+    memset(batch->group_slots, 0, sizeof batch->group_slots);
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN)
             batch_add(stock, batch, orders[i]);
+}
+
+void group_add_hold(struct group *group, struct segment_hold *hold)
+{
+    assert(hold->sale == group->sale);
+    hold->group_next = NULL;
+    if (group->last_hold)
+        group->last_hold->group_next = hold;
+    else
+        group->first_hold = hold;
+    group->last_hold = hold;
 }
 
 static bool entry_open(const struct batch_order *entry)
@@ -99,48 +115,46 @@ static void entry_take(struct batch *batch, struct group *group, struct batch_or
     group->leftover -= qty;
 }
 
-static uint32_t spare(const struct segment_hold *hold, const struct group *group)
+static uint32_t spare(const struct segment_hold *hold)
 {
-    bool mine = hold->sale == group->sale && hold->state == SEGMENT_TAKEN;
-    return mine ? hold->taken - hold->used : 0;
+    return hold->state == SEGMENT_TAKEN ? hold->taken - hold->used : 0;
 }
 
 /* From one segment, so that the order is one row in the ledger. False when no segment has
  * enough. */
-static bool fill_whole(struct stock *stock, struct batch *batch, struct group *group,
-                       struct batch_order *entry)
+static bool fill_whole(struct batch *batch, struct group *group, struct batch_order *entry)
 {
-    for (size_t i = 0; i < stock->hold_count; i++)
-        if (spare(&stock->holds[i], group) >= entry->order->qty) {
-            entry_take(batch, group, entry, &stock->holds[i], entry->order->qty);
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+        if (spare(hold) >= entry->order->qty) {
+            entry_take(batch, group, entry, hold, entry->order->qty);
             return true;
         }
     return false;
 }
 
 /* The group's taken units suffice, as group_fill has checked; each segment is used up in turn. */
-static void fill_split(struct stock *stock, struct batch *batch, struct group *group,
-                       struct batch_order *entry)
+static void fill_split(struct batch *batch, struct group *group, struct batch_order *entry)
 {
     uint32_t wanted = entry->order->qty;
-    for (size_t i = 0; i < stock->hold_count && wanted > 0; i++) {
-        uint32_t units = spare(&stock->holds[i], group);
+    for (struct segment_hold *hold = group->first_hold; hold && wanted > 0;
+         hold = hold->group_next) {
+        uint32_t units = spare(hold);
         if (units == 0)
             continue;
         units = units < wanted ? units : wanted;
-        entry_take(batch, group, entry, &stock->holds[i], units);
+        entry_take(batch, group, entry, hold, units);
         wanted -= units;
     }
     assert(wanted == 0);
 }
 
-void group_fill(struct stock *stock, struct batch *batch, struct group *group)
+void group_fill(struct batch *batch, struct group *group)
 {
     for (struct batch_order *entry = group->first; entry && group->leftover > 0;
          entry = entry->next)
         if (entry_open(entry) && entry->order->qty <= group->leftover &&
-            !fill_whole(stock, batch, group, entry))
-            fill_split(stock, batch, group, entry);
+            !fill_whole(batch, group, entry))
+            fill_split(batch, group, entry);
 }
 
 void batch_order_unfill(struct batch *batch, struct batch_order *entry)
@@ -209,6 +223,7 @@ static void write_update(struct batch *batch, struct segment_hold *hold)
     assert(hold->state == SEGMENT_TAKEN && hold->used > 0 && hold->used <= hold->taken);
     assert(batch->update_count < STOCK_HOLDS_MAX);
     batch->updated[batch->update_count] = hold;
+    hold->update = batch->update_count + 1;
     batch->updates[batch->update_count++] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
         .segment = hold->segment,
@@ -272,9 +287,11 @@ static void write_row(struct batch *batch, const struct batch_order *entry)
 void batch_write(struct stock *stock, struct batch *batch)
 {
     batch->update_count = batch->row_count = 0;
-    for (size_t i = 0; i < stock->hold_count; i++)
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        stock->holds[i].update = 0;
         if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
             write_update(batch, &stock->holds[i]);
+    }
     for (size_t i = 0; i < batch->order_count; i++)
         if (batch->orders[i].allocation_count > 0)
             write_row(batch, &batch->orders[i]);
@@ -282,10 +299,9 @@ void batch_write(struct stock *stock, struct batch *batch)
 
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
 {
-    for (size_t i = 0; i < batch->update_count; i++)
-        if (batch->updated[i] == hold)
-            return batch->updates[i].refused;
-    return false;
+    assert(hold->update <= batch->update_count);
+    assert(hold->update == 0 || batch->updated[hold->update - 1] == hold);
+    return hold->update > 0 && batch->updates[hold->update - 1].refused;
 }
 
 static void accept_order(struct batch *batch, const struct batch_order *entry)

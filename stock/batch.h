@@ -27,6 +27,8 @@ struct group {
     struct sale_snapshot snapshot;
     struct batch_order *first;
     struct batch_order *last;
+    struct segment_hold *first_hold; /* of its holds, in the order they were begun */
+    struct segment_hold *last_hold;
     uint32_t start;
     uint32_t tried;
     uint32_t retries;
@@ -38,13 +40,17 @@ struct group {
     bool counted;      /* its counters have been read anew */
 };
 
-enum { BATCH_ALLOCATIONS_MAX = STOCK_BATCH_MAX + STOCK_HOLDS_MAX };
+enum {
+    BATCH_ALLOCATIONS_MAX = STOCK_BATCH_MAX + STOCK_HOLDS_MAX,
+    BATCH_SLOTS = 2 * STOCK_BATCH_MAX, /* of the table of groups: a power of two */
+};
 
 struct batch {
     struct batch_order orders[STOCK_BATCH_MAX];
     size_t order_count;
     struct group groups[STOCK_BATCH_MAX];
     size_t group_count;
+    uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1, 0: none */
     struct batch_allocation allocations[BATCH_ALLOCATIONS_MAX];
     size_t allocation_count;
 
@@ -61,6 +67,9 @@ struct batch {
 void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *const *orders,
                  size_t count);
 
+/* Adds a hold, which has been begun, to the group. */
+void group_add_hold(struct group *group, struct segment_hold *hold);
+
 /* Units that the group's open orders want beyond what is taken for them already. */
 uint32_t group_unmet(const struct group *group);
 
@@ -72,7 +81,7 @@ void group_retry(struct group *group, uint32_t segment);
 
 /* Gives taken units to open orders, all or nothing: whole from one segment where one has enough,
  * else from several. */
-void group_fill(struct stock *stock, struct batch *batch, struct group *group);
+void group_fill(struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
 void batch_order_unfill(struct batch *batch, struct batch_order *entry);

@@ -3,8 +3,10 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
@@ -15,8 +17,11 @@ struct entry {
     enum standing standing;
 };
 
+enum { SLOTS = 2 * STOCK_BATCH_MAX }; /* of the table of entries: a power of two */
+
 struct settings_book {
     size_t count;
+    uint16_t slots[SLOTS]; /* number of a sale's entry from 1, 0: none */
     struct entry entries[STOCK_BATCH_MAX];
 };
 
@@ -36,11 +41,13 @@ void settings_book_close(struct settings_book **book)
 
 static struct entry *entry_of(struct settings_book *book, struct sale *sale)
 {
-    for (size_t i = 0; i < book->count; i++)
-        if (book->entries[i].sale == sale)
-            return &book->entries[i];
+    size_t slot = hash_address_slot(sale, SLOTS);
+    for (; book->slots[slot] != 0; slot = (slot + 1) % SLOTS)
+        if (book->entries[book->slots[slot] - 1].sale == sale)
+            return &book->entries[book->slots[slot] - 1];
     assert(book->count < STOCK_BATCH_MAX);
     struct entry *entry = &book->entries[book->count++];
+    book->slots[slot] = (uint16_t)book->count;
     entry->sale = sale;
     entry->snapshot = sale_snapshot(sale);
     entry->standing = NOT_ASKED;
@@ -120,6 +127,7 @@ void settings_begin(struct stock *stock, struct stock_order *const *orders, size
     assert(count <= STOCK_BATCH_MAX);
     bool found = find_sales(stock, orders, count);
     stock->settings->count = 0;
+    memset(stock->settings->slots, 0, sizeof stock->settings->slots);
     for (size_t i = 0; i < count; i++)
         begin_one(stock, orders[i], found);
 }

@@ -40,6 +40,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->state = SEGMENT_POSTED;
     hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
+    hold->update = 0;
 }
 
 void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,

@@ -31,6 +31,8 @@ struct segment_hold {
     uint32_t used;    /* of these, units given to orders */
     uint32_t left;    /* units still in Redis */
     uint64_t settled; /* the fence at which the segment was settled when they were taken */
+    size_t update;    /* its stock update's number in the batch, from 1; 0: none */
+    struct segment_hold *group_next; /* the next hold of the same group */
 };
 
 /* The lock name of a segment, "sku:7". */

@@ -26,8 +26,9 @@ void strategy_plan(struct stock *stock, struct group *group, strategy_post *post
             0) /* skipped without asking; strategy_conclude asks the ledger before "sold out" */
             continue;
         uint32_t wanted = hint < unmet ? hint : unmet;
-        post(stock, &stock->holds[stock->hold_count++], group->sale, &group->snapshot, segment,
-             wanted);
+        struct segment_hold *hold = &stock->holds[stock->hold_count++];
+        post(stock, hold, group->sale, &group->snapshot, segment, wanted);
+        group_add_hold(group, hold);
         unmet -= wanted;
     }
 }
@@ -50,7 +51,7 @@ void strategy_fill(struct stock *stock, struct batch *batch)
         strategy_plan(stock, &batch->groups[i], post_planned);
         for (size_t j = first_hold; j < stock->hold_count; j++)
             batch->groups[i].leftover += stock->holds[j].taken;
-        group_fill(stock, batch, &batch->groups[i]);
+        group_fill(batch, &batch->groups[i]);
     }
 }
 
@@ -59,9 +60,9 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
     struct segment_hold *dirty[STOCK_HOLDS_MAX];
     size_t count = 0;
     assert(first_hold <= stock->hold_count);
-    for (size_t i = first_hold; i < stock->hold_count; i++)
-        if (stock->holds[i].state == SEGMENT_DIRTY && stock->holds[i].sale == group->sale)
-            dirty[count++] = &stock->holds[i];
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+        if (hold >= &stock->holds[first_hold] && hold->state == SEGMENT_DIRTY)
+            dirty[count++] = hold;
     if (count == 0)
         return;
     bool stale = false;
@@ -138,6 +139,8 @@ static void guard_updates(struct batch *batch, enum ledger_guard guard)
         batch->updates[j] = update;
         batch->updated[j] = hold;
     }
+    for (size_t i = 0; i < batch->update_count; i++)
+        batch->updated[i]->update = i + 1;
 }
 
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)

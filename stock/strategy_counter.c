@@ -184,7 +184,7 @@ static bool gather(struct stock *stock, struct batch *batch, strategy_post *post
         for (size_t i = 0; i < batch->group_count; i++) {
             count_taken(stock, &batch->groups[i], first_hold);
             alive = alive && recover(stock, &batch->groups[i], first_hold);
-            group_fill(stock, batch, &batch->groups[i]);
+            group_fill(batch, &batch->groups[i]);
         }
         if (!alive)
             return false;

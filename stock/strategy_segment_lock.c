@@ -28,9 +28,8 @@ enum { BUSY_PASSES = 8 };
  * recovery. */
 static void classify(struct stock *stock, struct group *group, size_t first_hold)
 {
-    for (size_t i = first_hold; i < stock->hold_count; i++) {
-        struct segment_hold *hold = &stock->holds[i];
-        if (hold->sale != group->sale)
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next) {
+        if (hold < &stock->holds[first_hold])
             continue;
         assert(hold->state != SEGMENT_POSTED); /* its answer was read */
         /* Locked, and then the take did not find the lock: it took nothing, so nothing is to be
@@ -66,7 +65,7 @@ static bool gather(struct stock *stock, struct batch *batch)
         for (size_t i = 0; i < batch->group_count; i++) {
             classify(stock, &batch->groups[i], first_hold);
             strategy_recover(stock, &batch->groups[i], first_hold);
-            group_fill(stock, batch, &batch->groups[i]);
+            group_fill(batch, &batch->groups[i]);
         }
     }
 }

@@ -51,12 +51,14 @@ class Buyers:
         try:
             connection.request("POST", "/order", body, headers)
             response = connection.getresponse()
-            answer, closing = json.loads(response.read()), response.will_close
+            text, closing = response.read(), response.will_close
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             with self._lock:
                 self.lost.append(f"{type(error).__name__}: {error}")
             return
+        ours = "json" in response.headers.get("Content-Type", "")  # not a page of a proxy's
+        answer = json.loads(text) if ours else {}
         with self._lock:
             self.answers[f"{response.status} {answer.get('code', '')}".strip()] += 1
             self.slowest = max(self.slowest, time.monotonic() - started)

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from audit import audit
 from daemon import TOKEN
 from harness.client import assert_problem, send
 from harness.processes import wait_until
@@ -167,3 +169,51 @@ def test_admin_listen_that_is_taken_ends_the_start(stack, spawn, tmp_path, occup
         assert path.read_text() == "precious"
     else:
         assert first.get("/healthz").status == 200
+
+
+# --- orders first -------------------------------------------------------------------------------
+
+def crowd(daemon, path, seconds, connections=700):
+    """wrk, which asks for the path over many connections."""
+    return subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "--", "wrk", "--threads=1", "--timeout=10s",
+         f"--connections={connections}", f"--duration={seconds}s", daemon.url(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.parametrize("path", ["/stock/demo", "/order/1", "/nothing"])
+def test_crowd_of_lookers_waits_for_orders_and_is_answered(stack, spawn, load, path):
+    daemon = spawn(stack)
+    daemon.reset(total=10_000_000)
+    with load(daemon, connections=128, seconds=3) as orders:
+        lookers = crowd(daemon, path, 2)
+        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
+        for call in [lambda: daemon.admin("PATCH", "/admin/sale/demo", {"paused": False}),
+                     lambda: daemon.get("/readyz")]:
+            started = time.monotonic()
+            assert call().status == 200
+            assert time.monotonic() - started < 1
+        output = lookers.communicate(timeout=30)[0]
+        assert "Socket errors" not in output, output
+        accepted = orders.wait().accepted
+    assert accepted
+    assert audit(daemon, accepted=accepted)
+
+
+def test_few_lookers_are_never_held(stack, spawn, load):
+    daemon = spawn(stack)
+    daemon.reset(total=10_000_000)
+    with load(daemon, connections=128, seconds=2):
+        crowd(daemon, "/stock/demo", 1, connections=64).communicate(timeout=30)
+    assert daemon.metric("seckill_calls_held_total") == 0
+
+
+def test_daemon_stops_with_calls_held(stack, spawn, load):
+    daemon = spawn(stack)
+    daemon.reset(total=10_000_000)
+    with load(daemon, connections=128, seconds=20):
+        lookers = crowd(daemon, "/stock/demo", 20)
+        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
+        daemon.stop()
+        lookers.kill()
+        lookers.communicate()

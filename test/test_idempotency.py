@@ -141,7 +141,8 @@ def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
         stack, proxies, spawn, units, pattern, settings):
     """Even when the order had the last unit, or the user's last one."""
     proxy = proxies(stack.ledger.port)
-    one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    # One worker: each learns for itself that repeats come.
+    one, other = spawn(stack), spawn(stack, mysql_url=proxy.url(stack.mysql_url), order_workers=1)
     one.reset("demo", units, 1, **settings)
     if pattern == LOOK_UP:
         expect_repeats(other)

@@ -186,11 +186,11 @@ def test_orders_are_handed_out_once():
 
     orders = pool.Pool(ledger, "demo", place)
     orders.fill(1)
-    assert ledger.made == 60_000 and sorted(orders.ids) == list(range(1, 60_001))
+    assert ledger.made == 90_000 and sorted(orders.ids) == list(range(1, 90_001))
     orders.used(1000, 1, 1)
-    assert orders.per_s == 5000 and len(orders.ids) == 60_000 - 1200 - 2000
+    assert orders.per_s == 5000 and len(orders.ids) == 90_000 - 1200 - 2000
     orders.fill(1)
-    assert ledger.made == 60_000 and len(set(orders.ids)) == len(orders.ids)
+    assert ledger.made == 90_000 and len(set(orders.ids)) == len(orders.ids)
 
 
 # reports
@@ -380,6 +380,20 @@ def test_orders_to_pay_are_paid_once(tmp_path):
     assert run["unexpected"] == 0 and run["unanswered"] == 0 and run["per_s"] > 0
     assert run["audit"]["states"]["paid"] >= run["requests"] > 0
     assert "pay: × bare" in done.stdout
+
+
+def test_a_flood_is_probed_from_every_class(tmp_path):
+    done = subprocess.run(
+        [LOADTEST / "campaign", "flood", "--only", "user_orders", "--set", "flood_connections=50",
+         "--quick", "--no-report", "--build", BUILD, "--out", tmp_path],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, = json.loads((tmp_path / "flood.json").read_text())["runs"]
+    assert run["flood_per_s"] > 0 and run["of_alone"] > 0
+    probed = run["rounds"][0]["probed"]
+    assert set(probed) == {"shop", "admin", "ops"}
+    assert all(found["asked"] > 0 for found in probed.values())
+    assert "call=user_orders: longest PATCH paused, ms" in done.stdout
 
 
 def test_a_short_campaign_with_its_audit_and_report(tmp_path):

@@ -1,9 +1,12 @@
 """Who may call what: tokens of the admin and of the shop."""
 
+import signal
+
 import pytest
 
 from daemon import TOKEN
 from harness.client import assert_problem
+from harness.processes import wait_until
 
 SHOP = "shop-token-1"
 
@@ -78,3 +81,36 @@ def test_empty_admin_token_is_warned_of(stack, spawn):
     daemon = spawn(stack, env={"SECKILL_ADMIN_TOKEN": ""})
     assert "event=admin_token_empty" in daemon.log()
     assert daemon.request("GET", "/admin/sales", headers=bearer("")).status == 401
+
+
+def test_tokens_are_read_again_at_sighup(stack, spawn, tmp_path):
+    file = tmp_path / "shop.tokens"
+    file.write_text("first\n")
+    daemon = spawn(stack, shop_token_file=file)
+    statuses = shop_calls(daemon)
+    assert statuses("first") == [200, 409, 200]
+
+    file.write_text("first\nsecond\n")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "event=tokens_reloaded class=shop tokens=2" in daemon.log(), "reloaded")
+    assert statuses("first") == statuses("second") == [200, 409, 200]
+
+    file.write_text("second\n")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "class=shop tokens=1" in daemon.log(), "reloaded")
+    assert statuses("first") == [401, 401, 401]
+    assert statuses("second") == [200, 409, 200]
+
+
+def test_bad_file_keeps_the_tokens(stack, spawn, tmp_path):
+    file = tmp_path / "admin.tokens"
+    file.write_text(TOKEN)
+    daemon = spawn(stack, admin_token_file=file, env={"SECKILL_ADMIN_TOKEN": ""})
+    for number, content in enumerate(["", "two words", None], 1):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: daemon.log().count("event=not_reloaded") == number, "refused")
+        assert daemon.admin("GET", "/admin/sales").status == 200

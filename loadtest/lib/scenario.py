@@ -111,13 +111,15 @@ def expand(name, table, quick=False, chosen=None, only=None):
     common = flatten(table.get("settings", {}))
     runs = []
     for axes in table.get("vary", [{}]):
-        for varied in product(flatten(axes)):
+        axes = flatten(axes)
+        named = [key for key, values in axes.items() if isinstance(values, list)]
+        for varied in product(axes):
             settings = {**common, **varied, **(chosen or {})}
             check(name, settings)
             settings = {**DEFAULTS, **settings}
             if quick:
                 quicken(settings)
-            runs.append({"label": label(varied, settings), "settings": settings})
+            runs.append({"label": label(named, settings), "settings": settings})
     if only:
         runs = [run for run in runs if any(text in run["label"] for text in only)]
     return {"campaign": name, "title": table["title"], "asks": table["asks"], "quick": quick,

@@ -58,14 +58,14 @@
       "orders. While it is empty, whoever connects may do so. Prefer shop_token_file.")            \
     X(PATH, shop_token_file, "", "", 0, 0,                                                         \
       "A file with one shop token a line, which SIGHUP reads again. Excludes shop_token.")         \
-    X(UNSIGNED, order_workers, "1", "threads", 1, 64,                                              \
+    X(UNSIGNED, order_workers, "2", "threads", 1, 64,                                              \
       "Threads that carry batches of orders through Redis and the ledger, each with connections "  \
-      "of its own. More threads make smaller batches; on few cores one thread is the fastest.")    \
+      "of its own. A thread begins beside another one only when a whole batch waits.")             \
     X(UNSIGNED, http_threads, "1", "threads", 1, 64,                                               \
       "Threads that read requests and write answers.")                                             \
-    X(UNSIGNED, max_batch, "128", "orders", 1, 512,                                                \
-      "The most orders that share one lock and one commit. An order worker takes the orders that " \
-      "wait and never waits for more. 1 is the classic scheme: a lock and a commit per order.")    \
+    X(UNSIGNED, max_batch, "512", "orders", 1, 512,                                                \
+      "The most orders that share one lock and one commit. Below that a batch follows the orders " \
+      "in flight: half of them. 1 is the classic scheme: a lock and a commit per order.")          \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
       "How the daemon takes units without overselling.")                                           \
     X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \

@@ -13,6 +13,7 @@
 
 #include "service/config/config.h"
 #include "service/config/text.h"
+#include "service/config/value.h"
 #include "service/log.h"
 
 #define ARGUMENTS_MAX 16
@@ -115,9 +116,9 @@ static void test_defaults(void **state)
     assert_string_equal(config->strategy, "segment_lock");
     assert_string_equal(config->lock, "redis");
     assert_string_equal(config->log_level, "info");
-    assert_int_equal(config->order_workers, 1);
+    assert_int_equal(config->order_workers, 2);
     assert_int_equal(config->http_threads, 1);
-    assert_int_equal(config->max_batch, 128);
+    assert_int_equal(config->max_batch, 512);
     assert_int_equal(config->lease_ms, 3000);
     assert_int_equal(config->queue_max, 8192);
     assert_int_equal(config->deadline_ms, 2000);
@@ -527,7 +528,7 @@ static void test_print_masks_secrets(void **state)
     assert_says(line, " mysql_url=\"mysql://root:***@m:3306/db?socket=/run/m.sock\" ");
     assert_says(line, " admin_token=*** ");
     assert_says(line, " shop_token=*** ");
-    assert_says(line, " order_workers=1 ");
+    assert_says(line, " order_workers=2 ");
     assert_says(line, " node_id=-1 ");
     char small[20];
     assert_int_equal(config_print(&load.config, small, sizeof small), length);
@@ -633,6 +634,27 @@ static char *uncomment(const char *text)
     return settings;
 }
 
+static void test_values_compared_and_exchanged(void **state)
+{
+    (void)state;
+    const struct option *proxies = &config_options[OPTION_trusted_proxies];
+    const struct option *workers = &config_options[OPTION_order_workers];
+    struct load one, other;
+    load_words(&one, LIST("--trusted-proxies=10.0.0.0/8", "--order-workers=2"), no_words);
+    load_words(&other, LIST("--order-workers=3"), no_words);
+    assert_false(value_equal(&one.config, &other.config, proxies));
+    assert_false(value_equal(&one.config, &other.config, workers));
+    assert_true(value_equal(&one.config, &other.config, &config_options[OPTION_redis_url]));
+    value_swap(&one.config, &other.config, proxies);
+    value_swap(&one.config, &other.config, workers);
+    assert_string_equal(one.config.trusted_proxies, "");
+    assert_string_equal(other.config.trusted_proxies, "10.0.0.0/8");
+    assert_int_equal(one.config.order_workers, 3);
+    assert_int_equal(other.config.order_workers, 2);
+    load_free(&one);
+    load_free(&other);
+}
+
 static void test_reference_file_holds_the_defaults(void **state)
 {
     (void)state;
@@ -687,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_token_file),
         cmocka_unit_test(test_long_values_are_refused),
         cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_values_compared_and_exchanged),
         cmocka_unit_test(test_reference_file_holds_the_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "service/http/fair.h"
 #include "service/http/reply.h"
 #include "service/http/stream.h"
 
@@ -39,6 +40,7 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     atomic_store_explicit(&request->state, REQUEST_RECEIVING, memory_order_relaxed);
     request->http.wait = WAIT_NONE;
     request->http.refusal = PROBLEM_NONE;
+    request->http.released = false;
     request->http.allow = NULL;
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
@@ -69,8 +71,7 @@ void connection_wait(struct http_thread *thread, struct request *request)
         request->http.wait = WAIT_POLLED;
         thread->polled++;
     } else {
-        request->http.wait = WAIT_SUSPENDED;
-        MHD_suspend_connection(request->http.connection->mhd);
+        request_suspend(request);
     }
 }
 
@@ -81,15 +82,6 @@ void connection_stop_polling(struct http_thread *thread, struct request *request
     assert(thread->polled > 0);
     thread->polled--;
     request->http.wait = WAIT_NONE;
-}
-
-/* A polled connection is asked about in the next run anyway. */
-static void resume(struct request *request)
-{
-    if (request->http.wait != WAIT_SUSPENDED)
-        return;
-    request->http.wait = WAIT_NONE;
-    MHD_resume_connection(request->http.connection->mhd);
 }
 
 void connection_abandon(struct http_thread *thread, struct http_connection *connection)
@@ -114,25 +106,30 @@ void connection_return(struct http_thread *thread, struct request *request)
     assert(request_in_flight(request) && thread->in_flight > 0);
     thread->in_flight--;
     request_list_remove(request);
+    fair_returned(thread, request->http.kind);
     if (!request->http.connection) {
         request_free(thread, request);
         return;
     }
     assert(request->http.connection->request == request);
     request_phase(request, PHASE_READY);
-    resume(request);
+    request_resume(request);
 }
 
 void connection_expire(struct http_thread *thread, struct request *request)
 {
     bool receiving = request->http.list == &thread->lists[LIST_RECEIVING];
+    if (request->http.phase == PHASE_BODY && !receiving) {
+        fair_let_go(thread, request);
+        return;
+    }
     request_list_remove(request);
     if (receiving) {
         reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
         return;
     }
     request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
-    resume(request);
+    request_resume(request);
 }
 
 void connection_begin(struct http_thread *thread, struct http_connection *connection)

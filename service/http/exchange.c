@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/http/connection.h"
+#include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
@@ -147,12 +148,14 @@ static void start(struct http_thread *thread, struct http_connection *connection
     struct request *request = connection->request;
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
-    struct queue *queue = order ? service->orders : service->calls[request->http.kind];
+    enum call_kind kind = request->http.kind; /* CALL_ORDER for refused orders, too */
+    struct queue *queue = kind == CALL_ORDER ? service->orders : service->calls[kind];
     request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
     } else if (queue_reserve(queue, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
+        fair_sent(thread, request->http.kind);
     } else { /* a bounded queue: better a quick answer than one after the deadline */
         if (order)
             metrics_count(METRIC_ORDERS_OVERLOADED);
@@ -168,6 +171,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
 {
     struct request *request = connection->request;
     request_list_remove(request);
+    if (!fair_admit(thread, request))
+        return MHD_YES;
     request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;

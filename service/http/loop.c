@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "service/http/connection.h"
 #include "service/http/exchange.h"
+#include "service/http/fair.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
 #include "service/http/route.h"
@@ -121,6 +122,8 @@ static int wait_ms(const struct http_thread *thread)
     int64_t ms = thread->closing ? DRAIN_TURN_MS : TURN_MS_MAX;
     if (thread->runs_due > 0)
         return 0;
+    if (fair_holds(thread))
+        ms = 1; /* time adds to what may go on */
     ms = libmicrohttpd_ms(thread, ms);
     for (int i = 0; i < HTTP_LISTS; i++) {
         if (!thread->lists[i].first)
@@ -184,6 +187,7 @@ static bool turn(struct http_thread *thread)
     thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
     expire_due(thread);
+    fair_release(thread);
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
         run(thread);

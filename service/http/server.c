@@ -134,7 +134,7 @@ bool http_server_start(struct http_server *server, char *error_out, size_t error
             return false;
     }
     server->started = true;
-    tokens_warn(&server->service->config);
+    tokens_warn(&server->service->config, listener->address);
     log_event(LOG_INFO, "listening", "address=%s", listener->address);
     return true;
 }

@@ -2,6 +2,7 @@
 #include "service/http/thread.h"
 
 #include <assert.h>
+#include <microhttpd.h>
 
 #include "base/clock.h"
 
@@ -63,6 +64,22 @@ void request_list_remove(struct request *request)
     else
         list->last = http->prev;
     http->list = NULL;
+}
+
+void request_suspend(struct request *request)
+{
+    assert(request->http.wait == WAIT_NONE);
+    request->http.wait = WAIT_SUSPENDED;
+    MHD_suspend_connection(request->http.connection->mhd);
+}
+
+/* A polled connection is asked about in the next run anyway. */
+void request_resume(struct request *request)
+{
+    if (request->http.wait != WAIT_SUSPENDED)
+        return;
+    request->http.wait = WAIT_NONE;
+    MHD_resume_connection(request->http.connection->mhd);
 }
 
 static enum http_list list_of(const struct request *request)

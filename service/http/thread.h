@@ -30,6 +30,16 @@ struct http_connection {
     bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
 };
 
+/* What fair.c keeps. */
+struct http_fair {
+    size_t orders;       /* sent to order workers and not come back */
+    int64_t crowded_ns;  /* when many orders were in flight */
+    int64_t answered_ns; /* when an order was answered */
+    int64_t counted_ns;  /* up to when time has added to the credit */
+    int64_t credit;
+    size_t seen; /* calls of this turn that might have been held */
+};
+
 struct http_thread {
     struct service *service;
     unsigned classes; /* of calls that it serves, see route.h */
@@ -46,6 +56,7 @@ struct http_thread {
     _Atomic(struct request *) returned;
 
     struct request_list lists[HTTP_LISTS];
+    struct http_fair fair;
     struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
     struct request *free_requests;
     size_t connections; /* open ones */
@@ -71,6 +82,12 @@ void request_list_add(struct http_thread *thread, enum http_list list, struct re
 
 /* Does nothing when the request is in no list. */
 void request_list_remove(struct request *request);
+
+/* Suspends the connection of a request until request_resume: libmicrohttpd asks again then. */
+void request_suspend(struct request *request);
+
+/* Ends the suspension, if the request's connection is suspended. */
+void request_resume(struct request *request);
 
 /* Sends a request, whose state is `from`, on to a call worker, or to the order workers with all
  * other orders of this turn. The caller has reserved its place in the queue. */

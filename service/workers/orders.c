@@ -1,14 +1,15 @@
 /* Order workers: threads that carry batches of orders from the queue through Redis and the ledger,
  * and back to the HTTP threads as answers.
  *
- *   queue ─► take the orders that wait, up to max_batch ─► stock_sell (Redis, ledger, Redis)
+ *   queue ─► take orders that wait, up to half in flight ─► stock_sell (Redis, ledger, Redis)
  *     ▲                                                       │
  *     └── orders that met busy segments ◄─────────────────────┤
  *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────┘
  *
  * why_no_waiting: while a worker commits one batch the next one gathers in the queue by itself. A
  * worker that waited for a fuller batch would only add to the answer time, but for the moment that
- * gather explains. */
+ * gather explains. Only a worker beside another waits for a whole batch (queue_take_beside): then
+ * one batch goes through Redis while another is in the ledger. */
 #include "service/workers/orders.h"
 
 #include <assert.h>
@@ -29,6 +30,7 @@ enum {
     IDLE_MS = 1000, /* how often an idle worker pings its servers */
     GATHER_US = 50, /* see gather */
     GATHER_PART = 8,
+    COLLIDED_PART = 8,  /* of a batch's orders that met only busy segments */
     PAUSE_US_MIN = 200, /* after a batch of which nothing could be decided */
     PAUSE_US_MAX = 1000,
 };
@@ -40,6 +42,7 @@ struct order_worker {
     struct request *requests[STOCK_BATCH_MAX];
     struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
     size_t last;                                 /* size of the last batch */
+    bool busy;                                   /* of the queue: it carries a batch */
     struct stock_stats seen;                     /* what the metrics know already */
     uint64_t redis_connects, ledger_connects;
     unsigned random;
@@ -172,26 +175,35 @@ static void pause_randomly(struct order_worker *worker)
     clock_sleep_ns(us * 1000);
 }
 
-/* why_flush: the settle of a batch rides with the next batch's trip to Redis. When no batch is in
- * sight, the worker sends it alone, or segments would stay locked for a lease. */
+/* Several workers of few segments keep meeting each other's: that costs more than working beside
+ * each other gains. */
+static void note_collisions(struct order_worker *worker, size_t count)
+{
+    size_t again = 0;
+    for (size_t i = 0; i < count; i++)
+        again += worker->orders[i]->outcome == STOCK_AGAIN && worker->orders[i]->passes > 0;
+    if (again * COLLIDED_PART > count)
+        queue_collided(worker->service->orders);
+}
+
 static void carry(struct order_worker *worker, size_t taken)
 {
     size_t count = take(worker, taken);
-    if (count == 0) { /* all were withdrawn, and the last batch may have counted on this one */
-        stock_flush(worker->stock);
+    if (count == 0) /* all were withdrawn */
         return;
-    }
     stock_sell(worker->stock, worker->orders, count);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_undecided(worker, count); /* before answer, which gives the orders away */
+    note_collisions(worker, count);
     size_t decided = answer(worker, count);
     if (decided > 0 && !failed)
         atomic_store(&worker->service->sold_ns, clock_now_ns());
-    if (decided == 0 || !queue_waiting(worker->service->orders))
-        stock_flush(worker->stock);
     measure(worker);
-    if (decided == 0)
+    if (decided == 0) {
+        stock_flush(worker->stock); /* what was given back must be there for others */
+        queue_finish(worker->service->orders, &worker->busy);
         pause_randomly(worker);
+    }
 }
 
 /* Clients that were answered together order again together, and the first of them would get a round
@@ -206,6 +218,20 @@ static size_t gather(struct order_worker *worker, size_t taken, size_t max)
     assert(taken > 0 && taken <= max);
     worker->last = taken;
     return taken;
+}
+
+/* why_flush: the settle of a batch rides with the next batch's trip to Redis. When the worker does
+ * not take the next batch at once, it sends the settle alone, or segments would stay locked for a
+ * lease; and before another worker may take, which would find them locked. */
+static size_t take_next(struct order_worker *worker, size_t max)
+{
+    struct queue *queue = worker->service->orders;
+    size_t taken = queue_take_beside(queue, worker->requests, max, 0, &worker->busy);
+    if (taken > 0)
+        return taken;
+    stock_flush(worker->stock);
+    queue_finish(queue, &worker->busy);
+    return queue_take_beside(queue, worker->requests, max, IDLE_MS, &worker->busy);
 }
 
 /* Keeps idle connections alive, and finds out when they are not. */
@@ -225,7 +251,7 @@ static void run(void *context)
         max = stock_batch_max(worker->stock);
     assert(max > 0 && max <= STOCK_BATCH_MAX);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
-        size_t taken = queue_take(queue, worker->requests, max, IDLE_MS);
+        size_t taken = take_next(worker, max);
         if (taken > 0)
             carry(worker, gather(worker, taken, max));
         else if (atomic_load(&worker->service->prepared))

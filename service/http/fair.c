@@ -1,0 +1,145 @@
+/* Orders first: holds other calls back while orders are under way.
+ *
+ * An HTTP thread answers what comes in the order in which it comes. A few thousand connections that
+ * look at the stock would leave orders what is left of its time, the less the more there are. So,
+ * while orders are under way, other calls are paid for from a credit: each order that is answered
+ * adds to it, and so does time, so that nothing stands still when orders do. A call that finds no
+ * credit is held: its connection is suspended, and it goes on in its turn.
+ *
+ * why_a_crowd: held calls wait, and the clients of a shop that looks, orders and pays in turn would
+ * wait with them. As long as fewer than CROWD other calls come in one turn, none is held.
+ *
+ * why_two_lines: calls of the shop do not wait behind those of buyers. Calls of operators are never
+ * held. */
+#include "service/http/fair.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "service/http/route.h"
+#include "service/metrics.h"
+
+enum {
+    CROWD = 256,           /* see why_a_crowd */
+    ORDERS_MIN = 32,       /* in flight: fewer orders are not in want of anything */
+    CREDIT_PER_ORDER = 40, /* in percent of what an order costs */
+    CREDIT_PER_MS = 100,
+    CREDIT_MIN = -6400,
+    CREDIT_MAX = 25600,
+    COST = 100,         /* of reading a call and writing its answer, with the hold */
+    RELEASE_MIN = 6400, /* a resume costs libmicrohttpd a look at all that are suspended */
+    RECENT_MS = 20,     /* how long the next crowd of orders may be away */
+    STUCK_MS = 250,     /* without an answered order: then holding others back is of no use */
+    HOLD_MS_MAX = 1000,
+};
+
+static bool since(const struct http_thread *thread, int64_t then_ns, int ms)
+{
+    return thread->now_ns - then_ns < ms * CLOCK_NS_PER_MS;
+}
+
+static bool orders_under_way(const struct http_thread *thread)
+{
+    const struct http_fair *fair = &thread->fair;
+    bool crowd = fair->orders >= ORDERS_MIN || since(thread, fair->crowded_ns, RECENT_MS);
+    return crowd && since(thread, fair->answered_ns, STUCK_MS);
+}
+
+void fair_sent(struct http_thread *thread, enum call_kind kind)
+{
+    struct http_fair *fair = &thread->fair;
+    if (kind != CALL_ORDER)
+        fair->credit -= call_kinds[kind].cost;
+    else if (++fair->orders >= ORDERS_MIN)
+        fair->crowded_ns = thread->now_ns;
+}
+
+void fair_returned(struct http_thread *thread, enum call_kind kind)
+{
+    struct http_fair *fair = &thread->fair;
+    if (kind != CALL_ORDER)
+        return;
+    assert(fair->orders > 0);
+    fair->orders--;
+    fair->answered_ns = thread->now_ns;
+    fair->credit += CREDIT_PER_ORDER;
+}
+
+/* Only calls of buyers and of the shop are held; whoever asks for nothing that there is counts as a
+ * buyer. */
+static bool may_be_held(const struct request *request)
+{
+    const struct route *route = request->http.route;
+    if (!route)
+        return true;
+    return route->kind != CALL_ORDER && route->class != ROUTE_ADMIN && route->class != ROUTE_OPS;
+}
+
+static enum http_list line_of(const struct request *request)
+{
+    const struct route *route = request->http.route;
+    return route && route->class == ROUTE_SHOP ? LIST_HELD_SHOP : LIST_HELD;
+}
+
+bool fair_holds(const struct http_thread *thread)
+{
+    return thread->lists[LIST_HELD].first || thread->lists[LIST_HELD_SHOP].first;
+}
+
+bool fair_admit(struct http_thread *thread, struct request *request)
+{
+    struct http_fair *fair = &thread->fair;
+    bool released = request->http.released;
+    request->http.released = false;
+    if (released || thread->closing || !may_be_held(request) || !orders_under_way(thread))
+        return true;
+    if (!thread->lists[line_of(request)].first && fair->seen++ < CROWD)
+        return true;
+    request->http.until_ns = thread->now_ns + HOLD_MS_MAX * CLOCK_NS_PER_MS;
+    request_list_add(thread, line_of(request), request);
+    request_suspend(request);
+    metrics_count(METRIC_CALLS_HELD);
+    return false;
+}
+
+void fair_let_go(struct http_thread *thread, struct request *request)
+{
+    (void)thread;
+    request_list_remove(request);
+    request->http.released = true;
+    request_resume(request);
+}
+
+static void release_one(struct http_thread *thread, enum http_list line)
+{
+    if (!thread->lists[line].first)
+        return;
+    fair_let_go(thread, thread->lists[line].first);
+    thread->fair.credit -= COST;
+}
+
+void fair_release(struct http_thread *thread)
+{
+    struct http_fair *fair = &thread->fair;
+    int64_t ms = (thread->now_ns - fair->counted_ns) / CLOCK_NS_PER_MS;
+    fair->counted_ns += ms * CLOCK_NS_PER_MS;
+    fair->seen = 0;
+    fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
+    if (fair->credit > CREDIT_MAX)
+        fair->credit = CREDIT_MAX;
+    if (fair->credit < CREDIT_MIN)
+        fair->credit = CREDIT_MIN;
+    if (thread->closing || !orders_under_way(thread)) {
+        while (fair_holds(thread)) {
+            release_one(thread, LIST_HELD);
+            release_one(thread, LIST_HELD_SHOP);
+        }
+        return;
+    }
+    if (fair->credit < RELEASE_MIN)
+        return;
+    while (fair->credit > 0 && fair_holds(thread)) {
+        release_one(thread, LIST_HELD);
+        release_one(thread, LIST_HELD_SHOP);
+    }
+}
