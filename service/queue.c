@@ -29,6 +29,8 @@ struct queue {
     size_t busy;        /* workers that carry a batch which they took with queue_take_beside */
     size_t batch_max;   /* of their batches */
     size_t in_flight;   /* places claimed, of late at most */
+    size_t lookers;     /* of the sleepers, those that soon look by themselves */
+    uint64_t takes;     /* batches taken */
     unsigned alone;     /* batches that are to be carried one after the other */
     struct flow *first; /* of the flows with waiting requests: whose turn it is */
     struct flow *last;
@@ -116,10 +118,10 @@ static void note_in_flight(struct queue *queue)
     queue->in_flight = depth > queue->in_flight ? depth : queue->in_flight;
 }
 
+/* Half of the requests in flight. */
 static size_t whole_batch(const struct queue *queue)
 {
     size_t half = (queue->in_flight + 1) / 2;
-    half = half > QUEUE_BATCH_MIN ? half : QUEUE_BATCH_MIN;
     return half < queue->batch_max ? half : queue->batch_max;
 }
 
@@ -130,6 +132,14 @@ static bool may_take(struct queue *queue, size_t others)
         return queue->first != NULL;
     size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
     return queue->alone == 0 && waiting >= whole_batch(queue);
+}
+
+/* Of few requests none is left for the next batch. */
+static size_t batch_size(const struct queue *queue)
+{
+    size_t whole = whole_batch(queue);
+    size_t least = QUEUE_BATCH_MIN < queue->batch_max ? QUEUE_BATCH_MIN : queue->batch_max;
+    return whole > least ? whole : least;
 }
 
 void queue_push(struct queue *queue, struct request *first, struct request *last)
@@ -146,7 +156,7 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     }
     atomic_fetch_add_explicit(&queue->waiting, count, memory_order_relaxed);
     note_in_flight(queue);
-    bool wake = queue->sleepers > 0 && may_take(queue, queue->busy);
+    bool wake = queue->sleepers > 0 && (may_take(queue, queue->busy) || queue->lookers == 0);
     pthread_mutex_unlock(&queue->mutex);
     /* One worker for the whole list, so that its batch is full; it wakes the next one if it leaves
      * requests. Signalled after the unlock: it would only run into the mutex. */
@@ -202,18 +212,23 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
     return count;
 }
 
-/* The bound keeps requests from waiting for as long as a server keeps the other worker. */
+/* Waits until the worker may take, or requests have waited for QUEUE_BESIDE_MS in which no worker
+ * took any: the other one may hang as long as its server does. While another is busy the worker
+ * looks every QUEUE_BESIDE_MS; queue_push wakes one that sleeps for longer. */
 static void wait_beside(struct queue *queue, int wait_ms)
 {
-    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    int64_t idle_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
     bool held = false, in_time = true;
     queue->sleepers++;
-    while (!may_take(queue, queue->busy) && !atomic_load(&queue->stopped) && in_time) {
-        if (queue->first && !held) {
-            held = true;
-            until_ns = clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
-        }
-        in_time = clock_wait(&queue->arrived, &queue->mutex, until_ns);
+    while (!may_take(queue, queue->busy) && !held && !atomic_load(&queue->stopped) && in_time) {
+        int64_t look_ns = clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
+        bool look = queue->busy > 0 && look_ns < idle_ns, waiting = queue->first != NULL;
+        uint64_t takes = queue->takes;
+        queue->lookers += look;
+        bool signalled = clock_wait(&queue->arrived, &queue->mutex, look ? look_ns : idle_ns);
+        queue->lookers -= look;
+        in_time = look || signalled;
+        held = !signalled && waiting && queue->first && queue->takes == takes;
     }
     queue->sleepers--;
 }
@@ -237,9 +252,10 @@ size_t queue_take_beside(struct queue *queue, struct request **requests_out, siz
         wait_beside(queue, wait_ms);
     size_t others = queue->busy - *busy;
     if (wait_ms > 0 || may_take(queue, others) || atomic_load(&queue->stopped))
-        count = take_locked(queue, requests_out, whole_batch(queue));
+        count = take_locked(queue, requests_out, batch_size(queue));
     if (count > 0) {
         fade_in_flight(queue);
+        queue->takes++;
         queue->busy = others + 1;
         queue->alone -= queue->alone > 0;
         *busy = true;

@@ -60,10 +60,10 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
  * false before its first call, and true while it carries a batch.
  *
  * A whole batch is half of the requests in flight (those with a place, now or a moment ago), so
- * that the other half is being answered and sent meanwhile; but QUEUE_BATCH_MIN are not split, and
- * `max` is the bound. While another worker is busy the worker takes nothing until a whole batch
- * waits, or requests have waited for QUEUE_BESIDE_MS: it pays to work beside the other one, but not
- * with small batches. */
+ * that the other half is being answered and sent meanwhile; `max` is the bound. Up to
+ * QUEUE_BATCH_MIN are taken together all the same. While another worker is busy the worker takes
+ * nothing until a whole batch waits, or requests have waited for once or twice QUEUE_BESIDE_MS: it
+ * pays to work beside the other one, but not with small batches. */
 size_t queue_take_beside(struct queue *queue, struct request **requests_out, size_t max,
                          int wait_ms, bool *busy);
 

@@ -212,6 +212,45 @@ static void test_requests_wait_for_another_batch_for_a_while_only(void **state)
     assert_in_range(ms, QUEUE_BESIDE_MS - 1, WAIT_MS / 2);
 }
 
+static void *take_later(void *count_out)
+{
+    struct request *taken[MAX];
+    bool busy = false;
+    *(size_t *)count_out = queue_take_beside(queue, taken, MAX, WAIT_MS, &busy);
+    return NULL;
+}
+
+/* The second worker sleeps already when the first one takes and hangs. */
+static void test_request_does_not_wait_for_a_worker_that_hangs(void **state)
+{
+    (void)state;
+    bool one = false;
+    size_t count = 0;
+    pthread_t other;
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    assert_int_equal(take_beside(512, 0, &one), 50);
+    assert_int_equal(pthread_create(&other, NULL, take_later, &count), 0);
+    clock_sleep_ns(3 * QUEUE_BESIDE_MS * CLOCK_NS_PER_MS);
+    int64_t start_ns = clock_now_ns();
+    send_many(1);
+    pthread_join(other, NULL);
+    assert_int_equal(count, 1);
+    assert_true(clock_now_ns() - start_ns < WAIT_MS / 2 * CLOCK_NS_PER_MS);
+}
+
+static void test_half_of_few_requests_is_taken_beside_another(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    send_many(4);
+    assert_int_equal(take_beside(512, 0, &one), 4);
+    send_many(2); /* of six */
+    assert_int_equal(take_beside(512, 0, &other), 0);
+    send_many(2); /* of eight */
+    assert_int_equal(take_beside(512, 0, &other), 4);
+}
+
 static void test_workers_that_collided_carry_one_batch_at_a_time(void **state)
 {
     (void)state;
@@ -525,6 +564,8 @@ int main(void)
         TEST_MANY(test_small_batch_is_not_taken_beside_another),
         TEST_MANY(test_whole_batch_is_taken_beside_another),
         TEST_MANY(test_requests_wait_for_another_batch_for_a_while_only),
+        TEST_MANY(test_request_does_not_wait_for_a_worker_that_hangs),
+        TEST_MANY(test_half_of_few_requests_is_taken_beside_another),
         TEST_MANY(test_workers_that_collided_carry_one_batch_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,17 +17,12 @@ static void text_ids(struct sql_text *sql, const uint64_t *ids, size_t count)
     sql_append(sql, ")", 1);
 }
 
-/* An order whose status may change. */
-struct returnable {
-    char user_id[IDENTIFIER_SIZE];
-    uint32_t qty;
-};
-
 struct returning {
     struct ledger *ledger;
     struct ledger_return *returned;
-    struct returnable orders[LEDGER_RETURNS_MAX]; /* sorted by user, as their ids in `returned` */
-    bool counted;                                 /* the sale counts what each user has */
+    struct user_quota_return orders[LEDGER_RETURNS_MAX]; /* whose status may change, by user */
+    bool counted;                                        /* the sale counts what each user has, */
+    uint64_t counted_to;                                 /* in the orders up to this id */
     uint32_t units[LEDGER_SEGMENTS_MAX];
     uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
 };
@@ -74,8 +69,10 @@ static bool read_returnable(struct returning *returning, struct db *db)
     for (char **row = db_row(db); row; row = db_row(db)) {
         uint64_t id = ledger_u64(row[0]);
         if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
-            ledger_identifier(returning->orders[returned->moved].user_id, row[3]);
-            returning->orders[returned->moved].qty = ledger_u32(row[4]);
+            struct user_quota_return *order = &returning->orders[returned->moved];
+            ledger_identifier(order->user_id, row[3]);
+            order->order_id = id;
+            order->qty = ledger_u32(row[4]);
             returned->moved_ids[returned->moved++] = id;
         }
         complete = add_units(returning, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
@@ -108,8 +105,8 @@ static size_t text_segments(struct sql_text *sql, const struct returning *return
  * count changes all of them first. */
 static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql, ";SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
-                    "FROM stock_segment g WHERE sku=");
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
+                    "," USER_QUOTA_COUNTED_TO "FROM stock_segment g WHERE sku=");
     sql_identifier(sql, returned->sku);
     for (size_t i = 0; i < returned->segment_count; i++)
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
@@ -120,10 +117,13 @@ static void read_rows(struct db *db, struct returning *returning)
 {
     struct ledger_return *returned = returning->returned;
     returning->counted = false;
+    returning->counted_to = UINT64_MAX;
     for (char **row = db_row(db); row; row = db_row(db)) {
         struct ledger_segment now;
         ledger_segment_read(&now, row);
         returning->counted |= ledger_u32(row[5]) != 0;
+        if (row[6])
+            returning->counted_to = ledger_u64(row[6]);
         for (size_t i = 0; i < returned->segment_count; i++)
             if (returned->segments[i].segment == now.segment)
                 returned->segments[i] = now;
@@ -132,15 +132,12 @@ static void read_rows(struct db *db, struct returning *returning)
 
 static enum db_result return_to_quotas(const struct returning *returning)
 {
+    const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
-    user_quota_text_hold(sql, returning->returned->sku, returning->returned->round);
-    for (size_t i = 0; i < returning->returned->moved; i++) {
-        user_quota_text_return(sql, returning->returned->sku, returning->returned->round,
-                               returning->orders[i].user_id, returning->returned->moved_ids[i],
-                               returning->orders[i].qty);
-    }
-    return ledger_query(returning->ledger);
+    bool any = user_quota_text_return(sql, returned->sku, returned->round, returning->orders,
+                                      returned->moved, returning->counted_to);
+    return any ? ledger_query(returning->ledger) : DB_OK;
 }
 
 /* Only the units of orders whose status changes here go back, under the locks of their rows: that
@@ -161,8 +158,11 @@ static enum db_result return_body(struct db *db, void *context)
     sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
                ledger_status_name(returned->to));
     text_ids(sql, returned->moved_ids, returned->moved);
-    if (returned->segment_count > 0)
+    if (returned->segment_count > 0) {
+        sql_append(sql, ";", 1);
+        user_quota_text_hold(sql, returned->sku, returned->round);
         text_rows(sql, returned);
+    }
     result = ledger_query(returning->ledger);
     for (size_t i = 0; i < guarded && result == DB_OK; i++)
         if (db_affected(db, i) != 1)

@@ -265,18 +265,22 @@ static void test_older_rounds_move_their_status_only(void **state)
 static void test_users_may_buy_again_what_they_gave_back(void **state)
 {
     (void)state;
-    const uint64_t ids[] = {1, 2, 3};
+    const uint64_t ids[] = {1, 2, 3, 4};
     struct ledger_return returned;
     insert(1, 2, 0, "reserved", NULL);
     insert(2, 1, 1, "reserved", NULL);
     insert(3, 1, 1, "paid", NULL);
-    sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',4,5,''),('s',2,'u',4,5,''),"
-                  "('t',1,'u',4,5,''),('s',1,'v',4,5,'')");
+    insert(4, 1, 1, "reserved", NULL);
+    sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',4,5,'12,4,2,1'),('s',2,'u',4,5,''),"
+                  "('t',1,'u',4,5,''),('s',1,'v',4,5,'1')");
     assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 1, &returned), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT units FROM user_quota WHERE sku='s' AND round=1 AND"
-                                   " user_id='u'"),
+                                   " user_id='u' AND order_ids='12,4' AND allowed=5"),
                      1);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE units=4"), 3);
+    sql_server_do("DELETE FROM user_quota WHERE user_id='u'");
+    assert_int_equal(give_back(LEDGER_CANCELLED, &ids[3], 1, FENCE + 2, &returned), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT SUM(units) FROM user_quota"), 4);
 }
 
 static void test_what_is_due_comes_in_order_and_in_pages(void **state)

@@ -92,7 +92,9 @@ static struct ledger_quota find(const char *user_id)
 static void give_back(const char *user_id, uint64_t order_id, uint32_t qty)
 {
     struct sql_text sql = {0};
-    user_quota_text_return(&sql, "s", 1, user_id, order_id, qty);
+    struct user_quota_return order = {.order_id = order_id, .qty = qty};
+    snprintf(order.user_id, sizeof order.user_id, "%s", user_id);
+    assert_true(user_quota_text_return(&sql, "s", 1, &order, 1, UINT64_MAX));
     sql_server_do("%.*s", (int)sql.length, sql.text);
     sql_free(&sql);
 }

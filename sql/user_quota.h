@@ -14,6 +14,11 @@
 /* Each function below appends one statement, with its semicolon, for the transaction that changes
  * the orders. */
 
+/* An expression of a query over stock_segment g: up to which id the sale's orders are counted; NULL
+ * when all of them are, if they are counted at all. */
+#define USER_QUOTA_COUNTED_TO                                                                      \
+    "(SELECT COALESCE(counted_to,0)FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round)"
+
 /* An expression of a query over stock_segment g: whether units of its sale's users are counted, or
  * have begun to be. */
 #define USER_QUOTA_COUNTED                                                                         \
@@ -25,10 +30,20 @@
  * orders' segments are locked. */
 void user_quota_text_hold(struct sql_text *sql, const char *sku, uint32_t round);
 
-/* Gives back the units of an order that is cancelled or expires. It has no effect in a sale whose
- * orders are not counted, or have not been counted as far as that order yet. */
-void user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
-                            const char *user_id, uint64_t order_id, uint32_t qty);
+/* An order whose units go back to its user. */
+struct user_quota_return {
+    char user_id[IDENTIFIER_SIZE];
+    uint64_t order_id;
+    uint32_t qty;
+};
+
+/* Gives back the units of orders that are cancelled or expire, of one sale whose orders are counted
+ * up to the id `counted_to`; those of later orders were not counted. Sorted by user, so that
+ * transactions that meet in several quotas wait for each other and do not deadlock. False: there is
+ * nothing to be done, and no statement. */
+bool user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
+                            const struct user_quota_return *orders, size_t count,
+                            uint64_t counted_to);
 
 /* Deletes up to `rows` rows of what was counted in all rounds of a sale. */
 void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows);

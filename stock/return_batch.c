@@ -24,14 +24,32 @@ enum {
 
 void return_batch_pause(struct stock *stock)
 {
+    stock_run_posted(stock); /* what is to be released is not kept locked meanwhile */
     long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
     clock_sleep_ns(us * 1000);
+}
+
+static void publish(struct stock *stock, struct return_batch *batch)
+{
+    if (!batch->unpublished)
+        return;
+    batch->unpublished = false;
+    sale_invalidate(batch->sale);
+    redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(batch->sale));
+}
+
+void return_batch_end(struct stock *stock, struct return_batch *batch)
+{
+    stock_run_posted(stock);
+    publish(stock, batch);
 }
 
 bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
                         uint32_t round, enum ledger_status to)
 {
     assert(to == LEDGER_CANCELLED || to == LEDGER_EXPIRED);
+    if (batch->unpublished && strcmp(sale_sku(batch->sale), sku) != 0)
+        return_batch_end(stock, batch);
     enum ledger_result found = stock_sale(stock, sku, &batch->sale);
     /* An order of a later round than the cached one: this process has missed a reset. */
     if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)
@@ -67,13 +85,18 @@ void return_batch_post_lock(struct stock *stock, const struct return_batch *batc
                       segment);
 }
 
-void return_batch_release(struct stock *stock)
+static void post_release(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
         if (stock->holds[i].state == SEGMENT_DIRTY || stock->holds[i].state == SEGMENT_DOUBT)
             segment_post_release(stock, &stock->holds[i]);
-    stock_run_posted(stock);
     stock->hold_count = 0;
+}
+
+void return_batch_release(struct stock *stock)
+{
+    post_release(stock);
+    stock_run_posted(stock);
 }
 
 bool return_batch_lock(struct stock *stock)
@@ -117,12 +140,6 @@ static void load_all(struct stock *stock, const struct return_batch *batch)
             recovery_load(stock, &stock->holds[i], &batch->segments[i]);
 }
 
-static void publish(struct stock *stock, const struct return_batch *batch)
-{
-    sale_invalidate(batch->sale);
-    redis_publish(stock->redis, STOCK_CHANNEL, batch->returned.sku);
-}
-
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch)
 {
     struct ledger_return *returned = &batch->returned;
@@ -141,10 +158,9 @@ enum ledger_result return_batch_return(struct stock *stock, struct return_batch 
     else if (result == LEDGER_NO || result == LEDGER_UNKNOWN)
         recover_all(stock, batch);
     /* After an unknown commit units may have come back as well: publishing is harmless. */
-    bool back = (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
-    return_batch_release(stock);
-    if (back)
-        publish(stock, batch);
+    batch->unpublished |=
+        (returned->moved > 0 || result == LEDGER_UNKNOWN) && stock->hold_count > 0;
+    post_release(stock);
     return result;
 }
 

@@ -9,9 +9,11 @@
 #include "sql/ledger_status.h"
 #include "stock/stock_core.h"
 
-/* Orders of one sale and round. The stock's holds are the locks of their segments. */
+/* Orders of one sale and round. The stock's holds are the locks of their segments. One batch, zero
+ * at first, serves for many sales in turn; return_batch_end is due after the last. */
 struct return_batch {
     struct sale *sale;
+    bool unpublished; /* units of the sale came back, and the other processes do not know */
     struct sale_snapshot snapshot;
     struct ledger_return returned;
     uint64_t ids[LEDGER_RETURNS_MAX];
@@ -45,10 +47,14 @@ void return_batch_pause(struct stock *stock);
 /* Sends what is posted, and releases what is still held. */
 void return_batch_release(struct stock *stock);
 
-/* Ends the orders that the batch lists, returns their units and releases the segments. Its
- * `returned.moved` says how many orders that were, as far as it is certain. LEDGER_NO: a segment
- * refused, and nothing is done; fetch the orders again. */
+/* Ends the orders that the batch lists, returns their units and posts the release of the segments,
+ * which goes with the locks of the next batch or with return_batch_end. Its `returned.moved` says
+ * how many orders that were, as far as it is certain. LEDGER_NO: a segment refused, and nothing is
+ * done; fetch the orders again. */
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch);
+
+/* Sends what is posted, and publishes what has come back. */
+void return_batch_end(struct stock *stock, struct return_batch *batch);
 
 /* Reads an order. STOCK_STATE_OK when its status is `to`, REFUSED when it cannot become so, BUSY
  * when it can. */

@@ -131,7 +131,7 @@ static bool is_awaited(const struct return_batch *batch)
 static enum ledger_result expire_all(struct stock *stock, const struct ledger_due *due,
                                      size_t count, struct stock_expired *expired)
 {
-    struct return_batch *batch = malloc(sizeof *batch);
+    struct return_batch *batch = calloc(1, sizeof *batch);
     enum ledger_result result = LEDGER_OK;
     int pauses = PAUSES_MAX;
     if (!batch)
@@ -146,6 +146,7 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
         if (batch->returned.moved > 0 && is_awaited(batch))
             expired->awaited += batch->returned.moved;
     }
+    return_batch_end(stock, batch);
     free(batch);
     return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
 }

@@ -10,7 +10,7 @@
 #include "stock/return_batch.h"
 #include "stock/segment.h"
 
-enum { TURN_MS = 20 }; /* a batch that begins later than this is left for the next turn */
+enum { TURN_MS = 40 }; /* a batch that begins later than this is left for the next turn */
 
 static int compare_changes(const void *a, const void *b)
 {
@@ -188,22 +188,49 @@ static bool return_sorted(struct stock *stock, struct return_batch *batch,
     return committed;
 }
 
+/* Copies the sorted orders to `out`, beginning anywhere, so that no sale is left over in every
+ * turn; but not amid the orders of one segment, which are to share a batch. */
+static void rotate(struct stock *stock, struct stock_status_change *const *changes, size_t count,
+                   struct stock_status_change **out)
+{
+    size_t from = stock_random(stock, (uint32_t)count);
+    while (from > 0 && same_sale(changes[from - 1], changes[from]) &&
+           changes[from - 1]->record.segment == changes[from]->record.segment)
+        from--;
+    memcpy(out, changes + from, (count - from) * sizeof *out);
+    memcpy(out + count - from, changes, from * sizeof *out);
+}
+
+/* Keeps the orders that could not be ended, in their order; returns how many. */
+static size_t keep_busy(struct stock_status_change **changes, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (changes[i]->result == STOCK_STATE_BUSY)
+            changes[kept++] = changes[i];
+    return kept;
+}
+
+/* A segment that was busy is mostly free again when the others are done: it is tried once more,
+ * because a turn is long. */
 bool return_group(struct stock *stock, struct stock_status_change **changes, size_t count,
                   enum ledger_status to)
 {
+    struct stock_status_change *turn[STOCK_CHANGES_MAX];
     int64_t until_ns = clock_now_ns() + TURN_MS * CLOCK_NS_PER_MS;
     assert(count <= STOCK_CHANGES_MAX);
     if (count == 0)
         return false;
-    struct return_batch *batch = malloc(sizeof *batch);
+    struct return_batch *batch = calloc(1, sizeof *batch);
     if (!batch)
         abort();
     set_all(changes, count, STOCK_STATE_BUSY);
     qsort(changes, count, sizeof *changes, compare_changes);
-    /* From anywhere, so that no sale is left over in every turn. */
-    size_t from = stock_random(stock, (uint32_t)count);
-    bool committed = return_sorted(stock, batch, changes + from, count - from, to, until_ns);
-    committed |= return_sorted(stock, batch, changes, from, to, until_ns);
+    rotate(stock, changes, count, turn);
+    bool committed = return_sorted(stock, batch, turn, count, to, until_ns);
+    count = committed ? keep_busy(turn, count) : 0;
+    committed |= return_sorted(stock, batch, turn, count, to, until_ns);
+    return_batch_end(stock, batch);
     free(batch);
     return committed;
 }

@@ -112,6 +112,74 @@ def test_payment_races_cancel(pair):
     assert audit(one) == paid
 
 
+def all_at_once(calls, clients=64):
+    """The results of all calls, begun at the same moment as far as clients go."""
+    with ThreadPoolExecutor(clients) as pool:
+        return [one.result() for one in [pool.submit(call, *rest) for call, *rest in calls]]
+
+
+def test_each_of_many_look_ups_gets_its_own_order(pair):
+    pair[0].reset("demo", 400, 8)
+    orders = [pair[n % 2].order(user_id=f"u{n}", qty=60 if n % 10 == 0 else 1).json()
+              for n in range(30)]
+    assert any("allocations" in order for order in orders)
+    calls = [(daemon.get, f"/order/{order['order_id']}") for order in orders for daemon in pair * 4]
+    unknown = [(daemon.get, "/order/1") for daemon in pair * 20]
+    answers = all_at_once(calls + unknown)
+    for (_, path), response in zip(calls, answers):
+        assert (response.status, response.json()) == \
+            (200, next(order for order in orders if path.endswith(order["order_id"])))
+    assert {response.answer for response in answers[len(calls):]} == {"404 unknown_order"}
+
+
+def test_many_payments_of_the_same_orders_count_once(pair):
+    pair[0].reset("demo", 200, 4)
+    ids = [pair[0].order(qty=1 + n % 2).json()["order_id"] for n in range(100)]
+
+    def pay_and_look(daemon, other, order_id):
+        response = daemon.pay(order_id)
+        seen = other.get(f"/order/{order_id}").json()["status"]
+        return response.answer, response.json()["status"], seen
+    calls = [(pay_and_look, pair[n % 2], pair[(n + 1) % 2], order_id)
+             for n in range(3) for order_id in ids]
+    assert set(all_at_once(calls)) == {("200", "paid", "paid")}
+    assert sum(daemon.metric("seckill_orders_paid_total") for daemon in pair) == 100
+    assert statuses(pair[0].stack.ledger)["paid"] == (100, 150)
+    assert audit(pair[1]) == 150
+
+
+@pytest.mark.parametrize("segments", [1, 6])
+def test_payments_and_cancels_in_the_same_moment(pair, segments):
+    """Of one segment, and of orders that several segments filled; each call twice, at each
+    daemon."""
+    pair[0].reset("demo", 120, segments)
+    ids = [pair[0].order(qty=30).json()["order_id"]]
+    ids += [pair[0].order().json()["order_id"] for _ in range(59)]
+    calls = [(getattr(daemon, move), order_id) for order_id in ids for daemon in pair
+             for move in ("pay", "cancel") for _ in range(2)]
+    answers, said = all_at_once(calls), {order_id: set() for order_id in ids}
+    for (call, order_id), response in zip(calls, answers):
+        if response.status == 200:
+            said[order_id].add(response.json()["status"])
+        else:
+            assert_problem(response, 409, "invalid_state")
+            said[order_id].add(response.json()["order_status"])
+        assert (response.status == 200) == (
+            response.json().get("status") == {"pay": "paid", "cancel": "cancelled"}[call.__name__])
+    assert all(len(states) == 1 for states in said.values()), said
+    for daemon in pair:
+        for order_id, states in said.items():
+            assert {daemon.get(f"/order/{order_id}").json()["status"]} == states
+    paid = sum(states == {"paid"} for states in said.values())
+    counted = [sum(daemon.metric(f"seckill_orders_{name}_total") for daemon in pair)
+               for name in ("paid", "cancelled")]
+    assert counted == [paid, len(ids) - paid]
+    kept = statuses(pair[0].stack.ledger).get("paid", (0, 0))[1]
+    assert audit(pair[0]) == kept
+    assert len(sell_out(pair[1])) == 120 - kept
+    assert audit(pair[1]) == 120
+
+
 def test_user_may_buy_again_what_was_cancelled(pair):
     """Eight users with a limit of two buy and cancel through two daemons at once."""
     pair[0].reset("demo", 1000, 4, per_user_limit=2)

@@ -247,6 +247,7 @@ static void run(void *context)
     struct queue *queue = worker->service->orders;
     size_t max = worker->service->config.max_batch;
     prctl(PR_SET_NAME, "order-worker");
+    prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel doubles the moment of gather */
     if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
         max = stock_batch_max(worker->stock);
     assert(max > 0 && max <= STOCK_BATCH_MAX);
