@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/call.h"
 #include "service/http/loop.h"
@@ -96,13 +97,30 @@ static void carry(struct call_worker_thread *thread, size_t count)
     }
 }
 
+/* why_rest: the calls of a crowd would keep the ledger busy, and orders would wait for it. While
+ * orders wait, the worker leaves the ledger to them for a part of the time that a batch took, the
+ * longer the dearer its calls are. */
+static void rest(const struct call_worker_thread *thread, int64_t took_ns)
+{
+    enum { REST_MS_MAX = 20 };
+    int64_t ns = took_ns * thread->kind->cost / 200;
+    if (!queue_waiting(thread->worker.service->orders))
+        return;
+    clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
+}
+
 static void run(void *context)
 {
     struct call_worker_thread *thread = context;
     struct queue *queue = thread->queue;
     prctl(PR_SET_NAME, thread->kind->thread);
-    while (!queue_stopped(queue) || queue_waiting(queue))
-        carry(thread, queue_take(queue, thread->requests, thread->kind->batch, IDLE_MS));
+    while (!queue_stopped(queue) || queue_waiting(queue)) {
+        size_t taken = queue_take(queue, thread->requests, thread->kind->batch, IDLE_MS);
+        int64_t start_ns = clock_now_ns();
+        carry(thread, taken);
+        if (taken > 0)
+            rest(thread, clock_now_ns() - start_ns);
+    }
 }
 
 struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
