@@ -34,7 +34,7 @@ struct seclock_handle {
     enum seclock_mode mode;
     int permits, limit, cancel_fd;
     _Atomic int lease_ms;
-    int64_t until_ns; /* of requests while it is acquired: the last moment; 0: none */
+    _Atomic int64_t until_ns; /* of requests while it is acquired: the last moment; 0: none */
     bool waits; /* the caller will wait if the lock is busy: join the queue, if there is one */
 
     /* Set by the driver: */
