@@ -162,6 +162,7 @@ $(BUILD)/$(soname): $(lock_object) lock/seclock.map
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
+$(BUILD)/lock/example.o: CPPFLAGS += -Ilock
 $(BUILD)/lock/tool/options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 $(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/holder.h"
 #include "lock/process.h"
 #include "lock/redis_server.h"
 #include "lock/sized.h"
@@ -62,10 +63,11 @@ static struct lock_core *core_make(const struct seclock_client *client)
     if (!core)
         return NULL;
     core->generation = process_generation();
+    core->users = 1;
     strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
-    lock_random_text(core->id);
+    holder_id(core->id);
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);
@@ -87,6 +89,19 @@ static void core_free(struct lock_core *core)
     struct redis_server *redis = core->redis;
     redis_server_close(&redis);
     free(core);
+}
+
+void core_hold(struct lock_core *core)
+{
+    atomic_fetch_add(&core->users, 1);
+}
+
+void core_let_go(struct lock_core *core)
+{
+    int users = atomic_fetch_sub(&core->users, 1);
+    assert(users > 0);
+    if (users == 1)
+        core_free(core);
 }
 
 /* In the child. What the parent's threads were changing in the core at the fork is unknown, so the
@@ -245,6 +260,15 @@ static bool servers_copy(struct seclock_client *client, const char *const *serve
     return client->servers != NULL;
 }
 
+/* why_boot_time: the monotonic clock stands still while the host sleeps, and the servers' clocks go
+ * on: by it, a hold would seem valid after its lease has ended. */
+static int64_t boot_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
+}
+
 static void options_copy(struct seclock_client *client, const struct seclock_options *options)
 {
     client->options = *options;
@@ -255,7 +279,7 @@ static void options_copy(struct seclock_client *client, const struct seclock_opt
     client->options.poll_ms = or_default(options->poll_ms, POLL_MS);
     client->options.outage_ms = or_default(options->outage_ms, OUTAGE_MS);
     if (!options->now_ns)
-        client->options.now_ns = clock_now_ns;
+        client->options.now_ns = boot_now_ns;
 }
 
 enum seclock_result seclock_open(const struct seclock_options *options,
@@ -291,8 +315,10 @@ void seclock_close(struct seclock_client **client)
     struct lock_core *core = old->core;
     if (core && core->generation != process_generation())
         core_forget(core);
-    else
-        core_free(core);
+    else if (core) {
+        watchdog_stop(core->watchdog); /* holds that are left end with their leases */
+        core_let_go(core);
+    }
     for (size_t i = 0; old->servers && old->servers[i]; i++)
         free(old->servers[i]);
     free(old->servers);

@@ -20,6 +20,7 @@ struct lock_core {
     struct watchdog *watchdog;
     struct lock_counters counters;
     _Atomic uint64_t requests; /* numbered so far */
+    atomic_int users;          /* the client and its handles: the last to go frees the core */
 };
 
 struct seclock_owner {
@@ -28,6 +29,10 @@ struct seclock_owner {
 
 /* The client's core, made anew in a child of fork; NULL: no memory. */
 struct lock_core *client_core(struct seclock_client *client);
+
+/* For each handle that is made, and when it is freed. */
+void core_hold(struct lock_core *core);
+void core_let_go(struct lock_core *core);
 
 /* The driver of a kind and its state, opened when first used. SECLOCK_OK, SECLOCK_UNSUPPORTED,
  * SECLOCK_CONFIG (no server of its scheme) or SECLOCK_FAILED. */

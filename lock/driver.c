@@ -43,6 +43,14 @@ const char *driver_scheme(enum seclock_kind kind)
     return schemes[kind];
 }
 
+enum seclock_kind driver_family(enum seclock_kind kind)
+{
+    int first = 0;
+    while (strcmp(schemes[first], driver_scheme(kind)) != 0)
+        first++;
+    return (enum seclock_kind)first;
+}
+
 /* Schemes may be written in capital letters, as base/url reads them. */
 bool driver_serves(enum seclock_kind kind, const char *url)
 {

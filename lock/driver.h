@@ -24,10 +24,10 @@ enum lock_feature {
     LOCK_NO_HOLDS = 16, /* seclock_acquire is not for this kind */
 };
 
-/* Several threads may call any function at once, for different handles (renew also while the
- * holder's thread reads the handle). Each function sends one or few requests, each bounded by
- * timeout_ms, and only `wait` waits for a lock. Reasons of failures go to lock_set_error. Functions
- * marked optional may be NULL. */
+/* Several threads may call any function at once, for different handles: renew also while the
+ * holder's thread reads the handle, but never twice for one handle. Each function sends one or few
+ * requests, each bounded by timeout_ms, and only `wait` waits for a lock. Reasons of failures go to
+ * lock_set_error. Functions marked optional may be NULL. */
 struct lock_driver {
     enum seclock_kind kind;
     unsigned features;
@@ -65,6 +65,11 @@ struct lock_driver {
      * must not release twice. Also called for a handle whose acquisition is SECLOCK_UNKNOWN. */
     enum seclock_result (*release)(void *self, struct seclock_handle *handle);
 
+    /* Optional, for servers that would keep a hold beyond its lease: gives up there what is lost
+     * here, without waiting. Any thread, also while that of the holder or a renewal uses the
+     * handle, but not during release and drop. The handle is in SECLOCK_STATE_LOST. */
+    void (*lapse)(void *self, struct seclock_handle *handle);
+
     /* Optional. Frees handle->driver_data, whether the handle is held or not. */
     void (*drop)(void *self, struct seclock_handle *handle);
 
@@ -101,6 +106,9 @@ const struct lock_driver *driver_of(enum seclock_kind kind);
 
 /* The URL scheme of the servers that the kind uses, e.g. "redis". */
 const char *driver_scheme(enum seclock_kind kind);
+
+/* The first of the kinds that use servers of the same scheme. */
+enum seclock_kind driver_family(enum seclock_kind kind);
 
 /* Whether the URL is of that scheme. */
 bool driver_serves(enum seclock_kind kind, const char *url);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lock/seclock.h" /* <seclock.h> once installed */
+#include <seclock.h>
 
 int main(void)
 {

@@ -6,16 +6,21 @@
 
 #include "lock/process.h"
 
-enum { NS_PER_MS = 1000000 };
+enum { NS_PER_MS = 1000000, REQUEST_MS_MIN = 100 };
 
 bool handle_inherited(const struct seclock_handle *handle)
 {
     return handle->generation != process_generation();
 }
 
+bool handle_mourned(const struct seclock_handle *handle)
+{
+    return handle->on_lost || handle->lapses;
+}
+
 bool handle_watched(const struct seclock_handle *handle)
 {
-    return handle->renews || handle->on_lost;
+    return handle->renews || handle_mourned(handle);
 }
 
 int64_t handle_valid_ns(int lease_ms)
@@ -85,6 +90,17 @@ bool handle_extend(struct seclock_handle *handle, enum seclock_result result, in
         atomic_compare_exchange_strong(&handle->state, &state, SECLOCK_STATE_HELD);
     }
     return seclock_state(handle) != SECLOCK_STATE_LOST;
+}
+
+int handle_request_ms(const struct seclock_handle *handle, int timeout_ms)
+{
+    int least_ms = timeout_ms < REQUEST_MS_MIN ? timeout_ms : REQUEST_MS_MIN;
+    if (handle->until_ns == 0)
+        return timeout_ms;
+    int64_t left_ms = (handle->until_ns - handle->now_ns()) / NS_PER_MS;
+    if (left_ms < least_ms)
+        return least_ms;
+    return left_ms < timeout_ms ? (int)left_ms : timeout_ms;
 }
 
 bool handle_sleep(const struct seclock_handle *handle, int ms)

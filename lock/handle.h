@@ -34,6 +34,7 @@ struct seclock_handle {
     enum seclock_mode mode;
     int permits, limit, cancel_fd;
     _Atomic int lease_ms;
+    _Atomic int64_t until_ns; /* of requests while it is acquired: the last moment; 0: none */
     bool waits; /* the caller will wait if the lock is busy: join the queue, if there is one */
 
     /* Set by the driver: */
@@ -50,7 +51,9 @@ struct seclock_handle {
     int64_t acquired_ns;
     int hold_ms_max;
     int generation;           /* of the process that made the handle */
+    enum seclock_kind family; /* the first kind that uses servers of the same scheme */
     bool renews;              /* by the watchdog */
+    bool lapses;              /* by the watchdog, when it is lost: see lock_driver.lapse */
     struct due renewal, loss; /* when the watchdog next renews it, or looks whether it is lost */
     bool renewing, notifying; /* the watchdog uses it outside its mutex */
     bool leaving;             /* a thread waits to take it out of the watchdog's care */
@@ -61,7 +64,10 @@ struct seclock_handle {
 /* Whether the handle belongs to a parent of this process. */
 bool handle_inherited(const struct seclock_handle *handle);
 
-/* Whether the watchdog has to do with the hold: renews it, or notifies of its loss. */
+/* Whether the watchdog has to do something when the hold is lost. */
+bool handle_mourned(const struct seclock_handle *handle);
+
+/* Whether the watchdog has to do with the hold: for that, or because it renews it. */
 bool handle_watched(const struct seclock_handle *handle);
 
 /* How long a lease counts for its holder: the server's clock may run a little faster than ours, so
@@ -71,6 +77,10 @@ int64_t handle_valid_ns(int lease_ms);
 /* Applies the answer to a renewal sent at `sent_ns`; false when the hold is lost. */
 bool handle_extend(struct seclock_handle *handle, enum seclock_result result, int64_t sent_ns,
                    int64_t now_ns);
+
+/* How long a request may take, of at most `timeout_ms`: while it is acquired, until the caller
+ * wants to be back, but at least a moment, for servers that are well. */
+int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
 /* Sleeps; true when the caller has cancelled the wait. */
 bool handle_sleep(const struct seclock_handle *handle, int ms);

@@ -63,6 +63,7 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     struct seclock_handle *handle = calloc(1, sizeof *handle);
     if (!handle)
         return NULL;
+    core_hold(core);
     handle->core = core;
     handle->watchdog = core->watchdog;
     handle->now_ns = core->now_ns;
@@ -80,6 +81,8 @@ static struct seclock_handle *handle_make(struct lock_core *core, const struct l
     handle->hold_ms_max = request->hold_ms_max;
     handle->generation = core->generation;
     handle->renews = (driver->features & LOCK_RENEWS) && !request->fixed_lease;
+    handle->family = driver_family(driver->kind);
+    handle->lapses = driver->lapse != NULL;
     handle->on_lost = request->on_lost;
     handle->context = request->context;
     return handle;
@@ -129,8 +132,10 @@ static enum seclock_result handle_try(struct seclock_handle *handle)
         return handle_acquired(handle, sent_ns, lease_ms);
     if (result == SECLOCK_BUSY)
         count(&handle->core->counters.busy);
-    if (result == SECLOCK_UNKNOWN)
+    if (result == SECLOCK_UNKNOWN) {
+        handle->acquired_ns = sent_ns; /* if at all */
         handle->deadline_ns = sent_ns + (int64_t)handle->lease_ms * NS_PER_MS;
+    }
     return result;
 }
 
@@ -245,8 +250,29 @@ static enum seclock_result handle_wait(struct seclock_handle *handle, enum seclo
 
 /* ---- acquire ---- */
 
+/* Drivers give the reasons of failures; these are the core's own. */
+static void tell_why(const struct seclock_handle *handle, enum seclock_result result, int wait_ms)
+{
+    const char *then = handle->driver->features & LOCK_RENEWS ? " unless renewed" : "";
+    if (result == SECLOCK_CANCELLED)
+        lock_set_error("the wait was cancelled");
+    else if (result == SECLOCK_TIMEOUT)
+        lock_set_error("another holder had it for all of %d ms", wait_ms);
+    else if (result == SECLOCK_BUSY && handle->busy_ms >= 0)
+        lock_set_error("another holder has it, for %lld ms%s", (long long)handle->busy_ms, then);
+    else if (result == SECLOCK_BUSY)
+        lock_set_error("another holder has it");
+}
+
+/* why_one_timeout_more: the last try begins just before the wait ends. It has the time of one
+ * request, with all that it sends again, and so has leaving the queue what is left of that. */
 static enum seclock_result handle_acquire(struct seclock_handle *handle, int wait_ms)
 {
+    if (wait_ms != SECLOCK_FOREVER)
+        handle->until_ns =
+            handle->now_ns() +
+            (wait_ms + (int64_t)core_context(handle->core, handle->driver->kind)->timeout_ms) *
+                NS_PER_MS;
     enum seclock_result result = handle_try(handle);
     if (handle->waits) {
         if (worth_waiting(result))
@@ -254,6 +280,7 @@ static enum seclock_result handle_acquire(struct seclock_handle *handle, int wai
         if (handle->driver->stop_waiting)
             handle->driver->stop_waiting(handle->self, handle, result == SECLOCK_OK);
     }
+    handle->until_ns = 0;
     if (result == SECLOCK_UNKNOWN) {
         handle->state = SECLOCK_STATE_UNKNOWN;
         watchdog_poke(handle->watchdog, handle); /* its deadline may have passed meanwhile */
@@ -284,6 +311,7 @@ enum seclock_result lock_acquire(struct seclock_client *client,
     if (!handle)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     result = handle_acquire(handle, known.wait_ms);
+    tell_why(handle, result, known.wait_ms);
     *handle_out = handle;
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
         seclock_free(handle_out);
@@ -299,32 +327,50 @@ enum seclock_result seclock_acquire(struct seclock_client *client,
 
 /* ---- renew, release ---- */
 
-enum seclock_result seclock_renew(struct seclock_handle *handle)
+/* Only the owner renews a hold that the watchdog does not. */
+static enum seclock_result renew_once(struct seclock_handle *handle)
 {
     enum seclock_result result;
+    if (handle->renews)
+        watchdog_renewal_begin(handle->watchdog, handle);
+    int64_t sent_ns = handle->now_ns();
+    handle->driver->renew(handle->self, &handle, 1, &result);
+    bool kept = handle_extend(handle, result, sent_ns, handle->now_ns());
+    if (handle->renews)
+        watchdog_renewal_end(handle->watchdog, handle, result, sent_ns);
+    return kept ? result : SECLOCK_LOST;
+}
+
+enum seclock_result seclock_renew(struct seclock_handle *handle)
+{
+    if (!handle)
+        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
     if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
         return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
     if (state == SECLOCK_STATE_LOST)
         return lock_fail(SECLOCK_LOST, "the lease has ended");
-    int64_t sent_ns = handle->now_ns();
-    handle->driver->renew(handle->self, &handle, 1, &result);
-    if (handle_extend(handle, result, sent_ns, handle->now_ns()))
+    enum seclock_result result = renew_once(handle);
+    if (result != SECLOCK_LOST)
         return result;
     watchdog_lost(handle);
-    return lock_fail(SECLOCK_LOST, "the lease has ended");
+    return lock_fail(SECLOCK_LOST, "the lease has ended, or the lock was broken");
 }
 
 /* The watchdog lets go of the hold before the release is sent, and waits for a renewal under way:
  * otherwise that could extend a lease after it was given back. */
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
+    if (!handle)
+        return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
     if (handle_inherited(handle) || state == SECLOCK_STATE_RELEASED)
         return lock_fail(SECLOCK_NOT_OWNER, "this process does not hold it (any more)");
     if (handle_watched(handle))
         watchdog_remove(handle->watchdog, handle);
     state = seclock_state(handle);
+    if (state == SECLOCK_STATE_RELEASED) /* by on_lost, which this thread has waited for */
+        return lock_fail(SECLOCK_LOST, "it was lost, and on_lost has released it");
     enum seclock_result result = handle->driver->release(handle->self, handle);
     assert(result == SECLOCK_OK || result == SECLOCK_LOST || result == SECLOCK_FAILED ||
            result == SECLOCK_UNKNOWN);
@@ -333,6 +379,8 @@ enum seclock_result seclock_release(struct seclock_handle *handle)
     handle->state = SECLOCK_STATE_RELEASED;
     if (result == SECLOCK_OK && state == SECLOCK_STATE_LOST)
         result = SECLOCK_LOST; /* the server has not noticed, but the deadline had passed here */
+    if (result == SECLOCK_LOST)
+        lock_set_error("the lease had ended, or the lock was broken");
     return result;
 }
 
@@ -347,6 +395,7 @@ void seclock_free(struct seclock_handle **handle)
             watchdog_remove(old->watchdog, old);
         if (old->driver->drop)
             old->driver->drop(old->self, old);
+        core_let_go(old->core);
     }
     free(old);
 }

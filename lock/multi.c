@@ -9,21 +9,24 @@
 #include "lock/text.h"
 
 /* why_one_order: two callers that each wait for a lock of the other would wait for ever. Nobody
- * does if all callers acquire in the same order: by server, then kind, then name. */
+ * does if all callers acquire in the same order: by kind, then name with its prefix. The server
+ * comes last, for locks of one name on several: its URL may be written in several ways. */
 struct step {
     const struct seclock_member *member;
-    const char *server;
+    const char *server, *prefix;
     size_t index; /* in the caller's order */
 };
 
 static int compare_steps(const void *left, const void *right)
 {
     const struct step *a = left, *b = right;
-    int order = strcmp(a->server, b->server);
-    if (order == 0)
-        order = (a->member->request->kind > b->member->request->kind) -
+    int order = (a->member->request->kind > b->member->request->kind) -
                 (a->member->request->kind < b->member->request->kind);
-    return order ? order : strcmp(a->member->request->name, b->member->request->name);
+    if (order == 0)
+        order = strcmp(a->member->request->name, b->member->request->name);
+    if (order == 0)
+        order = strcmp(a->prefix, b->prefix);
+    return order ? order : strcmp(a->server, b->server);
 }
 
 static enum seclock_result step_fill(const struct seclock_member *member, size_t index,
@@ -38,7 +41,7 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
         server = core_context(core, kind)->server;
     if (!server)
         return lock_fail(SECLOCK_CONFIG, "no server for a member of the multi lock");
-    *step_out = (struct step){member, server, index};
+    *step_out = (struct step){member, server, core_context(core, kind)->prefix, index};
     return SECLOCK_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lock/driver.h"
 #include "lock/mysql_pool.h"
+#include "lock/process.h"
 #include "lock/random.h"
 #include "lock/text.h"
 
@@ -38,6 +39,7 @@ struct get_lock {
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
+    struct process_guard guard;
     struct holding *holdings;
 };
 
@@ -54,6 +56,7 @@ static enum seclock_result get_lock_open(const struct lock_context *context, voi
     strcpy(self->prefix, context->prefix);
     self->timeout_ms = context->timeout_ms;
     pthread_mutex_init(&self->mutex, NULL);
+    process_guard(&self->guard, &self->mutex);
     *self_out = self;
     return SECLOCK_OK;
 }
@@ -63,13 +66,18 @@ static void get_lock_close(void *self)
     struct get_lock *get_lock = self;
     assert(!get_lock->holdings);
     mysql_pool_close(&get_lock->pool);
+    process_unguard(&get_lock->guard);
     pthread_mutex_destroy(&get_lock->mutex);
     free(get_lock);
 }
 
+/* Were the child to keep the connection of a hold, the lock would outlive its holder. */
 static void get_lock_forget(void *self)
 {
-    mysql_pool_forget(((struct get_lock *)self)->pool);
+    struct get_lock *get_lock = self;
+    for (struct holding *i = get_lock->holdings; i; i = i->next)
+        db_forget(&i->db);
+    mysql_pool_forget(get_lock->pool);
 }
 
 /* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
@@ -81,15 +89,18 @@ static void set_name(const struct get_lock *self, const char *name, struct sql_t
     mysql_raw(sql, ")));");
 }
 
-/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. */
-static enum seclock_result ask(const struct get_lock *self, struct db *db, const char *name,
-                               const char *statements, long long *answer_out)
+/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. With a
+ * handle, within the time of its acquisition. */
+static enum seclock_result ask(const struct get_lock *self, const struct seclock_handle *handle,
+                               struct db *db, const char *name, const char *statements,
+                               long long *answer_out)
 {
     struct sql_text sql = {0};
     *answer_out = -1;
     set_name(self, name, &sql);
     mysql_raw(&sql, statements);
-    enum seclock_result result = mysql_pool_query(db, &sql);
+    enum seclock_result result = handle ? mysql_pool_query_for(handle, self->timeout_ms, db, &sql)
+                                        : mysql_pool_query(db, &sql);
     sql_free(&sql);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && row[0])
@@ -168,17 +179,17 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
 
 /* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
  * SECLOCK_FAILED: an unanswered connection is closed, so that there is no doubt. */
-static enum seclock_result holding_try(struct get_lock *self, struct holding *holding, int lease_ms,
-                                       int wait_ms)
+static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
+                                       const struct seclock_handle *handle, int wait_ms)
 {
-    assert(wait_ms >= 0 && lease_ms > 0);
+    assert(wait_ms >= 0 && handle->lease_ms > 0);
     char text[160];
     long long got = 0;
     snprintf(text, sizeof text,
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
-             lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
-    enum seclock_result result = ask(self, holding->db, holding->name, text, &got);
+             handle->lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
+    enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
     if (result == SECLOCK_OK)
         return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
     int code = atoi(db_error(holding->db));
@@ -227,7 +238,8 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     if (!holding) {
         holding = holding_again(get_lock, handle);
         handle->driver_data = holding;
-        if (holding && holding_check(get_lock, holding, get_lock->timeout_ms) == SECLOCK_OK)
+        if (holding && holding_check(get_lock, holding,
+                                     handle_request_ms(handle, get_lock->timeout_ms)) == SECLOCK_OK)
             return SECLOCK_OK;
         if (holding) { /* lost, but its holder has not learnt of it yet */
             handle->driver_data = NULL;
@@ -238,7 +250,7 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     }
     if (!holding)
         return SECLOCK_FAILED;
-    enum seclock_result result = holding_try(get_lock, holding, handle->lease_ms, 0);
+    enum seclock_result result = holding_try(get_lock, holding, handle, 0);
     handle->waiting = NULL;
     if (result == SECLOCK_OK)
         holding_held(get_lock, holding, handle);
@@ -264,7 +276,7 @@ static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms
         handle_sleep(handle, slice_ms);
         return;
     }
-    if (holding_try(get_lock, holding, handle->lease_ms, slice_ms) != SECLOCK_OK)
+    if (holding_try(get_lock, holding, handle, slice_ms) != SECLOCK_OK)
         handle_sleep(handle, 1 + (int)lock_random(20));
 }
 
@@ -288,7 +300,18 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
     }
 }
 
-/* The last hold frees the lock by name, and the connection goes back to the pool. Without an
+static bool holding_shared(struct get_lock *self, const struct holding *holding)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool shared = holding->holds > 1;
+    pthread_mutex_unlock(&self->mutex);
+    return shared;
+}
+
+/* why_check_first: once its hold is not counted any more, another thread of the same owner may
+ * release the last one and free the connection.
+ *
+ * The last hold frees the lock by name, and the connection goes back to the pool. Without an
  * answer the connection is closed, which frees the lock as well. */
 static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
 {
@@ -298,11 +321,13 @@ static enum seclock_result get_lock_release(void *self, struct seclock_handle *h
     if (!holding)
         return SECLOCK_LOST;
     handle->driver_data = NULL;
+    enum seclock_result result = SECLOCK_OK;
+    if (holding_shared(get_lock, holding))
+        result = holding_check(get_lock, holding, get_lock->timeout_ms);
     if (!holding_let_go(get_lock, holding, false))
-        return holding_check(get_lock, holding, get_lock->timeout_ms);
-    enum seclock_result result =
-        ask(get_lock, holding->db, holding->name,
-            "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
+        return result;
+    result = ask(get_lock, handle, holding->db, holding->name,
+                 "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
     holding_free(get_lock, holding, result != SECLOCK_OK);
     return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
 }
@@ -321,7 +346,7 @@ static void get_lock_drop(void *self, struct seclock_handle *handle)
 static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
                                        long long *id_out)
 {
-    return ask(self, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
+    return ask(self, NULL, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
 }
 
 static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "lock/process.h"
 #include "lock/random.h"
 #include "lock/text.h"
 #include "sql_migrations.h"
@@ -21,6 +23,7 @@ enum {
 struct mysql_pool {
     char *url;
     int timeout_ms;
+    struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
     struct db *idle[IDLE_MAX];
     size_t idle_count;
@@ -46,6 +49,7 @@ enum seclock_result mysql_pool_open(const char *url, int timeout_ms, struct mysq
     }
     pool->timeout_ms = timeout_ms;
     pthread_mutex_init(&pool->mutex, NULL);
+    process_guard(&pool->guard, &pool->mutex);
     pool->idle[pool->idle_count++] = first;
     *pool_out = pool;
     return SECLOCK_OK;
@@ -57,6 +61,7 @@ void mysql_pool_close(struct mysql_pool **pool)
         return;
     for (size_t i = 0; i < (*pool)->idle_count; i++)
         db_close(&(*pool)->idle[i]);
+    process_unguard(&(*pool)->guard);
     pthread_mutex_destroy(&(*pool)->mutex);
     free((*pool)->url);
     free(*pool);
@@ -111,10 +116,12 @@ static bool make_tables(struct db *db)
 /* why_repeat: a deadlock or a lock wait rolls the statements back, so they may run again. After a
  * lost connection they may have run; each is such that a repeat does no harm, but an outcome that
  * stays unanswered stays a doubt, even when a later try certainly failed. */
-enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+static enum seclock_result query_until(struct db *db, const struct sql_text *sql, int64_t until_ms,
+                                       bool *repeated_out)
 {
     assert(sql->length > 0);
     bool repeated = false, made = false, doubt = false;
+    *repeated_out = false;
     enum db_result result = DB_SOFT;
     for (int tries = 0; tries < QUERY_TRIES_MAX; tries++) {
         if (tries > 0 && result == DB_SOFT)
@@ -126,8 +133,10 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
         int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
         bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
+        if (clock_now_ms() >= until_ms)
+            break;
         if (lost && !repeated)
-            repeated = true;
+            *repeated_out = repeated = true;
         else if (missing && !made && make_tables(db))
             made = true;
         else if (result != DB_SOFT)
@@ -135,6 +144,34 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
     }
     lock_set_error("mysql: %s", db_error(db));
     return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
+                                            bool *repeated_out)
+{
+    return query_until(db, sql, INT64_MAX, repeated_out);
+}
+
+enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
+                                         struct db *db, const struct sql_text *sql)
+{
+    bool repeated;
+    if (handle->until_ns == 0)
+        return query_until(db, sql, INT64_MAX, &repeated);
+    int limit_ms = handle_request_ms(handle, timeout_ms);
+    /* The client library counts the time-out of a connect in seconds. */
+    if (!db_connected(db) && limit_ms < timeout_ms / 2)
+        return lock_fail(SECLOCK_FAILED, "mysql: no time is left to connect");
+    db_set_timeout(db, limit_ms);
+    enum seclock_result result = query_until(db, sql, clock_now_ms() + limit_ms, &repeated);
+    db_set_timeout(db, timeout_ms);
+    return result;
+}
+
+enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
+{
+    bool repeated;
+    return mysql_pool_query_noting(db, sql, &repeated);
 }
 
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
@@ -167,10 +204,13 @@ void mysql_literal(struct sql_text *sql, const char *text)
     mysql_raw(sql, "'");
 }
 
+/* A NUL, which neither can have, stands between the two: else "a" with "bc" were "ab" with "c". */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name)
 {
     mysql_raw(sql, "x'");
     append_hex(sql, prefix);
+    if (prefix[0] != '\0')
+        mysql_raw(sql, "00");
     append_hex(sql, name);
     mysql_raw(sql, "'");
 }

@@ -27,6 +27,15 @@ void mysql_pool_give(struct mysql_pool *pool, struct db *db);
  * SECLOCK_UNKNOWN with the reason in seclock_error. */
 enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql);
 
+/* The same; tells also whether the statements were sent again though they may have run. */
+enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text *sql,
+                                            bool *repeated_out);
+
+/* The same within the time of the handle's acquisition, of at most `timeout_ms`, which is the
+ * connection's time-out. After a silent server nothing is sent again. */
+enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
+                                         struct db *db, const struct sql_text *sql);
+
 /* How long a renewal of these holds may wait for its answer: while all of them are valid, but at
  * least a moment and at most `timeout_ms`. */
 int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms);
@@ -37,7 +46,7 @@ void mysql_literal(struct sql_text *sql, const char *text);
 /* Appends the text up to its NUL as it is. */
 void mysql_raw(struct sql_text *sql, const char *text);
 
-/* Appends the literal of a key: prefix and name. */
+/* Appends the literal of a key: prefix, NUL and name; the name alone without a prefix. */
 void mysql_key(struct sql_text *sql, const char *prefix, const char *name);
 
 #endif

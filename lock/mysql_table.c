@@ -84,8 +84,10 @@ struct mysql_pool *mysql_table_pool(void *table)
 }
 
 /* Sends the statements, and in the same packet the SELECT of the row for a request (or "").
- * `affected_out` counts the rows of the first statement. */
-static enum seclock_result run_and_read(struct table *table, struct sql_text *sql, const char *name,
+ * `affected_out` counts the rows of the first statement. With a handle, within the time of its
+ * acquisition. */
+static enum seclock_result run_and_read(struct table *table, struct sql_text *sql,
+                                        const struct seclock_handle *handle, const char *name,
                                         const char *request, struct row *row_out,
                                         uint64_t *affected_out)
 {
@@ -96,7 +98,8 @@ static enum seclock_result run_and_read(struct table *table, struct sql_text *sq
     if (!db)
         return SECLOCK_FAILED;
     table_select_text(table->prefix, name, request, sql);
-    enum seclock_result result = mysql_pool_query(db, sql);
+    enum seclock_result result = handle ? mysql_pool_query_for(handle, table->timeout_ms, db, sql)
+                                        : mysql_pool_query(db, sql);
     if (result == SECLOCK_OK) {
         *affected_out = db_affected(db, 0);
         row_read(db, row_out);
@@ -107,15 +110,16 @@ static enum seclock_result run_and_read(struct table *table, struct sql_text *sq
 
 /* Inserts a row that is free. Without an answer the lock is as free as before, with or without the
  * row: so there is no doubt. */
-static enum seclock_result make_row(struct table *table, const char *name)
+static enum seclock_result make_row(struct table *table, const struct seclock_handle *handle)
 {
+    const char *name = handle->name;
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
     mysql_raw(&sql, "INSERT IGNORE INTO distributed_lock(name,expires_at)VALUES(");
     mysql_key(&sql, table->prefix, name);
     mysql_raw(&sql, ",NOW(6));");
-    enum seclock_result result = run_and_read(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_read(table, &sql, handle, name, "", &row, &affected);
     sql_free(&sql);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
@@ -127,7 +131,7 @@ static enum seclock_result acquire_once(struct table *table, const struct secloc
     uint64_t affected;
     table_acquire_text(table->prefix, handle, &sql);
     enum seclock_result result =
-        run_and_read(table, &sql, handle->name, handle->request, row_out, &affected);
+        run_and_read(table, &sql, handle, handle->name, handle->request, row_out, &affected);
     sql_free(&sql);
     return result;
 }
@@ -139,7 +143,7 @@ static enum seclock_result table_acquire(void *self, struct seclock_handle *hand
     struct row row;
     enum seclock_result result = acquire_once(table, handle, &row);
     if (result == SECLOCK_OK && !row.found) {
-        result = make_row(table, handle->name);
+        result = make_row(table, handle);
         if (result == SECLOCK_OK)
             result = acquire_once(table, handle, &row);
     }
@@ -160,7 +164,8 @@ static void learn_fence(struct table *table, struct seclock_handle *handle)
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    if (run_and_read(table, &sql, handle->name, handle->request, &row, &affected) == SECLOCK_OK &&
+    if (run_and_read(table, &sql, handle, handle->name, handle->request, &row, &affected) ==
+            SECLOCK_OK &&
         row.holds) {
         handle->fence = row.fence;
         handle->hold_count = row.hold_count;
@@ -254,7 +259,7 @@ static enum seclock_result table_release(void *self, struct seclock_handle *hand
     uint64_t affected;
     table_release_text(table->prefix, handle, &sql);
     enum seclock_result result =
-        run_and_read(table, &sql, handle->name, handle->request, &row, &affected);
+        run_and_read(table, &sql, handle, handle->name, handle->request, &row, &affected);
     sql_free(&sql);
     if (result != SECLOCK_OK)
         return result;
@@ -270,7 +275,7 @@ static enum seclock_result table_status(const struct lock_driver *driver, void *
     struct sql_text sql = {0};
     struct row row;
     uint64_t affected;
-    enum seclock_result result = run_and_read(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_read(table, &sql, NULL, name, "", &row, &affected);
     sql_free(&sql);
     bool held = row.hold_count > 0 && row.left_ms > 0;
     status_out->held = held;
@@ -291,7 +296,7 @@ static enum seclock_result table_break(const struct lock_driver *driver, void *s
     struct row row;
     uint64_t affected;
     table_break_text(table->prefix, name, &sql);
-    enum seclock_result result = run_and_read(table, &sql, name, "", &row, &affected);
+    enum seclock_result result = run_and_read(table, &sql, NULL, name, "", &row, &affected);
     sql_free(&sql);
     return result == SECLOCK_OK && affected == 0 ? SECLOCK_NOT_OWNER : result;
 }

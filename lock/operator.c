@@ -1,5 +1,6 @@
 /* What operators ask of a lock, whoever holds it: status, break, limits, checks. */
 #include "lock/client.h"
+#include "lock/holder.h"
 #include "lock/sized.h"
 #include "lock/text.h"
 
@@ -35,6 +36,7 @@ enum seclock_result seclock_status(struct seclock_client *client, enum seclock_k
     enum seclock_result result = find_lock(client, kind, name, &driver, &self);
     if (result == SECLOCK_OK)
         result = driver->status(driver, self, name, &status);
+    holder_find(&status);
     lock_sized_write(status_out, sizeof status, STATUS_SIZE_MIN, &status);
     return result;
 }

@@ -7,23 +7,31 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_watch = PTHREAD_ONCE_INIT;
 static atomic_int generation;
+static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken after `mutex` */
+static struct process_guard *guards;
 
 /* A thread that holds the mutex at the fork does not exist in the child, which would wait for
  * ever: so the forking thread takes it. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&guards_mutex);
+    for (struct process_guard *i = guards; i; i = i->next)
+        pthread_mutex_lock(i->mutex);
 }
 
 static void after_fork_in_parent(void)
 {
+    for (struct process_guard *i = guards; i; i = i->next)
+        pthread_mutex_unlock(i->mutex);
+    pthread_mutex_unlock(&guards_mutex);
     pthread_mutex_unlock(&mutex);
 }
 
 static void after_fork_in_child(void)
 {
     atomic_fetch_add(&generation, 1);
-    pthread_mutex_unlock(&mutex);
+    after_fork_in_parent();
 }
 
 static void watch_forks(void)
@@ -45,6 +53,26 @@ void process_lock(void)
 void process_unlock(void)
 {
     pthread_mutex_unlock(&mutex);
+}
+
+void process_guard(struct process_guard *guard, pthread_mutex_t *guarded)
+{
+    guard->mutex = guarded;
+    pthread_mutex_lock(&guards_mutex);
+    guard->next = guards;
+    guards = guard;
+    pthread_mutex_unlock(&guards_mutex);
+}
+
+void process_unguard(struct process_guard *guard)
+{
+    pthread_mutex_lock(&guards_mutex);
+    struct process_guard **link = &guards;
+    while (*link && *link != guard)
+        link = &(*link)->next;
+    if (*link)
+        *link = guard->next;
+    pthread_mutex_unlock(&guards_mutex);
 }
 
 uint64_t process_next_number(void)

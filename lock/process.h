@@ -2,6 +2,7 @@
 #ifndef LOCK_PROCESS_H
 #define LOCK_PROCESS_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 /* How many forks lie between the first process and this one. Whatever remembers a smaller number
@@ -12,6 +13,17 @@ int process_generation(void);
  * the child never inherits it locked. Held briefly. process_lock also begins to count forks. */
 void process_lock(void);
 void process_unlock(void);
+
+/* A mutex that a fork takes and gives back on both sides, so that what it guards is whole in the
+ * child. Its holder takes no other such mutex, nor process_lock. The caller keeps the struct in
+ * place from process_guard to process_unguard; in a child it stays for ever. */
+struct process_guard {
+    pthread_mutex_t *mutex;
+    struct process_guard *next;
+};
+
+void process_guard(struct process_guard *guard, pthread_mutex_t *mutex);
+void process_unguard(struct process_guard *guard);
 
 /* A number that this process uses only once. */
 uint64_t process_next_number(void);

@@ -56,9 +56,9 @@ static enum seclock_result fair_leave(void *self, struct seclock_handle *handle)
     redis_kind_key(self, &call, handle->name, FIELD);
     redis_kind_key(self, &call, handle->name, QUEUE);
     redis_kind_key(self, &call, handle->name, ALIVE);
-    redis_kind_key(self, &call, handle->name, "released");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
-    return redis_kind_run_publishing(self, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(self, handle, &call, SECLOCK_LOST);
 }
 
 static void fair_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)

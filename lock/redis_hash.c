@@ -23,12 +23,12 @@ enum seclock_result redis_hash_release(struct redis_server *server, struct seclo
     struct script_call call;
     script_begin(&call, SCRIPT_lock_reenter_release);
     redis_kind_key(server, &call, handle->name, row->field);
-    redis_kind_key(server, &call, handle->name, "released");
+    redis_kind_released_key(server, &call, handle->name, handle->request);
     if (mark)
         redis_kind_key(server, &call, handle->name, mark);
     script_text(&call, handle->request);
     script_text(&call, row->message);
-    return redis_kind_run_publishing(server, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(server, handle, &call, SECLOCK_LOST);
 }
 
 /* A re-entry keeps the fence of the first hold: the owner writes with one fence, however deep

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lock/client.h"
+#include "lock/redis_key.h"
 #include "lock/text.h"
 #include "lock/waiter.h"
 
@@ -43,6 +44,14 @@ void redis_kind_key(const struct redis_server *server, struct script_call *call,
     script_key(call, key);
 }
 
+void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
+                             const char *name, const char *request)
+{
+    char field[LOCK_FIELD_MAX];
+    lock_redis_released("released", request, field);
+    redis_kind_key(server, call, name, field);
+}
+
 static enum seclock_result answer(const struct script_call *call, enum seclock_result no)
 {
     assert(no != SECLOCK_OK);
@@ -57,10 +66,18 @@ enum seclock_result redis_kind_run(struct redis_server *server, struct script_ca
     return answer(call, no);
 }
 
-enum seclock_result redis_kind_run_publishing(struct redis_server *server, struct script_call *call,
-                                              enum seclock_result no)
+int redis_kind_limit_ms(const struct redis_server *server, const struct seclock_handle *handle)
 {
-    redis_server_run_publishing(server, call);
+    if (!handle || handle->until_ns == 0)
+        return 0;
+    return handle_request_ms(handle, redis_server_timeout_ms(server));
+}
+
+enum seclock_result redis_kind_run_publishing(struct redis_server *server,
+                                              const struct seclock_handle *handle,
+                                              struct script_call *call, enum seclock_result no)
+{
+    redis_server_run_publishing(server, call, redis_kind_limit_ms(server, handle));
     return answer(call, no);
 }
 
@@ -68,13 +85,14 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
                                        struct script_call *call)
 {
     assert(handle->lease_ms > 0);
-    enum seclock_result result = redis_kind_run(server, call, SECLOCK_BUSY);
+    redis_server_run_within(server, call, 1, redis_kind_limit_ms(server, handle));
+    enum seclock_result result = answer(call, SECLOCK_BUSY);
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
         handle->hold_count = (int)call->values[2];
     } else if (result == SECLOCK_BUSY) {
         handle->busy_ms = call->values[1];
-    } else if (result == SECLOCK_FAILED && strncmp(seclock_error(), "WRONGTYPE", 9) == 0) {
+    } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE")) {
         result = SECLOCK_CONFIG; /* another program uses one of our keys: waiting would not help */
     }
     return result;
@@ -96,12 +114,11 @@ static int renewal_ms(struct seclock_handle *const *handles, size_t count)
     return least_ms > RENEW_MS_MIN ? (int)least_ms : RENEW_MS_MIN;
 }
 
-/* A hold whose acquisition was not answered learns its fence from its first renewal. The holder's
- * own thread may renew at the same time, hence the compare and swap. */
+/* A hold whose acquisition was not answered learns its fence from its first renewal. */
 static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
 {
-    uint64_t none = 0;
-    atomic_compare_exchange_strong(&handle->fence, &none, (uint64_t)call->values[1]);
+    if (handle->fence == 0)
+        handle->fence = (uint64_t)call->values[1];
 }
 
 static void renew_chunk(struct redis_server *server, struct seclock_handle *const *handles,
@@ -158,8 +175,7 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
 {
     struct waiter *waiter = handle->waiting;
     (void)self;
-    (void)acquired;
     if (waiter)
-        waiter_leave(&waiter);
+        waiter_leave(&waiter, acquired);
     handle->waiting = NULL;
 }

@@ -33,14 +33,25 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
 void redis_kind_key(const struct redis_server *server, struct script_call *call, const char *name,
                     const char *field);
 
+/* Adds the key that remembers the release of a request. */
+void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
+                             const char *name, const char *request);
+
 /* Runs one call, and again when it was not answered. SECLOCK_OK: answered, and the first number is
  * 1; `no`: the first number is another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
 enum seclock_result redis_kind_run(struct redis_server *server, struct script_call *call,
                                    enum seclock_result no);
 
 /* The same for a call that publishes. */
-enum seclock_result redis_kind_run_publishing(struct redis_server *server, struct script_call *call,
-                                              enum seclock_result no);
+
+/* The same for a call that may publish, within the time of the handle's acquisition if it is for
+ * that. `handle` may be NULL. */
+enum seclock_result redis_kind_run_publishing(struct redis_server *server,
+                                              const struct seclock_handle *handle,
+                                              struct script_call *call, enum seclock_result no);
+
+/* How long a request for a handle may take; 0: as the server's time-out says. */
+int redis_kind_limit_ms(const struct redis_server *server, const struct seclock_handle *handle);
 
 /* As redis_kind_run for an acquisition: {1, fence[, holds]} or {0, ms left} as the scripts say. */
 enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,

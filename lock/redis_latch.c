@@ -9,7 +9,7 @@
 #define FIELD "latch"
 #define COUNTED "latch:counted"
 
-enum { TTL_MS = 86400000, ABSENT = -1 };
+enum { TTL_MS = 86400000, ABSENT = -1, RETRY_MS_MAX = 100 };
 
 static enum seclock_result server_of(struct seclock_client *client, const char *name,
                                      struct redis_server **server_out)
@@ -98,7 +98,7 @@ enum seclock_result seclock_latch_count(struct seclock_client *client, const cha
     return result == SECLOCK_OK && *left_out == ABSENT ? never_set() : result;
 }
 
-/* Without an answer SECLOCK_FAILED: latch_wait then gives up. */
+/* Without an answer SECLOCK_FAILED: reading leaves no doubt. */
 static enum seclock_result latch_read(struct redis_server *server, const char *name)
 {
     int64_t left;
@@ -108,28 +108,44 @@ static enum seclock_result latch_read(struct redis_server *server, const char *n
     return left == ABSENT ? SECLOCK_CONFIG : left == 0 ? SECLOCK_OK : SECLOCK_BUSY;
 }
 
+/* Sleeps after a read that was not answered; false when none was for longer than the client
+ * bears. */
+static bool latch_bears(const struct lock_core *core, int64_t *failed_ns, int64_t left_ms)
+{
+    int64_t now_ns = core->now_ns();
+    if (*failed_ns == 0)
+        *failed_ns = now_ns;
+    if (now_ns - *failed_ns > core->outage_ms * INT64_C(1000000))
+        return false;
+    lock_random_pause(left_ms < RETRY_MS_MAX ? (unsigned)left_ms : RETRY_MS_MAX);
+    return true;
+}
+
 /* Waiting reads the count after each message and at least every poll_ms: a latch that opened
  * between the first read and the subscription is seen by the second. */
-static enum seclock_result latch_wait(struct lock_core *core, struct redis_server *server,
+static enum seclock_result latch_wait(const struct lock_core *core, struct redis_server *server,
                                       const char *name, int wait_ms)
 {
-    int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000;
+    int64_t until_ns = core->now_ns() + (int64_t)wait_ms * 1000000, failed_ns = 0;
     int poll_ms = core->contexts[SECLOCK_KIND_LATCH].poll_ms;
     struct seclock_handle waiting = {.cancel_fd = 0};
     enum seclock_result result = latch_read(server, name);
     strcpy(waiting.name, name);
-    while (result == SECLOCK_BUSY) {
+    while (result == SECLOCK_BUSY || result == SECLOCK_FAILED) {
         int64_t left_ms = (until_ns - core->now_ns()) / 1000000;
-        if (wait_ms != SECLOCK_FOREVER && left_ms <= 0) {
-            result = SECLOCK_TIMEOUT;
-            break;
-        }
         if (wait_ms == SECLOCK_FOREVER || left_ms > poll_ms)
             left_ms = poll_ms;
-        redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
+        if (left_ms <= 0 || (result == SECLOCK_FAILED && !latch_bears(core, &failed_ns, left_ms)))
+            break;
+        if (result == SECLOCK_BUSY) {
+            failed_ns = 0;
+            redis_kind_wait_on(server, &waiting, FIELD, NULL, (int)left_ms);
+        }
         result = latch_read(server, name);
     }
-    redis_kind_stop_waiting(server, &waiting, false);
+    redis_kind_stop_waiting(server, &waiting, true); /* its messages are for all */
+    if (result == SECLOCK_BUSY)
+        return lock_fail(SECLOCK_TIMEOUT, "the latch is not open");
     return result == SECLOCK_CONFIG ? never_set() : result;
 }
 

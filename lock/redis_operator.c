@@ -27,7 +27,7 @@ enum seclock_result redis_commands(struct redis_server *server, struct command *
     }
     for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
         if (commands[i].result != REDIS_ANSWERED) {
-            lock_set_error("%s", redis_error(redis));
+            redis_server_failed(server, redis);
             result = commands[i].result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
         }
     redis_server_give(server, redis);

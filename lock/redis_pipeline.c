@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "lock/client.h"
 
 static void begin_call(struct script_call *call, enum script_id id, const struct lock_hold *hold)
@@ -70,7 +71,7 @@ void lock_redis_copy(const struct seclock_handle *handle, struct lock_hold *hold
         .state = seclock_state(handle),
         .fence = handle->fence,
         .lease_ms = handle->lease_ms,
-        .deadline_ns = handle->deadline_ns,
+        .deadline_ns = clock_now_ns() + handle->deadline_ns - handle->now_ns(),
     };
     strcpy(hold_out->name, handle->name);
     strcpy(hold_out->prefix, core_context(handle->core, SECLOCK_KIND_SIMPLE)->prefix);

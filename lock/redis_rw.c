@@ -58,7 +58,7 @@ static void rw_stop_waiting(void *self, struct seclock_handle *handle, bool acqu
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, MARK);
     script_text(&call, handle->request);
-    redis_kind_run(self, &call, SECLOCK_LOST);
+    redis_server_run_within(self, &call, 1, redis_kind_limit_ms(self, handle));
 }
 
 /* Each read hold has a lease of its own, so that a dead reader does not outlive it while others
@@ -90,10 +90,10 @@ static enum seclock_result rw_release(void *self, struct seclock_handle *handle)
     redis_kind_key(self, &call, handle->name, WRITER);
     redis_kind_key(self, &call, handle->name, READERS);
     redis_kind_key(self, &call, handle->name, OWNERS);
-    redis_kind_key(self, &call, handle->name, "released");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
-    return redis_kind_run_publishing(self, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(self, handle, &call, SECLOCK_LOST);
 }
 
 /* A writer excludes readers of other owners, so a writer is shown first. */

@@ -72,9 +72,9 @@ static enum seclock_result release_by_id(struct redis_server *server, const char
     struct script_call call;
     script_begin(&call, SCRIPT_lock_permits_release);
     redis_kind_key(server, &call, name, field);
-    redis_kind_key(server, &call, name, "released");
+    redis_kind_released_key(server, &call, name, id);
     script_text(&call, id);
-    return redis_kind_run_publishing(server, &call, SECLOCK_LOST);
+    return redis_kind_run_publishing(server, NULL, &call, SECLOCK_LOST);
 }
 
 static enum seclock_result permits_release(void *self, struct seclock_handle *handle)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/process.h"
 #include "lock/redis_key.h"
 #include "lock/text.h"
 #include "lock/waiter.h"
@@ -17,9 +18,11 @@ enum { IDLE_MAX = 64 };
 
 struct redis_server {
     pthread_mutex_t mutex; /* guards the idle connections */
+    struct process_guard guard;
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
+    char place[LOCK_PLACE_MAX];
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     struct waiter_hub *waiters;
@@ -36,6 +39,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
     if (!server)
         return SECLOCK_FAILED;
     pthread_mutex_init(&server->mutex, NULL);
+    process_guard(&server->guard, &server->mutex);
     snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
     server->timeout_ms = timeout_ms;
     server->url = strdup(url);
@@ -45,6 +49,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
         redis_server_close(&server);
         return SECLOCK_CONFIG;
     }
+    lock_place(url, "redis", server->place);
     server->idle_count = 1;
     server->waiters = waiter_hub_open(url, timeout_ms);
     if (!server->waiters) {
@@ -64,15 +69,18 @@ void redis_server_close(struct redis_server **server)
     waiter_hub_close(&old->waiters);
     while (old->idle_count > 0)
         redis_close(&old->idle[--old->idle_count]);
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old->url);
     free(old);
 }
 
-/* Only the child runs this, and no other thread exists there: no mutex is needed, and none may
- * be used, because a thread of the parent may have held it at the fork. */
+/* Only the child runs this, and no other thread exists there: no mutex is needed. The fork has
+ * waited for the list to be whole; connections that were lent stay open, as their threads may have
+ * been changing them. */
 void redis_server_forget(struct redis_server *server)
 {
+    waiter_hub_forget(server->waiters);
     for (size_t i = 0; i < server->idle_count; i++)
         redis_drop(server->idle[i]);
 }
@@ -128,13 +136,18 @@ static struct redis *take_for(struct redis_server *server, struct script_call *c
     return redis;
 }
 
+void redis_server_failed(const struct redis_server *server, const struct redis *redis)
+{
+    lock_set_error("redis %s: %s", server->place, redis_error(redis));
+}
+
 /* Gives the connection back, and keeps its error if a call was not answered. */
 static void give_after(struct redis_server *server, struct redis *redis,
                        const struct script_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (calls[i].result != REDIS_ANSWERED) {
-            lock_set_error("%s", redis_error(redis));
+            redis_server_failed(server, redis);
             break;
         }
     redis_server_give(server, redis);
@@ -153,34 +166,49 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
     give_after(server, redis, calls, count);
 }
 
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call)
+int redis_server_timeout_ms(const struct redis_server *server)
 {
-    struct redis *redis = take_for(server, call, 1);
-    if (!redis)
-        return;
-    script_run_telling(redis, call);
-    run_again(redis, call, 1);
-    give_after(server, redis, call, 1);
+    return server->timeout_ms;
 }
 
-/* The timeout of the connection is set for this call only, and set back before it is lent again. */
-void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                             int limit_ms)
+/* The timeout of the connection is set for these calls only, and set back before it is lent again.
+ * With a limit, there is no time left after a silent server to send anything again. */
+static void run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                       int limit_ms,
+                       void (*run)(struct redis *redis, struct script_call *calls, size_t count))
 {
+    assert(limit_ms >= 0);
     struct redis *redis = take_for(server, calls, count);
-    assert(limit_ms > 0);
-    bool shorter = limit_ms < server->timeout_ms;
+    bool shorter = limit_ms > 0 && limit_ms < server->timeout_ms;
     int64_t until_ms = clock_now_ms() + limit_ms;
     if (!redis)
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
-    script_run(redis, calls, count);
-    if (clock_now_ms() < until_ms)
+    run(redis, calls, count);
+    if (limit_ms == 0 || clock_now_ms() < until_ms)
         run_again(redis, calls, count);
     if (shorter)
         redis_set_timeout(redis, server->timeout_ms);
     give_after(server, redis, calls, count);
+}
+
+static void run_telling(struct redis *redis, struct script_call *calls, size_t count)
+{
+    assert(count == 1);
+    script_run_telling(redis, calls);
+}
+
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
+                                 int limit_ms)
+{
+    run_within(server, call, 1, limit_ms, run_telling);
+}
+
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms)
+{
+    run_within(server, calls, count, limit_ms, script_run);
 }
 
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,

@@ -29,12 +29,20 @@ void redis_server_run(struct redis_server *server, struct script_call *calls, si
                       bool repeatable);
 
 /* The same for one call that publishes: the message reaches the waiters before the answer reaches
- * the caller. */
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call);
+ * the caller. `limit_ms` as below. */
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
+                                 int limit_ms);
 
-/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well. */
+/* The time-out of a request. */
+int redis_server_timeout_ms(const struct redis_server *server);
+
+/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well; 0:
+ * as the time-out says. */
 void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
                              int limit_ms);
+
+/* Keeps why the connection's last call failed, and which server that was, for seclock_error. */
+void redis_server_failed(const struct redis_server *server, const struct redis *redis);
 
 /* Writes the key prefix{name}:field, as lock_redis_key does. */
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,

@@ -1,12 +1,13 @@
 /* Locks that are one string, the token of the holder: SET NX PX with a fence, compare and delete.
  *
  * The spin lock differs from the simple one in that a release publishes nothing: its waiters try
- * again, twice as late each time up to a limit, with jitter. That is for clusters, where every
- * message goes to every node. */
+ * again, twice as late each time up to a limit, with jitter. */
 #include "lock/redis_operator.h"
 
-/* Within this time a release whose answer is lost is sent again. */
-enum { REPEAT_MS_MAX = 5000 };
+enum {
+    REPEAT_MS_MAX = 5000,    /* within this time a release whose answer is lost is sent again */
+    REMEMBER_MS_MAX = 60000, /* and remembered for so long at most */
+};
 
 static enum seclock_result string_acquire(void *self, struct seclock_handle *handle)
 {
@@ -31,19 +32,20 @@ static void string_renewal(const struct redis_server *server, const struct seclo
 }
 
 /* why_the_rest_matters: the script keeps the released token for a repeat of this call. If the lease
- * has long to go, the script just renames the lock's key, whose time to live then suffices;
- * otherwise it has to write a copy that lives longer. */
+ * has some time to go, the script just renames the lock's key, whose time to live then suffices;
+ * otherwise it has to write a copy that lives long enough, and no longer. */
 static enum seclock_result string_release(void *self, struct seclock_handle *handle)
 {
     const struct redis_row *row = redis_row_of(handle);
     struct script_call call;
+    int64_t left_ms = seclock_remaining_ms(handle);
     script_begin(&call, SCRIPT_lock_release);
     redis_kind_key(self, &call, handle->name, row->field);
-    redis_kind_key(self, &call, handle->name, "released");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_text(&call, row->message);
-    script_text(&call, seclock_remaining_ms(handle) > REPEAT_MS_MAX ? "1" : "0");
-    return row->message[0] ? redis_kind_run_publishing(self, &call, SECLOCK_LOST)
+    script_text(&call, left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX ? "1" : "0");
+    return row->message[0] ? redis_kind_run_publishing(self, handle, &call, SECLOCK_LOST)
                            : redis_kind_run(self, &call, SECLOCK_LOST);
 }
 

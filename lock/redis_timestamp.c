@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lock/redis_key.h"
 #include "lock/redis_operator.h"
 #include "lock/text.h"
 
@@ -26,26 +27,31 @@ struct seen {
 
 /* The state of a change that is tried until it is done. */
 struct attempt {
+    const struct redis_server *server;
     struct redis *redis;
     char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
     bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
 };
 
-static void attempt_begin(struct redis_server *server, const char *name,
+static void attempt_begin(struct redis_server *server, const struct seclock_handle *handle,
                           struct attempt *attempt_out)
 {
+    char released[LOCK_FIELD_MAX];
+    lock_redis_released("released", handle->request, released);
+    attempt_out->server = server;
     attempt_out->redis = redis_server_take(server);
     attempt_out->doubtful = false;
-    redis_server_key(server, name, FIELD, attempt_out->lock);
-    redis_server_key(server, name, "fence", attempt_out->fence);
-    redis_server_key(server, name, "released", attempt_out->released);
+    redis_server_key(server, handle->name, FIELD, attempt_out->lock);
+    redis_server_key(server, handle->name, "fence", attempt_out->fence);
+    redis_server_key(server, handle->name, released, attempt_out->released);
 }
 
-static enum seclock_result result_of(struct redis *redis, const struct command *commands, int count)
+static enum seclock_result result_of(const struct attempt *attempt, const struct command *commands,
+                                     int count)
 {
     for (int i = 0; i < count; i++)
         if (commands[i].result != REDIS_ANSWERED) {
-            lock_set_error("%s", redis_error(redis));
+            redis_server_failed(attempt->server, attempt->redis);
             return commands[i].result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
         }
     return SECLOCK_OK;
@@ -65,7 +71,7 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
         {.argc = 1, .argv = {"TIME"}},
     };
     command_run(attempt->redis, commands, 6);
-    enum seclock_result result = result_of(attempt->redis, commands, 6);
+    enum seclock_result result = result_of(attempt, commands, 6);
     const char *value = command_text(&commands[2], -1, NULL);
     const char *colon = value ? strchr(value, ':') : NULL;
     const char *released = command_text(&commands[4], -1, NULL);
@@ -83,7 +89,7 @@ static enum seclock_result change(struct attempt *attempt, struct command *comma
 {
     assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
     command_run(attempt->redis, commands, (size_t)count);
-    enum seclock_result result = result_of(attempt->redis, commands, count);
+    enum seclock_result result = result_of(attempt, commands, count);
     attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
     if (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0)
         result = SECLOCK_BUSY;
@@ -187,16 +193,21 @@ static enum seclock_result repeat(void *self, struct seclock_handle *handle,
     struct attempt attempt;
     enum seclock_result result = SECLOCK_FAILED;
     int unanswered = 0;
-    attempt_begin(self, handle->name, &attempt);
+    int timeout_ms = redis_server_timeout_ms(self);
+    attempt_begin(self, handle, &attempt);
     if (!attempt.redis)
         return lock_fail(SECLOCK_FAILED, "out of memory");
     handle->busy_ms = -1;
     for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
+        redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));
         result = once(&attempt, handle);
         unanswered += result == SECLOCK_UNKNOWN;
         if (result != SECLOCK_UNKNOWN && (result != SECLOCK_BUSY || handle->busy_ms > 0))
             break;
+        if (handle->until_ns != 0 && handle->now_ns() >= handle->until_ns)
+            break;
     }
+    redis_set_timeout(attempt.redis, timeout_ms);
     redis_server_give(self, attempt.redis);
     if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
         return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;

@@ -73,8 +73,8 @@ static enum seclock_result verdict(const struct redlock *redlock, const struct v
         return SECLOCK_OK;
     if (count - votes->no < quorum)
         return no;
-    lock_set_error("%zu of %zu servers did not answer in %d ms", votes->silent, count,
-                   redlock_timeout_ms(redlock->servers));
+    lock_set_error("%zu of %zu servers did not answer in %d ms (redis %s first)", votes->silent,
+                   count, redlock_timeout_ms(redlock->servers), votes->silent_place);
     return SECLOCK_UNKNOWN;
 }
 
@@ -86,8 +86,10 @@ static struct votes release_all(const struct redlock *redlock,
                                 const struct seclock_handle *handle, bool remembered, int wait_ms)
 {
     struct script_call call, calls[SCRIPT_EACH_MAX];
+    char released[LOCK_FIELD_MAX];
     size_t enough = remembered ? redlock_quorum(redlock->servers) : 0;
-    call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? "red-released" : NULL);
+    lock_redis_released("red-released", handle->request, released);
+    call_begin(redlock, &call, SCRIPT_lock_release, handle, remembered ? released : NULL);
     script_text(&call, "");
     return redlock_ask(redlock->servers, connections, &call, calls, enough, wait_ms);
 }
@@ -96,15 +98,10 @@ static struct votes release_all(const struct redlock *redlock,
 
 /* What a try has come to. After a try without a majority nothing stays on the servers, and the
  * caller has never held the lock: so the outcome is never in doubt. */
-static enum seclock_result acquired(const struct redlock *redlock,
-                                    const struct seclock_handle *handle, const struct votes *votes,
-                                    int64_t took_ms)
+static enum seclock_result acquired(const struct redlock *redlock, const struct votes *votes)
 {
     const struct redlock_servers *servers = redlock->servers;
-    bool valid = took_ms < handle->lease_ms - handle->lease_ms / 100 - 2;
     enum seclock_result result = verdict(redlock, votes, SECLOCK_BUSY);
-    if (result == SECLOCK_OK && !valid)
-        return SECLOCK_BUSY;
     if (result ==
         SECLOCK_UNKNOWN) /* with too few to answer, no other holder's release would help */
         return redlock_count(servers) - votes->silent < redlock_quorum(servers) ? SECLOCK_FAILED
@@ -121,14 +118,12 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
     struct redlock_connections *connections = redlock_take(servers);
     if (!connections)
         return SECLOCK_FAILED;
-    int64_t sent_ns = handle->now_ns();
-    int timeout_ms = redlock_timeout_ms(servers);
+    int timeout_ms = handle_request_ms(handle, redlock_timeout_ms(servers));
     call_begin(redlock, &call, SCRIPT_lock_red, handle, NULL);
     script_int(&call, handle->lease_ms);
     struct votes votes =
         redlock_ask(servers, connections, &call, calls, redlock_quorum(servers), timeout_ms);
-    int64_t took_ms = (handle->now_ns() - sent_ns) / 1000000;
-    enum seclock_result result = acquired(redlock, handle, &votes, took_ms);
+    enum seclock_result result = acquired(redlock, &votes); /* in time or not: see lock.c */
     if (result != SECLOCK_OK)
         release_all(redlock, connections, handle, false, votes.silent > 0 ? 0 : timeout_ms);
     handle->busy_ms = votes.left_ms;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lock/process.h"
 #include "lock/text.h"
 
 enum {
@@ -20,7 +21,9 @@ enum {
 struct redlock_servers {
     size_t count, quorum;
     char (*url)[URL_SIZE];
+    char (*place)[LOCK_PLACE_MAX];
     int timeout_ms;
+    struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
     struct redlock_connections *idle;
     size_t idle_count;
@@ -92,15 +95,23 @@ void redlock_give(struct redlock_servers *servers, struct redlock_connections *c
 static struct redlock_servers *servers_new(const struct lock_context *context)
 {
     struct redlock_servers *servers = calloc(1, sizeof *servers);
-    if (servers)
+    if (servers) {
         servers->url = calloc(context->server_count, sizeof *servers->url);
-    if (!servers || !servers->url) {
+        servers->place = calloc(context->server_count, sizeof *servers->place);
+    }
+    if (!servers || !servers->url || !servers->place) {
+        if (servers) {
+            free(servers->url);
+            free(servers->place);
+        }
         free(servers);
         return NULL;
     }
     for (const char *const *url = context->servers; *url; url++)
-        if (driver_serves(SECLOCK_KIND_RED, *url))
+        if (driver_serves(SECLOCK_KIND_RED, *url)) {
+            lock_place(*url, "redis", servers->place[servers->count]);
             snprintf(servers->url[servers->count++], URL_SIZE, "%s", *url);
+        }
     assert(servers->count == context->server_count);
     servers->quorum = servers->count / 2 + 1;
     /* The time that the round takes is lost for the holder: most of the lease must be left. */
@@ -108,6 +119,7 @@ static struct redlock_servers *servers_new(const struct lock_context *context)
     part_ms = part_ms > TIMEOUT_MS_MIN ? part_ms : TIMEOUT_MS_MIN;
     servers->timeout_ms = context->timeout_ms < part_ms ? context->timeout_ms : part_ms;
     pthread_mutex_init(&servers->mutex, NULL);
+    process_guard(&servers->guard, &servers->mutex);
     return servers;
 }
 
@@ -143,8 +155,10 @@ void redlock_servers_close(struct redlock_servers **servers)
         old->idle = connections->next;
         redlock_connections_free(old, connections);
     }
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old->url);
+    free(old->place);
     free(old);
 }
 
@@ -189,6 +203,8 @@ struct votes redlock_ask(const struct redlock_servers *servers,
         votes.yes += yes;
         votes.no += answered && !yes;
         votes.silent += !answered;
+        if (!answered && !votes.silent_place)
+            votes.silent_place = servers->place[i];
         if (answered && !yes && (votes.left_ms < 0 || calls[i].values[1] < votes.left_ms))
             votes.left_ms = calls[i].values[1];
     }

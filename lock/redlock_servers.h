@@ -16,6 +16,7 @@ struct redlock_connections {
 /* The answers of the servers to one call. `left_ms` is the rest of the lease that ends first, of
  * those that the servers that said no have told; -1: unknown. */
 struct votes {
+    const char *silent_place; /* of the first server that did not answer; NULL: all did */
     size_t yes, no, silent;
     int64_t left_ms;
 };

@@ -74,8 +74,9 @@ enum {
     X(LATCH, "latch", "redis", "count-down latch: seclock_latch_... only")                         \
     X(RED, "red", "redis", "one holder by the majority of several independent servers; no fence")  \
     X(TABLE, "table", "mysql", "a row of the table distributed_lock; re-entrant")                  \
-    X(GET_LOCK, "get-lock", "mysql", "MySQL's GET_LOCK; as long as the connection; no fence")      \
-    X(QUEUE, "queue", "zookeeper", "first come first served; as long as the session")
+    X(GET_LOCK, "get-lock", "mysql",                                                               \
+      "MySQL's GET_LOCK; with its connection; re-entrant; no fence")                               \
+    X(QUEUE, "queue", "zookeeper", "first come first served; with its session; re-entrant")
 
 #define SECLOCK_KIND_ENUM(id, name, scheme, what) SECLOCK_KIND_##id,
 enum seclock_kind { SECLOCK_KINDS(SECLOCK_KIND_ENUM) SECLOCK_KIND_COUNT };
@@ -123,10 +124,10 @@ struct seclock_options {
     const char *const *servers;
     const char *prefix;      /* of every key, e.g. "shop:"; NULL: none */
     int lease_ms;            /* of requests without a lease_ms of their own; 0: 30000 */
-    int timeout_ms;          /* of one request to a server; 0: 1000 */
+    int timeout_ms;          /* of one request to a server, or of one try; 0: 1000 */
     int poll_ms;             /* a waiter tries at least this often, woken or not; 0: 1000 */
     int outage_ms;           /* a waiter goes on for so long while no server answers; 0: 1000 */
-    int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_MONOTONIC */
+    int64_t (*now_ns)(void); /* a monotonic clock for tests (seclock_poke); NULL: CLOCK_BOOTTIME */
 };
 
 /* Makes a client, which connects when first used. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED (no
@@ -136,12 +137,13 @@ SECLOCK_API enum seclock_result seclock_open(const struct seclock_options *optio
                                              struct seclock_client **client_out);
 
 /* Stops the watchdog, closes every connection and sets the pointer to NULL. This releases no hold:
- * leases end by themselves (those of ZooKeeper and GET_LOCK at once). The caller has freed all
- * handles and owners before, and no thread is in a call. */
+ * leases end by themselves (those of ZooKeeper and GET_LOCK at once). No thread is in a call. The
+ * caller should have freed all handles and owners before: a handle that is left is renewed no more,
+ * has no on_lost, and keeps its connections until it is freed. */
 SECLOCK_API void seclock_close(struct seclock_client **client);
 
-/* The client's random id, 32 hexadecimal digits: every owner's text begins with it. Valid until the
- * process forks or the client is closed. */
+/* The client's id, 32 hexadecimal digits, of which the first 18 are random: every owner's text
+ * begins with it. Valid until the process forks or the client is closed. */
 SECLOCK_API const char *seclock_client_id(struct seclock_client *client);
 
 /* Makes the client's watchdog look at the clock now: for tests, after moving an injected clock. */
@@ -184,7 +186,8 @@ struct seclock_request {
     const struct seclock_owner *owner; /* NULL: the calling thread */
 
     /* Called exactly once when a hold is lost before its release, by the watchdog's notifier
-     * thread, at the local deadline at the latest unless that thread itself gets no processor time.
+     * thread, at the local deadline at the latest unless that thread itself gets no processor time
+     * (up to a second after the host has slept).
      * The callback may read the handle and release it, but must neither free it nor block: other
      * losses are notified only after it returns. Once seclock_release has returned, the callback is
      * not running and will not be called. */
@@ -196,7 +199,8 @@ struct seclock_request {
  * *handle_out. With SECLOCK_UNKNOWN there is a handle too, in SECLOCK_STATE_UNKNOWN: seclock_renew
  * finds out, seclock_release gives back whatever was acquired. Otherwise *handle_out is NULL:
  * SECLOCK_BUSY (without waiting), SECLOCK_TIMEOUT, SECLOCK_CANCELLED, SECLOCK_DEADLOCK,
- * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. When an answer is lost, the request is sent
+ * SECLOCK_FAILED, SECLOCK_UNSUPPORTED, SECLOCK_CONFIG. It returns within wait_ms and about one
+ * timeout_ms more, also when a server is silent. When an answer is lost, the request is sent
  * again under the same id, which the servers recognise. */
 SECLOCK_API enum seclock_result seclock_acquire(struct seclock_client *client,
                                                 const struct seclock_request *request,
@@ -220,7 +224,10 @@ SECLOCK_API void seclock_free(struct seclock_handle **handle);
 /* Questions to a handle, answered without the server. */
 SECLOCK_API enum seclock_state seclock_state(const struct seclock_handle *handle);
 SECLOCK_API int64_t seclock_remaining_ms(const struct seclock_handle *handle); /* 0 unless held */
-SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle); /* 0: the kind has none */
+
+/* 0: the kind has none. Of a reader: the last writer's; of permits: a number of their own, which
+ * does not order them, as several are held together. */
+SECLOCK_API uint64_t seclock_fence(const struct seclock_handle *handle);
 
 /* The number of the owner's holds at the time of this acquisition, this one included. */
 SECLOCK_API int seclock_hold_count(const struct seclock_handle *handle);
@@ -237,7 +244,7 @@ struct seclock_member {
     const struct seclock_request *request; /* its wait_ms is not used */
 };
 
-/* Acquires all members or none, whatever their kinds, in one global order (server, kind, name)
+/* Acquires all members or none, whatever their kinds, in one global order (kind, name, server)
  * whatever the order given; a lock named twice is SECLOCK_CONFIG. Holds acquired first are renewed
  * while the call waits for the others. The handles come in the order of the members; on anything
  * but SECLOCK_OK nothing stays held and all handles are NULL. */
@@ -262,6 +269,8 @@ struct seclock_status {
     int64_t waiting;      /* waiters in the queue; -1: the kind keeps no queue */
     int64_t remaining_ms; /* of the longest lease; -1: not limited or not known */
     uint64_t fence;       /* the last one given; 0: none */
+    int64_t holder_pid;   /* the holder's process, on its host; 0: not known */
+    char holder_host[48]; /* an address of the holder's host; "": not known */
 };
 
 /* Asks the server about a lock. SECLOCK_OK, also for a lock that nobody holds. */
@@ -311,8 +320,9 @@ SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *
                                                          const char *name, const char *request,
                                                          int64_t *left_out);
 
-/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, or SECLOCK_CONFIG: it was never set,
- * or is forgotten. seclock_latch_count: how many are left. */
+/* Waits until the latch is open. SECLOCK_OK, SECLOCK_TIMEOUT, SECLOCK_FAILED: no server answered
+ * for outage_ms, or SECLOCK_CONFIG: it was never set, or is forgotten. seclock_latch_count: how
+ * many are left. */
 SECLOCK_API enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                                     int wait_ms);
 SECLOCK_API enum seclock_result seclock_latch_count(struct seclock_client *client, const char *name,
@@ -337,7 +347,8 @@ SECLOCK_API enum seclock_result seclock_value_read(struct seclock_client *client
 
 /* Writes the value if its version is still `value->version` (0: if there is none), and sets
  * value->version to the new one, which is greater. SECLOCK_OK; SECLOCK_BUSY: another changed it
- * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN. Redis forgets a value `ttl_ms` after its last change
+ * meanwhile; SECLOCK_FAILED; SECLOCK_UNKNOWN: not answered, or an answer was lost and then another
+ * changed the value. Redis forgets a value `ttl_ms` after its last change
  * (0: a week). */
 SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client,
                                                    enum seclock_store store, const char *name,
@@ -346,7 +357,7 @@ SECLOCK_API enum seclock_result seclock_value_swap(struct seclock_client *client
 /* Reads, lets `change` alter value->data and value->size, and swaps; repeats this after a random
  * pause, up to `tries_max` times, when another was faster. `change` may run several times; it
  * returns false to leave the value as it is (SECLOCK_CANCELLED). SECLOCK_OK; SECLOCK_BUSY: every
- * try came too late. */
+ * try came too late; SECLOCK_UNKNOWN: the change was made once or not at all. */
 SECLOCK_API enum seclock_result seclock_value_update(
     struct seclock_client *client, enum seclock_store store, const char *name,
     bool (*change)(struct seclock_value *value, void *context), void *context, int tries_max);

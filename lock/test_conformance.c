@@ -13,6 +13,7 @@ enum {
     SCRIPTED = 16,   /* by scripts on Redis */
     TOLD = 32,       /* waits by publish and subscribe */
     FENCE_AGES = 64, /* its fence bears a server that went back in time */
+    LAPSES = 128,    /* the server would keep a hold longer than its lease */
 };
 
 struct subject {
@@ -35,7 +36,7 @@ static const struct subject subjects[] = {
     {SECLOCK_KIND_RED, LEASED | SCRIPTED, 0},
     {SECLOCK_KIND_TABLE, REENTRANT | FENCED | LEASED, 0},
     {SECLOCK_KIND_GET_LOCK, REENTRANT, 0},
-    {SECLOCK_KIND_QUEUE, REENTRANT | FENCED, 0},
+    {SECLOCK_KIND_QUEUE, REENTRANT | FENCED | LAPSES, 0},
 };
 
 /* Two processes' worth: `mine` and `other` know nothing of each other. */
@@ -348,6 +349,44 @@ static void test_owners_are_apart_from_threads(void **state)
     seclock_owner_free(&owner);
 }
 
+static void *share_thread(void *argument)
+{
+    struct seclock_request wanted = request(PATIENCE_MS);
+    wanted.owner = argument;
+    for (int i = 0; i < 40 * TURNS; i++) {
+        struct seclock_handle *hold;
+        enum seclock_result result = seclock_acquire(mine, &wanted, &hold);
+        if (result == SECLOCK_OK && seclock_state(hold) != SECLOCK_STATE_HELD)
+            return "acquired, and not held";
+        if (result == SECLOCK_OK)
+            result = seclock_release(hold);
+        seclock_free(&hold);
+        if (result != SECLOCK_OK)
+            return (void *)(uintptr_t)seclock_result_name(result);
+    }
+    return NULL;
+}
+
+/* One of them often releases what the others have just entered again. */
+static void test_owner_is_shared_by_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[2]; /* more would hardly ever all have let go */
+    void *failed[2] = {NULL};
+    struct seclock_owner *owner = seclock_owner_new(mine);
+    if (subject->is & REENTRANT) {
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, share_thread, owner), 0);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], &failed[i]);
+        for (int i = 0; i < 2; i++)
+            if (failed[i])
+                fail_msg("%s", (char *)failed[i]);
+        assert_false(status().held);
+    }
+    seclock_owner_free(&owner);
+}
+
 /* ---- leases ---- */
 
 static void test_watchdog_renews(void **state)
@@ -377,7 +416,7 @@ static void test_fixed_lease_ends(void **state)
     (void)state;
     struct seclock_handle *hold, *second;
     struct seclock_request wanted = request(0);
-    if (!(subject->is & LEASED))
+    if (!(subject->is & (LEASED | LAPSES)))
         return; /* as long as its connection */
     wanted.lease_ms = 300;
     wanted.fixed_lease = true;
@@ -394,12 +433,41 @@ static void test_fixed_lease_ends(void **state)
     assert_int_equal(losses, 1);
 }
 
+/* Nobody asks for a notice, renews or releases: but others wait. */
+static void test_fixed_lease_ends_without_notice(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *again, *second;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = subject->kind,
+                                                    .limit = subject->limit, .fixed_lease = true);
+    if (!(subject->is & (LEASED | LAPSES)))
+        return;
+    wanted.lease_ms = 200;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    wanted.lease_ms = 500;
+    enum seclock_result reentry = seclock_acquire(mine, &wanted, &again);
+    assert_int_equal(reentry == SECLOCK_OK, (subject->is & REENTRANT) != 0);
+    sleep_ms(300);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
+    if (again)
+        assert_result(take(other, 0, &second), SECLOCK_BUSY);
+    if (again && (subject->is & LAPSES)) /* the lost hold keeps nobody out */
+        assert_result(seclock_release(again), SECLOCK_OK);
+    int64_t began_ms = now_ms();
+    assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
+    assert_true(now_ms() - began_ms < 200 + POLL_MS + 200);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    seclock_free(&hold);
+    seclock_free(&again);
+    give(&second);
+}
+
 static void test_hold_is_renewed_up_to_a_time(void **state)
 {
     (void)state;
     struct seclock_handle *hold, *second;
     struct seclock_request wanted = request(0);
-    if (!(subject->is & LEASED) || subject->kind == SECLOCK_KIND_PERMIT)
+    if (!(subject->is & (LEASED | LAPSES)) || subject->kind == SECLOCK_KIND_PERMIT)
         return;
     wanted.lease_ms = 300;
     wanted.hold_ms_max = 600;
@@ -431,6 +499,31 @@ static void test_loss_by_time_is_told_once(void **state)
     assert_int_equal(losses, 1);
     assert_int_equal(stats_of(mine).lost, 1);
     seclock_free(&hold);
+}
+
+/* The server says yes, but what it gave has ended: that is no acquisition, and is given back. */
+static void test_answer_after_the_lease_acquires_nothing(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    int late = 0;
+    for (int looks = 1; looks <= 8; looks++) {
+        looks_until_jump = looks;
+        enum seclock_result result = take(mine, 0, &hold);
+        looks_until_jump = 0;
+        if (result == SECLOCK_FAILED)
+            late++;
+        else if (seclock_state(hold) == SECLOCK_STATE_HELD)
+            give(&hold);
+        else { /* the hour passed after it had been acquired */
+            assert_result(seclock_release(hold), SECLOCK_LOST);
+            seclock_free(&hold);
+        }
+        assert_result(take(other, 0, &second), SECLOCK_OK);
+        give(&second);
+    }
+    assert_true(late > 0);
+    assert_int_equal(stats_of(mine).watched, 0);
 }
 
 static void test_break_is_told_once(void **state)
@@ -474,6 +567,39 @@ static void test_loss_may_be_answered_by_a_release(void **state)
     seclock_free(&hold);
     give(&second); /* which that release left alone */
     assert_int_equal(losses, 1);
+}
+
+struct slow_loss {
+    atomic_int *losses;
+    _Atomic bool entered;
+};
+
+static void release_slowly(struct seclock_handle *handle, void *context)
+{
+    struct slow_loss *loss = context;
+    loss->entered = true;
+    sleep_ms(50); /* the owner comes to release it as well */
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    atomic_fetch_add(loss->losses, 1);
+}
+
+/* The server still has the hold, and says yes to each of the two. */
+static void test_no_release_of_a_lost_hold_says_ok(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold;
+    struct slow_loss loss = {.losses = &losses};
+    struct seclock_request wanted = request(0);
+    wanted.on_lost = release_slowly;
+    wanted.context = &loss;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    clock_ahead_ns = INT64_C(3600) * 1000000000;
+    seclock_poke(mine);
+    wait_for(loss.entered);
+    assert_result(seclock_release(hold), SECLOCK_LOST);
+    assert_int_equal(losses, 1);
+    assert_int_equal(seclock_state(hold), SECLOCK_STATE_RELEASED);
+    seclock_free(&hold);
 }
 
 static void test_break_wakes_who_waits(void **state)
@@ -551,8 +677,8 @@ static void test_fence_grows_in_a_row_that_was_purged(void **state)
         return;
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
     uint64_t first = seclock_fence(hold);
-    snprintf(text, sizeof text, "DELETE FROM distributed_lock WHERE name='%s%s'", servers.prefix,
-             name);
+    snprintf(text, sizeof text, "DELETE FROM distributed_lock WHERE name=CONCAT('%s',CHAR(0),'%s')",
+             servers.prefix, name);
     table_query(text);
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
@@ -575,10 +701,39 @@ static void test_status_tells(void **state)
     assert_int_equal(seen.fence, seclock_fence(hold));
     if (subject->kind != SECLOCK_KIND_GET_LOCK)
         assert_string_equal(seen.holder, seclock_token(hold));
+    if (subject->kind != SECLOCK_KIND_GET_LOCK)
+        assert_int_equal(seen.holder_pid, getpid());
+    else
+        assert_int_equal(seen.holder_pid, 0);
     if (subject->is & LEASED)
         assert_in_range(seen.remaining_ms, LEASE_MS / 2, LEASE_MS);
     give(&hold);
     assert_false(status().held);
+}
+
+/* The reason is one of this call, not of the one before. */
+#define assert_reason(call, expected, text)                                                        \
+    do {                                                                                           \
+        assert_result(seclock_release(NULL), SECLOCK_NOT_OWNER);                                   \
+        assert_result(call, expected);                                                             \
+        if (!strstr(seclock_error(), text))                                                        \
+            fail_msg("%s: %s", #call, seclock_error());                                            \
+    } while (0)
+
+static void test_reasons_are_told(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    struct seclock_request wanted = request(SECLOCK_FOREVER);
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_reason(take(other, 0, &second), SECLOCK_BUSY, "another");
+    assert_reason(take(other, 30, &second), SECLOCK_TIMEOUT, "30 ms");
+    wanted.cancel_fd = eventfd(1, EFD_CLOEXEC);
+    assert_reason(seclock_acquire(other, &wanted, &second), SECLOCK_CANCELLED, "cancel");
+    close(wanted.cancel_fd);
+    assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
+    assert_reason(seclock_release(hold), SECLOCK_LOST, "broken");
+    seclock_free(&hold);
 }
 
 /* ---- servers that misbehave ---- */
@@ -661,7 +816,7 @@ static void test_no_server(void **state)
     int64_t began_ms = now_ms();
     assert_result(take(client, SECLOCK_FOREVER, &hold), SECLOCK_FAILED);
     assert_in_range(now_ms() - began_ms, 300, 3000);
-    assert_true(seclock_error()[0] != '\0');
+    assert_reason(take(client, 0, &hold), SECLOCK_FAILED, "127.0.0.1");
     seclock_close(&client);
 }
 
@@ -691,6 +846,54 @@ static void test_wrong_requests_are_refused(void **state)
     wanted.name = longest;
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     give(&hold);
+}
+
+/* Of bytes that a path cannot have, which take the most room. */
+static void test_longest_prefix_and_name(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second, *another;
+    char prefix[SECLOCK_PREFIX_MAX], longest[SECLOCK_NAME_MAX];
+    memcpy(prefix, servers.prefix, sizeof prefix);
+    memset(servers.prefix + strlen(prefix), '/', SECLOCK_PREFIX_MAX - 1 - strlen(prefix));
+    struct seclock_client *client = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = NULL));
+    memcpy(servers.prefix, prefix, sizeof prefix);
+    memset(longest, '/', SECLOCK_NAME_MAX - 1);
+    longest[SECLOCK_NAME_MAX - 1] = '\0';
+    struct seclock_request wanted = request(100);
+    wanted.name = longest;
+    assert_result(seclock_acquire(client, &wanted, &hold), SECLOCK_OK);
+    wanted.owner = seclock_owner_new(client);
+    assert_result(seclock_acquire(client, &wanted, &second), SECLOCK_TIMEOUT);
+    longest[SECLOCK_NAME_MAX - 2] = 'x';
+    assert_result(seclock_acquire(client, &wanted, &another), SECLOCK_OK);
+    give(&another);
+    assert_result(seclock_renew(hold), SECLOCK_OK);
+    give(&hold);
+    struct seclock_owner *owner = (struct seclock_owner *)(uintptr_t)wanted.owner;
+    seclock_owner_free(&owner);
+    seclock_close(&client);
+}
+
+/* The same bytes, but another lock. */
+static void test_prefix_ends_where_the_name_begins(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *second;
+    char longer[SECLOCK_NAME_MAX];
+    snprintf(longer, sizeof longer, "x%.90s", name);
+    struct seclock_request wanted = request(0);
+    wanted.name = longer;
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    strcat(servers.prefix, "x");
+    struct seclock_client *client = client_open(subject->kind, SECLOCK_OPTIONS(.now_ns = NULL));
+    servers.prefix[strlen(servers.prefix) - 1] = '\0';
+    enum seclock_result result = take(client, 0, &second);
+    if (second)
+        give(&second);
+    give(&hold);
+    seclock_close(&client);
+    assert_int_equal(result, SECLOCK_OK);
 }
 
 /* ---- fork ---- */
@@ -777,22 +980,29 @@ static const struct {
     CASE(test_crowd_goes_one_by_one),
     CASE(test_owner_enters_again),
     CASE(test_owners_are_apart_from_threads),
+    CASE(test_owner_is_shared_by_threads),
     CASE(test_watchdog_renews),
     CASE(test_fixed_lease_ends),
+    CASE(test_fixed_lease_ends_without_notice),
     CASE(test_hold_is_renewed_up_to_a_time),
     CASE(test_loss_by_time_is_told_once),
+    CASE(test_answer_after_the_lease_acquires_nothing),
     CASE(test_break_is_told_once),
     CASE(test_loss_may_be_answered_by_a_release),
+    CASE(test_no_release_of_a_lost_hold_says_ok),
     CASE(test_break_wakes_who_waits),
     CASE(test_fence_grows),
     CASE(test_fence_grows_on_a_server_that_forgot),
     CASE(test_fence_grows_in_a_row_that_was_purged),
     CASE(test_status_tells),
+    CASE(test_reasons_are_told),
     CASE(test_scripts_are_flushed),
     CASE(test_subscriptions_are_killed),
     CASE(test_connections_are_killed),
     CASE(test_no_server),
     CASE(test_wrong_requests_are_refused),
+    CASE(test_longest_prefix_and_name),
+    CASE(test_prefix_ends_where_the_name_begins),
     CASE(test_child_of_fork_holds_nothing),
     CASE(test_no_key_stays_for_ever),
 };

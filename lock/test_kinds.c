@@ -243,6 +243,44 @@ static void test_break_frees_from_readers_too(void **state)
     give(&writer);
 }
 
+/* ---- the majority ---- */
+
+/* A command to one of the majority lock's servers, its reply as a number. */
+static int64_t red_number(int server, int argc, const char *a, const char *b, const char *c)
+{
+    char error[128];
+    struct redis *redis = redis_open(servers.red[server], 2000, error, sizeof error);
+    struct command command = {.argc = argc, .argv = {a, b, c}};
+    assert_non_null(redis);
+    command_run(redis, &command, 1);
+    assert_int_equal(command.result, REDIS_ANSWERED);
+    int64_t number = command_int(&command, -1);
+    command_clear(&command, 1);
+    redis_close(&redis);
+    return number;
+}
+
+/* What a try without a majority has taken would keep everybody out for a lease. */
+static void test_failed_try_of_a_majority_keeps_nothing(void **state)
+{
+    (void)state;
+    char key[sizeof servers.prefix + sizeof name + 8];
+    struct seclock_handle *hold;
+    struct seclock_request wanted =
+        SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_RED, .lease_ms = 60000);
+    struct seclock_client *red = client_open(SECLOCK_KIND_RED, SECLOCK_OPTIONS(.now_ns = NULL));
+    snprintf(key, sizeof key, "%s{%s}:red", servers.prefix, name);
+    for (int i = 1; i < RED_SERVERS; i++)
+        red_number(i, 3, "SET", key, "another");
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_BUSY);
+    wait_for(red_number(0, 2, "EXISTS", key, NULL) == 0);
+    for (int i = 1; i < RED_SERVERS; i++)
+        assert_int_equal(red_number(i, 2, "DEL", key, NULL), 1); /* which was not its own */
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_OK);
+    give(&hold);
+    seclock_close(&red);
+}
+
 /* ---- permits ---- */
 
 static const enum seclock_kind permit_kinds[] = {SECLOCK_KIND_SEMAPHORE, SECLOCK_KIND_PERMIT};
@@ -500,6 +538,34 @@ static void test_all_or_nothing(void **state)
     assert_result(seclock_multi_acquire(members, MEMBERS, 0, none), SECLOCK_CONFIG);
 }
 
+/* Two processes may write the URL of one server in two ways. Were that to decide the order, each
+ * could hold the lock that the other waits for. */
+static void test_order_is_not_that_of_the_urls(void **state)
+{
+    (void)state;
+    char url[256] = "REDIS";
+    const char *urls[] = {url, NULL};
+    struct seclock_client *same;
+    struct seclock_handle *hold, *holds[2];
+    struct seclock_request a = SECLOCK_REQUEST(.name = "a"), b = SECLOCK_REQUEST(.name = "b");
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix);
+    strcpy(url + 5, servers.redis + 5); /* comes before redis:// */
+    assert_result(seclock_open(&options, &same), SECLOCK_OK);
+    assert_result(seclock_acquire(other, &a, &hold), SECLOCK_OK);
+    struct seclock_member members[2] = {{mine, &a}, {same, &b}};
+    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_BUSY);
+    assert_int_equal(stats_of(same).acquired, 0); /* it came to `a` first */
+    members[0].client = same;
+    members[1].client = mine;
+    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_BUSY);
+    assert_int_equal(stats_of(mine).acquired, 0);
+    give(&hold);
+    assert_result(seclock_multi_acquire(members, 2, 0, holds), SECLOCK_OK);
+    assert_result(seclock_multi_release(holds, 2), SECLOCK_OK);
+    seclock_multi_free(holds, 2);
+    seclock_close(&same);
+}
+
 struct group {
     struct seclock_client *client;
     bool backwards;
@@ -717,7 +783,8 @@ static void test_words(void **state)
 #define CASE_OF(function, state)                                                                   \
     cmocka_unit_test_prestate_setup_teardown(function, begin, end, (void *)(uintptr_t) & (state))
 
-int main(void)
+/* With an argument, only the tests whose name holds it. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_readers_share),
@@ -728,6 +795,7 @@ int main(void)
         CASE(test_reader_that_would_write_is_refused),
         CASE(test_read_holds_end_by_themselves),
         CASE(test_break_frees_from_readers_too),
+        CASE(test_failed_try_of_a_majority_keeps_nothing),
         CASE_OF(test_permits_are_counted, permit_kinds[0]),
         CASE_OF(test_permits_are_counted, permit_kinds[1]),
         CASE_OF(test_permits_can_be_changed, permit_kinds[0]),
@@ -742,6 +810,7 @@ int main(void)
         CASE(test_latch_wakes_all_who_wait),
         CASE(test_latch_is_forgotten),
         CASE(test_all_or_nothing),
+        CASE(test_order_is_not_that_of_the_urls),
         CASE(test_groups_in_either_order_do_not_block),
         CASE_OF(test_value_changes_for_who_has_seen_it, stores[0]),
         CASE_OF(test_value_changes_for_who_has_seen_it, stores[1]),
@@ -754,6 +823,9 @@ int main(void)
     };
     if (!servers_open("kinds"))
         return 1;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "*%s*", argc > 1 ? argv[1] : "");
+    cmocka_set_test_filter(pattern);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     redis_forget_all();
     redis_close(&servers.commands);

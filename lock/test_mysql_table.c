@@ -150,7 +150,8 @@ static void test_renewal_waits_no_longer_than_the_hold_is_valid(void **state)
     assert_result(driver->acquire(self, &handle), SECLOCK_OK);
     snprintf(text, sizeof text,
              "START TRANSACTION;"
-             "SELECT fence FROM distributed_lock WHERE name='%s%s' LOCK IN SHARE MODE",
+             "SELECT fence FROM distributed_lock WHERE name=CONCAT('%s',CHAR(0),'%s')"
+             " LOCK IN SHARE MODE",
              servers.prefix, name);
     assert_int_equal(db_query(db, text, strlen(text)), DB_OK);
     handle.deadline_ns = real_now_ns() + 300 * INT64_C(1000000);

@@ -53,8 +53,9 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 /* ---- Redis ---- */
 
 /* Runs one command, and again on a new connection when it was not answered: a swap has an id by
- * which the script recognises the repeat. */
-static enum seclock_result redis_ask(struct redis_server *server, struct command *command)
+ * which the script recognises the repeat. `repeated_out` may be NULL. */
+static enum seclock_result redis_ask(struct redis_server *server, struct command *command,
+                                     bool *repeated_out)
 {
     struct redis *redis = redis_server_take(server);
     if (!redis)
@@ -63,8 +64,10 @@ static enum seclock_result redis_ask(struct redis_server *server, struct command
     bool doubt = command->result == REDIS_UNKNOWN;
     if (doubt)
         command_run(redis, command, 1);
+    if (repeated_out)
+        *repeated_out = doubt;
     if (command->result != REDIS_ANSWERED)
-        lock_set_error("redis: %s", redis_error(redis));
+        redis_server_failed(server, redis);
     redis_server_give(server, redis);
     if (command->result == REDIS_ANSWERED)
         return SECLOCK_OK;
@@ -78,7 +81,7 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
-    enum seclock_result result = redis_ask(server, &command);
+    enum seclock_result result = redis_ask(server, &command, NULL);
     if (result == SECLOCK_OK) {
         size_t size = 0;
         const char *data = command_text(&command, 1, &size);
@@ -89,6 +92,16 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     }
     command_clear(&command, 1);
     return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
+}
+
+/* why_not_busy: the server remembers the last change only. When a swap was sent twice and the value
+ * is another's, ours may have been done before that one; a caller that took this for BUSY would
+ * apply its change once more. */
+static enum seclock_result overtaken(bool repeated)
+{
+    return repeated
+               ? lock_fail(SECLOCK_UNKNOWN, "an answer was lost, then another changed the value")
+               : SECLOCK_BUSY;
 }
 
 /* Sent as EVAL with its text, because values are rare next to locks and the script is not worth
@@ -108,11 +121,12 @@ static enum seclock_result redis_swap(struct redis_server *server, const char *n
                  change, ttl},
         .lengths = {[5] = value->size},
     };
-    enum seclock_result result = redis_ask(server, &command);
+    bool repeated;
+    enum seclock_result result = redis_ask(server, &command, &repeated);
     if (result == SECLOCK_OK && command_int(&command, 0) == 1)
         value->version = (uint64_t)command_int(&command, 1);
     else if (result == SECLOCK_OK)
-        result = SECLOCK_BUSY;
+        result = overtaken(repeated);
     command_clear(&command, 1);
     return result;
 }
@@ -213,7 +227,8 @@ static enum seclock_result mysql_swap(const struct store *store, const char *nam
         update_text(store, name, value, change, &sql);
     mysql_raw(&sql, "SELECT version,change_id FROM lock_value WHERE name=");
     mysql_key(&sql, store->prefix, name);
-    enum seclock_result result = mysql_pool_query(db, &sql);
+    bool repeated;
+    enum seclock_result result = mysql_pool_query_noting(db, &sql, &repeated);
     char **row = result == SECLOCK_OK ? db_row(db) : NULL;
     if (row && db_affected(db, 0) > 0) /* done, even if another has changed it since */
         value->version =
@@ -221,7 +236,7 @@ static enum seclock_result mysql_swap(const struct store *store, const char *nam
     else if (row && strcmp(row[1], change) == 0) /* done by the first of two sendings */
         value->version = strtoull(row[0], NULL, 10);
     else if (result == SECLOCK_OK)
-        result = SECLOCK_BUSY;
+        result = overtaken(repeated);
     mysql_pool_give(store->pool, db);
     sql_free(&sql);
     return result;

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "lock/process.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "lua/subscriber.h"
@@ -42,6 +43,7 @@ struct waiter {
     struct waiter *hub_next, *hub_previous; /* of all channels */
     int event_fd;
     bool woken;
+    bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
     bool sleeping; /* in poll(2), so that only a signal reaches it */
     bool signalled;
 };
@@ -55,6 +57,7 @@ struct channel {
 
 struct waiter_hub {
     pthread_mutex_t mutex;
+    struct process_guard guard;
     struct redis *redis;
     int timeout_ms;
     bool online;              /* connected, and a SUBSCRIBE sent for every channel */
@@ -81,6 +84,7 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
     }
     hub->timeout_ms = timeout_ms;
     pthread_mutex_init(&hub->mutex, NULL);
+    process_guard(&hub->guard, &hub->mutex);
     return hub;
 }
 
@@ -98,8 +102,20 @@ void waiter_hub_close(struct waiter_hub **hub)
         free(waiter);
     }
     redis_close(&old->redis);
+    process_unguard(&old->guard);
     pthread_mutex_destroy(&old->mutex);
     free(old);
+}
+
+/* A leader that was connecting at the fork may have been changing the connection, which stays. */
+void waiter_hub_forget(struct waiter_hub *hub)
+{
+    for (const struct waiter *w = hub->all; w; w = w->hub_next)
+        close(w->event_fd);
+    for (const struct waiter *w = hub->free; w; w = w->next)
+        close(w->event_fd);
+    if (hub->online && redis_fd(hub->redis) >= 0)
+        close(redis_fd(hub->redis));
 }
 
 /* ---- waking; the mutex is held ---- */
@@ -410,19 +426,21 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     int64_t until_ms = clock_now_ms() + wait_ms;
     bool wanted = true;
     pthread_mutex_lock(&hub->mutex);
+    waiter->owes = false;
     while (!waiter->woken && wanted) {
         if (!hub->leader)
             hub->leader = waiter;
         wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_now_ms() < until_ms;
     }
     bool woken = waiter->woken;
+    waiter->owes = woken;
     waiter->woken = false;
     resign(hub, waiter);
     pthread_mutex_unlock(&hub->mutex);
     return woken;
 }
 
-void waiter_leave(struct waiter **leaving)
+void waiter_leave(struct waiter **leaving, bool content)
 {
     struct waiter *waiter = *leaving;
     struct waiter_hub *hub = waiter->hub;
@@ -431,7 +449,7 @@ void waiter_leave(struct waiter **leaving)
     pthread_mutex_lock(&hub->mutex);
     assert(hub->leader != waiter && !waiter->sleeping);
     unlink_waiter(hub, channel, waiter);
-    if (waiter->woken) /* a message woke it that it will not act on */
+    if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
         wake_some(channel, 1);
     clear_signal(waiter);
     if (!channel->first)

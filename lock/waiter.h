@@ -16,6 +16,9 @@ struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms);
 /* No thread may be waiting. */
 void waiter_hub_close(struct waiter_hub **hub);
 
+/* In a child of fork: closes the descriptors of the parent's waiters, and leaks the rest. */
+void waiter_hub_forget(struct waiter_hub *hub);
+
 /* Begins to wait on a channel (shorter than SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX). The first
  * waiter_sleep returns as soon as the subscription is in force; the caller then looks whether the
  * event has come before. NULL: no memory or descriptors; the caller has to poll. */
@@ -27,7 +30,8 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
 /* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter
- * of the channel. */
-void waiter_leave(struct waiter **waiter);
+ * of the channel, and so does the last one unless the caller is `content`: has got what it waited
+ * for. */
+void waiter_leave(struct waiter **waiter, bool content);
 
 #endif

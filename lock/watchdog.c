@@ -1,12 +1,14 @@
-/* The watchdog: one thread renews holds in batches, another notifies of holds that were lost.
+/* The watchdog: one thread for each kind of server renews holds in batches, another notifies of
+ * holds that were lost.
  *
  * A renewal is due when a third of the lease has passed (a little earlier or later, so that holds
  * taken together drift apart), or a twelfth after an error. The look for a loss is due at the local
  * deadline. Each renewal moves that deadline but not the look, so that the thread looks about once
  * a lease and then finds a later deadline.
  *
- * why_two_threads: a renewal may have to wait for a silent server, and for whatever its client
- * library does meanwhile. That must not delay the notice of another loss. */
+ * why_threads_apart: a renewal may have to wait for a silent server, and for whatever its client
+ * library does meanwhile. That must neither delay the notice of another loss, nor the renewals at
+ * servers of another kind. */
 #include "lock/watchdog.h"
 
 #include <assert.h>
@@ -18,10 +20,15 @@
 #include "lock/driver.h"
 #include "lock/random.h"
 
-enum { BATCH_MAX = 256 };
+enum {
+    BATCH_MAX = 256,
+    SLEEP_MS_MAX =
+        1000, /* the clock of a sleep stands still with the host, that of a lease does not */
+};
 
 /* A thread with the holds that it looks at, each when it is due. */
 struct watch {
+    struct watchdog *watchdog;
     pthread_cond_t changed;
     pthread_t thread;
     bool running;
@@ -30,9 +37,11 @@ struct watch {
 };
 
 struct watchdog {
-    pthread_mutex_t mutex;         /* guards all below, and the watchdog's part of the handles */
-    struct watch renewals, losses; /* each has a thread once it has a hold */
-    pthread_cond_t settled;        /* a batch is done, or an on_lost has returned */
+    pthread_mutex_t mutex; /* guards all below, and the watchdog's part of the handles */
+    /* Each has a thread once it has a hold. */
+    struct watch renewals[SECLOCK_KIND_COUNT]; /* by the handles' family */
+    struct watch losses;
+    pthread_cond_t settled; /* a batch is done, or an on_lost has returned */
     bool stopping;
     int64_t (*now_ns)(void);
     struct lock_counters *counters;
@@ -57,6 +66,11 @@ static bool may_renew(const struct seclock_handle *handle, int64_t now_ns)
             now_ns - handle->acquired_ns < (int64_t)handle->hold_ms_max * 1000000);
 }
 
+static struct watch *renewals_of(struct watchdog *watchdog, const struct seclock_handle *handle)
+{
+    return &watchdog->renewals[handle->family];
+}
+
 /* As due_put, and wakes the watch's thread if that would sleep for longer. The mutex is held. */
 static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 {
@@ -69,15 +83,26 @@ static bool put(struct watch *watch, struct due *due, int64_t at_ns)
 
 /* ---- renewing; the mutex is held, but not during requests ---- */
 
-/* Stops renewing a hold that is lost. One with an on_lost is counted when that is called. */
+/* Stops renewing a hold that is lost. One that is looked at for that is counted then. */
 static void lose(struct watchdog *watchdog, struct seclock_handle *handle)
 {
     handle->state = SECLOCK_STATE_LOST;
-    due_remove(&watchdog->renewals.heap, &handle->renewal);
-    if (!handle->on_lost)
+    due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
+    if (!handle_mourned(handle))
         atomic_fetch_add(&watchdog->counters->lost, 1);
     else if (handle->loss.slot != 0) /* not notified yet */
         put(&watchdog->losses, &handle->loss, 0);
+}
+
+/* Sets the time of the next renewal, after one that was sent at `sent_ns`. */
+static void put_next(struct watchdog *watchdog, struct seclock_handle *handle,
+                     enum seclock_result result, int64_t sent_ns)
+{
+    int64_t now_ns = watchdog->now_ns();
+    int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
+    if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
+        due_ns = now_ns + 1000000;
+    put(renewals_of(watchdog, handle), &handle->renewal, due_ns);
 }
 
 /* Applies the result of a renewal. */
@@ -85,19 +110,14 @@ static void apply(struct watchdog *watchdog, struct seclock_handle *handle,
                   enum seclock_result result, int64_t sent_ns)
 {
     assert(handle->renewing);
-    int64_t now_ns = watchdog->now_ns();
     if (result == SECLOCK_OK)
         atomic_fetch_add(&watchdog->counters->renewals, 1);
     else if (result != SECLOCK_LOST)
         atomic_fetch_add(&watchdog->counters->renew_errors, 1);
-    if (handle_extend(handle, result, sent_ns, now_ns)) {
-        int64_t due_ns = due_after(handle, sent_ns, result == SECLOCK_OK ? 3 : 12);
-        if (due_ns <= now_ns) /* a slow server must not make this a busy loop */
-            due_ns = now_ns + 1000000;
-        put(&watchdog->renewals, &handle->renewal, due_ns);
-        return;
-    }
-    lose(watchdog, handle);
+    if (handle_extend(handle, result, sent_ns, watchdog->now_ns()))
+        put_next(watchdog, handle, result, sent_ns);
+    else
+        lose(watchdog, handle);
 }
 
 /* Renews holds of one driver. `renewing` keeps watchdog_remove waiting, and so the handles from
@@ -127,24 +147,25 @@ static bool to_be_renewed(struct watchdog *watchdog, struct seclock_handle *hand
     assert(handle->renews && !handle->renewing);
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_RELEASED) /* the acquisition is still under way */
-        put(&watchdog->renewals, &handle->renewal,
+        put(renewals_of(watchdog, handle), &handle->renewal,
             now_ns + (int64_t)handle->lease_ms * 1000000 / 3);
     else if (state == SECLOCK_STATE_LOST)
         lose(watchdog, handle);
     else if (!may_renew(handle, now_ns))
-        put(&watchdog->renewals, &handle->renewal, handle->deadline_ns);
+        put(renewals_of(watchdog, handle), &handle->renewal, handle->deadline_ns);
     else
         return true;
     return false;
 }
 
 /* Collects due holds of one driver, as many as make one batch. */
-static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
+static size_t collect(struct watch *renewals, struct seclock_handle **batch)
 {
+    struct watchdog *watchdog = renewals->watchdog;
     size_t count = 0;
     int64_t now_ns = watchdog->now_ns();
     struct due *due;
-    while (count < BATCH_MAX && (due = due_first(&watchdog->renewals.heap)) != NULL) {
+    while (count < BATCH_MAX && (due = due_first(&renewals->heap)) != NULL) {
         struct seclock_handle *handle = due->handle;
         if (due->at_ns > now_ns || (count > 0 && handle->self != batch[0]->self) ||
             (count > 0 && handle->driver != batch[0]->driver))
@@ -152,24 +173,27 @@ static size_t collect(struct watchdog *watchdog, struct seclock_handle **batch)
         if (!to_be_renewed(watchdog, handle, now_ns))
             continue;
         batch[count++] = handle;
-        put(&watchdog->renewals, due, INT64_MAX); /* until apply sets the time */
+        put(renewals, due, INT64_MAX); /* until apply sets the time */
     }
     return count;
 }
 
-/* ---- notifying; the mutex is held, but not during on_lost ---- */
+/* ---- notifying; the mutex is held, but not during lapse and on_lost ---- */
 
 static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle->on_lost && !handle->notifying);
+    assert(handle_mourned(handle) && !handle->notifying);
     due_remove(&watchdog->losses.heap, &handle->loss);
-    due_remove(&watchdog->renewals.heap, &handle->renewal);
+    due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     atomic_fetch_add(&watchdog->counters->lost, 1);
     if (handle->leaving)
         return;
     handle->notifying = true;
     pthread_mutex_unlock(&watchdog->mutex);
-    handle->on_lost(handle, handle->context);
+    if (handle->lapses)
+        handle->driver->lapse(handle->self, handle);
+    if (handle->on_lost)
+        handle->on_lost(handle, handle->context);
     pthread_mutex_lock(&watchdog->mutex);
     handle->notifying = false;
     pthread_cond_broadcast(&watchdog->settled);
@@ -178,7 +202,7 @@ static void notify(struct watchdog *watchdog, struct seclock_handle *handle)
 /* Looks at a hold whose deadline was to come by now, unless a renewal has moved it. */
 static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *handle)
 {
-    assert(handle->on_lost);
+    assert(handle_mourned(handle));
     enum seclock_state state = seclock_state(handle);
     if (state == SECLOCK_STATE_LOST)
         notify(watchdog, handle);
@@ -193,36 +217,40 @@ static void notify_if_lost(struct watchdog *watchdog, struct seclock_handle *han
 
 /* Sleeps until a hold of the watch is due. The holds' times are those of the client's clock, which
  * tests move, so the sleep lasts for the difference on the real one. */
-static void sleep_on(struct watchdog *watchdog, struct watch *watch)
+static void sleep_on(struct watch *watch)
 {
+    struct watchdog *watchdog = watch->watchdog;
     const struct due *first = due_first(&watch->heap);
     watch->sleeps_until_ns = first ? first->at_ns : INT64_MAX;
     if (watch->sleeps_until_ns == INT64_MAX) {
         pthread_cond_wait(&watch->changed, &watchdog->mutex);
     } else {
         int64_t left_ns = watch->sleeps_until_ns - watchdog->now_ns();
+        if (left_ns > SLEEP_MS_MAX * CLOCK_NS_PER_MS)
+            left_ns = SLEEP_MS_MAX * CLOCK_NS_PER_MS;
         clock_wait(&watch->changed, &watchdog->mutex, clock_now_ns() + (left_ns > 0 ? left_ns : 0));
     }
     watch->sleeps_until_ns = INT64_MIN; /* awake: needs no signal */
 }
 
-static bool is_due(const struct watchdog *watchdog, const struct watch *watch)
+static bool is_due(const struct watch *watch)
 {
     const struct due *first = due_first(&watch->heap);
-    return first && first->at_ns <= watchdog->now_ns();
+    return first && first->at_ns <= watch->watchdog->now_ns();
 }
 
 static void *renew_thread(void *argument)
 {
-    struct watchdog *watchdog = argument;
+    struct watch *renewals = argument;
+    struct watchdog *watchdog = renewals->watchdog;
     struct seclock_handle *batch[BATCH_MAX];
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping) {
-        size_t count = collect(watchdog, batch);
+        size_t count = collect(renewals, batch);
         if (count > 0)
             renew_batch(watchdog, batch, count);
-        else if (!is_due(watchdog, &watchdog->renewals))
-            sleep_on(watchdog, &watchdog->renewals);
+        else if (!is_due(renewals))
+            sleep_on(renewals);
     }
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
@@ -230,13 +258,14 @@ static void *renew_thread(void *argument)
 
 static void *notify_thread(void *argument)
 {
-    struct watchdog *watchdog = argument;
+    struct watch *losses = argument;
+    struct watchdog *watchdog = losses->watchdog;
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping)
-        if (is_due(watchdog, &watchdog->losses))
-            notify_if_lost(watchdog, due_first(&watchdog->losses.heap)->handle);
+        if (is_due(losses))
+            notify_if_lost(watchdog, due_first(&losses->heap)->handle);
         else
-            sleep_on(watchdog, &watchdog->losses);
+            sleep_on(losses);
     pthread_mutex_unlock(&watchdog->mutex);
     return NULL;
 }
@@ -245,20 +274,26 @@ static void *notify_thread(void *argument)
  *
  * why_no_worker: a worker of base/ can be stopped through a descriptor, which every child of fork
  * would inherit from a library that promises to leave none. These threads sleep on a condition. */
-static bool start(struct watchdog *watchdog, struct watch *watch, void *(*run)(void *))
+static bool start(struct watch *watch, void *(*run)(void *))
 {
-    assert(!watchdog->stopping);
+    assert(!watch->watchdog->stopping);
     sigset_t all, before;
     if (watch->running)
         return true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->running = pthread_create(&watch->thread, NULL, run, watchdog) == 0;
+    watch->running = pthread_create(&watch->thread, NULL, run, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return watch->running;
 }
 
 /* ---- open and close ---- */
+
+static void watch_init(struct watchdog *watchdog, struct watch *watch)
+{
+    watch->watchdog = watchdog;
+    clock_condition_init(&watch->changed);
+}
 
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters)
 {
@@ -268,18 +303,35 @@ struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *co
         return NULL;
     pthread_mutex_init(&watchdog->mutex, NULL);
     pthread_cond_init(&watchdog->settled, NULL);
-    clock_condition_init(&watchdog->renewals.changed);
-    clock_condition_init(&watchdog->losses.changed);
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        watch_init(watchdog, &watchdog->renewals[i]);
+    watch_init(watchdog, &watchdog->losses);
     watchdog->now_ns = now_ns;
     watchdog->counters = counters;
     return watchdog;
 }
 
-static void watch_close(struct watch *watch)
+static void watch_stop(struct watch *watch)
 {
     pthread_cond_signal(&watch->changed);
     if (watch->running)
         pthread_join(watch->thread, NULL);
+    watch->running = false;
+}
+
+void watchdog_stop(struct watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->mutex);
+    watchdog->stopping = true;
+    pthread_mutex_unlock(&watchdog->mutex);
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        watch_stop(&watchdog->renewals[i]);
+    watch_stop(&watchdog->losses);
+}
+
+static void watch_close(struct watch *watch)
+{
+    assert(!due_first(&watch->heap));
     pthread_cond_destroy(&watch->changed);
     due_heap_free(&watch->heap);
 }
@@ -290,11 +342,9 @@ void watchdog_close(struct watchdog **place)
     *place = NULL;
     if (!watchdog)
         return;
-    pthread_mutex_lock(&watchdog->mutex);
-    assert(!due_first(&watchdog->losses.heap) && !due_first(&watchdog->renewals.heap));
-    watchdog->stopping = true;
-    pthread_mutex_unlock(&watchdog->mutex);
-    watch_close(&watchdog->renewals);
+    watchdog_stop(watchdog);
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        watch_close(&watchdog->renewals[i]);
     watch_close(&watchdog->losses);
     pthread_cond_destroy(&watchdog->settled);
     pthread_mutex_destroy(&watchdog->mutex);
@@ -308,11 +358,12 @@ static bool add(struct watchdog *watchdog, struct seclock_handle *handle, int64_
     assert(handle->watchdog == watchdog && !handle->renewing);
     handle->renewal.handle = handle->loss.handle = handle;
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
-    return (!handle->on_lost || (start(watchdog, &watchdog->losses, notify_thread) &&
-                                 put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
+    return (!handle_mourned(handle) ||
+            (start(&watchdog->losses, notify_thread) &&
+             put(&watchdog->losses, &handle->loss, handle->deadline_ns))) &&
            (!handle->renews ||
-            (start(watchdog, &watchdog->renewals, renew_thread) &&
-             put(&watchdog->renewals, &handle->renewal, due_after(handle, sent_ns, 3))));
+            (start(renewals_of(watchdog, handle), renew_thread) &&
+             put(renewals_of(watchdog, handle), &handle->renewal, due_after(handle, sent_ns, 3))));
 }
 
 bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int64_t sent_ns)
@@ -321,6 +372,33 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
     bool added = add(watchdog, handle, sent_ns);
     pthread_mutex_unlock(&watchdog->mutex);
     return added;
+}
+
+/* why_taking_turns: what a driver finds out about a doubtful hold it keeps in the handle, so that
+ * two who ask at once would both keep it. The owner renews with the flag by which the watchdog
+ * does: the one waits for the other, and a release for both. */
+void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle)
+{
+    assert(handle->watchdog == watchdog && !handle_inherited(handle));
+    pthread_mutex_lock(&watchdog->mutex);
+    while (handle->renewing)
+        pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
+    handle->renewing = true;
+    if (handle->renewal.slot != 0)
+        put(renewals_of(watchdog, handle), &handle->renewal, INT64_MAX);
+    pthread_mutex_unlock(&watchdog->mutex);
+}
+
+void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
+                          enum seclock_result result, int64_t sent_ns)
+{
+    pthread_mutex_lock(&watchdog->mutex);
+    assert(handle->renewing);
+    handle->renewing = false;
+    if (handle->renewal.slot != 0)
+        put_next(watchdog, handle, result, sent_ns);
+    pthread_cond_broadcast(&watchdog->settled);
+    pthread_mutex_unlock(&watchdog->mutex);
 }
 
 /* on_lost may release the hold that it is called for. It must not wait for itself, which the
@@ -336,7 +414,7 @@ void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle)
         pthread_cond_wait(&watchdog->settled, &watchdog->mutex);
     handle->leaving = false;
     due_remove(&watchdog->losses.heap, &handle->loss);
-    due_remove(&watchdog->renewals.heap, &handle->renewal);
+    due_remove(&renewals_of(watchdog, handle)->heap, &handle->renewal);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
@@ -347,9 +425,10 @@ void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle)
     if (handle && handle->loss.slot != 0)
         put(&watchdog->losses, &handle->loss, 0);
     if (handle && handle->renewal.slot != 0 && !handle->renewing)
-        put(&watchdog->renewals, &handle->renewal, 0);
+        put(renewals_of(watchdog, handle), &handle->renewal, 0);
     pthread_cond_signal(&watchdog->losses.changed);
-    pthread_cond_signal(&watchdog->renewals.changed);
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        pthread_cond_signal(&watchdog->renewals[i].changed);
     pthread_mutex_unlock(&watchdog->mutex);
 }
 
@@ -373,7 +452,9 @@ void watchdog_doubt(struct seclock_handle *handle)
 size_t watchdog_count(struct watchdog *watchdog)
 {
     pthread_mutex_lock(&watchdog->mutex);
-    size_t count = watchdog->renewals.heap.count;
+    size_t count = 0;
+    for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
+        count += watchdog->renewals[i].heap.count;
     for (size_t i = 0; i < watchdog->losses.heap.count; i++)
         count += watchdog->losses.heap.slots[i]->handle->renewal.slot == 0;
     pthread_mutex_unlock(&watchdog->mutex);

@@ -1,5 +1,5 @@
-/* Private to lock/: a client's thread that renews leases, and its thread that notifies of holds
- * that were lost. */
+/* Private to lock/: a client's threads that renew leases, one for each kind of server, and its
+ * thread that notifies of holds that were lost. */
 #ifndef LOCK_WATCHDOG_H
 #define LOCK_WATCHDOG_H
 
@@ -16,7 +16,11 @@ struct lock_counters {
  * the watchdog adds to `counters`. NULL: no memory. */
 struct watchdog *watchdog_open(int64_t (*now_ns)(void), struct lock_counters *counters);
 
-/* Ends the threads, after the renewals and the on_lost under way. No hold may be in its care. */
+/* Ends the threads, after the renewals and the on_lost under way. Holds in its care are renewed no
+ * more; each may still be taken out. */
+void watchdog_stop(struct watchdog *watchdog);
+
+/* Stops and frees it. No hold may be in its care. */
 void watchdog_close(struct watchdog **watchdog);
 
 /* Takes a hold into care, before its acquisition is sent at `sent_ns`, or sent again. The watchdog
@@ -27,6 +31,12 @@ bool watchdog_add(struct watchdog *watchdog, struct seclock_handle *handle, int6
 /* Takes a hold out of care. When this returns no renewal of the hold is under way and its on_lost
  * does not run, and neither will begin; but on_lost itself may call this. */
 void watchdog_remove(struct watchdog *watchdog, struct seclock_handle *handle);
+
+/* Around a renewal by the hold's owner, sent at `sent_ns`: begin waits for a renewal of the
+ * watchdog's that is under way, and until end the watchdog begins none. */
+void watchdog_renewal_begin(struct watchdog *watchdog, struct seclock_handle *handle);
+void watchdog_renewal_end(struct watchdog *watchdog, struct seclock_handle *handle,
+                          enum seclock_result result, int64_t sent_ns);
 
 /* Looks at a hold, or with NULL at the clock, now. */
 void watchdog_poke(struct watchdog *watchdog, struct seclock_handle *handle);

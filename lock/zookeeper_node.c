@@ -17,7 +17,7 @@
 #define SEPARATOR "-lock-"
 
 enum {
-    DIRECTORY_MAX = 380, /* bytes of a directory's path */
+    DIRECTORY_MAX = 400, /* bytes of a directory's path */
     CHILD_MAX = 100,     /* of a child's name */
     START_MAX = SECLOCK_TOKEN_MAX + 8,
     MAKE_TRIES_MAX = 3,
@@ -37,11 +37,14 @@ static void append_encoded(char *path, const char *name)
     }
 }
 
-/* Prefix and name are encoded as one part: a prefix with a slash makes no further directory. */
+/* Prefix and name are one part of the path: a prefix with a slash makes no further directory. The
+ * dot between them stands in neither, as both are encoded. */
 void queue_directory(const char *prefix, const char *name, char path_out[ZK_PATH_MAX])
 {
     strcpy(path_out, ROOT "/");
     append_encoded(path_out, prefix);
+    if (prefix[0] != '\0')
+        strcat(path_out, ".");
     append_encoded(path_out, name);
 }
 
@@ -175,10 +178,15 @@ enum zk_result queue_first(struct zk_session *session, const char *directory, in
 
 /* ---- one node ---- */
 
+static int node_ms(const struct queue_node *node)
+{
+    return node->handle ? handle_request_ms(node->handle, node->timeout_ms) : node->timeout_ms;
+}
+
 enum seclock_result queue_node_failure(const struct queue_node *node, enum zk_result result)
 {
     assert(result != ZK_OK);
-    lock_set_error("zookeeper: %s",
+    lock_set_error("zookeeper %s: %s", zk_hosts(node->zk),
                    node->session ? zk_session_error(node->session) : "no session in time");
     return result == ZK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
@@ -186,7 +194,7 @@ enum seclock_result queue_node_failure(const struct queue_node *node, enum zk_re
 bool queue_node_reconnected(const struct queue_node *node, enum zk_result result)
 {
     return (result == ZK_UNKNOWN || result == ZK_FAILED) && node->session &&
-           zk_session_await(node->session, node->timeout_ms) == ZK_OK;
+           zk_session_await(node->session, node_ms(node)) == ZK_OK;
 }
 
 void queue_node_watch_stop(struct queue_node *node)
@@ -221,7 +229,7 @@ void queue_node_leave(struct queue_node *node)
     if (!node->session || (node->path[0] == '\0' && !node->in_doubt))
         return;
     enum zk_result result =
-        node->path[0] != '\0' ? zk_delete(node->session, node->path, node->timeout_ms) : ZK_UNKNOWN;
+        node->path[0] != '\0' ? zk_delete(node->session, node->path, node_ms(node)) : ZK_UNKNOWN;
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
         queue_node_delete_later(node);
 }
@@ -242,6 +250,7 @@ struct queue_node *queue_node_new(struct zk *zk, const char *prefix,
         return NULL;
     node->zk = zk;
     node->timeout_ms = timeout_ms;
+    node->handle = handle;
     queue_directory(prefix, handle->name, node->directory);
     strcpy(node->owner, handle->owner);
     strcpy(node->request, handle->request);
@@ -254,13 +263,13 @@ enum zk_result queue_node_find(struct queue_node *node)
     struct zk_names names;
     struct zk_node found = {0};
     zk_sync(node->session, node->directory);
-    enum zk_result result = zk_list(node->session, node->directory, node->timeout_ms, &names);
+    enum zk_result result = zk_list(node->session, node->directory, node_ms(node), &names);
     const char *child = child_of_request(&names, node->request);
     if (result == ZK_OK && child) {
         child_path(node->directory, child, node->path);
-        result = zk_read(node->session, node->path, false, node->timeout_ms, &found);
+        result = zk_read(node->session, node->path, false, node_ms(node), &found);
         if (result == ZK_OK && !found.mine) {
-            zk_delete(node->session, node->path, node->timeout_ms);
+            zk_delete(node->session, node->path, node_ms(node));
             result = ZK_NONE;
         }
     } else if (result == ZK_OK)
@@ -279,11 +288,11 @@ enum zk_result queue_node_find(struct queue_node *node)
 static enum zk_result make_directory(struct queue_node *node)
 {
     assert(node->session);
-    enum zk_result result = zk_make_container(node->session, node->directory, node->timeout_ms);
+    enum zk_result result = zk_make_container(node->session, node->directory, node_ms(node));
     if (result != ZK_NONE)
         return result;
-    result = zk_make_container(node->session, ROOT, node->timeout_ms);
-    return result == ZK_OK ? zk_make_container(node->session, node->directory, node->timeout_ms)
+    result = zk_make_container(node->session, ROOT, node_ms(node));
+    return result == ZK_OK ? zk_make_container(node->session, node->directory, node_ms(node))
                            : result;
 }
 
@@ -294,7 +303,7 @@ static enum zk_result make_child(struct queue_node *node)
     node_prefix(node->directory, node->request, prefix);
     enum zk_result result = ZK_NONE;
     for (int tries = 0; tries < MAKE_TRIES_MAX && result == ZK_NONE; tries++) {
-        result = zk_make_ephemeral(node->session, prefix, node->owner, node->timeout_ms, node->path,
+        result = zk_make_ephemeral(node->session, prefix, node->owner, node_ms(node), node->path,
                                    &node->czxid);
         if (result ==
             ZK_NONE) { /* no directory yet, or the server has just deleted the empty one */
@@ -310,7 +319,7 @@ enum zk_result queue_node_make(struct queue_node *node)
     if (node->session && zk_session_over(node->session))
         queue_node_forget(node);
     if (!node->session)
-        node->session = zk_session_take(node->zk, node->timeout_ms);
+        node->session = zk_session_take(node->zk, node_ms(node));
     if (!node->session)
         return ZK_FAILED;
     if (node->path[0] != '\0')
@@ -343,7 +352,7 @@ static enum zk_result watch_start(struct queue_node *node, const char *ahead)
     node->watching = zk_watch_begin(node->session, &node->watch, path);
     if (!node->watching)
         return ZK_FAILED;
-    return zk_read(node->session, path, true, node->timeout_ms, &found);
+    return zk_read(node->session, path, true, node_ms(node), &found);
 }
 
 enum zk_result queue_node_look(struct queue_node *node, bool watched, bool *first_out)
@@ -351,12 +360,12 @@ enum zk_result queue_node_look(struct queue_node *node, bool watched, bool *firs
     struct zk_names names;
     assert(node->session && node->path[0] != '\0');
     const char *own = strrchr(node->path, '/') + 1, *ahead = NULL;
-    enum zk_result result = zk_list(node->session, node->directory, node->timeout_ms, &names);
+    enum zk_result result = zk_list(node->session, node->directory, node_ms(node), &names);
     if (result == ZK_OK && !child_of_request(&names, node->request))
         result = ZK_NONE;
     if (result == ZK_OK)
         result = child_ahead(node->session, node->directory, &names, own, node->czxid,
-                             node->timeout_ms, &ahead);
+                             node_ms(node), &ahead);
     *first_out = result == ZK_OK && !ahead;
     if (result == ZK_OK && ahead && watched) {
         result = watch_start(node, ahead);

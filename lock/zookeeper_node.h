@@ -9,7 +9,8 @@
 struct queue_node {
     struct zk *zk;
     struct zk_session *session; /* NULL: none yet, or it was given up */
-    int timeout_ms;             /* of each request */
+    int timeout_ms;             /* of each request, within the time of `handle`'s acquisition */
+    const struct seclock_handle *handle; /* NULL: it has none any more */
     char directory[ZK_PATH_MAX];
     char path[ZK_PATH_MAX]; /* empty: not known to exist */
     int64_t czxid;

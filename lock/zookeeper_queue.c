@@ -37,8 +37,7 @@ struct queue {
     struct zk *zk;
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
-    pthread_mutex_t mutex;    /* guards the list, the nodes' holds and the handles' driver_data */
-    pthread_mutex_t settling; /* of doubtful holds: their owner and the watchdog may both ask */
+    pthread_mutex_t mutex; /* guards the list, the nodes' holds and the handles' driver_data */
     struct queue_hold *holds;
 };
 
@@ -59,6 +58,9 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     hold->next = queue->holds;
     queue->holds = hold;
     handle->driver_data = hold;
+    handle->waiting = NULL;
+    if (node->handle) /* which another hold of the node may outlive */
+        node->handle = NULL;
     pthread_mutex_unlock(&queue->mutex);
     handle->fence = (uint64_t)node->czxid;
     int session_ms = zk_session_ms(node->session) * 2 / 3;
@@ -67,11 +69,10 @@ static enum seclock_result hold_begin(struct queue *queue, struct seclock_handle
     return SECLOCK_OK;
 }
 
-/* Takes the handle from its node, and gives the node to the caller after its last hold. */
-static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *handle)
+/* Takes a hold from its node, and gives the node to the caller after its last hold; else NULL. The
+ * mutex is held. */
+static struct queue_node *hold_end(struct queue *queue, struct queue_hold *hold)
 {
-    struct queue_hold *hold = handle->driver_data;
-    pthread_mutex_lock(&queue->mutex);
     struct queue_hold **link = &queue->holds;
     while (*link != hold) {
         assert(*link);
@@ -80,11 +81,9 @@ static struct queue_node *hold_end(struct queue *queue, struct seclock_handle *h
     *link = hold->next;
     struct queue_node *node = hold->node;
     assert(node->holds > 0);
-    bool last = --node->holds == 0;
-    pthread_mutex_unlock(&queue->mutex);
+    hold->handle->driver_data = NULL;
     free(hold);
-    handle->driver_data = NULL;
-    return last ? node : NULL;
+    return --node->holds == 0 ? node : NULL;
 }
 
 /* Adds a hold to the node by which the same owner holds the lock already; false: there is none. */
@@ -109,6 +108,33 @@ static bool hold_again(struct queue *queue, struct seclock_handle *handle)
     handle->hold_count = --node->holds;
     pthread_mutex_unlock(&queue->mutex);
     return result == SECLOCK_OK;
+}
+
+/* Whether a hold other than `leaving` still needs the node; one that is about to enter again is
+ * counted, but not in the list yet. The mutex is held. */
+static bool node_wanted(const struct queue *queue, const struct queue_hold *leaving)
+{
+    int wanted = leaving->node->holds - 1;
+    for (struct queue_hold *i = queue->holds; i && wanted > 0; i = i->next)
+        if (i != leaving && i->node == leaving->node &&
+            seclock_state(i->handle) == SECLOCK_STATE_LOST)
+            wanted--;
+    return wanted > 0;
+}
+
+/* why_a_lapse: the session goes on when a hold of a fixed lease has ended, and its node would keep
+ * everybody out. The deletion is left to the session, because this must not wait. */
+static void queue_lapse(void *self, struct seclock_handle *handle)
+{
+    struct queue *queue = self;
+    pthread_mutex_lock(&queue->mutex);
+    struct queue_hold *hold = handle->driver_data;
+    struct queue_node *node = hold ? hold->node : handle->waiting;
+    if (node && node->session && !(hold && (node->leaving || node_wanted(queue, hold)))) {
+        node->leaving = true;
+        queue_node_delete_later(node);
+    }
+    pthread_mutex_unlock(&queue->mutex);
 }
 
 /* A lost connection makes every hold doubtful; the end of a session ends its holds. */
@@ -147,7 +173,6 @@ static enum seclock_result queue_open(const struct lock_context *context, void *
     queue->timeout_ms = context->timeout_ms;
     strcpy(queue->prefix, context->prefix);
     pthread_mutex_init(&queue->mutex, NULL);
-    pthread_mutex_init(&queue->settling, NULL);
     *self_out = queue;
     return SECLOCK_OK;
 }
@@ -158,7 +183,6 @@ static void queue_close(void *self)
     assert(!queue->holds);
     zk_close(&queue->zk);
     pthread_mutex_destroy(&queue->mutex);
-    pthread_mutex_destroy(&queue->settling);
     free(queue);
 }
 
@@ -199,8 +223,6 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     if (result == SECLOCK_OK) {
         queue_node_watch_stop(node);
         result = hold_begin(queue, handle, node);
-        if (result == SECLOCK_OK)
-            handle->waiting = NULL;
     }
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN && !handle->waits) {
         handle->waiting = NULL;
@@ -247,8 +269,10 @@ static enum seclock_result find_out(struct queue *queue, struct seclock_handle *
     if (result == ZK_OK)
         result = queue_node_look(node, false, &first);
     if (result == ZK_OK && first) {
-        handle->waiting = NULL;
-        return hold_begin(queue, handle, node);
+        enum seclock_result begun = hold_begin(queue, handle, node);
+        if (seclock_state(handle) == SECLOCK_STATE_LOST) /* a lapse may have come too early */
+            queue_lapse(queue, handle);
+        return begun;
     }
     if (result == ZK_UNKNOWN || result == ZK_FAILED)
         return SECLOCK_UNKNOWN;
@@ -256,28 +280,12 @@ static enum seclock_result find_out(struct queue *queue, struct seclock_handle *
     return SECLOCK_LOST;
 }
 
-static struct queue_hold *hold_of(struct queue *queue, const struct seclock_handle *handle)
-{
-    pthread_mutex_lock(&queue->mutex);
-    struct queue_hold *hold = handle->driver_data;
-    pthread_mutex_unlock(&queue->mutex);
-    return hold;
-}
-
 static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_handle *handle)
 {
-    struct queue_hold *hold = hold_of(queue, handle);
+    struct queue_hold *hold = handle->driver_data;
     struct zk_node read;
-    if (!hold) {
-        enum seclock_result result = SECLOCK_OK;
-        pthread_mutex_lock(&queue->settling);
-        hold = hold_of(queue, handle); /* settled meanwhile, perhaps */
-        if (!hold)
-            result = find_out(queue, handle);
-        pthread_mutex_unlock(&queue->settling);
-        if (!hold)
-            return result;
-    }
+    if (!hold)
+        return find_out(queue, handle);
     struct queue_node *node = hold->node;
     enum zk_result result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
     if (queue_node_reconnected(node, result)) {
@@ -331,27 +339,39 @@ static enum seclock_result delete_node(struct queue *queue, struct queue_node *n
     return SECLOCK_UNKNOWN;
 }
 
+/* Whether the node has to go with this hold; otherwise ends the hold, with its result. Which of two
+ * that are released at once is the last is decided here, so that the node goes with one of them. */
+static bool release_begin(struct queue *queue, struct queue_hold *hold,
+                          enum seclock_result *result_out)
+{
+    pthread_mutex_lock(&queue->mutex);
+    bool last = !node_wanted(queue, hold);
+    *result_out = zk_session_over(hold->node->session) ? SECLOCK_LOST : SECLOCK_OK;
+    if (last)
+        hold->node->leaving = true;
+    else
+        hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
+    return last;
+}
+
 static enum seclock_result queue_release(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     struct queue_hold *hold = handle->driver_data;
+    enum seclock_result result;
     if (!hold) {
         queue_stop_waiting(self, handle, false);
         return SECLOCK_OK;
     }
-    pthread_mutex_lock(&queue->mutex);
-    bool last = hold->node->holds == 1;
-    if (last)
-        hold->node->leaving = true;
-    pthread_mutex_unlock(&queue->mutex);
-    enum seclock_result result = SECLOCK_OK;
-    if (last)
-        result = delete_node(queue, hold->node);
-    else if (zk_session_over(hold->node->session))
-        result = SECLOCK_LOST;
+    if (!release_begin(queue, hold, &result))
+        return result;
+    result = delete_node(queue, hold->node);
     if (result == SECLOCK_UNKNOWN)
         return result; /* the caller may try again; `drop` frees it */
-    struct queue_node *node = hold_end(queue, handle);
+    pthread_mutex_lock(&queue->mutex);
+    struct queue_node *node = hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
     if (node)
         queue_node_free(node);
     return result;
@@ -363,14 +383,18 @@ static void queue_drop(void *self, struct seclock_handle *handle)
 {
     struct queue *queue = self;
     queue_stop_waiting(self, handle, false);
-    if (!handle->driver_data)
+    struct queue_hold *hold = handle->driver_data;
+    if (!hold)
         return;
-    struct queue_node *node = hold_end(queue, handle);
-    if (!node)
-        return;
-    if (!node->releasing)
-        queue_node_delete_later(node);
-    queue_node_free(node);
+    pthread_mutex_lock(&queue->mutex);
+    if (!node_wanted(queue, hold) && !hold->node->releasing) {
+        hold->node->leaving = true;
+        queue_node_delete_later(hold->node);
+    }
+    struct queue_node *node = hold_end(queue, hold);
+    pthread_mutex_unlock(&queue->mutex);
+    if (node)
+        queue_node_free(node);
 }
 
 /* The first node of the queue, whose maker holds the lock, in a session of our own: ZK_NONE when
@@ -378,7 +402,8 @@ static void queue_drop(void *self, struct seclock_handle *handle)
 static enum zk_result find_holder(struct queue *queue, const char *name,
                                   struct queue_node *node_out, size_t *count_out)
 {
-    *node_out = (struct queue_node){.session = zk_session_take(queue->zk, queue->timeout_ms)};
+    *node_out = (struct queue_node){.zk = queue->zk,
+                                    .session = zk_session_take(queue->zk, queue->timeout_ms)};
     *count_out = 0;
     if (!node_out->session)
         return ZK_FAILED;
@@ -442,6 +467,7 @@ const struct lock_driver zookeeper_queue_driver = {
     .stop_waiting = queue_stop_waiting,
     .renew = queue_renew,
     .release = queue_release,
+    .lapse = queue_lapse,
     .drop = queue_drop,
     .status = queue_status,
     .break_lock = queue_break,

@@ -306,6 +306,11 @@ void zk_close(struct zk **zk)
     *zk = NULL;
 }
 
+const char *zk_hosts(const struct zk *zk)
+{
+    return zk->hosts;
+}
+
 /* Adds a user to the session. */
 static struct zk_session *session_share(struct zk_session *session)
 {

@@ -52,6 +52,9 @@ struct zk *zk_open(const char *hosts, int session_ms,
 /* Sets the pointer to NULL. The present session ends when the last of its users has dropped it. */
 void zk_close(struct zk **zk);
 
+/* `hosts`, as given. Valid as long as `zk`. */
+const char *zk_hosts(const struct zk *zk);
+
 /* Gives the present session, or a new one when that has ended, as soon as it is connected; NULL
  * when that takes longer than `wait_ms`. After a fork the child gets a session of its own. */
 struct zk_session *zk_session_take(struct zk *zk, int wait_ms);

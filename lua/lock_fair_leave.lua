@@ -1,5 +1,5 @@
 -- KEYS: 1 the lock (as in lock_reenter), 2 the queue, 3 until when each waiter counts as alive
--- (both as in lock_fair), 4 where the last released request is kept.
+-- (both as in lock_fair), 4 where this request is kept when released.
 -- ARGV: 1 request.
 -- Returns 1 when its hold or its place was given back, now or by the same call before; 0 when it
 -- had neither (any more).

@@ -1,4 +1,4 @@
--- KEYS: 1 the permits taken (as in lock_permits), 2 where the last released request is kept.
+-- KEYS: 1 the permits taken (as in lock_permits), 2 where this request is kept when released.
 -- ARGV: 1 request.
 -- Returns {1} when the request's permits are given back, now or by the same call before; {0} when
 -- they had ended.

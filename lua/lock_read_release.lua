@@ -1,5 +1,5 @@
--- KEYS: 1 the writer, 2 the read holds, 3 their number by owner (all as in lock_read), 4 where the
--- last released request is kept.
+-- KEYS: 1 the writer, 2 the read holds, 3 their number by owner (all as in lock_read), 4 where this
+-- request is kept when released.
 -- ARGV: 1 owner, 2 request.
 -- Returns {1} when given back, now or by the same call before; {0} when the hold is not there.
 -- Atomic because the release of the last reader must wake the waiters, on the channel named like

@@ -1,5 +1,5 @@
--- KEYS: 1 the lock (as in lock_reenter), 2 where the last released request is kept, 3 (or none) the
--- mark of a waiting writer, which is deleted with the lock so that readers have their turn.
+-- KEYS: 1 the lock (as in lock_reenter), 2 where this request is kept when released, 3 (or none)
+-- the mark of a waiting writer, which is deleted with the lock so that readers have their turn.
 -- ARGV: 1 request, 2 message for the waiters on the channel named like the lock, '' for none.
 -- Returns {1, holds left} when given back, now or by the same call before; {0} when the request's
 -- hold is not there (any more).

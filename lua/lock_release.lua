@@ -1,4 +1,4 @@
--- KEYS: 1 the lock's key, 2 (or none) where the last released token is kept.
+-- KEYS: 1 the lock's key, 2 (or none) where this token is kept when released.
 -- ARGV: 1 token, 2 message for the waiters on the channel named like the lock's key, or none, 3 '1'
 -- when a repeat of this call would certainly come before the end of the lease.
 -- Returns 1 when released, now or by the same call before; 0 when the token does not hold the lock

@@ -48,7 +48,7 @@ enum {
     SCRIPT_PARAMETERS_MAX = 12, /* keys and arguments of one call */
     SCRIPT_TEXT_MAX = 1100,     /* bytes of all of them, with their NULs */
     SCRIPT_VALUES_MAX = 5,      /* numbers that a script returns */
-    SCRIPT_KEY_MAX = 144,       /* bytes of one key, with its NUL */
+    SCRIPT_KEY_MAX = 160,       /* bytes of one key, with its NUL */
     SCRIPT_MORE_MAX = 1040,     /* parameters of a call that the caller keeps */
 };
 

@@ -4,7 +4,8 @@
 -- Returns {1, new version}, or {0, present version} when it is not the one expected.
 -- Atomic because nobody may change the value between the comparison and the write. The new version
 -- is max(version + 1, server time in us), so that a value forgotten and made anew never has an old
--- one again. A repeat of the same change gives the first answer.
+-- one again. A repeat of the same change gives the first answer,
+-- unless another change came between: then the caller cannot know.
 local now = redis.call('HMGET', KEYS[1], 'v', 'c')
 if now[2] == ARGV[3] then
   return {1, tonumber(now[1])}

@@ -159,5 +159,6 @@ enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uin
     if (result != LEDGER_OK || !is_complete(&step))
         return result;
     result = ledger_from_db(db_run(ledger->db, open_body, &step));
-    return result == LEDGER_NO ? LEDGER_OK : result;
+    bool opened = result == LEDGER_OK, overtaken = result == LEDGER_NO;
+    return opened ? LEDGER_NO : overtaken ? LEDGER_OK : result;
 }

@@ -13,7 +13,8 @@ enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIF
 
 /* Counts on in a sale, past at most `rows` orders of whatever sales, and opens the sale when that
  * was the rest. Processes may do so at once: they take turns. LEDGER_OK: go on. LEDGER_NO: the sale
- * is not being counted, or no more. LEDGER_FAILED, LEDGER_UNKNOWN: going on later is harmless. */
+ * is not being counted, or no more, as after the step that opens it. LEDGER_FAILED, LEDGER_UNKNOWN:
+ * going on later is harmless. */
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows);
 
 #endif

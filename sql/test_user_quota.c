@@ -272,7 +272,7 @@ static void test_sale_is_closed_until_all_orders_are_counted(void **state)
         assert_int_equal(commit_one(9, "w", 1, 2), LEDGER_NO);
         assert_int_equal(ledger_count_find(ledger, sku), LEDGER_OK);
         assert_string_equal(sku, "s");
-        assert_int_equal(step(), LEDGER_OK);
+        assert_int_equal(step(), steps < 3 ? LEDGER_OK : LEDGER_NO); /* the last opens */
     }
     assert_false(settings_now().counting);
     assert_int_equal(settings_now().version, 3);

@@ -101,23 +101,56 @@ static void copy_allocations(struct stock_order *order, const struct ledger_allo
 }
 
 /* The order gets the fields of the first one, as the ledger has them. */
-static bool replay_one(struct stock *stock, struct stock_order *order, const struct ledger_key *key)
+static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
-    struct ledger_record record;
-    if (!same_body(order, key->sku, key->qty)) {
-        order->outcome = STOCK_KEY_REUSED;
-        return true;
-    }
-    if (ledger_order_find(stock->ledger, key->order_id, &record) != LEDGER_OK)
-        return false;
-    assert(!order->allocations);
-    order->order_id = record.order_id;
-    order->segment = record.segment < 0 ? 0 : (uint32_t)record.segment;
-    copy_allocations(order, record.allocations, record.allocation_count);
-    memcpy(order->created_at, record.created_at, sizeof order->created_at);
-    memcpy(order->expires_at, record.expires_at, sizeof order->expires_at);
+    assert(!order->allocations && record->status[0] != '\0'); /* orders are never deleted */
+    order->order_id = record->order_id;
+    order->segment = record->segment < 0 ? 0 : (uint32_t)record->segment;
+    copy_allocations(order, record->allocations, record->allocation_count);
+    memcpy(order->created_at, record->created_at, sizeof order->created_at);
+    memcpy(order->expires_at, record->expires_at, sizeof order->expires_at);
     order->outcome = STOCK_REPLAYED;
+}
+
+/* Replays the orders whose first one is named by the record of the same number. One query for all:
+ * a batch may consist of repeats. */
+static bool replay_all(struct stock *stock, struct stock_order *const *repeats,
+                       struct ledger_record *records, size_t count)
+{
+    struct ledger_record *wanted[STOCK_BATCH_MAX];
+    for (size_t i = 0; i < count; i++)
+        wanted[i] = &records[i];
+    ledger_orders_drop(stock->ledger);
+    if (ledger_orders_find(stock->ledger, wanted, count) != LEDGER_OK)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        replay_one(repeats[i], &records[i]);
     return true;
+}
+
+/* Decides the orders whose keys were found. False when the ledger cannot be asked. */
+static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
+                         const struct ledger_key *keys, size_t count)
+{
+    struct stock_order *repeats[STOCK_BATCH_MAX];
+    size_t found = 0;
+    struct ledger_record *records = malloc(count * sizeof *records);
+    if (!records)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].order_id == 0)
+            continue;
+        stock->replay_unconfirmed = true;
+        if (same_body(keyed[i], keys[i].sku, keys[i].qty)) {
+            records[found].order_id = keys[i].order_id;
+            repeats[found++] = keyed[i];
+        } else {
+            keyed[i]->outcome = STOCK_KEY_REUSED;
+        }
+    }
+    bool done = found == 0 || replay_all(stock, repeats, records, found);
+    free(records);
+    return done;
 }
 
 bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t count)
@@ -132,14 +165,8 @@ bool replay_find(struct stock *stock, struct stock_order *const *orders, size_t 
         keys[i].user_id = keyed[i]->user_id;
         keys[i].key = keyed[i]->key;
     }
-    if (ledger_keys_find(stock->ledger, keys, found) != LEDGER_OK)
-        return false;
-    for (size_t i = 0; i < found; i++) {
-        stock->replay_unconfirmed |= keys[i].order_id != 0;
-        if (keys[i].order_id != 0 && !replay_one(stock, keyed[i], &keys[i]))
-            return false;
-    }
-    return true;
+    return ledger_keys_find(stock->ledger, keys, found) == LEDGER_OK &&
+           decide_found(stock, keyed, keys, found);
 }
 
 static size_t count_open(struct stock_order *const *orders, size_t count)

@@ -19,7 +19,7 @@
 enum {
     PAUSE_US_MIN = 500, /* before a segment that was busy is tried again */
     PAUSE_US_MAX = 3000,
-    HOLDS_PART = 4, /* one in so many of a sale's segments is held at once */
+    HOLDS_PART = 2, /* one in so many of a sale's segments is held at once */
 };
 
 void return_batch_pause(struct stock *stock)

@@ -4,7 +4,8 @@
  *                                 ▲                                                         │
  *                                 └── busy, empty, recovered: more segments ◄───────────────┘
  *             ─► commit: one ledger transaction for all segments and orders
- *             ─► settle and release, posted for the pipeline of the next batch
+ *             ─► settle and release, posted for the pipeline of the next batch; sent at once where
+ *                this one held most of a sale's segments
  *             ─► conclude: for orders that got nothing, the ledger is asked what is left
  *
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
@@ -152,11 +153,28 @@ static void sell_batch(struct stock *stock, struct stock_order *const *orders, s
     conclude(stock, batch);
 }
 
+/* A worker that settles one batch and locks for the next in the same trip leaves no moment to
+ * others. It matters where they find hardly another segment. */
+static bool held_most(const struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        const struct group *group = &batch->groups[i];
+        size_t held = 0;
+        for (const struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+            held++;
+        if (2 * held > group->snapshot.segments)
+            return true;
+    }
+    return false;
+}
+
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     rate_post(stock, orders, count);
     sell_batch(stock, orders, count);
     rate_finish(stock);
+    if (held_most(stock->batch))
+        stock_run_posted(stock);
     if (stock->guard_lock)
         guard_lock_end(stock);
 }

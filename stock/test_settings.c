@@ -449,6 +449,24 @@ static void test_sale_that_is_counted_accepts_nothing_and_remembers_keys(void **
     audit(6);
 }
 
+/* However short the time is that was left for the last piece. */
+static void test_opening_of_a_counted_sale_is_published(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
+    assert_int_equal(buy(0, "u", 1, ""), STOCK_ACCEPTED);
+    assert_int_equal(ledger_sale_find(stock_ledger(stocks[0]), "s", &sale), LEDGER_OK);
+    sale.settings.per_user_limit = 3;
+    assert_int_equal(ledger_settings_change(stock_ledger(stocks[0]), "s", &sale.settings, true),
+                     LEDGER_OK);
+    assert_int_equal(buy(0, "v", 1, ""), STOCK_COUNTING);
+    while (sql_server_do("SELECT COUNT(*) FROM quota_count") == 1) /* piece by piece */
+        stock_count_sale(stocks[0], "s", clock_now_ns() + 100000);
+    assert_int_equal(buy(0, "v", 1, ""), STOCK_ACCEPTED);
+    audit(2);
+}
+
 static void test_each_round_counts_anew(void **state)
 {
     (void)state;
@@ -590,6 +608,7 @@ static int run(const char *name)
         TEST(test_users_refused_late_leave_the_others_their_units),
         TEST(test_limit_is_changed_while_the_sale_runs),
         TEST(test_sale_that_is_counted_accepts_nothing_and_remembers_keys),
+        TEST(test_opening_of_a_counted_sale_is_published),
         TEST(test_each_round_counts_anew),
         TEST(test_limit_survives_redis),
         TEST(test_race_through_two_processes_never_passes_the_limit),

@@ -707,7 +707,7 @@ static void test_nothing_stays_locked_after_a_batch(void **state)
 static void test_nothing_stays_locked_beside_orders_without_units(void **state)
 {
     (void)state;
-    reset("s", 10, 1);
+    reset("s", 10, 2);
     for (int i = 0; i < 2; i++) {
         struct stock_order one = order("s", 1, ""), other = order("none", 1, "k");
         struct stock_order *batch = &one, *next = &other;
@@ -715,8 +715,19 @@ static void test_nothing_stays_locked_beside_orders_without_units(void **state)
         assert_int_equal(one.outcome, STOCK_ACCEPTED);
         stock_sell(stock, &next, 1);
         assert_int_equal(other.outcome, STOCK_UNKNOWN_SKU);
-        assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+        assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"), 0);
     }
+}
+
+/* Else a process that sells all the time never lets another one in. */
+static void test_no_batch_keeps_most_of_a_sale_locked(void **state)
+{
+    (void)state;
+    reset("s", 10, 1);
+    struct stock_order one = order("s", 1, ""), *batch = &one;
+    stock_sell(stock, &batch, 1);
+    assert_int_equal(one.outcome, STOCK_ACCEPTED);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
 }
 
 /* The take is known to the server and the lock is not, as when another client was first to use it
@@ -1294,6 +1305,7 @@ int main(void)
         TEST(test_held_segment_does_not_keep_the_others_waiting),
         TEST(test_nothing_stays_locked_after_a_batch),
         TEST(test_nothing_stays_locked_beside_orders_without_units),
+        TEST(test_no_batch_keeps_most_of_a_sale_locked),
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),

@@ -224,7 +224,10 @@ static void settle_kind(struct settings *settings)
     settings->kind = kind_by_server(settings);
     if (settings->kind_name && !seclock_kind_find(settings->kind_name, &settings->kind))
         usage_error("%s: no such kind of lock", settings->kind_name);
-    if (settings->kind == SECLOCK_KIND_LATCH || settings->kind == SECLOCK_KIND_PERMIT)
+    settings->kind_is_said =
+        settings->kind_name || settings->permits > 0 || settings->mode == SECLOCK_MODE_READ;
+    if (settings->command &&
+        (settings->kind == SECLOCK_KIND_LATCH || settings->kind == SECLOCK_KIND_PERMIT))
         usage_error("%s: not a kind that a command can hold", settings->kind_name);
     if (settings->permits > 0 && settings->kind != SECLOCK_KIND_SEMAPHORE)
         usage_error("%s: --permits is for semaphores", seclock_kind_name(settings->kind));

@@ -26,6 +26,7 @@ struct settings {
     size_t server_count;
     const char *prefix;
     const char *kind_name;
+    bool kind_is_said; /* by any option, not guessed from the servers */
     const char *fence_env;
     enum seclock_kind kind;
     enum seclock_mode mode;

@@ -7,80 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lock/tool/options.h"
 #include "lock/tool/command.h"
-
-/* ---- status and break ---- */
-
-/* The codes are those of sysexits.h, so that cron jobs and scripts can tell a busy lock from a
- * broken set-up. */
-static enum exit_code exit_code_of(enum seclock_result result)
-{
-    switch (result) {
-    case SECLOCK_BUSY:
-    case SECLOCK_TIMEOUT:
-        return EXIT_BUSY;
-    case SECLOCK_LOST:
-    case SECLOCK_NOT_OWNER:
-        return EXIT_LOST;
-    case SECLOCK_CONFIG:
-    case SECLOCK_UNSUPPORTED:
-    case SECLOCK_DEADLOCK:
-        return EXIT_CONFIG;
-    default:
-        return EXIT_UNAVAILABLE;
-    }
-}
-
-static enum exit_code failed(const struct settings *settings, enum seclock_result result)
-{
-    if (result == SECLOCK_BUSY || result == SECLOCK_TIMEOUT)
-        say(settings, "%s: held by somebody else", settings->name);
-    else
-        say(settings, "%s: %s: %s", settings->name, seclock_result_name(result), seclock_error());
-    return exit_code_of(result);
-}
-
-static void print_status(const struct settings *settings, const struct seclock_status *status)
-{
-    printf("name: %s\nkind: %s\nstate: %s\n", settings->name, seclock_kind_name(settings->kind),
-           status->held ? "held" : "free");
-    if (status->held && status->holder[0] != '\0')
-        printf("holder: %s\n", status->holder);
-    if (status->held)
-        printf("count: %" PRId64 "\n", status->count);
-    if (status->limit > 0)
-        printf("limit: %" PRId64 "\n", status->limit);
-    if (status->held && settings->kind == SECLOCK_KIND_READ_WRITE)
-        printf("mode: %s\n", status->mode == SECLOCK_MODE_READ ? "read" : "write");
-    if (status->held && status->remaining_ms >= 0)
-        printf("remaining: %.3f s\n", (double)status->remaining_ms / 1000);
-    if (status->waiting >= 0)
-        printf("waiting: %" PRId64 "\n", status->waiting);
-    if (status->fence > 0)
-        printf("fence: %" PRIu64 "\n", status->fence);
-}
-
-static enum exit_code status_or_break(const struct settings *settings,
-                                      struct seclock_client *client)
-{
-    struct seclock_status status = SECLOCK_STATUS();
-    enum seclock_result result;
-    if (settings->breaks) {
-        result = seclock_break(client, settings->kind, settings->name);
-        if (result == SECLOCK_NOT_OWNER)
-            say(settings, "%s: nobody holds it", settings->name);
-        if (result == SECLOCK_OK || result == SECLOCK_NOT_OWNER)
-            return result == SECLOCK_OK ? EXIT_HELD : EXIT_FREE;
-        return failed(settings, result);
-    }
-    result = seclock_status(client, settings->kind, settings->name, &status);
-    if (result != SECLOCK_OK)
-        return failed(settings, result);
-    if (!settings->quiet)
-        print_status(settings, &status);
-    return status.held ? EXIT_HELD : EXIT_FREE;
-}
+#include "lock/tool/options.h"
+#include "lock/tool/status.h"
 
 /* ---- running a command ---- */
 
@@ -158,7 +87,7 @@ static int hold_and_run(const struct settings *settings, struct seclock_client *
     } else if (result == SECLOCK_CANCELLED)
         code = -1;
     else
-        code = (int)failed(settings, result);
+        code = (int)failed(settings, client, result);
     seclock_free(&handle);
     close(lost);
     return code;
@@ -195,7 +124,7 @@ int main(int argc, char **argv)
     struct seclock_client *client = NULL;
     enum seclock_result result = seclock_open(&options, &client);
     if (result != SECLOCK_OK)
-        return (int)failed(&settings, result);
+        return (int)failed(&settings, NULL, result);
     warn(&settings, client);
     int code = settings.command ? hold_and_run(&settings, client, &inbox)
                                 : (int)status_or_break(&settings, client);

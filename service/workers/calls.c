@@ -99,12 +99,12 @@ static void carry(struct call_worker_thread *thread, size_t count)
 
 /* why_rest: the calls of a crowd would keep the ledger busy, and orders would wait for it. While
  * orders wait, the worker leaves the ledger to them for a part of the time that a batch took, the
- * longer the dearer its calls are. */
+ * longer the dearer its calls are. Fewer calls than a crowd's would only wait in vain. */
 static void rest(const struct call_worker_thread *thread, int64_t took_ns)
 {
-    enum { REST_MS_MAX = 20 };
+    enum { CROWD = 512, REST_MS_MAX = 20 };
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (!queue_waiting(thread->worker.service->orders))
+    if (queue_depth(thread->queue) < CROWD || !queue_waiting(thread->worker.service->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }

@@ -3,12 +3,13 @@
  *
  * usage: lock_driver [prefix=P] [lease=MS] [timeout=MS] [poll=MS] [outage=MS] SERVER...
  *
- *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1]
+ *   acquire ID KIND NAME [wait=MS] [lease=MS] [permits=N] [limit=N] [mode=read] [fixed=1] [keep=MS]
  *   renew ID · release ID · state ID · free ID       of the hold called ID, a small number
  *   status KIND NAME · break KIND NAME · set KIND NAME LIMIT
  *   permit-release NAME TOKEN · permit-extend NAME TOKEN MS
  *   latch-set NAME COUNT · latch-down NAME REQUEST · latch-count NAME · latch-await NAME MS
  *   read STORE NAME · swap STORE NAME VERSION TEXT   STORE: 0 Redis, 1 MySQL
+ *   add STORE NAME                                   seclock_value_update: a number one greater
  *   stats */
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +132,8 @@ static void command_acquire(void)
                                                                              : SECLOCK_MODE_WRITE,
                         .permits = number("permits"), .limit = number("limit"),
                         .wait_ms = number("wait"), .lease_ms = number("lease"),
-                        .fixed_lease = number("fixed") != 0, .on_lost = on_lost, .context = hold);
+                        .fixed_lease = number("fixed") != 0, .hold_ms_max = number("keep"),
+                        .on_lost = on_lost, .context = hold);
     seclock_free(&hold->handle);
     hold->lost = 0;
     answer(seclock_acquire(client, &request, &hold->handle));
@@ -247,6 +249,19 @@ static void command_swap(void)
     print_number("version", (long long)value.version);
 }
 
+static bool add_one(struct seclock_value *value, void *context)
+{
+    (void)context;
+    value->data[value->size] = '\0';
+    value->size = (size_t)snprintf(value->data, 32, "%d", atoi(value->data) + 1);
+    return true;
+}
+
+static void command_add(void)
+{
+    answer(seclock_value_update(client, store_of(word(1)), word(2), add_one, NULL, 100));
+}
+
 static void command_stats(void)
 {
     struct seclock_stats stats = SECLOCK_STATS();
@@ -279,6 +294,7 @@ static const struct {
     {"latch-await", command_latch_await},
     {"read", command_read},
     {"swap", command_swap},
+    {"add", command_add},
     {"stats", command_stats},
 };
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from harness.processes import wait_until
-from locks import Driver, settled
+from locks import Driver, driver_words, settled
 from proxy import Link
 
 HASHES = ("reentrant", "fair", "read-write")
@@ -119,6 +119,23 @@ def test_answer_to_release_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answer_to_release_is_lost_and_others_follow(near, far, proxy, kind):
+    """They take the lock and give it back before the release is sent again."""
+    far.acquire(kind, "n", **options(kind))
+
+    def follow(link):
+        for _ in range(5):
+            assert near.acquire(kind, "n", **options(kind))["result"] == "ok"
+            assert near("release", 1)["result"] == "ok"
+        link.cut()
+    trap = proxy.once(SENT.get(kind, rb"EVAL"), after=follow)
+    answer = far("release", 1)
+    trap.wait()
+    assert (answer["result"], answer["state"]) == ("ok", "released")
+    assert_free(near, kind)
+
+
 @pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     far.acquire(kind, "n", hold=1)
@@ -132,7 +149,7 @@ def test_answer_to_one_of_two_releases_is_lost(near, far, proxy, kind):
     assert_free(near, kind)
 
 
-@pytest.mark.parametrize("kind", ["table"])
+@pytest.mark.parametrize("kind", [*HASHES, "table"])
 def test_nobody_answers_one_of_three(near, far, proxy, kind):
     """Neither the acquisition nor the release that is asked about later, after another one, takes
     or gives back more than its own hold."""
@@ -237,6 +254,24 @@ def test_answer_to_swap_is_lost(stack, proxies, near, store, sent):
     assert answer["result"] == "ok" and answer["version"] == now["version"]
 
 
+@pytest.mark.parametrize("store, sent", [(0, rb"EVAL"), (1, rb"UPDATE lock_value")])
+def test_answer_to_an_update_is_lost_and_another_follows(stack, proxies, near, store, sent):
+    """A change is made once at most, whoever changes the value after it."""
+    assert near("swap", store, "v", 0, "1")["result"] == "ok"
+    proxy = proxies(stack.ledger.port if store else stack.redis.address[1])
+    with Driver(proxy.url(stack.mysql_url if store else stack.redis_url), timeout=500) as far:
+        far("read", store, "v")
+
+        def follow(link):
+            assert near("add", store, "v")["result"] == "ok"
+            link.cut()
+        trap = proxy.once(sent, after=follow)
+        answer = far("add", store, "v")
+        trap.wait()
+    assert near("read", store, "v")["value"] == "3"
+    assert answer["result"] == "unknown"
+
+
 def test_get_lock_goes_with_its_connection(stack, proxies, near):
     proxy = proxies(stack.ledger.port)
     with Driver(proxy.url(stack.mysql_url), lease=900, timeout=500) as far:
@@ -273,6 +308,19 @@ def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
     assert answer["fence"] == near("status", kind, "n")["fence"]
     assert settled(hasty, "release", 1)["result"] == "ok"
     assert_free(near, kind)
+
+
+def test_hold_that_was_in_doubt_is_renewed_as_long_as_told(near, hasty, proxy):
+    """Its time counts from the acquisition, not from the beginning of the clock."""
+    go_deaf(proxy, "simple")
+    assert hasty.acquire("simple", "n", lease=3000, keep=60000)["result"] == "unknown"
+    proxy.heal()
+    proxy.cut()
+    wait_until(lambda: hasty("state", 1)["state"] == "held", "answer to the watchdog", timeout=3)
+    renewals = hasty("stats")["renewals"]
+    wait_until(lambda: hasty("stats")["renewals"] > renewals + 1, "renewals", timeout=4)
+    assert settled(hasty, "release", 1)["result"] == "ok"
+    assert_free(near, "simple")
 
 
 def test_nobody_answers_the_first_look(near, far, proxy):
@@ -332,6 +380,44 @@ def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, h
         assert near("renew", 1)["result"] == "ok"
 
 
+def test_silent_mysql_does_not_delay_renewals_at_redis(stack, proxies):
+    proxy = proxies(stack.ledger.port)
+    with Driver(stack.redis_url, proxy.url(stack.mysql_url), timeout=8000) as driver:
+        assert driver.acquire("table", "n", hold=1, lease=3000)["result"] == "ok"
+        assert driver.acquire("simple", "n", hold=2, lease=900)["result"] == "ok"
+        proxy.hold()
+        wait_until(lambda: driver("state", 1)["lost"] == 1, "loss at MySQL", timeout=6)
+        state = driver("state", 2)
+        assert (state["state"], state["lost"]) == ("held", 0)
+        assert driver("release", 2)["result"] == "ok"
+
+
+WAIT_MS, TIMEOUT_MS, SLACK_MS = 400, 1000, 500
+
+
+@pytest.mark.parametrize("wait", [0, WAIT_MS])
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table", "get-lock"])
+def test_wait_is_bounded_though_the_server_is_silent(stack, proxies, kind, wait):
+    """By one time-out more: not by one for each sending, and again for leaving the queue."""
+    mysql = kind in ("table", "get-lock")
+    url = stack.mysql_url if mysql else stack.redis_url
+    proxy = proxies(stack.ledger.port if mysql else stack.redis.address[1])
+    with Driver(url, lease=20000) as near, \
+            Driver(proxy.url(url), timeout=TIMEOUT_MS, outage=60000) as far:
+        assert near.acquire(kind, "n", **options(kind))["result"] == "ok"
+        assert far.acquire(kind, "n", **options(kind))["result"] == "busy"
+        if wait == 0:
+            proxy.hold()
+        far.send("acquire", 1, kind, "n", f"wait={wait}", *driver_words([], options(kind)))
+        if wait:
+            time.sleep(wait / 2000)
+            proxy.hold()
+        answer = far.read()
+        assert answer["result"] in ("unknown", "failed", "timeout")
+        assert answer["took_ms"] < wait + TIMEOUT_MS + SLACK_MS
+        far.kill()  # it would wait for the server once more, to give back what it may have
+
+
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):
     far.acquire("simple", "n", lease=2500)
     proxy.refuse()
@@ -342,6 +428,22 @@ def test_short_outage_does_not_lose_a_hold(near, far, proxy):
     assert (state["state"], state["lost"]) == ("held", 0)
     assert far("release", 1)["result"] == "ok"
     assert_free(near, "simple")
+
+
+def test_who_awaits_a_latch_bears_an_outage(stack, proxy, near):
+    assert near("latch-set", "n", 1)["result"] == "ok"
+    with Driver(proxy.url(stack.redis_url), timeout=500, outage=3000) as far:
+        far.send("latch-await", "n", 9000)
+        time.sleep(0.3)
+        proxy.refuse()
+        time.sleep(1.3)  # it looks once a second
+        proxy.admit()
+        time.sleep(0.3)
+        assert near("latch-down", "n")["left"] == 0
+        answer = far.read()
+        assert answer["result"] == "ok" and answer["took_ms"] < 6000
+        proxy.refuse()
+        assert far("latch-await", "m", 9000)["result"] == "failed"  # after outage_ms
 
 
 def test_waiter_bears_an_outage(near, far, proxy):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.processes import ROOT
-from locks import BUILD
+from locks import BUILD, Driver
 
 PREFIX = "/opt/seclock"
 
@@ -65,6 +65,16 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
     ]
 
 
+def test_the_example_is_compiled_with_what_is_installed(flags, installed, stack, tmp_path):
+    program = tmp_path / "example"
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
+                    program, ROOT / "lock/example.c", *flags("--libs")], check=True, cwd=tmp_path)
+    done = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
+                               "SECKILL_REDIS_URL": stack.redis_url})
+    assert done.stdout.startswith("held, fence ")
+
+
 def test_the_library_has_only_names_with_its_prefix(installed):
     for words in (("nm", "-D", "--defined-only", installed / "lib/libseclock.so"),
                   ("nm", "-g", "--defined-only", installed / "lib/libseclock.a")):
@@ -72,6 +82,22 @@ def test_the_library_has_only_names_with_its_prefix(installed):
         names = re.findall(r"^[0-9a-f]+ [TDBRWVi] ([\w@]+)$", listed, flags=re.MULTILINE)
         assert names, listed
         assert [name for name in names if not name.startswith("seclock_")] == []
+
+
+def test_the_readme_says_which_kinds_are_reentrant(stack, request):
+    """Its table, row by row: what a second acquisition by the same owner gives."""
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\w ]+) \| [\w ]+ \| (yes|no) \|",
+                      (ROOT / "lock/README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(rows) >= 9
+    for kind, place, reentrant in rows:
+        servers = {"Redis": [stack.redis_url], "MySQL": [stack.mysql_url],
+                   "N Redis": [f"{stack.redis_url.rpartition('/')[0]}/{db}" for db in (3, 4, 5)]}
+        if place == "ZooKeeper":
+            servers[place] = [request.getfixturevalue("zookeeper").url]
+        with Driver(*servers[place]) as driver:
+            assert driver.acquire(kind, "readme", hold=1)["result"] == "ok"
+            second = driver.acquire(kind, "readme", hold=2)["result"]
+            assert second == {"yes": "ok", "no": "busy"}[reentrant], kind
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")

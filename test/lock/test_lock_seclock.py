@@ -126,6 +126,41 @@ def test_exit_status_of_the_command(shell):
     assert ends(shell("seclock --nowait job -- true")) == 0  # nothing of it stayed locked
 
 
+@pytest.mark.parametrize("kind", ["simple", "fair", "semaphore"])
+def test_who_waits_is_told_for_whom(shell, tmp_path, kind):
+    """The process, its host and the rest of the lease."""
+    holder = shell(f"seclock --kind {kind} {'--permits 1' if kind == 'semaphore' else ''} job -- "
+                   "sh -c 'touch began; exec sleep 9'")
+    appears(tmp_path / "began")
+    for words in ("--nowait", "--wait 200ms"):
+        permits = "--permits 1" if kind == "semaphore" else ""
+        other = shell(f"seclock --kind {kind} {permits} {words} job -- true")
+        assert ends(other) == 75
+        said = other.stderr.read()
+        assert re.search(rf"held by process {holder.pid}\b", said), said
+        left = float(re.search(r"for ([0-9.]+) s", said).group(1))
+        assert 15 < left <= 30
+    status = shell(f"seclock --kind {kind} status job")
+    assert ends(status) == 0
+    assert f"process: {holder.pid}" in status.stdout.read()
+
+
+def test_status_of_a_lock_of_another_kind(shell, tmp_path):
+    """Who does not say the kind sees the locks of that name of all kinds."""
+    assert ends(shell("seclock status job")) == 1
+    shell("seclock --permits 2 job -- sh -c 'touch began; exec sleep 9'")
+    appears(tmp_path / "began")
+    status = shell("seclock status job")
+    assert ends(status) == 0
+    assert "kind: semaphore\nstate: held" in status.stdout.read()
+    assert ends(shell("seclock --kind simple status job")) == 1
+    broken = shell("seclock break job")
+    assert ends(broken) == 1  # not what it was asked for: the user has to say which
+    assert "--kind semaphore" in broken.stderr.read()
+    assert ends(shell("seclock --kind semaphore break job")) == 0
+    assert ends(shell("seclock status job")) == 1
+
+
 def test_exit_status_of_its_own(shell, tmp_path):
     assert ends(shell("seclock")) == 64
     assert ends(shell("seclock --no-such-option job -- true")) == 64

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 import zlib
 from contextlib import ExitStack
 
@@ -118,6 +119,49 @@ def test_answer_to_the_creation_is_lost(server, near):
         assert near("status", "queue", "n")["waiting"] == 0
         assert far("release", 1)["result"] == "ok"
         assert near.acquire("queue", "n")["result"] == "ok"
+
+
+def test_nobody_answers_the_creation(server, near):
+    """Its owner and its watchdog both ask what became of it; there is one node, and it goes."""
+    assert near.acquire("queue", "n")["result"] == "ok"
+    assert near("release", 1)["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,
+                                                  timeout=500) as far:
+        for _ in range(3):
+            assert settled(far, "status", "queue", "n")["held"] == 0
+            trap = proxy.once(CREATION, after=lambda _: proxy.fail("deaf"))
+            answer = far.acquire("queue", "n")
+            trap.wait()
+            assert (answer["result"], answer["state"]) == ("unknown", "unknown")
+            assert near("status", "queue", "n")["held"] == 1
+            proxy.heal()
+            proxy.cut()
+            assert settled(far, "renew", 1, timeout=20)["result"] == "ok"
+            status = near("status", "queue", "n")
+            assert (status["count"], status["waiting"]) == (1, 0)
+            assert status["fence"] == far("state", 1)["fence"]
+            assert near.acquire("queue", "n")["result"] == "busy"
+            assert settled(far, "release", 1)["result"] == "ok"
+            assert near.acquire("queue", "n")["result"] == "ok"
+            assert near("release", 1)["result"] == "ok"
+
+
+@pytest.mark.parametrize("wait", [0, 400])
+def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
+    assert near.acquire("queue", "n")["result"] == "ok"
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000, timeout=1000,
+                                                  outage=60000) as far:
+        assert far.acquire("queue", "n")["result"] == "busy"
+        if wait == 0:
+            proxy.hold()
+        far.send("acquire", 1, "queue", "n", wait=wait)
+        if wait:
+            time.sleep(wait / 2000)
+            proxy.hold()
+        answer = far.read()
+        assert answer["result"] in ("unknown", "failed", "timeout")
+        assert answer["took_ms"] < wait + 1000 + 500
+        far.kill()
 
 
 def set_children_made(server, path, count):

@@ -1,0 +1,219 @@
+/* What the core makes of what its drivers say: renewals, releases and losses that meet. A driver
+ * that is slow on purpose stands in front of the real one. */
+#include "lock/test_support.h"
+
+#include <dirent.h>
+#include <sys/wait.h>
+
+#include "lock/driver.h"
+
+static struct seclock_client *client;
+static char name[32];
+
+static int begin(void **state)
+{
+    static int tests;
+    (void)state;
+    snprintf(name, sizeof name, "lock-%d", ++tests);
+    client = client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.now_ns = moved_now_ns));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (stats_of(client).watched == 0)
+        seclock_close(&client);
+    clock_ahead_ns = 0;
+    return 0;
+}
+
+/* ---- a slow driver ---- */
+
+static const struct lock_driver *real;
+static atomic_int inside, most_inside, calls;
+
+static void slow_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                       enum seclock_result *results_out)
+{
+    int now_inside = atomic_fetch_add(&inside, 1) + 1;
+    if (now_inside > most_inside)
+        most_inside = now_inside;
+    sleep_ms(10);
+    real->renew(self, handles, count, results_out);
+    atomic_fetch_sub(&inside, 1);
+    calls++;
+}
+
+static struct seclock_handle *take_slow(struct lock_driver *slow, int lease_ms)
+{
+    struct seclock_handle *handle;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .lease_ms = lease_ms);
+    assert_result(seclock_acquire(client, &request, &handle), SECLOCK_OK);
+    real = handle->driver;
+    *slow = *real;
+    slow->renew = slow_renew;
+    handle->driver = slow; /* before the first renewal is due */
+    inside = most_inside = calls = 0;
+    return handle;
+}
+
+/* ---- renewals ---- */
+
+/* Two who find out about one hold at once would do so twice. */
+static void test_renewals_of_one_hold_take_turns(void **state)
+{
+    (void)state;
+    static struct lock_driver slow;
+    struct seclock_handle *handle = take_slow(&slow, 400);
+    int64_t until_ms = now_ms() + 1000;
+    int renewals = 0;
+    for (; now_ms() < until_ms; renewals++) {
+        assert_result(seclock_renew(handle), SECLOCK_OK);
+        sleep_ms(renewals % 4 == 3 ? 170 : 0); /* lets the watchdog be the next */
+    }
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
+    assert_result(seclock_release(handle), SECLOCK_OK);
+    assert_true(calls > renewals);
+    assert_int_equal(most_inside, 1);
+    seclock_free(&handle);
+}
+
+/* ---- fork ---- */
+
+/* Open descriptors of this process that lead to a server or to another thread. */
+static int connections(void)
+{
+    int count = 0;
+    char path[300], target[64];
+    DIR *descriptors = opendir("/proc/self/fd");
+    for (struct dirent *entry; descriptors && (entry = readdir(descriptors));) {
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += strncmp(target, "socket:", 7) == 0 || strstr(target, "eventfd") != NULL;
+    }
+    closedir(descriptors);
+    return count;
+}
+
+static void *wait_thread(void *argument)
+{
+    struct seclock_handle *handle;
+    struct seclock_request request = SECLOCK_REQUEST(.name = name, .wait_ms = PATIENCE_MS);
+    if (seclock_acquire(argument, &request, &handle) == SECLOCK_OK)
+        seclock_release(handle);
+    seclock_free(&handle);
+    return NULL;
+}
+
+/* Neither idle connections, nor the subscriber, nor those that are a hold of GET_LOCK: were one
+ * left, the lock would outlive its holder as long as the child lives. */
+static void test_child_of_fork_keeps_no_connection(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct seclock_handle *simple, *get_lock;
+    int before = connections(), ended;
+    struct seclock_client *mysql =
+        client_open(SECLOCK_KIND_GET_LOCK, SECLOCK_OPTIONS(.now_ns = NULL));
+    struct seclock_request request = SECLOCK_REQUEST(.name = name);
+    assert_result(seclock_acquire(client, &request, &simple), SECLOCK_OK);
+    request.kind = SECLOCK_KIND_GET_LOCK;
+    assert_result(seclock_acquire(mysql, &request, &get_lock), SECLOCK_OK);
+    uint64_t waits = stats_of(client).waits;
+    assert_int_equal(pthread_create(&thread, NULL, wait_thread, client), 0);
+    wait_for(stats_of(client).waits > waits + 1); /* it has subscribed */
+    assert_true(connections() >= before + 4);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        seclock_client_id(client); /* the first call finds out about the fork */
+        seclock_client_id(mysql);
+        _exit(connections() - before);
+    }
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_result(seclock_release(simple), SECLOCK_OK);
+    assert_result(seclock_release(get_lock), SECLOCK_OK);
+    pthread_join(thread, NULL);
+    seclock_free(&simple);
+    seclock_free(&get_lock);
+    seclock_close(&mysql);
+    assert_int_equal(ended, 0);
+}
+
+/* ---- callers that are wrong ---- */
+
+static void test_nothing_is_not_held(void **state)
+{
+    (void)state;
+    assert_result(seclock_release(NULL), SECLOCK_NOT_OWNER);
+    assert_result(seclock_renew(NULL), SECLOCK_NOT_OWNER);
+    assert_true(seclock_error()[0] != '\0');
+}
+
+static void note_loss(struct seclock_handle *handle, void *context)
+{
+    (void)handle;
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+/* A client is closed before its handles: nothing is renewed any more, and nothing breaks. */
+static void close_before(enum seclock_kind kind)
+{
+    atomic_int losses = 0;
+    struct seclock_handle *handle, *plain, *other_hold;
+    struct seclock_client *early = client_open(kind, SECLOCK_OPTIONS(.lease_ms = 300));
+    struct seclock_client *other = client_open(kind, SECLOCK_OPTIONS(.lease_ms = 300));
+    struct seclock_request request =
+        SECLOCK_REQUEST(.name = name, .kind = kind, .on_lost = note_loss, .context = &losses);
+    assert_result(seclock_acquire(early, &request, &handle), SECLOCK_OK);
+    request = SECLOCK_REQUEST(.name = "plain", .kind = kind, .fixed_lease = true);
+    assert_result(seclock_acquire(early, &request, &plain), SECLOCK_OK);
+    seclock_close(&early);
+    assert_null(early);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
+    sleep_ms(350);
+    assert_int_equal(seclock_state(handle), SECLOCK_STATE_LOST);
+    assert_int_equal(losses, 0); /* whose thread has ended */
+    assert_result(seclock_renew(handle), SECLOCK_LOST);
+    assert_result(seclock_release(handle), SECLOCK_LOST);
+    assert_string_equal(seclock_name(handle), name);
+    seclock_free(&plain);
+    seclock_free(&handle);
+    request = SECLOCK_REQUEST(.name = name, .kind = kind, .wait_ms = PATIENCE_MS);
+    assert_result(seclock_acquire(other, &request, &other_hold), SECLOCK_OK);
+    assert_result(seclock_release(other_hold), SECLOCK_OK);
+    seclock_free(&other_hold);
+    seclock_close(&other);
+}
+
+static void test_client_is_closed_before_its_handles(void **state)
+{
+    (void)state;
+    close_before(SECLOCK_KIND_SIMPLE);
+    close_before(SECLOCK_KIND_RED);
+    close_before(SECLOCK_KIND_TABLE);
+    close_before(SECLOCK_KIND_GET_LOCK);
+    if (servers.zookeeper[0] != '\0')
+        close_before(SECLOCK_KIND_QUEUE);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_renewals_of_one_hold_take_turns),
+        CASE(test_child_of_fork_keeps_no_connection),
+        CASE(test_nothing_is_not_held),
+        CASE(test_client_is_closed_before_its_handles),
+    };
+    if (!servers_open("lock"))
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_forget_all();
+    redis_close(&servers.commands);
+    return failed;
+}
