@@ -103,7 +103,7 @@ static void copy_allocations(struct stock_order *order, const struct ledger_allo
 /* The order gets the fields of the first one, as the ledger has them. */
 static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
-    assert(!order->allocations && record->status[0] != '\0'); /* orders are never deleted */
+    assert(!order->allocations);
     order->order_id = record->order_id;
     order->segment = record->segment < 0 ? 0 : (uint32_t)record->segment;
     copy_allocations(order, record->allocations, record->allocation_count);
@@ -113,7 +113,8 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
 }
 
 /* Replays the orders whose first one is named by the record of the same number. One query for all:
- * a batch may consist of repeats. */
+ * a batch may consist of repeats. False when one is gone, as when the server died between the two
+ * queries, and its commit was visible and not on the disk. */
 static bool replay_all(struct stock *stock, struct stock_order *const *repeats,
                        struct ledger_record *records, size_t count)
 {
@@ -123,8 +124,11 @@ static bool replay_all(struct stock *stock, struct stock_order *const *repeats,
     ledger_orders_drop(stock->ledger);
     if (ledger_orders_find(stock->ledger, wanted, count) != LEDGER_OK)
         return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (records[i].status[0] == '\0')
+            return false;
         replay_one(repeats[i], &records[i]);
+    }
     return true;
 }
 
