@@ -27,6 +27,7 @@ enum {
     READY_POLL_MS = 20,
     FILES_OWN = 64, /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
+    OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
 };
 
 extern char **environ;
@@ -65,9 +66,15 @@ static void bound_clients(struct service *service)
     struct rlimit limit;
     rlim_t threads = config->order_workers + config->http_threads;
     rlim_t own = FILES_OWN + FILES_PER_THREAD * threads;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= own + config->connections_max)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur >= own + service->operators_max + config->connections_max)
         return;
-    service->connections_max = limit.rlim_cur > own ? (unsigned)(limit.rlim_cur - own) : 1;
+    rlim_t left = limit.rlim_cur > own + OPERATORS_PART ? limit.rlim_cur - own : OPERATORS_PART;
+    if (service->operators_max > left / OPERATORS_PART)
+        service->operators_max = (unsigned)(left / OPERATORS_PART);
+    left -= service->operators_max;
+    if (service->connections_max > left)
+        service->connections_max = (unsigned)left;
     log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
               (unsigned long long)limit.rlim_cur, service->connections_max);
 }

@@ -66,6 +66,7 @@ void service_open(struct service *service)
         .rates = &service->rates,
     };
     service->connections_max = config->connections_max;
+    service->operators_max = OPERATORS_MAX;
     service_apply(service, config);
     service->tokens = tokens_open(config);
     service->sale_cache = sale_cache_open();

@@ -13,6 +13,8 @@
 #include "service/tokens.h"
 #include "stock/stock.h"
 
+enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
+
 struct health;
 struct stock_snapshots;
 
@@ -40,6 +42,7 @@ struct service {
     struct stock_rates rates; /* of config; these and `proxies` follow a reload */
     _Atomic(const struct proxies *) proxies;
     unsigned connections_max; /* of config, or fewer: as many as there may be descriptors for */
+    unsigned operators_max;   /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
     struct order_ids ids;
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */

@@ -1,6 +1,7 @@
 """Classes of calls: each has its own limit and workers, and operators have their own listener."""
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -185,17 +186,18 @@ def crowd(daemon, path, seconds, connections=700):
 def test_crowd_of_lookers_waits_for_orders_and_is_answered(stack, spawn, load, path):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
-    with load(daemon, connections=128, seconds=3) as orders:
-        lookers = crowd(daemon, path, 2)
+    with load(daemon, connections=128, seconds=60) as orders:
+        lookers = crowd(daemon, path, 60)  # until calls were held: that may take on a slow machine
         wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
         for call in [lambda: daemon.admin("PATCH", "/admin/sale/demo", {"paused": False}),
                      lambda: daemon.get("/readyz")]:
             started = time.monotonic()
             assert call().status == 200
             assert time.monotonic() - started < 1
+        lookers.send_signal(signal.SIGINT)
         output = lookers.communicate(timeout=30)[0]
         assert "Socket errors" not in output, output
-        accepted = orders.wait().accepted
+        accepted = orders.stop().accepted
     daemon.stop()  # carries through what wrk left in flight
     assert audit_sale(stack, "demo", accepted) >= len(accepted) > 0
 

@@ -164,6 +164,13 @@ def test_more_connections_than_allowed_do_not_stop_the_others(stack, spawn):
     wait_until(lambda: daemon.order().status == 201, "an order after the crowd has left")
 
 
+def unix_connection(path):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(30)
+    sock.connect(path)
+    return sock
+
+
 class FewFiles(Daemon):
     """A daemon that may have 200 open files."""
 
@@ -180,6 +187,19 @@ def test_crowd_leaves_the_daemon_files_for_redis_and_the_ledger(stack, tmp_path)
         socks[0].sendall(order_bytes())  # the first order: its worker is not connected yet
         assert read_response(socks[0]).status == 201
         assert "event=few_files" in daemon.log()
+
+
+def test_crowds_at_both_listeners_leave_files_for_redis_and_the_ledger(stack, tmp_path):
+    admin = str(tmp_path / "admin.sock")
+    with FewFiles(stack, tmp_path, admin_listen=admin) as daemon, ExitStack() as crowd:
+        daemon.reset()
+        socks = [crowd.enter_context(socket.create_connection(daemon.address, timeout=30))
+                 for _ in range(300)]
+        for _ in range(100):  # operators' programs that keep their connections
+            crowd.enter_context(unix_connection(admin))
+        time.sleep(0.5)
+        socks[0].sendall(order_bytes())  # the first order: its worker is not connected yet
+        assert read_response(socks[0]).status == 201
 
 
 REQUESTS = {

@@ -22,7 +22,8 @@
 
 enum {
     BACKLOG = 4096,
-    INHERITED_FIRST = 3, /* the first descriptor that systemd passes */
+    INHERITED_FIRST = 3,                      /* the first descriptor that systemd passes */
+    INHERITED_MAX = LISTENER_SOCKETS_MAX + 1, /* one of them for operators */
 };
 
 static void write_address(int fd, char *out, size_t size)
@@ -141,13 +142,13 @@ bool listener_listen(const struct listener *listener)
 /* ---- passed by systemd ---- */
 
 /* How many descriptors systemd has passed to this process. */
-static int passed_count(void)
+static long passed_count(void)
 {
     const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
     if (!pid || !fds || strtol(pid, NULL, 10) != (long)getpid())
         return 0;
     long count = strtol(fds, NULL, 10);
-    return count > 0 && count <= LISTENER_SOCKETS_MAX ? (int)count : 0;
+    return count > 0 ? count : 0;
 }
 
 /* Copies the i-th name of LISTEN_FDNAMES; "" when there is none. */
@@ -184,6 +185,11 @@ static bool take(struct listener *listener, int fd, char *error_out, size_t erro
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    if (listener->count == LISTENER_SOCKETS_MAX) {
+        snprintf(error_out, error_size, "systemd passes more than %d sockets",
+                 LISTENER_SOCKETS_MAX);
+        return false;
+    }
     listener->fds[listener->count++] = fd;
     return true;
 }
@@ -191,8 +197,14 @@ static bool take(struct listener *listener, int fd, char *error_out, size_t erro
 bool listener_inherit(struct listener *listener, const char *name, unsigned count, char *error_out,
                       size_t error_size)
 {
+    long given = passed_count();
     *listener = (struct listener){.inherited = true};
-    for (int i = 0; i < passed_count(); i++)
+    if (given > INHERITED_MAX) {
+        snprintf(error_out, error_size, "systemd passes %ld sockets, more than %d", given,
+                 INHERITED_MAX);
+        return false;
+    }
+    for (int i = 0; i < given; i++)
         if (is_named(i, name) && !take(listener, INHERITED_FIRST + i, error_out, error_size))
             return false;
     unsigned passed = listener->count;

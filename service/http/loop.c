@@ -39,7 +39,6 @@ enum {
     DRAIN_TURN_MS = 10,
     HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
     IDLE_GRACE_MS = 1000, /* for a request on a connection that is kept open without one */
-    OPERATORS_MAX = 256,  /* connections of HTTP_OPERATORS */
 };
 
 /* ---- requests that come back ---- */
@@ -278,7 +277,7 @@ static const struct {
 static unsigned connections_max(const struct service *service, enum http_part part)
 {
     unsigned limit = service->connections_max / service->config.http_threads;
-    return part == HTTP_OPERATORS ? OPERATORS_MAX : limit > 0 ? limit : 1;
+    return part == HTTP_OPERATORS ? service->operators_max : limit > 0 ? limit : 1;
 }
 
 static struct MHD_Daemon *daemon_start(struct http_thread *thread, unsigned limit)

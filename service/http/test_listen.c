@@ -147,6 +147,21 @@ static void test_descriptors_of_systemd_for_another_process_are_left_alone(void 
     unsetenv("LISTEN_FDS");
 }
 
+static void test_more_descriptors_of_systemd_than_there_may_be_are_refused(void **state)
+{
+    (void)state;
+    struct listener listener;
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "66", 1);
+    assert_false(listener_inherit(&listener, NULL, 4, error, sizeof error));
+    assert_non_null(strstr(error, "66"));
+    assert_int_equal(listener.count, 0);
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +171,7 @@ int main(void)
         cmocka_unit_test(test_nobody_connects_before_listener_listen),
         cmocka_unit_test(test_ignored_clients_wait_and_those_before_stay),
         cmocka_unit_test(test_descriptors_of_systemd_for_another_process_are_left_alone),
+        cmocka_unit_test(test_more_descriptors_of_systemd_than_there_may_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
