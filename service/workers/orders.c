@@ -258,6 +258,7 @@ static void run(void *context)
         else if (atomic_load(&worker->service->prepared))
             ping(worker);
     }
+    stock_flush(worker->stock); /* now: other threads may take longer to end than a lease lasts */
 }
 
 struct order_worker *order_worker_start(struct service *service, char *error_out, size_t error_size)
