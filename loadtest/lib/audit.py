@@ -53,8 +53,8 @@ SELECT 'unlisted', o.sku, COUNT(*) FROM orders o
     AND o.order_id BETWEEN e.first_id AND e.last_id
     WHERE o.sku IN ({skus}) AND o.status = 'reserved' AND o.expires_at IS NOT NULL
     AND e.first_id IS NULL GROUP BY o.sku;
-SELECT 'pointless', {first}, COUNT(*) FROM order_expiry e WHERE NOT EXISTS (SELECT 1 FROM orders o
-    WHERE o.order_id BETWEEN e.first_id AND e.last_id AND o.expires_at = e.expires_at);
+SELECT 'pointless', {first}, COUNT(*) FROM order_expiry e LEFT JOIN orders o
+    ON o.order_id = e.first_id AND o.expires_at = e.expires_at WHERE o.order_id IS NULL;
 COMMIT;
 """
 HOLDING_STATES = ("reserved", "paid")  # of orders that have units
