@@ -14,7 +14,7 @@ enum db_result {
     DB_DUPLICATE, /* a unique key was violated: rolled back */
     DB_CHECK,     /* a CHECK constraint was violated: rolled back */
     DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again, as db_run does */
-    DB_FAILED,    /* certainly not done */
+    DB_FAILED,    /* certainly not done; a server that takes no writes at all is left as well */
     DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
 };
 

@@ -233,12 +233,56 @@ static void test_connect_bounds_idle_transactions(void **state)
     assert_true(sql_server_do("SELECT @@session.wait_timeout") > 10);
 }
 
+/* A primary that became a replica refuses every write: its name may lead to another server by now,
+ * so the connection is not kept. */
+static void refuse_and_come_back(struct fake *fake, unsigned code)
+{
+    struct db *db = sql_server_open(fake->url);
+    int before = atomic_load(&fake->connections);
+    assert_int_equal(db_connect(db), DB_OK);
+    fake->refuse_word = "UPDATE";
+    atomic_store(&fake->refuse, code);
+    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_false(db_in_doubt(db)); /* a refusal is certainly not done */
+    assert_false(db_connected(db));
+    assert_int_equal(atoi(db_error(db)), code);
+    atomic_store(&fake->refuse, 0);
+    nanosleep(&(struct timespec){.tv_nsec = 25000000}, NULL); /* the first delay */
+    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_OK);
+    assert_int_equal(atomic_load(&fake->connections), before + 2);
+    db_close(&db);
+}
+
+static void test_server_that_takes_no_writes_is_left(void **state)
+{
+    static const unsigned codes[] = {1290, 1836, 1792, 1047};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        refuse_and_come_back(*state, codes[i]);
+}
+
+static void test_other_refusals_keep_the_connection(void **state)
+{
+    struct fake *fake = *state;
+    struct db *db = sql_server_open(fake->url);
+    assert_int_equal(db_connect(db), DB_OK);
+    fake->refuse_word = "UPDATE";
+    atomic_store(&fake->refuse, 1064);
+    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_FAILED);
+    assert_true(db_connected(db));
+    atomic_store(&fake->refuse, 1020);
+    assert_int_equal(db_query(db, "UPDATE t SET n=1", 16), DB_SOFT);
+    assert_true(db_connected(db));
+    db_close(&db);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, stop),
         cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, stop),
+        cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
