@@ -34,6 +34,11 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
  * then. It applies to the first statement of a query, not to those after it. */
 int db_set_timeout(struct db *db, int timeout_ms);
 
+/* From now on waits for the answer to a query's first statement for as long as `go_on`, which is
+ * asked every 100 ms, returns true, however long that takes; with NULL by the time-out again. For
+ * statements that change tables. */
+void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context);
+
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);
 
