@@ -211,22 +211,36 @@ static void post_return(struct stock *stock, const struct segment_hold *hold, ui
     sale_hint_set(hold->sale, hold->segment, hold->left + (units > 0 ? units : 1));
 }
 
+/* Recovers the counters that the ledger refused, which are marked by now, because perhaps nobody
+ * comes after this batch. */
+static void recover_refused(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++)
+        recover(stock, &batch->groups[i], 0);
+}
+
 /* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is
  * not given back. */
-static void end_holds(struct stock *stock, const struct batch *batch, enum ledger_result result)
+static void end_holds(struct stock *stock, struct batch *batch, enum ledger_result result)
 {
     bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
+    bool refused = false;
     for (size_t i = 0; i < stock->hold_count; i++) {
-        const struct segment_hold *hold = &stock->holds[i];
+        struct segment_hold *hold = &stock->holds[i];
         if (hold->state != SEGMENT_TAKEN)
             continue;
         assert(hold->used <= hold->taken);
         uint32_t back = may_be_sold ? hold->taken - hold->used : hold->taken;
-        if (!may_be_sold && batch_refused(batch, hold))
+        if (!may_be_sold && batch_refused(batch, hold)) {
             post_return(stock, hold, 0, "refused");
-        else if (back > 0)
+            hold->state = SEGMENT_DIRTY;
+            refused = true;
+        } else if (back > 0) {
             post_return(stock, hold, back, "");
+        }
     }
+    if (refused)
+        recover_refused(stock, batch);
 }
 
 /* Units that the ledger has and the counters lack are either in flight, and may come back, or

@@ -84,26 +84,40 @@ static void abandon(struct stock *stock)
 
 /* ---- commit ---- */
 
+/* Recovers the segments whose updates the ledger refused: Redis said what the ledger refutes, so
+ * nothing can be given back. The batch does it itself, under the locks that it still holds, because
+ * perhaps nobody comes after it. Where the ledger cannot be asked they are released as dirty, and
+ * the hint has the next batch try them. */
+static void recover_refused(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        struct segment_hold *hold = batch->groups[i].first_hold;
+        for (; hold; hold = hold->group_next) {
+            if (hold->state != SEGMENT_TAKEN || !batch_refused(batch, hold))
+                continue;
+            sale_hint_set(hold->sale, hold->segment, 1);
+            hold->state = SEGMENT_DIRTY;
+        }
+        strategy_recover(stock, &batch->groups[i], 0);
+    }
+}
+
 /* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
  * segment, else at the fence of its last settled round. Posted only: the calls travel with the next
  * batch's locks. */
-static void settle_all(struct stock *stock, const struct batch *batch, bool committed)
+static void settle_all(struct stock *stock, struct batch *batch, bool committed)
 {
+    if (!committed)
+        recover_refused(stock, batch);
     for (size_t i = 0; i < stock->hold_count; i++) {
         struct segment_hold *hold = &stock->holds[i];
         if (hold->state != SEGMENT_TAKEN)
             continue;
-        assert(!committed || !batch_refused(batch, hold));
-        if (!committed && batch_refused(batch, hold)) {
-            /* Redis said what the ledger refutes, so nothing is given back: released as it is, the
-             * segment is dirty. The hint has the next batch try it, and recover it. */
-            sale_hint_set(hold->sale, hold->segment, 1);
-            segment_post_release(stock, hold);
-        } else if (committed && hold->used > 0) {
+        assert(!batch_refused(batch, hold));
+        if (committed && hold->used > 0)
             segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
-        } else {
+        else
             segment_give_back(stock, hold);
-        }
     }
 }
 

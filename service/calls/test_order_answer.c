@@ -68,6 +68,7 @@ static void test_replayed_order_is_told_as_the_first_time(void **state)
     size_t length = request.answer.length;
     memcpy(first, request.answer.text, length);
     decide(STOCK_REPLAYED);
+    strcpy(request.order.status, "reserved");
     order_answer(&request);
     assert_int_equal(request.answer.status, 200);
     assert_int_equal(request.answer.length, length);
