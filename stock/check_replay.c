@@ -110,6 +110,7 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
 {
     assert(!order->allocations);
     order->order_id = record->order_id;
+    order->round = record->round;
     order->segment = record->segment < 0 ? 0 : (uint32_t)record->segment;
     copy_allocations(order, record->allocations, record->allocation_count);
     memcpy(order->created_at, record->created_at, sizeof order->created_at);

@@ -47,7 +47,9 @@ char *order_put(char *at, const struct order_text *order)
     at = decimal_put(at, order->order_id);
     at = put(at, "\",\"sku\":\"");
     at = put(at, order->sku);
-    at = put(at, "\",\"user_id\":\"");
+    at = put(at, "\",\"round\":");
+    at = decimal_put(at, order->round);
+    at = put(at, ",\"user_id\":\"");
     at = put(at, order->user_id);
     at = put(at, "\",\"qty\":");
     at = decimal_put(at, order->qty);
@@ -83,6 +85,7 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
     struct order_text order = {
         .order_id = record->order_id,
         .sku = record->sku,
+        .round = record->round,
         .user_id = record->user_id,
         .qty = record->qty,
         .segment = several ? record->allocations[0].segment : (uint32_t)record->segment,
@@ -102,6 +105,7 @@ static void answer_accepted(struct answer *answer, unsigned status, const char *
     struct order_text order = {
         .order_id = accepted->order_id,
         .sku = accepted->sku,
+        .round = accepted->round,
         .user_id = accepted->user_id,
         .qty = accepted->qty,
         .segment = accepted->segment,
