@@ -223,7 +223,9 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
         *["order-worker"] * 2, *["http-thread"] * 3,
         "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
         "call-listings", "invalidation", "expiry-worker", "order-indexer",
+        "seclock-renew",  # once the expiry worker is elected
         "health-redis", "health-ledger"])
+    wait_until(lambda: "expiry_worker_elected" in daemon.log(), "an election")
     wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 
