@@ -17,6 +17,7 @@ from locks import ZooKeeper  # noqa: E402
 from proxy import FaultProxy  # noqa: E402
 
 TEST_SECONDS_MAX = 180
+SEED = os.environ.get("TEST_SEED", "1")
 SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
 
 
@@ -45,6 +46,12 @@ def no_test_hangs():
     signal.alarm(TEST_SECONDS_MAX)
     yield
     signal.alarm(0)
+
+
+@pytest.fixture(autouse=True)
+def random_numbers(request):
+    """Each test has its own, the same in every run with the same TEST_SEED."""
+    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session", autouse=True)
