@@ -159,8 +159,8 @@ static bool let_clients_in(struct parts *parts)
 }
 
 /* Goes on with the start as far as it gets now: lets clients in when that is due, and prepares the
- * service. False, with the reason in parts->error, when clients cannot be let in, or when another daemon has
- * the node. */
+ * service. False, with the reason in parts->error, when clients cannot be let in, or when another
+ * daemon has the node. */
 static bool advance(struct parts *parts)
 {
     if (clock_now_ns() >= parts->patience_until_ns && !let_clients_in(parts))

@@ -36,8 +36,8 @@ struct node {
 /* Nothing is leased yet. wanted: -1 or 0..ORDER_ID_NODE_MAX. */
 void node_init(struct node *node, int wanted);
 
-/* Takes a number, or renews its lease when that is due, and tells the generator. False when there is
- * no number, as far as this daemon knows. To be called again soon in any case. Logs what changes.
+/* Takes a number, or renews its lease when that is due, and tells the generator. False when, as far
+ * as this daemon knows, there is no number. To be called again soon in any case. Logs what changes.
  * One thread at a time. */
 bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger);
 

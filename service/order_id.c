@@ -60,9 +60,9 @@ uint64_t order_ids_next_ms(struct order_ids *ids)
     return next_ms > now_ms ? next_ms : now_ms;
 }
 
-/* why_one_number: time and sequence are one number. When the clock has stepped back, `next` is ahead
- * of it and goes on counting; a sequence that is used up carries into the time, which is then the
- * next ms. */
+/* why_one_number: time and sequence are one number. When the clock has stepped back, `next` is
+ * ahead of it and goes on counting; a sequence that is used up carries into the time, which is then
+ * the next ms. */
 static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
 {
     uint64_t first = now > ids->next && now < ids->end ? now : ids->next;

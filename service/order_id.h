@@ -2,9 +2,9 @@
  *
  *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 12 bits: sequence
  *
- * No two daemons of one ledger make the same id: each leases its node from the ledger, and the lease
- * bounds the time that ids carry as well (sql/ledger_node.h, service/node.h). Without a lease, or
- * once it has ended, the generator makes no ids. */
+ * No two daemons of one ledger make the same id: each leases its node from the ledger, and the
+ * lease bounds the time that ids carry as well (sql/ledger_node.h, service/node.h). Without a
+ * lease, or once it has ended, the generator makes no ids. */
 #ifndef SECKILL_SERVICE_ORDER_ID_H
 #define SECKILL_SERVICE_ORDER_ID_H
 
@@ -49,8 +49,8 @@ void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_c
 /* Goes on with this lease: a longer one of the same node, or one of another node. */
 void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease);
 
-/* The Unix time in ms that the next id carries at least, for the bound of a lease: the clock's, or a
- * later one. No id that was made before carries a later time. */
+/* The Unix time in ms that the next id carries at least, for the bound of a lease: the clock's, or
+ * a later one. No id that was made before carries a later time. */
 uint64_t order_ids_next_ms(struct order_ids *ids);
 
 /* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every

@@ -22,8 +22,8 @@ struct ledger_node {
 
 /* Takes the number for its holder; any: the one that has been free for longest. A holder that has
  * one already, as after a lost answer, keeps it. LEDGER_OK; LEDGER_NO: all are leased, or the one
- * wanted is, and `other_out` and `until_out` name its holder and its end ("" for any); LEDGER_FAILED
- * or LEDGER_UNKNOWN: ask again. */
+ * wanted is, and `other_out` and `until_out` name its holder and its end ("" for any).
+ * LEDGER_FAILED or LEDGER_UNKNOWN: ask again. */
 enum ledger_result ledger_node_take(struct ledger *ledger, struct ledger_node *node,
                                     char other_out[IDENTIFIER_SIZE],
                                     char until_out[LEDGER_TIME_SIZE]);
@@ -33,7 +33,8 @@ enum ledger_result ledger_node_take(struct ledger *ledger, struct ledger_node *n
 enum ledger_result ledger_node_renew(struct ledger *ledger, struct ledger_node *node);
 
 /* Gives the number back, when no id before next_ms will be made any more. LEDGER_OK also when
- * somebody else has it; LEDGER_FAILED or LEDGER_UNKNOWN: it may be free only when the lease ends. */
+ * somebody else has it. LEDGER_FAILED or LEDGER_UNKNOWN: the number may be free only when the lease
+ * ends. */
 enum ledger_result ledger_node_release(struct ledger *ledger, const struct ledger_node *node);
 
 #endif

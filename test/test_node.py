@@ -3,7 +3,6 @@
 from contextlib import contextmanager
 
 import pymysql
-import pytest
 
 from audit import audit
 from harness.client import assert_problem

@@ -104,7 +104,7 @@
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
       "The number of this daemon within its order ids, which it leases from the ledger for 10 s "  \
       "at a time. -1: any that is free. A daemon whose number another one uses ends with status "  \
-      "2; after a crash it waits for the end of its former lease.")                                                   \
+      "2; after a crash it waits for the end of its former lease.")                                \
     X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
       "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
       "daemon accepts fewer clients when it may not open that many (ulimit -n).")                  \
