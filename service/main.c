@@ -65,7 +65,7 @@ static void bound_clients(struct service *service)
     const struct config *config = &service->config;
     struct rlimit limit;
     rlim_t threads = config->order_workers + config->http_threads;
-    rlim_t own = FILES_OWN + FILES_PER_THREAD * threads;
+    rlim_t own = FILES_OWN + HTTP_FILES_EXTRA + FILES_PER_THREAD * threads;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         limit.rlim_cur >= own + service->operators_max + config->connections_max)
         return;

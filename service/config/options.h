@@ -107,7 +107,15 @@
       "2; after a crash it waits for the end of its former lease.")                                \
     X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
       "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
-      "daemon accepts fewer clients when it may not open that many (ulimit -n).")                  \
+      "daemon accepts fewer clients when it may not open that many (ulimit -n). For a further "    \
+      "client it closes the connection that has waited longest for its own.")                      \
+    X(UNSIGNED, connections_per_address, "0", "connections", 0, 1000000,                           \
+      "Of these, how many one client address may have; an IPv6 address counts as its /64. The "    \
+      "daemon closes further ones at once. Addresses of trusted_proxies may have any number. 0: "  \
+      "no limit.")                                                                                 \
+    X(UNSIGNED, idle_ms, "120000", "ms", 100, 3600000,                                             \
+      "How long a connection may wait for its client: from when it is accepted, and again from "   \
+      "each answer, to the end of a request's first line; and for the client to take an answer.")  \
     X(UNSIGNED, redis_timeout_ms, "500", "ms", 10, 60000,                                          \
       "How long Redis may take to connect or to answer before the daemon closes the connection.")  \
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
