@@ -101,6 +101,15 @@ def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     assert audit(pair[0]) == 4000
 
 
+def test_what_is_left_of_a_rush_is_indexed(daemon):
+    """A few commits: no more come, and yet no look-up reads them one by one for ever."""
+    daemon.reset("demo", 100, 4)
+    bought = [daemon.order(user_id="u1").json() for _ in range(3)]
+    ledger = daemon.stack.ledger
+    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
+    assert get(daemon, USER) == {"orders": bought}
+
+
 BAD = ["?limit=0", "?limit=1001", "?limit=-1", "?limit=1.5", "?limit=", "?limit", "?limit=1e2",
        "?limit=%31x", "?limit=99999999999999999999", "?limit=+1", "?limit=0x10",
        "?after=", "?after=x", "?after=-1", "?after=9223372036854775808", "?after=01", "?after=1%00",
