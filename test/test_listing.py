@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -79,7 +80,8 @@ def test_status_and_segment_of_an_order_that_several_filled(shop):
 
 def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     """Two daemons commit more than is indexed at a time, while others ask."""
-    pair = [spawn(stack, redis_timeout_ms=10_000) for _ in range(2)]  # so many orders, and no 503
+    # So many orders, and no 503.
+    pair = [spawn(stack, redis_timeout_ms=10_000, **STEADY) for _ in range(2)]
     pair[0].reset("demo", 100_000, 8)
 
     def order(n):
