@@ -102,8 +102,9 @@
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "The daemon answers an order within this time of its arrival, if need be with 503.")         \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
-      "The number of this daemon within its order ids. No two running daemons of one ledger may "  \
-      "share it. -1 lets the ledger assign it.")                                                   \
+      "The number of this daemon within its order ids, which it leases from the ledger for 10 s "  \
+      "at a time. -1: any that is free. A daemon whose number another one uses ends with status "  \
+      "2; after a crash it waits for the end of its former lease.")                                \
     X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
       "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
       "daemon accepts fewer clients when it may not open that many (ulimit -n). For a further "    \
