@@ -8,6 +8,7 @@
 #include "service/calls/order.h"
 #include "service/calls/order_get.h"
 #include "service/calls/sale.h"
+#include "service/calls/sale_list.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
 
