@@ -221,7 +221,7 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     if (request->http.phase == PHASE_IN_FLIGHT)
         return MHD_YES;
     connection_stop_polling(thread, request);
-    thread->answers++;        /* the loop writes it in one more run of libmicrohttpd */
+    thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     observe(thread, request);
     if (request->http.phase == PHASE_READY)
         return reply_answer(thread, connection, request);
