@@ -12,8 +12,9 @@ enum {
 };
 
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
- * error that a client can get; several may share a code, with a detail of their own. Clients rely on codes and statuses; titles and details may change.
- * A status that is new here must be added to METRICS_STATUSES, which the compiler checks. */
+ * error that a client can get; several may share a code, with a detail of their own. Clients rely
+ * on codes and statuses; titles and details may change. A status that is new here must be added to
+ * METRICS_STATUSES, which the compiler checks. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \

@@ -19,8 +19,8 @@ void faults_begin(struct stock *stock);
 enum problem faults_problem(struct stock *stock);
 
 /* Writes a line for each server that failed since faults_begin: where it is, what it was at, why it
- * failed, how many `calls` were affected, and `effect`, what that means for them. With calls > 0 and
- * no failure a line for server=none. `event` and `effect` are never freed. */
+ * failed, how many `calls` were affected, and `effect`, what that means for them. With calls > 0
+ * and no failure a line for server=none. `event` and `effect` are never freed. */
 void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect);
 
 /* Logs that segments were set again from the ledger since `seen`, and moves `seen` on. */

@@ -40,7 +40,8 @@ def both_through(proxies, stack):
 
 def test_only_the_server_that_failed_is_blamed(stack, proxies, spawn):
     redis, ledger, urls = both_through(proxies, stack)
-    daemon = spawn(stack, deadline_ms=1000, **urls)
+    # One worker: another would find only later that Redis is back.
+    daemon = spawn(stack, deadline_ms=1000, order_workers=1, **urls)
     daemon.reset("demo", 100, 4)
     redis.refuse()
     response = daemon.order()

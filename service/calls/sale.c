@@ -71,15 +71,15 @@ static void answer_failure(const struct call_worker *worker, struct request *req
     }
 }
 
-/* Changes are logged by name, with their values and the caller's address, as operators ask later who
- * changed what, and when. */
+/* Changes are logged by name, with their values and the caller's address, as operators ask later
+ * who changed what, and when. */
 static const char *result_name(enum stock_admin_result result)
 {
     static const char *const names[] = {
         [STOCK_ADMIN_OK] = "ok",         [STOCK_ADMIN_NO_SALE] = "unknown_sku",
         [STOCK_ADMIN_BUSY] = "busy",     [STOCK_ADMIN_FAILED] = "failed",
         [STOCK_ADMIN_FULL] = "full",     [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
-        [STOCK_ADMIN_WINDOW] = "window",
+        [STOCK_ADMIN_WINDOW] = "window", [STOCK_ADMIN_IN_USE] = "in_use",
     };
     bool known = (size_t)result < sizeof names / sizeof *names && names[result];
     return known ? names[result] : "refused";
@@ -317,15 +317,16 @@ static void retire(struct call_worker *worker, struct request *request)
     enum stock_admin_result result =
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "retire",
-              "sku=%s result=%d round=%u reserved=%llu paid=%llu", sku, (int)result, sale.round,
-              (unsigned long long)held.reserved, (unsigned long long)held.paid);
+    log_event(result_level(result == STOCK_ADMIN_OK), "retire",
+              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s", sku,
+              result_name(result), sale.round, (unsigned long long)held.reserved,
+              (unsigned long long)held.paid, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_retire(struct call_worker *worker, struct request **requests, size_t count)

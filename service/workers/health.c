@@ -73,9 +73,9 @@ static enum health_state redis_refusal(const char *error)
     return HEALTH_DOWN;
 }
 
-/* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills it.
- * That costs no order, but each counter that is dropped is counted again, and a lock that is dropped
- * lets two workers meet at the ledger. */
+/* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills
+ * it. That costs no order, but each counter that is dropped is counted again, and a lock that is
+ * dropped lets two workers meet at the ledger. */
 static void check_policy(struct health *health)
 {
     static const char label[] = "maxmemory_policy:";
