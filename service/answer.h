@@ -63,6 +63,10 @@ enum {
       "Neither Redis nor the ledger can be reached or takes writes now; nothing was done.", 1)     \
     X(LOCKS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
       "The servers of the segments' locks cannot be reached now; nothing was done.", 1)            \
+    X(NO_ORDER_ID, 503, "no_order_id", "No order id",                                              \
+      "The server may not make order ids now, as it could not renew its lease of a node number; "  \
+      "nothing was done.",                                                                         \
+      1)                                                                                           \
     X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
       "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
       "or, without a key, ask for the order.",                                                     \
@@ -103,7 +107,8 @@ void answer_detail(struct answer *answer, enum problem problem, const char *deta
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
                     const char *extra);
 
-/* The answer to a call for an order whose commit nobody could confirm. */
+/* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
+ * yet. */
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
 
 /* `text` must be malloc'ed; the answer owns it from now on. */

@@ -369,7 +369,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
         json_array_append_new(differences, difference_json(&report->differences[i]));
     return json_pack("{s:s, s:i, s:i, s:o, s:i, s:b}", "sku", sku, "round", (int)report->round,
                      "segments", (int)report->segments, "differences", differences, "repaired",
-                     (int)report->difference_count, "consistent", 1);
+                     (int)report->repaired, "consistent", report->consistent);
 }
 
 /* The report has a row per segment: too large for the stack of a thread. */

@@ -9,9 +9,16 @@
 #include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
+#include "service/http/room.h"
 #include "service/http/route.h"
 #include "service/log.h"
 #include "service/metrics.h"
+
+enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
+{
+    (void)length;
+    return room_admits(cls, from) ? MHD_YES : MHD_NO;
+}
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code)
@@ -240,7 +247,10 @@ void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
     (void)mhd;
     (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
     struct http_thread *thread = cls;
-    if (*con_cls)
-        connection_abandon(thread, *con_cls);
+    struct http_connection *connection = *con_cls;
+    if (!connection)
+        return;
+    connection_abandon(thread, connection);
+    waiting_add(thread, connection);
     *con_cls = NULL;
 }

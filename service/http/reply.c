@@ -78,6 +78,7 @@ static enum MHD_Result queue_response(struct http_thread *thread,
     metrics_count_status(status);
     thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
+    waiting_answered(thread, connection);
     return MHD_queue_response(connection->mhd, status, response);
 }
 
@@ -227,13 +228,9 @@ static void write_problem(int fd, enum problem problem)
 
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (!info)
-        return;
     if (!connection->answered)
-        write_problem(info->connect_fd, problem);
+        write_problem(connection->fd, problem);
     connection->answered = true;
-    discard_input(info->connect_fd);
-    shutdown(info->connect_fd, SHUT_RD);
+    discard_input(connection->fd);
+    shutdown(connection->fd, SHUT_RD);
 }
