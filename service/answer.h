@@ -19,6 +19,8 @@ enum {
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
+    X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
+      "The head of a request holds a NUL or a folded line, or not exactly one Host.", 0)           \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
@@ -89,6 +91,7 @@ struct answer {
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
     const char *cache_control; /* a constant text; NULL: no such header */
+    uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
     unsigned retry_after_s;    /* 0: no such header */
     unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;

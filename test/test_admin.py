@@ -48,6 +48,24 @@ def test_sales_lists_every_sale(daemon):
          "paused": False}]
 
 
+def test_sales_come_in_pages(daemon):
+    skus = sorted(["A", "B:1", "a", "a-1", "a.1", "z"])
+    for sku in reversed(skus):
+        daemon.reset(sku, 4, 1)
+    for limit in (1, 2, 3, 6, 1000):
+        seen, query = [], f"?limit={limit}"
+        while query:
+            page = daemon.admin("GET", "/admin/sales" + query).json()
+            assert len(page["sales"]) <= limit
+            seen += [sale["sku"] for sale in page["sales"]]
+            query = page.get("next") and f"?limit={limit}&after={page['next']}"
+        assert seen == skus
+    assert "next" not in daemon.admin("GET", "/admin/sales").json()
+    for bad in ("limit=0", "limit=1001", "limit=x", "after=", "after=a%27", "after=a&after=b",
+                "limit=1&limit=1", "sku=a"):
+        assert_problem(daemon.admin("GET", f"/admin/sales?{bad}"), 400, "invalid_request")
+
+
 def test_reconcile_of_a_healthy_sale_finds_nothing(daemon):
     daemon.reset("demo", 100, 4)
     daemon.order(qty=3)
