@@ -129,11 +129,13 @@ static size_t answer(struct order_worker *worker, size_t count, struct late *lat
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
             put_back(worker, request))
             continue; /* from now on another worker may have it */
-        bool accepted = request->order.outcome == STOCK_ACCEPTED;
-        order_answer(request, worker->refusal);
-        if (!request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
+        /* An order counts once: when its deadline came first, as what its client was told then. */
+        if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
+            order_answer(request, worker->refusal);
+        } else {
             late_out->orders++;
-            late_out->accepted += accepted;
+            late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
+            stock_order_clear(&request->order);
         }
         queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
