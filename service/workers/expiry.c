@@ -16,6 +16,7 @@
 #include "lock/seclock.h"
 #include "base/clock.h"
 #include "base/worker.h"
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/workers/retention.h"
@@ -65,7 +66,13 @@ static bool get_elected(struct expiry_worker *worker)
     if (worker->elected)
         log_event(LOG_WARN, "expiry_worker_lost_lock", NULL);
     resign(worker);
-    if (seclock_acquire(worker->locks, &request, &worker->elected) != SECLOCK_OK) {
+    enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
+    if (result != SECLOCK_OK) {
+        if (result != SECLOCK_BUSY) /* held by another daemon */
+            log_failure(LOG_WARN, "expiry_worker_not_elected", "redis", "error=%s effect=%s",
+                        LOG_QUOTE(seclock_error()),
+                        LOG_QUOTE("orders that were not paid in time keep their units, unless "
+                                  "another daemon expires them"));
         resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
@@ -87,6 +94,7 @@ static bool expire(struct expiry_worker *worker)
     struct stock_expired expired;
     size_t all = 0;
     bool counting = false;
+    faults_begin(worker->stock);
     do {
         int64_t start_ns = clock_now_ns();
         enum ledger_result counted =
@@ -104,9 +112,8 @@ static bool expire(struct expiry_worker *worker)
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (result != LEDGER_OK)
-        log_event(LOG_WARN, "expiry_worker_failed", "redis=%s ledger=%s",
-                  LOG_QUOTE(stock_redis_error(worker->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
+        faults_log(worker->stock, "expiry_worker_failed", 0,
+                   "orders that were not paid in time keep their units until this succeeds");
     return result == LEDGER_OK;
 }
 
