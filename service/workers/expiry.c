@@ -1,5 +1,6 @@
 /* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
- * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon.
+ * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon, and
+ * deletes what rounds that ended long ago have left (retention.c).
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
@@ -18,6 +19,7 @@
 #include "service/faults.h"
 #include "service/log.h"
 #include "service/metrics.h"
+#include "service/workers/retention.h"
 #include "stock/return_expired.h"
 #include "stock/sale_count.h"
 
@@ -38,6 +40,7 @@ struct expiry_worker {
     struct stock *stock; /* its own connections */
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
+    struct retention retention;
 };
 
 static void resign(struct expiry_worker *worker)
@@ -114,6 +117,19 @@ static bool expire(struct expiry_worker *worker)
     return result == LEDGER_OK;
 }
 
+/* Orders that are due first; then what is left of the turn may go to the past. */
+static bool work(struct expiry_worker *worker)
+{
+    unsigned days = (unsigned)worker->service->config.retention_days;
+    if (!expire(worker))
+        return false;
+    if (retention_work(&worker->retention, stock_ledger(worker->stock), days))
+        return true;
+    log_event(LOG_WARN, "retention_failed", "ledger=%s",
+              LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
+    return false;
+}
+
 static void run(void *context)
 {
     struct expiry_worker *worker = context;
@@ -121,7 +137,7 @@ static void run(void *context)
     while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !expire(worker)) {
+        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !work(worker)) {
             resign(worker);
             pause_ms += FAILED_MS;
         }

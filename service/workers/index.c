@@ -15,7 +15,7 @@
 
 enum {
     PAUSE_S = 2,
-    LATE_PASSES = 5,    /* after which the few commits that are left of a rush are indexed, too */
+    LATE_PASSES = 2,    /* after which the few commits that are left of a rush are indexed, too */
     MERGED_BUCKETS = 8, /* looked at in a pass */
     /* Orders indexed between two pauses while new orders wait: these have the ledger first. */
     BUSY_ORDERS = 65536,
