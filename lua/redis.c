@@ -150,8 +150,8 @@ static bool handshake(struct redis *redis)
     return handshake_step(redis, 2, select);
 }
 
-/* Tries the addresses of the server's name in turn, all within one time-out. NULL, or why none could
- * be connected to; the text may be that of redis->context. */
+/* Tries the addresses of the server's name in turn, all within one time-out. NULL, or why none
+ * could be connected to; the text may be that of redis->context. */
 static const char *connect_any(struct redis *redis)
 {
     struct resolved found;
