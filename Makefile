@@ -8,6 +8,7 @@
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them; SEED=7 repeats one and tells its story
+#   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -97,7 +98,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -338,6 +339,11 @@ simulate:
 	@deploy/packages test
 	@$(MAKE) $(BUILD)/simulate
 	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000)) $(SIMULATE_ARGS)
+
+mutants:
+	@deploy/packages test
+	@$(MAKE) $(BUILD)/simulate
+	@test/simulate/mutants $(MUTANTS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
