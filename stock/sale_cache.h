@@ -48,10 +48,11 @@ struct sale_snapshot sale_snapshot(struct sale *sale);
 uint32_t sale_hint(const struct sale *sale, uint32_t segment);
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
 
-/* Marks a segment of which the ledger knows units that Redis does not: the next hold must
- * recover it. Taking the mark away tells whether it was there. Any thread. */
-void sale_suspect(struct sale *sale, uint32_t segment);
-bool sale_suspect_take(struct sale *sale, uint32_t segment);
+/* Marks a segment of which the ledger, when it had `fence` > 0, knew units that Redis had not told
+ * of. The greatest fence stays. Taking the mark away returns its fence, 0 without a mark. Any
+ * thread. */
+void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence);
+uint64_t sale_suspect_take(struct sale *sale, uint32_t segment);
 
 /* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
  * come back since `epoch` was read. */

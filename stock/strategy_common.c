@@ -214,17 +214,17 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
 
 /* ---- conclude ---- */
 
-/* The ledger has units where this process saw none: such segments are tried again, and recovered if
- * Redis still calls them empty. Returns how many units are left in all. */
+/* The ledger has more units than this process saw: such segments are tried again, and recovered if
+ * Redis still has fewer. Returns how many units are left in all. */
 static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t units = rows[i].capacity - rows[i].sold;
         left += units;
-        if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {
+        if (units > sale_hint(sale, rows[i].segment)) {
             sale_hint_set(sale, rows[i].segment, units);
-            sale_suspect(sale, rows[i].segment);
+            sale_suspect(sale, rows[i].segment, rows[i].fence);
         }
     }
     return left;
