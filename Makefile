@@ -101,7 +101,7 @@ LOCK_VERSION := 1.0.0
 
 all: $(daemon) $(load_tools) seclock
 	@:
-tests: all $(tests) $(lock_tests) $(BUILD)/lock_example
+tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(BUILD)/test/shifted_clock.so
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
@@ -201,6 +201,12 @@ $(lock_tools):
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
 -include $(wildcard $(BUILD)/test/lock/*.d $(BUILD)/loadtest/bench_l*.d)
+
+# Preloaded into daemons, sanitized or not, so it is never instrumented itself.
+$(BUILD)/test/shifted_clock.so: test/shifted_clock.c
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARNINGS) $(CPPFLAGS) -O2 -fPIC -shared -o $@ $<
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 

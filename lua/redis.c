@@ -5,7 +5,12 @@
  * end would be read as the answer to the next command. Therefore every error of the connection, a
  * time-out included, closes it, and every command that was sent and not answered has an unknown
  * outcome: only its caller can tell whether repeating it does harm. Nothing here sends a command
- * twice. */
+ * twice.
+ *
+ * why_leave: a primary that became a replica, or is cut off from its replicas, keeps its clients
+ * and refuses their writes, while the URL's name may lead to the new primary by now. Such a refusal
+ * closes the connection, but only at the next use: further replies of the pipeline are still due,
+ * and each tells what became of its command. */
 #include "lua/redis.h"
 
 #include <assert.h>
@@ -38,6 +43,7 @@ struct redis {
     char error[192];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
+    bool leaving;          /* the server takes no writes; see why_leave */
 };
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -86,6 +92,7 @@ void redis_drop(struct redis *redis)
     redis->context = NULL;
     redis->scripts_seen = 0;
     redis->out_used = 0;
+    redis->leaving = false;
 }
 
 /* Closes the connection because of an error. What is still queued is dropped: on a new connection
@@ -94,11 +101,7 @@ static void disconnect(struct redis *redis, const char *why)
 {
     snprintf(redis->error, sizeof redis->error, "%s", why);
     redis->stats.failures++;
-    if (redis->context)
-        redisFree(redis->context);
-    redis->context = NULL;
-    redis->scripts_seen = 0;
-    redis->out_used = 0;
+    redis_drop(redis);
 }
 
 /* Only a failed try delays the next one. A lost connection does not: the server may well be there,
@@ -141,8 +144,12 @@ static bool handshake(struct redis *redis)
 
 enum redis_result redis_connect(struct redis *redis)
 {
-    if (redis->context)
+    if (redis->context && !redis->leaving)
         return REDIS_ANSWERED;
+    if (redis->leaving) {
+        redis->stats.failures++;
+        redis_drop(redis);
+    }
     /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for
      * one time-out per call. redis_error keeps the reason of the last try. */
     if (!backoff_over(&redis->backoff, clock_now_ms()))
@@ -170,7 +177,7 @@ enum redis_result redis_connect(struct redis *redis)
 
 bool redis_connected(const struct redis *redis)
 {
-    return redis->context != NULL;
+    return redis->context && !redis->leaving;
 }
 
 const char *redis_error(const struct redis *redis)
@@ -178,9 +185,28 @@ const char *redis_error(const struct redis *redis)
     return redis->error;
 }
 
+/* An error reply begins with a word for its kind. Servers before Redis 7 put what stopped a script
+ * behind words of their own. */
+static bool takes_no_writes(const char *error)
+{
+    static const char *const kinds[] = {"READONLY ", "LOADING ", "MASTERDOWN ", "MISCONF ",
+                                        "NOREPLICAS "};
+    const char *inner = strstr(error, ": -");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(error, kinds[i], strlen(kinds[i])) == 0 ||
+            (inner && strncmp(inner + 3, kinds[i], strlen(kinds[i])) == 0))
+            return true;
+    return false;
+}
+
+/* The delay keeps a server that stays as it is from being connected to for every call. */
 void redis_set_error(struct redis *redis, const char *text)
 {
     snprintf(redis->error, sizeof redis->error, "%s", text);
+    if (redis->context && !redis->leaving && takes_no_writes(text)) {
+        redis->leaving = true;
+        backoff_fail(&redis->backoff, clock_now_ms());
+    }
 }
 
 struct redis_stats redis_stats(const struct redis *redis)
@@ -336,7 +362,7 @@ static enum redis_result command(struct redis *redis, int argc, const char *cons
         return REDIS_UNKNOWN;
     bool ok = reply->type != REDIS_REPLY_ERROR;
     if (!ok)
-        snprintf(redis->error, sizeof redis->error, "%s", reply->str);
+        redis_set_error(redis, reply->str);
     freeReplyObject(reply);
     return ok ? REDIS_ANSWERED : REDIS_FAILED;
 }

@@ -43,7 +43,7 @@ void redis_set_timeout(struct redis *redis, int timeout_ms);
  * connection makes one. */
 void redis_drop(struct redis *redis);
 
-/* True while no error has been seen on the present connection. */
+/* True while there is a connection on which no error has been seen, and which is not to be left. */
 bool redis_connected(const struct redis *redis);
 
 /* The last error in words; empty before the first. Valid until the next call. */
@@ -93,7 +93,9 @@ int redis_fd(const struct redis *redis);
 bool redis_fill(struct redis *redis);
 struct redisReply *redis_parsed(struct redis *redis);
 
-/* Keeps the text of an error reply for redis_error. */
+/* Keeps the text of an error reply for redis_error. Of a server that takes no writes at all (a
+ * replica, one that loads its data, one without its disk or its replicas) the connection is closed
+ * before the next use, which then resolves the name anew; until then redis_connected is false. */
 void redis_set_error(struct redis *redis, const char *text);
 
 /* redis_first_use returns true for the first use of a script (0..63) on this connection, and for

@@ -72,6 +72,8 @@ static void drop_owed(struct script_line *line, struct redisReply *reply)
     line->owed--;
     if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0)
         redis_forget_scripts(line->redis);
+    else if (reply->type == REDIS_REPLY_ERROR)
+        redis_set_error(line->redis, reply->str);
     freeReplyObject(reply);
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "lua/command.h"
 
 static struct redis *open_url(const char *url, int timeout_ms)
 {
@@ -294,6 +295,61 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
     close(listener);
 }
 
+/* ---- a server that takes no writes ---- */
+
+static int be_primary(void **state)
+{
+    (void)state;
+    redis_server_do("REPLICAOF NO ONE");
+    return 0;
+}
+
+/* The name of a primary that became a replica may lead to the new primary by now. */
+static void test_replica_is_left_at_the_next_use(void **state)
+{
+    (void)state;
+    const char *set[] = {"SET", "unit", "1"};
+    struct command commands[] = {{.argc = 3, .argv = {set[0], set[1], set[2]}},
+                                 {.argc = 1, .argv = {"PING"}}};
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    redis_server_do("REPLICAOF 127.0.0.1 1");
+    command_run(redis, commands, 2);
+    assert_int_equal(commands[0].result, REDIS_FAILED);   /* refused: certainly not done */
+    assert_int_equal(commands[1].result, REDIS_ANSWERED); /* the replies behind it still count */
+    command_clear(commands, 2);
+    assert_non_null(strstr(redis_error(redis), "READONLY"));
+    assert_false(redis_connected(redis));
+    redis_server_do("REPLICAOF NO ONE");
+    sleep_ms(25); /* the first delay */
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+    assert_int_equal(redis_stats(redis).connects, 2);
+    redis_close(&redis);
+}
+
+static void leave_after(const char *answer, bool left)
+{
+    struct fake_redis fake;
+    struct redis *redis = fake_redis_open(&fake, answer, 200);
+    assert_int_equal(redis_ping(redis), REDIS_FAILED);
+    assert_int_equal(redis_connected(redis), !left);
+    fake_redis_close(&fake, &redis);
+}
+
+static void test_refusals_of_any_write_leave_the_server(void **state)
+{
+    (void)state;
+    leave_after("-LOADING Redis is loading the dataset in memory\r\n", true);
+    leave_after("-MASTERDOWN Link with MASTER is down\r\n", true);
+    leave_after("-MISCONF Errors writing to the AOF file\r\n", true);
+    leave_after("-NOREPLICAS Not enough good replicas to write.\r\n", true);
+    leave_after("-ERR Error running script (call to f_1): @user_script:1: "
+                "-READONLY You can't write against a read only replica.\r\n",
+                true);
+    leave_after("-OOM command not allowed when used memory > 'maxmemory'.\r\n", false);
+    leave_after("-ERR unknown command\r\n", false);
+}
+
 /* ---- messages ---- */
 
 static struct redis *open_subscriber(void)
@@ -392,6 +448,8 @@ int main(void)
         cmocka_unit_test(test_lost_connection_is_unknown_and_made_again_at_once),
         cmocka_unit_test(test_no_reply_in_time_is_unknown),
         cmocka_unit_test(test_server_that_never_answers_fails_the_connect),
+        cmocka_unit_test_teardown(test_replica_is_left_at_the_next_use, be_primary),
+        cmocka_unit_test(test_refusals_of_any_write_leave_the_server),
         cmocka_unit_test(test_messages_arrive_in_order),
         cmocka_unit_test(test_waiting_longer_than_the_timeout_keeps_the_connection),
         cmocka_unit_test(test_long_message_is_cut),

@@ -36,6 +36,8 @@ enum {
       "The user would have more units than the sale's limit allows; see orders.", 0)               \
     X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
       "The order's present status does not allow this call; see order_status.", 0)                 \
+    X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \
+      "Orders of the sale are reserved; see reserved.", 0)                                         \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \

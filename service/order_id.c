@@ -17,10 +17,9 @@ static uint64_t system_clock_ms(void *context)
     return (uint64_t)clock_wall_ms();
 }
 
-static uint64_t ms_since_epoch(const struct order_ids *ids)
+static uint64_t since_epoch(uint64_t ms)
 {
-    uint64_t now = ids->clock(ids->clock_context);
-    return now > ORDER_ID_EPOCH_MS ? now - ORDER_ID_EPOCH_MS : 0;
+    return ms > ORDER_ID_EPOCH_MS ? ms - ORDER_ID_EPOCH_MS : 0;
 }
 
 void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
@@ -36,10 +35,11 @@ void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock
 /* why_one_number: time and sequence are one number, so that one compare and swap moves both. When
  * the clock has stepped back, `next` is ahead of it and goes on counting; a sequence that is used
  * up carries into the time, which is then the next ms. */
-uint64_t order_ids_reserve(struct order_ids *ids, unsigned n)
+uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out)
 {
     assert(n >= 1 && n <= ORDER_ID_RESERVE_MAX);
-    uint64_t now = ms_since_epoch(ids) << ORDER_ID_SEQUENCE_BITS;
+    *now_ms_out = ids->clock(ids->clock_context);
+    uint64_t now = since_epoch(*now_ms_out) << ORDER_ID_SEQUENCE_BITS;
     uint64_t unused = atomic_load_explicit(&ids->next, memory_order_relaxed);
     uint64_t first;
     do {

@@ -39,10 +39,13 @@ void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock
 /* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every
  * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
  * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
- * call never waits. An id is never 0 with a clock past the epoch. */
-uint64_t order_ids_reserve(struct order_ids *ids, unsigned n);
+ * call never waits. An id is never 0 with a clock past the epoch.
+ *
+ * *now_ms_out is the clock's time. Dates of an order come from it, never from the id: ids stay
+ * ahead when the clock has stepped back, for as long as it had been ahead. */
+uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out);
 
-/* The Unix time in ms at which the id was made. */
+/* The Unix time in ms that the id carries: about when it was made, see above. */
 uint64_t order_id_time_ms(uint64_t id);
 
 /* True for digits only, without leading zeros, of at most 63 bits; *id_out is 0 otherwise. Accepts

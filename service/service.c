@@ -2,6 +2,7 @@
 #include "service/service.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,9 @@
 #include "sql/ledger_setup.h"
 
 enum {
-    REMEMBER_LEFT_MS = 1000
-}; /* "sold out" is asked again after this, should a message be lost */
+    REMEMBER_LEFT_MS = 1000, /* "sold out" is asked again after this, should a message be lost */
+    MIGRATION_NOTE_MS = 5000,
+};
 
 static void set_proxies(struct service *service, const char *text)
 {
@@ -109,11 +111,34 @@ static void warn_unless_durable(struct ledger *ledger)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
 }
 
+/* The signals that end the daemon are blocked, and waited for where it serves. */
+static bool is_told_to_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/* A large table is copied for minutes: the operator sees what the start waits for. */
+static bool go_on_migrating(const struct ledger_migration *now, void *context)
+{
+    int64_t *noted_ms = context;
+    if (now->waited_ms < *noted_ms) /* the next statement */
+        *noted_ms = 0;
+    if (now->waited_ms - *noted_ms >= MIGRATION_NOTE_MS) {
+        *noted_ms = now->waited_ms;
+        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
+                  (long long)now->waited_ms / 1000);
+    }
+    return !is_told_to_end();
+}
+
 bool service_prepare(struct service *service, struct ledger *ledger)
 {
     assert(!atomic_load(&service->prepared)); /* a second node would make ids go back */
     unsigned node = (unsigned)service->config.node_id;
-    enum ledger_result result = ledger_migrate(ledger);
+    int64_t noted_ms = 0;
+    enum ledger_result result = ledger_migrate_while(ledger, go_on_migrating, &noted_ms);
     if (result == LEDGER_OK && service->config.node_id < 0)
         result = ledger_node(ledger, &node);
     if (result == LEDGER_OK) {

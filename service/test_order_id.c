@@ -30,9 +30,15 @@ static unsigned node_of(uint64_t id)
     return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_NODE_MAX;
 }
 
+static uint64_t reserve(struct order_ids *ids, unsigned n)
+{
+    uint64_t now_ms;
+    return order_ids_reserve(ids, n, &now_ms);
+}
+
 static uint64_t next_id(struct order_ids *ids)
 {
-    return order_ids_reserve(ids, 1);
+    return reserve(ids, 1);
 }
 
 static void test_id_holds_time_node_and_sequence(void **state)
@@ -76,15 +82,15 @@ static void test_reserve_stays_in_one_ms(void **state)
     uint64_t now = START_MS;
     struct order_ids ids;
     order_ids_init(&ids, 1, read_clock, &now);
-    uint64_t first = order_ids_reserve(&ids, 4000);
+    uint64_t first = reserve(&ids, 4000);
     assert_int_equal(sequence_of(first), 0);
-    uint64_t fits = order_ids_reserve(&ids, 96);
+    uint64_t fits = reserve(&ids, 96);
     assert_int_equal(fits, first + 4000);
-    uint64_t whole = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    uint64_t whole = reserve(&ids, ORDER_ID_RESERVE_MAX);
     assert_int_equal(order_id_time_ms(whole), START_MS + 1);
     assert_int_equal(sequence_of(whole), 0);
     next_id(&ids);
-    uint64_t moved = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX);
+    uint64_t moved = reserve(&ids, ORDER_ID_RESERVE_MAX);
     assert_int_equal(order_id_time_ms(moved), START_MS + 3);
     assert_int_equal(sequence_of(moved), 0);
 }
@@ -95,7 +101,7 @@ static void test_clock_stepping_back_never_repeats(void **state)
     uint64_t now = START_MS;
     struct order_ids ids;
     order_ids_init(&ids, 1, read_clock, &now);
-    uint64_t last = order_ids_reserve(&ids, 10) + 9;
+    uint64_t last = reserve(&ids, 10) + 9;
     const uint64_t clocks[] = {START_MS - 1, START_MS - 3600000, 0, ORDER_ID_EPOCH_MS - 1,
                                START_MS};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
@@ -104,6 +110,20 @@ static void test_clock_stepping_back_never_repeats(void **state)
         assert_int_equal(id, last + 1);
         last = id;
     }
+}
+
+/* A clock set an hour ahead for a moment must not date orders an hour ahead for an hour. */
+static void test_time_follows_the_clock_back_while_ids_do_not(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS + 3600000, now_ms = 0;
+    struct order_ids ids;
+    order_ids_init(&ids, 1, read_clock, &now);
+    uint64_t ahead = order_ids_reserve(&ids, 1, &now_ms);
+    assert_int_equal(now_ms, START_MS + 3600000);
+    now = START_MS;
+    assert_true(order_ids_reserve(&ids, 1, &now_ms) > ahead);
+    assert_int_equal(now_ms, START_MS);
 }
 
 static void test_system_clock_is_the_default(void **state)
@@ -134,7 +154,7 @@ static void *reserve_many(void *argument)
 {
     struct worker *worker = argument;
     for (size_t i = 0; i < RESERVES; i++)
-        worker->first[i] = order_ids_reserve(worker->ids, reserve_size(i));
+        worker->first[i] = reserve(worker->ids, reserve_size(i));
     return NULL;
 }
 
@@ -244,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_used_up_sequence_borrows_from_next_ms),
         cmocka_unit_test(test_reserve_stays_in_one_ms),
         cmocka_unit_test(test_clock_stepping_back_never_repeats),
+        cmocka_unit_test(test_time_follows_the_clock_back_while_ids_do_not),
         cmocka_unit_test(test_system_clock_is_the_default),
         cmocka_unit_test(test_threads_never_share_an_id),
         cmocka_unit_test(test_text_round_trip),

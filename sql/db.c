@@ -17,6 +17,7 @@ enum {
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
     RUN_TRIES_MAX = 5,
+    PATIENCE_MS = 100,
 };
 
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
@@ -54,6 +55,12 @@ int db_set_timeout(struct db *db, int timeout_ms)
     int was_ms = db->timeout_ms;
     db->timeout_ms = timeout_ms;
     return was_ms;
+}
+
+void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context)
+{
+    db->go_on = go_on;
+    db->patience_context = context;
 }
 
 void db_close(struct db **db)
@@ -112,15 +119,26 @@ static bool keep_result(struct db *db)
     return true;
 }
 
+static bool answer_comes(const struct db *db)
+{
+    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    if (!db->go_on)
+        return poll(&answer, 1, db->timeout_ms) != 0;
+    bool came = false;
+    do
+        came = poll(&answer, 1, PATIENCE_MS) != 0;
+    while (!came && db->go_on(db->patience_context));
+    return came;
+}
+
 /* The client library counts its time-outs in seconds, so the wait for the first answer is measured
  * here. */
 static int query_in_time(struct db *db, const char *text, size_t length)
 {
-    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
     int failed = mysql_send_query(db->mysql, text, (unsigned long)length);
     if (failed)
         return failed;
-    db->late = poll(&answer, 1, db->timeout_ms) == 0;
+    db->late = !answer_comes(db);
     return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
 }
 

@@ -14,7 +14,7 @@ enum db_result {
     DB_DUPLICATE, /* a unique key was violated: rolled back */
     DB_CHECK,     /* a CHECK constraint was violated: rolled back */
     DB_SOFT,      /* deadlock or lock wait: rolled back, may be tried again, as db_run does */
-    DB_FAILED,    /* certainly not done */
+    DB_FAILED,    /* certainly not done; a server that takes no writes at all is left as well */
     DB_UNKNOWN,   /* the commit was sent and not answered: it may be done */
 };
 
@@ -33,6 +33,11 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
 /* From now on bounds each wait for an answer to a query by `timeout_ms`; returns the bound until
  * then. It applies to the first statement of a query, not to those after it. */
 int db_set_timeout(struct db *db, int timeout_ms);
+
+/* From now on waits for the answer to a query's first statement for as long as `go_on`, which is
+ * asked every 100 ms, returns true, however long that takes; with NULL by the time-out again. For
+ * statements that change tables. */
+void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context);
 
 /* Closes the connection, frees the client and sets the pointer to NULL. */
 void db_close(struct db **db);

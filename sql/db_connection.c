@@ -17,13 +17,13 @@ enum {
 /* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
  * sleeps between a statement and its commit must not keep its row locks for ever: MariaDB ends idle
  * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
- */
+ * Either server takes the other's comment as nothing, so neither stands as a statement of its own:
+ * MySQL refuses an empty statement. */
 static const char session_setup[] =
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1;"
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-    "/*M!100300 SET SESSION idle_transaction_timeout=3 */;"
-    "/*!80000 SET SESSION wait_timeout=10 */";
+    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1"
+    "/*M!100300 , idle_transaction_timeout=3 *//*!80000 , wait_timeout=10 */;"
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 void db_drop_rows(struct db *db)
 {
@@ -87,6 +87,29 @@ enum db_result db_connection_make(struct db *db)
     return DB_OK;
 }
 
+/* A server that refuses whatever is written: a primary that became a replica, or a node that left
+ * its cluster. */
+static bool is_demoted(unsigned code)
+{
+    switch (code) {
+    case ER_OPTION_PREVENTS_STATEMENT:             /* read_only, super_read_only */
+    case ER_READ_ONLY_MODE:                        /* innodb_read_only */
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: /* transaction_read_only */
+    case ER_UNKNOWN_COM_ERROR:                     /* Galera: the node is not in its cluster */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The name may lead to another server by now, so the next use connects anew; after a delay, because
+ * a server that stays as it is would be connected to for every call. */
+static void leave(struct db *db)
+{
+    db_disconnect(db);
+    backoff_fail(&db->backoff, clock_now_ms());
+}
+
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
 {
     db_keep_error(db, code, text);
@@ -100,6 +123,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     switch (code) {
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
+    case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;
@@ -115,6 +139,8 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     if (client_side || cut_off) { /* the server may have done the statement all the same */
         db->in_doubt = true;
         db_disconnect(db);
+    } else if (is_demoted(code)) {
+        leave(db);
     }
     return DB_FAILED;
 }

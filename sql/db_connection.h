@@ -19,7 +19,9 @@ struct db {
     bool in_run; /* between db_run's begin and end, where nothing may reconnect */
     bool begin;  /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
-    bool late;    /* the last query was not answered in time */
+    bool late;                    /* the last query was not answered in time */
+    bool (*go_on)(void *context); /* see db_set_patience */
+    void *patience_context;
     char *packet; /* START TRANSACTION and the first query */
     size_t packet_size;
     size_t statements;

@@ -138,12 +138,13 @@ static enum db_result open_body(struct db *db, void *context)
     sql_clear(sql);
     sql_printf(sql, "SELECT sku FROM sale WHERE sku=");
     sql_identifier(sql, step->sku);
-    sql_printf(sql, " FOR UPDATE;UPDATE sale JOIN quota_count c USING(sku,round)"
+    sql_printf(sql, " FOR UPDATE;UPDATE sale JOIN quota_count c "
+                    "ON c.sku=sale.sku AND c.round=sale.round "
                     "SET settings_version=settings_version+1 "
-                    "WHERE counted_to>=last_id AND sku=");
+                    "WHERE counted_to>=last_id AND sale.sku=");
     sql_identifier(sql, step->sku);
-    sql_printf(sql, ";UPDATE stock_segment g JOIN sale USING(sku)"
-                    "SET g.settings_version=sale.settings_version WHERE sku=");
+    sql_printf(sql, ";UPDATE stock_segment g JOIN sale ON sale.sku=g.sku "
+                    "SET g.settings_version=sale.settings_version WHERE g.sku=");
     sql_identifier(sql, step->sku);
     sql_printf(sql, ";DELETE FROM quota_count WHERE sku=");
     sql_identifier(sql, step->sku);

@@ -10,7 +10,7 @@
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
-    "WHERE a.order_id=orders.order_id)),status,created_at,expires_at FROM orders WHERE ";
+    "WHERE a.order_id=orders.order_id)),status,created_at,expires_at,round FROM orders WHERE ";
 
 static void read_listed(struct ledger_listed *listed, char **row)
 {
@@ -22,6 +22,7 @@ static void read_listed(struct ledger_listed *listed, char **row)
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
     ledger_time_read(listed->created_at, row[6]);
     ledger_time_read(listed->expires_at, row[7]);
+    listed->round = ledger_u32(row[8]);
 }
 
 static bool filters(const struct ledger_filter *filter)

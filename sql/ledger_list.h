@@ -17,6 +17,7 @@ struct ledger_listed {
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
+    uint32_t round;
     uint32_t qty;
     uint32_t segment; /* the first one, if several filled the order */
 };

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sql/ledger_query.h"
 #include "sql_migrations.h"
 
 enum {
     MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
     LOCK_WAIT_S = 60,
+    STATEMENT_MS_MAX = 3600 * 1000,
     NODES = 1024,
 };
 
@@ -30,10 +32,55 @@ static enum db_result ask(struct ledger *ledger, const char *question, bool *yes
     return result;
 }
 
+struct migration {
+    struct ledger *ledger;
+    bool (*go_on)(const struct ledger_migration *now, void *context);
+    void *context;
+    struct ledger_migration now;
+    int64_t since_ms; /* of now.waited_ms */
+};
+
+static void begin_wait(struct migration *migration, const char *name)
+{
+    migration->now.name = name;
+    migration->since_ms = clock_now_ms();
+}
+
+static bool goes_on(void *context)
+{
+    struct migration *migration = context;
+    migration->now.waited_ms = clock_now_ms() - migration->since_ms;
+    return migration->now.waited_ms < STATEMENT_MS_MAX &&
+           migration->go_on(&migration->now, migration->context);
+}
+
+/* Statements end in a semicolon at the end of a line; comments have lines of their own. Sent one by
+ * one, because patience is for the first statement of a query. */
+static enum db_result run_statements(struct migration *migration, const char *text)
+{
+    struct sql_text *sql = &migration->ledger->sql;
+    enum db_result result = DB_OK;
+    sql_clear(sql);
+    for (const char *line = text, *end; *line && result == DB_OK; line = *end ? end + 1 : end) {
+        end = line + strcspn(line, "\n");
+        if (strncmp(line, "--", 2) == 0)
+            continue;
+        sql_append(sql, line, (size_t)(end - line));
+        sql_append(sql, "\n", 1);
+        if (end == line || end[-1] != ';')
+            continue;
+        begin_wait(migration, migration->now.name);
+        result = ledger_query(migration->ledger);
+        sql_clear(sql);
+    }
+    return result;
+}
+
 /* DDL commits by itself, so a file counts as applied only when its last statement has run: each
  * file can be run again. */
-static enum db_result migrate_one(struct ledger *ledger, const char *name, const char *text)
+static enum db_result migrate_one(struct migration *migration, const char *name, const char *text)
 {
+    struct ledger *ledger = migration->ledger;
     char question[128], note[128];
     bool applied = false;
     snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
@@ -41,32 +88,39 @@ static enum db_result migrate_one(struct ledger *ledger, const char *name, const
     enum db_result result = ask(ledger, question, &applied);
     if (result != DB_OK || applied)
         return result;
-    result = run_text(ledger, text);
+    begin_wait(migration, name);
+    db_set_patience(ledger->db, goes_on, migration);
+    result = run_statements(migration, text);
+    db_set_patience(ledger->db, NULL, NULL);
     if (result != DB_OK)
         return result;
     snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);
     return run_text(ledger, note);
 }
 
-static enum db_result migrate_all(struct ledger *ledger)
+static enum db_result migrate_all(struct migration *migration)
 {
     enum db_result result =
-        run_text(ledger, "CREATE TABLE IF NOT EXISTS schema_version("
-                         "name VARCHAR(64) NOT NULL PRIMARY KEY,"
-                         "applied_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
-                         ")ENGINE=InnoDB COMMENT='Migrations that were applied'");
+        run_text(migration->ledger, "CREATE TABLE IF NOT EXISTS schema_version("
+                                    "name VARCHAR(64) NOT NULL PRIMARY KEY,"
+                                    "applied_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
+                                    ")ENGINE=InnoDB COMMENT='Migrations that were applied'");
     for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++)
-        result = migrate_one(ledger, sql_migrations[i].name, sql_migrations[i].text);
+        result = migrate_one(migration, sql_migrations[i].name, sql_migrations[i].text);
     return result;
 }
 
 /* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so
  * the lock is asked for in steps of one second. Its name carries the database's, because several
  * databases may live on one server. */
-static bool lock_migration(struct ledger *ledger)
+static bool lock_migration(struct migration *migration)
 {
+    struct ledger *ledger = migration->ledger;
     bool locked = false;
+    begin_wait(migration, NULL);
     for (int second = 0; second < LOCK_WAIT_S && !locked; second++) {
+        if (second > 0 && !goes_on(migration))
+            return false;
         enum db_result result =
             ask(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)", &locked);
         if (result != DB_OK && db_connect(ledger->db) != DB_OK)
@@ -75,13 +129,28 @@ static bool lock_migration(struct ledger *ledger)
     return locked;
 }
 
-enum ledger_result ledger_migrate(struct ledger *ledger)
+enum ledger_result ledger_migrate_while(struct ledger *ledger,
+                                        bool (*go_on)(const struct ledger_migration *now,
+                                                      void *context),
+                                        void *context)
 {
-    if (!lock_migration(ledger))
+    struct migration migration = {.ledger = ledger, .go_on = go_on, .context = context};
+    if (!lock_migration(&migration))
         return LEDGER_FAILED;
-    enum db_result result = migrate_all(ledger);
+    enum db_result result = migrate_all(&migration);
     run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");
     return result == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+static bool go_on_always(const struct ledger_migration *now, void *context)
+{
+    (void)now, (void)context;
+    return true;
+}
+
+enum ledger_result ledger_migrate(struct ledger *ledger)
+{
+    return ledger_migrate_while(ledger, go_on_always, NULL);
 }
 
 enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out)

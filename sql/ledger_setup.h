@@ -5,8 +5,23 @@
 #include "sql/ledger.h"
 
 /* Creates or upgrades the tables, one daemon at a time under a server-side lock, for which it waits
- * up to 60 s. Harmless when the tables are there. LEDGER_OK or LEDGER_FAILED. */
+ * up to 60 s. Harmless when the tables are there. Questions wait as long as the ledger's time-out
+ * says; a statement that changes tables may take an hour, as large ones are copied. LEDGER_OK or
+ * LEDGER_FAILED; then what was done stays done, and a repeat goes on. */
 enum ledger_result ledger_migrate(struct ledger *ledger);
+
+/* What is being done, for ledger_migrate_while. */
+struct ledger_migration {
+    const char *name;  /* of the numbered file; NULL: another daemon is waited for */
+    int64_t waited_ms; /* for the statement that runs now, or for the other daemon */
+};
+
+/* The same, as long as `go_on`, which is asked every 100 ms or second, returns true: a process that
+ * is told to end need not wait for the statement. The server finishes it all the same. */
+enum ledger_result ledger_migrate_while(struct ledger *ledger,
+                                        bool (*go_on)(const struct ledger_migration *now,
+                                                      void *context),
+                                        void *context);
 
 /* Gives this process a node number for its order ids, 0..1023, that none of the last 1023 daemons
  * to start has. LEDGER_OK or LEDGER_FAILED. */

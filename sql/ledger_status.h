@@ -4,7 +4,13 @@
 
 #include <stdbool.h>
 
-enum ledger_status { LEDGER_RESERVED, LEDGER_PAID, LEDGER_CANCELLED, LEDGER_EXPIRED };
+enum ledger_status {
+    LEDGER_RESERVED,
+    LEDGER_PAID,
+    LEDGER_CANCELLED,
+    LEDGER_EXPIRED,
+    LEDGER_STATUSES
+};
 
 /* The word for a status, in the ledger and in answers. */
 const char *ledger_status_name(enum ledger_status status);

@@ -154,6 +154,68 @@ static void test_migration_that_cannot_be_asked_about_is_not_run(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM restock"), 0);
 }
 
+enum { SHORT_MS = 200, HELD_MS = 600 };
+
+/* Keeps a table from being changed for three times the ledger's time-out. */
+static void *hold_table(void *locked_out)
+{
+    struct db *db = sql_server_open(sql_server_url());
+    assert_int_equal(db_query(db, "LOCK TABLES quota_count WRITE", 29), DB_OK);
+    atomic_store((_Atomic bool *)locked_out, true);
+    nanosleep(&(struct timespec){.tv_nsec = HELD_MS * 1000000}, NULL);
+    db_close(&db);
+    return NULL;
+}
+
+struct patience {
+    int asked;
+    bool stops;
+    char name[64]; /* of the last file that was run */
+};
+
+static bool go_on(const struct ledger_migration *now, void *context)
+{
+    struct patience *patience = context;
+    patience->asked++;
+    snprintf(patience->name, sizeof patience->name, "%s", now->name);
+    return !patience->stops;
+}
+
+static enum ledger_result migrate_held(struct patience *patience)
+{
+    char error[128];
+    pthread_t thread;
+    _Atomic bool locked = false;
+    struct ledger *mine = ledger_open(sql_server_url(), SHORT_MS, error, sizeof error);
+    sql_server_do("DELETE FROM schema_version WHERE name LIKE '0003%%'");
+    assert_int_equal(pthread_create(&thread, NULL, hold_table, (void *)&locked), 0);
+    while (!atomic_load(&locked))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    enum ledger_result result = ledger_migrate_while(mine, go_on, patience);
+    pthread_join(thread, NULL);
+    ledger_close(&mine);
+    return result;
+}
+
+/* A large table is copied for longer than any question may take. */
+static void test_migration_may_take_longer_than_the_time_out(void **state)
+{
+    (void)state;
+    struct patience patience = {.stops = false};
+    assert_int_equal(migrate_held(&patience), LEDGER_OK);
+    assert_true(patience.asked >= (HELD_MS - SHORT_MS) / 100);
+    assert_string_equal(patience.name, "0003_quota_count");
+}
+
+static void test_migration_is_left_when_the_daemon_ends(void **state)
+{
+    (void)state;
+    struct patience patience = {.stops = true};
+    assert_int_equal(migrate_held(&patience), LEDGER_FAILED);
+    assert_int_equal(patience.asked, 1);
+    assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
+}
+
 static void *migrate(void *result_out)
 {
     struct ledger *mine = open_url(sql_server_url());
@@ -936,6 +998,8 @@ int main(void)
         TEST(test_migrate_twice_is_harmless),
         TEST(test_migration_that_died_half_way_is_repeated),
         TEST(test_migration_that_cannot_be_asked_about_is_not_run),
+        TEST(test_migration_may_take_longer_than_the_time_out),
+        TEST(test_migration_is_left_when_the_daemon_ends),
         TEST(test_many_may_migrate_at_once),
         TEST(test_node_numbers_differ_and_wrap),
         TEST(test_reset_slices_the_total),

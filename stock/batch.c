@@ -309,6 +309,7 @@ static void accept_order(struct batch *batch, const struct batch_order *entry)
     struct stock_order *order = entry->order;
     assert(order->outcome == STOCK_OPEN && !order->allocations); /* decided once */
     order->outcome = STOCK_ACCEPTED;
+    order->round = batch->allocations[entry->first].hold->round;
     order->segment = batch->row_allocations[entry->first].segment;
     ledger_time_format(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';

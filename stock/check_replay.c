@@ -100,15 +100,22 @@ static void copy_allocations(struct stock_order *order, const struct ledger_allo
     order->segment = from[0].segment;
 }
 
-/* The order gets the fields of the first one, as the ledger has them. */
+static_assert(sizeof((struct stock_order *)NULL)->status ==
+                  sizeof((struct ledger_record *)NULL)->status,
+              "a status is copied whole");
+
+/* The order gets the fields of the first one, as the ledger has them now. A status that somebody
+ * else has committed is on the disk before it is told, see replay_confirm. */
 static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
     assert(!order->allocations);
     order->order_id = record->order_id;
+    order->round = record->round;
     order->segment = record->segment < 0 ? 0 : (uint32_t)record->segment;
     copy_allocations(order, record->allocations, record->allocation_count);
     memcpy(order->created_at, record->created_at, sizeof order->created_at);
     memcpy(order->expires_at, record->expires_at, sizeof order->expires_at);
+    memcpy(order->status, record->status, sizeof order->status);
     order->outcome = STOCK_REPLAYED;
 }
 

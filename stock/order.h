@@ -67,6 +67,7 @@ struct stock_order {
     bool rate_passed;   /* the rate limits have let it through; false to begin with */
 
     enum stock_outcome outcome;
+    uint32_t round;                        /* of the sale */
     uint32_t segment;                      /* the first one that filled it */
     struct ledger_allocation *allocations; /* NULL, or of an order that several segments filled */
     size_t allocation_count;
@@ -75,6 +76,7 @@ struct stock_order {
     struct stock_history *history;        /* NULL, or with STOCK_LIMIT */
     char expires_at[LEDGER_TIME_SIZE];    /* unless it is paid; "": never */
     struct stock_rate_status rate_status; /* of STOCK_RATE_LIMITED */
+    char status[16]; /* of STOCK_REPLAYED: what has become of the order since */
 
     /* Private to stock/: set by check_settings. */
     struct sale *sale;

@@ -2,6 +2,7 @@
 #include "stock/sale_lock.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
 
@@ -115,4 +116,12 @@ void sale_publish(struct stock *stock, const struct ledger_sale *row)
     if (sale)
         sale_invalidate(sale);
     redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
+}
+
+void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round)
+{
+    char message[SALE_MESSAGE_SIZE];
+    sale_cache_retire(stock->sale_cache, sku, round);
+    snprintf(message, sizeof message, "%s!%u", sku, round);
+    redis_publish(stock->redis, STOCK_CHANNEL, message);
 }

@@ -93,7 +93,9 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
         stock_run_posted(stock);
         bool done = reconcile_locked(stock, sku, locked, report_out);
         bool sent = sale_lock_release(stock, locked);
-        sale_invalidate(sale_cache_find(stock->sale_cache, sku));
+        struct sale *sale = sale_cache_find(stock->sale_cache, sku);
+        if (sale)
+            sale_invalidate(sale);
         result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
     }
     free(locked);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define STOCK_CHANNEL "seckill:changed" /* a sku is published here when its sale has changed */
+#define STOCK_CHANNEL "seckill:changed" /* see sale_cache_hear */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */
 
 /* The stock as one thread sees it, over its own connections. */
@@ -48,6 +48,7 @@ enum stock_admin_result {
     STOCK_ADMIN_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
     STOCK_ADMIN_IN_DOUBT, /* the commit was not answered: it may be done */
     STOCK_ADMIN_FULL,     /* SALES_MAX sales already */
+    STOCK_ADMIN_IN_USE,   /* orders of the sale are reserved: nothing is done */
     STOCK_ADMIN_WINDOW,   /* the sale would end before it starts: nothing is done */
 };
 

@@ -7,6 +7,7 @@ import pytest
 
 from audit import audit, sell_out
 from harness.client import assert_problem
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE
 
 LOOK_UP = rb"FROM order_key"  # of keys, by the daemon that has the repeat
@@ -34,6 +35,29 @@ def test_repeat_is_200_with_the_first_answer(pair):
         assert repeat.json() == first.json()
     assert orders_in_ledger(one) == 1
     assert audit(one) == 2
+
+
+def test_repeat_shows_the_orders_present_status(pair):
+    """At once, at whichever daemon, also when the keys are looked up before."""
+    one, other = pair
+    one.reset("demo", 40, 4)
+    one.reset("short", 10, 1, pay_within_s=1)
+
+    def repeats(sku, key, first, status):
+        for daemon in (one, other):
+            repeat = daemon.order(sku, key=key)
+            assert (repeat.status, repeat.json()) == (200, {**first, "status": status})
+
+    firsts = {key: one.order(key=key).json() for key in ("paid", "cancelled", "reserved")}
+    firsts["expired"] = one.order("short", key="expired").json()
+    assert one.pay(firsts["paid"]["order_id"]).status == 200
+    repeats("demo", "paid", firsts["paid"], "paid")
+    assert other.cancel(firsts["cancelled"]["order_id"]).status == 200
+    repeats("demo", "cancelled", firsts["cancelled"], "cancelled")
+    repeats("demo", "reserved", firsts["reserved"], "reserved")
+    wait_until(lambda: one.get(f"/order/{firsts['expired']['order_id']}").json()["status"] ==
+               "expired", "expiry")
+    repeats("short", "expired", firsts["expired"], "expired")
 
 
 @pytest.mark.parametrize("change", [{"qty": 2}, {"sku": "other"}])

@@ -8,7 +8,7 @@ from audit import audit
 from harness.client import assert_problem
 from harness.processes import wait_until
 
-FIELDS = {"order_id", "sku", "user_id", "qty", "segment", "status", "created_at"}
+FIELDS = {"order_id", "sku", "round", "user_id", "qty", "segment", "status", "created_at"}
 ADMIN = "/admin/orders"
 USER = "/user/u1/orders"
 

@@ -25,9 +25,11 @@ def test_order_answers_201_with_its_fields(daemon):
     assert response.status == 201
     assert response.headers["Content-Type"].startswith("application/json")
     order = response.json()
-    assert set(order) == {"order_id", "sku", "user_id", "qty", "segment", "status", "created_at"}
+    assert set(order) == {"order_id", "sku", "round", "user_id", "qty", "segment", "status",
+                          "created_at"}
     assert re.fullmatch(r"[1-9]\d{0,19}", order["order_id"])
     assert (order["sku"], order["user_id"], order["qty"]) == ("demo", "u1", 2)
+    assert order["round"] == 1
     assert 0 <= order["segment"] < 20
     assert order["status"] == "reserved"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", order["created_at"])

@@ -158,3 +158,22 @@ def test_reset_without_redis_or_ledger_is_503(stack, proxies, spawn):
         daemon.wait_ready()
         sell_out(daemon)
         assert audit(daemon) == daemon.stock()["total"]
+
+
+def test_every_look_at_an_order_names_its_round(daemon):
+    daemon.reset("demo", 10, 2)
+    for round_no in (1, 2):
+        order = daemon.order(user_id="u1", key=f"k{round_no}").json()
+        assert order["round"] == round_no
+        daemon.cancel(order["order_id"])
+        daemon.reset("demo", 10, 2)
+    last = daemon.order(user_id="u1", qty=6, key="k3")
+    assert (last.status, last.json()["round"]) == (201, 3)
+    again = daemon.order(user_id="u1", qty=6, key="k3")
+    assert (again.status, again.json()) == (200, last.json())
+    assert daemon.get(f"/order/{last.json()['order_id']}").json() == last.json()
+    assert daemon.pay(last.json()["order_id"]).json()["round"] == 3
+    for path in ("/user/u1/orders", "/admin/orders"):
+        assert [order["round"] for order in daemon.admin("GET", path).json()["orders"]] == [1, 2, 3]
+    lines = daemon.admin("GET", "/admin/orders.csv").body.decode().split("\r\n")
+    assert [line.rsplit(",", 1)[1] for line in lines if line] == ["round", "1", "2", "3"]

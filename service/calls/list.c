@@ -145,6 +145,7 @@ static struct order_text text_of(const struct ledger_listed *listed)
     return (struct order_text){
         .order_id = listed->order_id,
         .sku = listed->sku,
+        .round = listed->round,
         .user_id = listed->user_id,
         .qty = listed->qty,
         .segment = listed->segment,
@@ -214,16 +215,16 @@ enum call_start call_list_all(struct service *service, struct request *request,
 /* ---- all orders as a stream of lines ---- */
 
 static const char header_line[] =
-    "order_id,sku,user_id,qty,segment,status,created_at,expires_at\r\n";
+    "order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n";
 
 /* RFC 4180. No field needs quotes: identifiers, numbers and times have no commas in them. */
 static void write_lines(struct stream *stream, const struct ledger_listed *orders, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        stream_printf(stream, "%llu,%s,%s,%u,%u,%s,%s,%s\r\n",
+        stream_printf(stream, "%llu,%s,%s,%u,%u,%s,%s,%s,%u\r\n",
                       (unsigned long long)orders[i].order_id, orders[i].sku, orders[i].user_id,
                       orders[i].qty, orders[i].segment, orders[i].status, orders[i].created_at,
-                      orders[i].expires_at);
+                      orders[i].expires_at, orders[i].round);
 }
 
 /* Makes one page; it may be empty, when the filter lets little through. A failure on the first page

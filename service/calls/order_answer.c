@@ -7,6 +7,7 @@
 
 #include "base/decimal.h"
 #include "service/metrics.h"
+#include "sql/ledger_status.h"
 
 enum {
     FIXED_MAX = 480,    /* names, marks, numbers, two identifiers, status and two times */
@@ -46,7 +47,9 @@ char *order_put(char *at, const struct order_text *order)
     at = decimal_put(at, order->order_id);
     at = put(at, "\",\"sku\":\"");
     at = put(at, order->sku);
-    at = put(at, "\",\"user_id\":\"");
+    at = put(at, "\",\"round\":");
+    at = decimal_put(at, order->round);
+    at = put(at, ",\"user_id\":\"");
     at = put(at, order->user_id);
     at = put(at, "\",\"qty\":");
     at = decimal_put(at, order->qty);
@@ -82,6 +85,7 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
     struct order_text order = {
         .order_id = record->order_id,
         .sku = record->sku,
+        .round = record->round,
         .user_id = record->user_id,
         .qty = record->qty,
         .segment = several ? record->allocations[0].segment : (uint32_t)record->segment,
@@ -94,18 +98,20 @@ void order_answer_record(struct answer *answer, const struct ledger_record *reco
     answer_text_of(answer, 200, &order);
 }
 
-static void answer_accepted(struct answer *answer, unsigned status,
+/* `order_status`: what has become of the order since; nothing yet, if it is new. */
+static void answer_accepted(struct answer *answer, unsigned status, const char *order_status,
                             const struct stock_order *accepted)
 {
     struct order_text order = {
         .order_id = accepted->order_id,
         .sku = accepted->sku,
+        .round = accepted->round,
         .user_id = accepted->user_id,
         .qty = accepted->qty,
         .segment = accepted->segment,
         .allocations = accepted->allocations,
         .allocation_count = accepted->allocation_count,
-        .status = "reserved",
+        .status = order_status,
         .created_at = accepted->created_at,
         .expires_at = accepted->expires_at,
     };
@@ -175,11 +181,11 @@ void order_answer(struct request *request)
     switch (order->outcome) {
     case STOCK_ACCEPTED:
         metrics_count(METRIC_ORDERS_ACCEPTED);
-        answer_accepted(answer, 201, order);
+        answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
         break;
     case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
         metrics_count(METRIC_ORDERS_REPLAYED);
-        answer_accepted(answer, 200, order);
+        answer_accepted(answer, 200, order->status, order);
         break;
     case STOCK_KEY_REUSED:
         metrics_count(METRIC_ORDERS_KEY_REUSED);

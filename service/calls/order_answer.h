@@ -9,6 +9,7 @@
 struct order_text {
     uint64_t order_id;
     const char *sku;
+    uint32_t round; /* of the sale */
     const char *user_id;
     uint32_t qty;
     uint32_t segment;

@@ -3,6 +3,7 @@
 #include "service/calls/sale.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
+#include "stock/sale_retire.h"
 #include "stock/sale_settings.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
@@ -253,6 +255,52 @@ enum call_start call_sale_list(struct service *service, struct request *request,
     (void)service;
     (void)call;
     return call_send(request, work_list, false);
+}
+
+/* ---- retire ---- */
+
+static void answer_in_use(struct answer *answer, const struct ledger_held *held)
+{
+    char extra[96];
+    snprintf(extra, sizeof extra, ",\"reserved\":%llu,\"paid\":%llu",
+             (unsigned long long)held->reserved, (unsigned long long)held->paid);
+    answer_members(answer, PROBLEM_SALE_IN_USE,
+                   "Orders of the sale are reserved: let them be paid, cancelled or expire first.",
+                   extra);
+}
+
+static void retire(struct call_worker *worker, struct request *request)
+{
+    struct ledger_sale sale = {.round = 0};
+    struct ledger_held held = {.reserved = 0};
+    const char *sku = request->call.sku;
+    enum stock_admin_result result =
+        stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
+    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "retire",
+              "sku=%s result=%d round=%u reserved=%llu paid=%llu", sku, (int)result, sale.round,
+              (unsigned long long)held.reserved, (unsigned long long)held.paid);
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, sale_json(&sale));
+    else if (result == STOCK_ADMIN_IN_USE)
+        answer_in_use(&request->answer, &held);
+    else
+        answer_failure(&request->answer, result);
+}
+
+static void work_retire(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        retire(worker, requests[i]);
+}
+
+enum call_start call_sale_retire(struct service *service, struct request *request,
+                                 const struct call *call)
+{
+    (void)service;
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    return call_send(request, work_retire, true);
 }
 
 /* ---- reconcile ---- */

@@ -14,6 +14,8 @@ enum call_start call_sale_list(struct service *service, struct request *request,
                                const struct call *call);
 enum call_start call_sale_change(struct service *service, struct request *request,
                                  const struct call *call);
+enum call_start call_sale_retire(struct service *service, struct request *request,
+                                 const struct call *call);
 enum call_start call_sale_reconcile(struct service *service, struct request *request,
                                     const struct call *call);
 

@@ -22,17 +22,23 @@ struct state_work {
                    int wait_ms);
     int (*wait_ms)(const struct call_worker *worker); /* how long a request may wait for locks */
     enum metrics_counter moved;
-    const char *failed; /* the event in the log */
-    const char *late;   /* what a reserved order is refused for, NULL for nothing of its own */
-    const char *busy;   /* told when it has waited long enough */
+    const char *failed;                   /* the event in the log */
+    const char *refused[LEDGER_STATUSES]; /* told by the order's status; NULL: it never refuses */
+    const char *busy;                     /* told when it has waited long enough */
 };
 
-static void answer_refused(struct answer *answer, const char *status, const char *late)
+/* A shop that has taken the money must know whether it came too late, or for what was given back
+ * before: the words tell, and so does the member order_status. */
+static void answer_refused(struct answer *answer, const char *status,
+                           const char *const details[LEDGER_STATUSES])
 {
     char extra[64];
-    bool reserved = strcmp(status, ledger_status_name(LEDGER_RESERVED)) == 0;
+    const char *detail = NULL;
+    for (int i = 0; i < LEDGER_STATUSES; i++)
+        if (strcmp(status, ledger_status_name(i)) == 0)
+            detail = details[i];
     snprintf(extra, sizeof extra, ",\"order_status\":\"%s\"", status);
-    answer_members(answer, PROBLEM_INVALID_STATE, reserved ? late : NULL, extra);
+    answer_members(answer, PROBLEM_INVALID_STATE, detail, extra);
 }
 
 static void answer_state(struct request *request, const struct stock_status_change *change,
@@ -46,7 +52,7 @@ static void answer_state(struct request *request, const struct stock_status_chan
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         break;
     case STOCK_STATE_REFUSED:
-        answer_refused(&request->answer, change->record.status, work->late);
+        answer_refused(&request->answer, change->record.status, work->refused);
         break;
     case STOCK_STATE_BUSY:
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE, work->busy);
@@ -124,7 +130,14 @@ static void work_pay(struct call_worker *worker, struct request **requests, size
         .wait_ms = pay_wait_ms,
         .moved = METRIC_ORDERS_PAID,
         .failed = "pay_failed",
-        .late = "The time to pay this order is over.",
+        .refused =
+            {
+                [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
+                [LEDGER_CANCELLED] =
+                    "The order was cancelled before it was paid; its units went back.",
+                [LEDGER_EXPIRED] =
+                    "The payment came too late: the order has expired, and its units went back.",
+            },
         .busy = "Another request is changing the order; nothing was done.",
     };
     work_state(worker, requests, count, &pay);
@@ -137,6 +150,11 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
         .wait_ms = call_lock_wait_ms,
         .moved = METRIC_ORDERS_CANCELLED,
         .failed = "cancel_failed",
+        .refused =
+            {
+                [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",
+                [LEDGER_EXPIRED] = "The order has expired already; its units went back.",
+            },
         .busy = "The order's segments could not be locked in time; nothing was done.",
     };
     work_state(worker, requests, count, &cancel);

@@ -34,8 +34,13 @@ static int stop(void **state)
 
 static void decide(enum stock_outcome outcome)
 {
-    request.order = (struct stock_order){
-        .sku = "s", .user_id = "u", .qty = 3, .order_id = 42, .segment = 7, .outcome = outcome};
+    request.order = (struct stock_order){.sku = "s",
+                                         .user_id = "u",
+                                         .qty = 3,
+                                         .order_id = 42,
+                                         .round = 5,
+                                         .segment = 7,
+                                         .outcome = outcome};
     strcpy(request.order.created_at, "2026-11-20T21:30:00.123Z");
 }
 
@@ -47,8 +52,8 @@ static void test_accepted_order_is_told_in_full(void **state)
     assert_int_equal(request.answer.status, 201);
     assert_int_equal(request.answer.problem, PROBLEM_NONE);
     assert_string_equal(request.answer.content_type, "application/json");
-    static const char text[] = "{\"order_id\":\"42\",\"sku\":\"s\",\"user_id\":\"u\",\"qty\":3,"
-                               "\"segment\":7,\"status\":\"reserved\","
+    static const char text[] = "{\"order_id\":\"42\",\"sku\":\"s\",\"round\":5,\"user_id\":\"u\","
+                               "\"qty\":3,\"segment\":7,\"status\":\"reserved\","
                                "\"created_at\":\"2026-11-20T21:30:00.123Z\"}\n";
     assert_int_equal(request.answer.length, sizeof text - 1);
     assert_memory_equal(request.answer.text, text, sizeof text - 1);
@@ -63,6 +68,7 @@ static void test_replayed_order_is_told_as_the_first_time(void **state)
     size_t length = request.answer.length;
     memcpy(first, request.answer.text, length);
     decide(STOCK_REPLAYED);
+    strcpy(request.order.status, "reserved");
     order_answer(&request);
     assert_int_equal(request.answer.status, 200);
     assert_int_equal(request.answer.length, length);

@@ -25,6 +25,7 @@ static const struct route routes[] = {
     {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
     {"GET", "/admin/sales", false, ROUTE_ADMIN, false, CALL_ADMIN, call_sale_list},
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
+    {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
@@ -58,6 +59,15 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
+/* What a path takes, with one method more than `before`. Two methods has the path of a sale, and
+ * where a sku has the name of a call: GET /admin/stock/reset. */
+static const char *allow_text(const char *before, const char *method)
+{
+    if (before)
+        return strcmp(before, "PATCH") == 0 ? "DELETE, PATCH" : "GET, HEAD, POST";
+    return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
+}
+
 const struct route *route_find(unsigned classes, const char *method, const char *url,
                                enum problem *problem_out, const char **allow_out)
 {
@@ -70,11 +80,8 @@ const struct route *route_find(unsigned classes, const char *method, const char 
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
-        /* Two methods only where a sku has the name of a call: GET /admin/stock/reset. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
-        *allow_out = *allow_out                             ? "GET, HEAD, POST"
-                     : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
-                                                            : routes[i].method;
+        *allow_out = allow_text(*allow_out, routes[i].method);
     }
     return NULL;
 }

@@ -56,7 +56,8 @@ static size_t take(struct order_worker *worker, size_t count)
 {
     struct request *withdrawn[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count);
+    uint64_t now_ms;
+    uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count, &now_ms);
     for (size_t i = 0; i < count; i++, id++) {
         struct request *request = worker->requests[i];
         /* Before the move: once the request is taken, its HTTP thread may tell the id. */
@@ -66,7 +67,7 @@ static size_t take(struct order_worker *worker, size_t count)
             continue;
         }
         request->order.order_id = id;
-        request->order.created_ms = (int64_t)order_id_time_ms(id);
+        request->order.created_ms = (int64_t)now_ms;
         worker->orders[taken] = &request->order;
         worker->requests[taken++] = request;
     }

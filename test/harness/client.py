@@ -134,3 +134,20 @@ def assert_problem(response, status, code):
         assert response.headers["Allow"]
     if status == 503:
         assert int(response.headers["Retry-After"]) >= 1
+
+
+REFUSALS = {  # what the calls that an order's status refuses are told
+    ("pay", "cancelled"): "The order was cancelled before it was paid; its units went back.",
+    ("pay", "expired"):
+        "The payment came too late: the order has expired, and its units went back.",
+    ("pay", "reserved"): "The payment came too late: the order's time to pay is over.",
+    ("cancel", "paid"): "The order is paid already; a paid order cannot be cancelled.",
+    ("cancel", "expired"): "The order has expired already; its units went back.",
+}
+
+
+def assert_refused(response, call, order_status):
+    """Checks the refusal of a call by the status of its order."""
+    assert_problem(response, 409, "invalid_state")
+    body = response.json()
+    assert (body["order_status"], body["detail"]) == (order_status, REFUSALS[call, order_status])
