@@ -84,7 +84,7 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     stock->stats.unknown_commits++;
     for (;;) {
         enum ledger_result result =
-            ledger_resolve(stock->ledger, &batch->updates[0], batch->rows[0].order_id);
+            ledger_resolve(stock->ledger, &batch->updates[0], &batch->rows[0]);
         if (result != LEDGER_FAILED)
             return result;
         if (clock_now_ns() > until_ns)
