@@ -97,8 +97,10 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
     struct recovery recovery = {ledger, sku, segments, count};
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
+    uint16_t places[LEDGER_SEGMENTS_MAX];
+    ledger_segments_order(segments, count, places);
     for (size_t i = 0; i < count; i++)
-        text_raise(sql, sku, segments[i].segment, segments[i].fence);
+        text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);
     ledger_segments_text(sql, sku);
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);

@@ -115,38 +115,9 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
     return found && dropped;
 }
 
-static bool comes_before(const struct ledger_stock_update *a, const struct ledger_stock_update *b)
-{
-    int order = strcmp(a->sku, b->sku);
-    return order < 0 || (order == 0 && a->segment < b->segment);
-}
-
-/* Sets the guards. Where no locks are held on the segments, all transactions must update them in
- * the same order, or they deadlock. */
-static void guard_updates(struct batch *batch, enum ledger_guard guard)
-{
-    if (guard == LEDGER_CHAIN)
-        return;
-    for (size_t i = 0; i < batch->update_count; i++) {
-        struct ledger_stock_update update = batch->updates[i];
-        struct segment_hold *hold = batch->updated[i];
-        size_t j = i;
-        for (; j > 0 && comes_before(&update, &batch->updates[j - 1]); j--) {
-            batch->updates[j] = batch->updates[j - 1];
-            batch->updated[j] = batch->updated[j - 1];
-        }
-        update.guard = guard;
-        batch->updates[j] = update;
-        batch->updated[j] = hold;
-    }
-    for (size_t i = 0; i < batch->update_count; i++)
-        batch->updated[i]->update = i + 1;
-}
-
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
-    batch_write(stock, batch);
-    guard_updates(batch, stock->strategy->guard);
+    batch_write(stock, batch, stock->strategy->guard);
     if (batch->row_count == 0)
         return LEDGER_NO;
     int64_t start_ns = clock_now_ns();

@@ -1108,6 +1108,26 @@ static void test_segments_of_a_refused_joint_update_are_recovered(void **state)
     reconcile_sold_out("s");
 }
 
+/* A batch takes the rows of its segments in the order of all others, wherever its search began:
+ * few by a statement each, many by one. Dirty segments are recovered before, likewise. */
+static void test_batch_does_not_deadlock_with_a_change(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 24; i++) {
+        struct sql_rival rival;
+        uint32_t segments = i % 2 == 0 ? 3 : 6;
+        reset("s", 2 * segments, segments);
+        for (uint32_t j = 0; j < segments && i >= 16; j++)
+            redis_server_do("HSET seckill:{s:%u}:segment open somebody", j);
+        uint64_t retries = ledger_stats(stock_ledger(stock)).retries;
+        sql_rival_start(&rival);
+        assert_int_equal(buy("s", 2 * segments), STOCK_ACCEPTED);
+        assert_int_equal(sql_rival_join(&rival), DB_OK);
+        assert_int_equal(ledger_stats(stock_ledger(stock)).retries, retries);
+        audit("s", 2 * segments);
+    }
+}
+
 /* ---- reconcile ---- */
 
 static void test_reconcile_finds_and_repairs_what_differs(void **state)
@@ -1351,6 +1371,7 @@ static int run_common(const char *name)
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_settings_changed_elsewhere_are_noticed),
         TEST(test_settings_changed_in_between_leave_no_segment_dirty),
+        TEST(test_batch_does_not_deadlock_with_a_change),
         TEST(test_racing_sellers_sell_exactly_the_total),
     };
     strategy = name;
