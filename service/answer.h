@@ -18,6 +18,8 @@ enum {
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
+    X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
+      "The head of a request holds a NUL or a folded line, or not exactly one Host.", 0)           \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
@@ -54,6 +56,10 @@ enum {
       "Too many requests are waiting; this one was not accepted.", 1)                              \
     X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
       "Redis or the ledger cannot be reached now; nothing was done.", 1)                           \
+    X(NO_ORDER_ID, 503, "no_order_id", "No order id",                                              \
+      "The server may not make order ids now, as it could not renew its lease of a node number; "  \
+      "nothing was done.",                                                                         \
+      1)                                                                                           \
     X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
       "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
       "or, without a key, ask for the order.",                                                     \
@@ -76,6 +82,7 @@ struct answer {
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
     const char *cache_control; /* a constant text; NULL: no such header */
+    uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
     unsigned retry_after_s;    /* 0: no such header */
     unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;
@@ -94,7 +101,8 @@ void answer_detail(struct answer *answer, enum problem problem, const char *deta
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
                     const char *extra);
 
-/* The answer to a call for an order whose commit nobody could confirm. */
+/* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
+ * yet. */
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
 
 /* `text` must be malloc'ed; the answer owns it from now on. */

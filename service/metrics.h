@@ -30,6 +30,12 @@
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
     X(CALLS_HELD, "seckill_calls_held_total", "",                                                  \
       "Calls that waited before they were handled, for the sake of orders.")                       \
+    X(CONNECTIONS_ROOM, "seckill_connections_closed_total", "reason=\"room\"",                     \
+      "Connections closed: the longest waiting one to make room, one that was idle for too long, " \
+      "and new ones as their address has too many, or there is no room.")                          \
+    X(CONNECTIONS_IDLE, "seckill_connections_closed_total", "reason=\"idle\"", "")                 \
+    X(CONNECTIONS_ADDRESS, "seckill_connections_closed_total", "reason=\"address\"", "")           \
+    X(CONNECTIONS_FULL, "seckill_connections_closed_total", "reason=\"full\"", "")                 \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \

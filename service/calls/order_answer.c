@@ -182,6 +182,7 @@ void order_answer(struct request *request)
     case STOCK_ACCEPTED:
         metrics_count(METRIC_ORDERS_ACCEPTED);
         answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
+        answer->new_order_id = order->order_id;
         break;
     case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
         metrics_count(METRIC_ORDERS_REPLAYED);

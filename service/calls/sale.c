@@ -1,4 +1,4 @@
-/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sales, /admin/sale/{sku} and
+/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sale/{sku} and
  * /admin/reconcile. */
 #include "service/calls/sale.h"
 
@@ -223,40 +223,6 @@ enum call_start call_sale_change(struct service *service, struct request *reques
     return detail ? call_refuse(request, detail) : call_send(request, work_change, true);
 }
 
-/* ---- list ---- */
-
-static void add_sale(const struct ledger_sale *sale, void *list)
-{
-    json_array_append_new(list, sale_json(sale));
-}
-
-static void list(struct call_worker *worker, struct request *request)
-{
-    json_t *list = json_array();
-    if (!list)
-        abort();
-    if (ledger_sales_each(stock_ledger(worker->stock), add_sale, list) == LEDGER_OK) {
-        answer_json(&request->answer, 200, json_pack("{s:o}", "sales", list));
-    } else {
-        json_decref(list);
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
-    }
-}
-
-static void work_list(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        list(worker, requests[i]);
-}
-
-enum call_start call_sale_list(struct service *service, struct request *request,
-                               const struct call *call)
-{
-    (void)service;
-    (void)call;
-    return call_send(request, work_list, false);
-}
-
 /* ---- retire ---- */
 
 static void answer_in_use(struct answer *answer, const struct ledger_held *held)
@@ -328,7 +294,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
         json_array_append_new(differences, difference_json(&report->differences[i]));
     return json_pack("{s:s, s:i, s:i, s:o, s:i, s:b}", "sku", sku, "round", (int)report->round,
                      "segments", (int)report->segments, "differences", differences, "repaired",
-                     (int)report->difference_count, "consistent", 1);
+                     (int)report->repaired, "consistent", report->consistent);
 }
 
 /* The report has a row per segment: too large for the stack of a thread. */

@@ -13,6 +13,7 @@
 #include "base/worker.h"
 #include "lua/command.h"
 #include "service/log.h"
+#include "service/node.h"
 #include "service/service.h"
 #include "sql/ledger_write.h"
 
@@ -79,13 +80,22 @@ static enum health_state ask_redis(struct health *health, const char **error_out
     return write.result == REDIS_ANSWERED ? HEALTH_OK : redis_refusal(*error_out);
 }
 
+/* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
+static enum health_state keep_node(struct health *health)
+{
+    struct service *service = health->service;
+    bool kept = !atomic_load(&service->prepared) ||
+                node_keep(&service->node, &service->ids, health->ledger);
+    return kept ? HEALTH_OK : HEALTH_NO_NODE;
+}
+
 static enum health_state ask_ledger(struct health *health, const char **error_out)
 {
     enum ledger_write answer = ledger_try_write(health->ledger);
     *error_out = ledger_error(health->ledger);
     switch (answer) {
     case LEDGER_WRITE_OK:
-        return HEALTH_OK;
+        return keep_node(health);
     case LEDGER_WRITE_READ_ONLY:
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */

@@ -50,6 +50,23 @@ struct order_worker {
 
 /* ---- from the queue and back ---- */
 
+/* Answers requests for which no ids may be made. They are taken first: no other worker may have
+ * them. */
+static void refuse(struct order_worker *worker, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct request *request = worker->requests[i];
+        atomic_store_explicit(&request->published_id, 0, memory_order_relaxed);
+        if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
+            metrics_count(METRIC_ORDERS_UNAVAILABLE);
+            answer_problem(&request->answer, PROBLEM_NO_ORDER_ID);
+            request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+        }
+        queue_leave(worker->service->orders, request->flow);
+    }
+    http_return_all(worker->requests, count);
+}
+
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
  * their HTTP threads. Returns how many are left to be sold. */
 static size_t take(struct order_worker *worker, size_t count)
@@ -58,6 +75,10 @@ static size_t take(struct order_worker *worker, size_t count)
     size_t taken = 0, dropped = 0;
     uint64_t now_ms;
     uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count, &now_ms);
+    if (id == 0) {
+        refuse(worker, count);
+        return 0;
+    }
     for (size_t i = 0; i < count; i++, id++) {
         struct request *request = worker->requests[i];
         /* Before the move: once the request is taken, its HTTP thread may tell the id. */
