@@ -32,6 +32,7 @@ struct sale {
     _Atomic bool has_window;         /* the settings have a window, or have closed the sale */
     _Atomic int64_t window_until_ns; /* until when the settings are confirmed; 0: not at all */
     _Atomic int64_t window_probe_ns; /* when the next order asks anew */
+    _Atomic int64_t fenced_ends_ms;  /* see sale_fence_end */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
     _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0 */
 };
@@ -321,6 +322,17 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 bool sale_confirmed(const struct sale *sale, int64_t now_ns)
 {
     return now_ns < atomic_load(&sale->window_until_ns) - PROBE_NS;
+}
+
+void sale_fence_end(struct sale *sale, int64_t ends_ms)
+{
+    assert(ends_ms > 0);
+    atomic_store(&sale->fenced_ends_ms, ends_ms);
+}
+
+bool sale_end_fenced(const struct sale *sale, int64_t ends_ms)
+{
+    return atomic_load(&sale->fenced_ends_ms) == ends_ms;
 }
 
 bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out)

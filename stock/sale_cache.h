@@ -79,6 +79,11 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 /* True while the snapshot is confirmed, and not about to expire. Any thread; takes no lock. */
 bool sale_confirmed(const struct sale *sale, int64_t now_ns);
 
+/* Notes that the ledger accepts no order any more that was let in before the sale's end at
+ * `ends_ms`; sale_end_fenced tells whether that was noted of this end. Any thread. */
+void sale_fence_end(struct sale *sale, int64_t ends_ms);
+bool sale_end_fenced(const struct sale *sale, int64_t ends_ms);
+
 /* The cached window check: true, with the sale's settings, when the sale has a window, is paused or
  * counting, and its confirmed settings may refuse orders. When they are about to expire, one caller
  * per 50 ms gets false, so that its order asks the ledger anew. Any thread; takes no lock for a
