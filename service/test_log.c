@@ -262,6 +262,21 @@ static void test_descriptor_of_the_caller_stays_blocking(void **state)
     close(ends[1]);
 }
 
+static void test_failures_of_one_server_leave_one_line_a_second(void **state)
+{
+    (void)state;
+    restart();
+    for (int i = 0; i < 1000; i++) {
+        log_failure(LOG_WARN, "broken", "redis", "i=%d", i);
+        log_failure(LOG_WARN, "broken", "ledger", "i=%d", i);
+    }
+    log_flush();
+    const char *text = read_log();
+    assert_in_range(count_of(text, " server=redis i="), 1, 3);
+    assert_in_range(count_of(text, " server=ledger "), 1, 6);
+    assert_int_equal(count_of(text, " i=") + suppressed_sum(text), 2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_quote),
         cmocka_unit_test(test_line_stays_one_line),
         cmocka_unit_test(test_flood_is_counted),
+        cmocka_unit_test(test_failures_of_one_server_leave_one_line_a_second),
         cmocka_unit_test(test_threads_never_mix_lines),
         cmocka_unit_test(test_pipe_whose_reader_stopped_stops_nobody),
         cmocka_unit_test(test_socket_whose_reader_stopped_stops_nobody),

@@ -391,6 +391,25 @@ static void test_commit_writes_orders_and_moves_the_segment(void **state)
     assert_int_equal(sql_server_do("SELECT order_id FROM order_key WHERE user_id='u'"), 2);
 }
 
+/* Ids need not be in the order of the batch; orders that never expire are in no range. */
+static void test_commit_lists_what_expires_together_as_one_range(void **state)
+{
+    (void)state;
+    static const int64_t expires_ms[] = {1790000001000, 1790000001000, 1790000001000, 0,
+                                         1790000002000};
+    static const uint64_t ids[] = {12, 11, 15, 16, 17};
+    struct ledger_stock_update step = move(0, 3, FENCE, FENCE + 1);
+    struct ledger_order rows[5];
+    for (size_t i = 0; i < 5; i++) {
+        rows[i] = order(ids[i], 1, "");
+        rows[i].expires_ms = expires_ms[i];
+    }
+    assert_int_equal(ledger_commit(ledger, &step, 1, rows, 5), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
+    assert_int_equal(sql_server_do("SELECT last_id FROM order_expiry WHERE first_id=11"), 15);
+    assert_int_equal(sql_server_do("SELECT last_id FROM order_expiry WHERE first_id=17"), 17);
+}
+
 static void test_commit_follows_the_chain_of_fences(void **state)
 {
     (void)state;
@@ -1000,6 +1019,7 @@ int main(void)
         TEST(test_sales_are_listed_in_pages),
         TEST(test_sale_that_is_not_there_is_no),
         TEST(test_commit_writes_orders_and_moves_the_segment),
+        TEST(test_commit_lists_what_expires_together_as_one_range),
         TEST(test_commit_follows_the_chain_of_fences),
         TEST(test_commit_is_refused_by_each_guard),
         TEST(test_each_guard_moves_from_where_it_may_and_to_where_it_says),

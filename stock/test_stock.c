@@ -895,11 +895,15 @@ static void test_repeat_that_cannot_be_confirmed_is_unavailable(void **state)
     (void)state;
     struct sql_wire wire;
     struct stock_order one = order("s", 1, "k"), again = order("s", 1, "k");
+    struct stock_order other = order("s", 2, "k");
     reset("s", 1, 1);
     sell_all(stock, &one, 1);
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    wire.fault = WIRE_LOSES_COMMIT;
+    assert_int_equal(sell_once(over, &other), STOCK_UNAVAILABLE);
+    assert_int_equal(sell_once(over, &other), STOCK_KEY_REUSED);
     wire.fault = WIRE_LOSES_COMMIT;
     assert_int_equal(sell_once(over, &again), STOCK_UNAVAILABLE);
     assert_int_equal(sell_once(over, &again), STOCK_REPLAYED);
