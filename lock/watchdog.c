@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "lock/driver.h"
@@ -243,6 +244,7 @@ static void *renew_thread(void *argument)
 {
     struct watch *renewals = argument;
     struct watchdog *watchdog = renewals->watchdog;
+    prctl(PR_SET_NAME, "seclock-renew");
     struct seclock_handle *batch[BATCH_MAX];
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping) {
@@ -260,6 +262,7 @@ static void *notify_thread(void *argument)
 {
     struct watch *losses = argument;
     struct watchdog *watchdog = losses->watchdog;
+    prctl(PR_SET_NAME, "seclock-notify");
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping)
         if (is_due(losses))

@@ -26,6 +26,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/fault.h"
 #include "base/url.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
@@ -44,6 +45,9 @@ struct redis {
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
     bool leaving;          /* the server takes no writes; see why_leave */
+    const char *doing;     /* see redis_set_doing */
+    struct fault fault;
+    char place[URL_PLACE_SIZE];
 };
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -58,6 +62,8 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
         free(redis);
         return NULL;
     }
+    url_place(url, "redis", redis->place);
+    redis->doing = "connect";
     redis->timeout.tv_sec = timeout_ms / 1000;
     redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
     /* The address tells apart the clients that one process opens in the same millisecond. */
@@ -100,6 +106,7 @@ void redis_drop(struct redis *redis)
 static void disconnect(struct redis *redis, const char *why)
 {
     snprintf(redis->error, sizeof redis->error, "%s", why);
+    fault_note(&redis->fault, redis->doing, why);
     redis->stats.failures++;
     redis_drop(redis);
 }
@@ -152,8 +159,11 @@ enum redis_result redis_connect(struct redis *redis)
     }
     /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for
      * one time-out per call. redis_error keeps the reason of the last try. */
-    if (!backoff_over(&redis->backoff, clock_now_ms()))
+    redis->doing = "connect";
+    if (!backoff_over(&redis->backoff, clock_now_ms())) {
+        fault_note(&redis->fault, redis->fault.doing, redis->error);
         return REDIS_FAILED;
+    }
     assert(redis->out_used == 0 && redis->scripts_seen == 0);
     redis->context = redisConnectWithTimeout(redis->url.host, (int)redis->url.port, redis->timeout);
     if (!redis->context || redis->context->err)
@@ -203,10 +213,26 @@ static bool takes_no_writes(const char *error)
 void redis_set_error(struct redis *redis, const char *text)
 {
     snprintf(redis->error, sizeof redis->error, "%s", text);
+    fault_note(&redis->fault, redis->doing, text);
     if (redis->context && !redis->leaving && takes_no_writes(text)) {
         redis->leaving = true;
         backoff_fail(&redis->backoff, clock_now_ms());
     }
+}
+
+struct fault *redis_fault(struct redis *redis)
+{
+    return &redis->fault;
+}
+
+const char *redis_place(const struct redis *redis)
+{
+    return redis->place;
+}
+
+void redis_set_doing(struct redis *redis, const char *doing)
+{
+    redis->doing = doing;
 }
 
 struct redis_stats redis_stats(const struct redis *redis)
@@ -357,6 +383,7 @@ static enum redis_result command(struct redis *redis, int argc, const char *cons
 {
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, argc, argv, NULL))
         return REDIS_FAILED;
+    redis_set_doing(redis, argv[0]);
     redisReply *reply = redis_receive(redis);
     if (!reply)
         return REDIS_UNKNOWN;

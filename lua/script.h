@@ -37,6 +37,7 @@
     X(stock_load)                                                                                  \
     X(stock_read)                                                                                  \
     X(stock_drop)                                                                                  \
+    X(stock_retire)                                                                                \
     X(stock_count)                                                                                 \
     X(stock_return)
 

@@ -80,8 +80,9 @@ void answer_detail(struct answer *answer, enum problem problem, const char *deta
 
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id)
 {
-    char extra[64];
-    snprintf(extra, sizeof extra, ",\"order_id\":\"%llu\"", (unsigned long long)order_id);
+    char extra[64] = "";
+    if (order_id != 0)
+        snprintf(extra, sizeof extra, ",\"order_id\":\"%llu\"", (unsigned long long)order_id);
     answer_members(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, extra);
 }
 
@@ -141,6 +142,7 @@ void answer_clear(struct answer *answer)
     answer->text = NULL;
     answer->length = 0;
     answer->cache_control = NULL;
+    answer->new_order_id = 0;
     answer->retry_after_s = 0;
     answer->limit = 0;
     answer->stream = false;

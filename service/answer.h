@@ -12,12 +12,15 @@ enum {
 };
 
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
- * error that a client can get. Clients rely on codes and statuses; titles and details may change.
- * A status that is new here must be added to METRICS_STATUSES, which the compiler checks. */
+ * error that a client can get; several may share a code, with a detail of their own. Clients rely
+ * on codes and statuses; titles and details may change. A status that is new here must be added to
+ * METRICS_STATUSES, which the compiler checks. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
+    X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
+      "The head of a request holds a NUL or a folded line, or not exactly one Host.", 0)           \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
@@ -36,6 +39,8 @@ enum {
       "The user would have more units than the sale's limit allows; see orders.", 0)               \
     X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
       "The order's present status does not allow this call; see order_status.", 0)                 \
+    X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \
+      "Orders of the sale are reserved; see reserved.", 0)                                         \
     X(PAYLOAD_TOO_LARGE, 413, "payload_too_large", "Payload too large",                            \
       "A body may have at most 4096 bytes.", 0)                                                    \
     X(URI_TOO_LONG, 414, "uri_too_long", "URI too long",                                           \
@@ -51,7 +56,19 @@ enum {
     X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
       "Too many requests are waiting; this one was not accepted.", 1)                              \
     X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
-      "Redis or the ledger cannot be reached now; nothing was done.", 1)                           \
+      "The call cannot be carried out now; nothing was done.", 1)                                  \
+    X(REDIS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "Redis cannot be reached or takes no writes now; nothing was done.", 1)                      \
+    X(LEDGER_UNAVAILABLE, 503, "unavailable", "Unavailable",                                       \
+      "The ledger cannot be reached or takes no writes now; nothing was done.", 1)                 \
+    X(BOTH_UNAVAILABLE, 503, "unavailable", "Unavailable",                                         \
+      "Neither Redis nor the ledger can be reached or takes writes now; nothing was done.", 1)     \
+    X(LOCKS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "The servers of the segments' locks cannot be reached now; nothing was done.", 1)            \
+    X(NO_ORDER_ID, 503, "no_order_id", "No order id",                                              \
+      "The server may not make order ids now, as it could not renew its lease of a node number; "  \
+      "nothing was done.",                                                                         \
+      1)                                                                                           \
     X(OUTCOME_UNKNOWN, 503, "outcome_unknown", "Outcome unknown",                                  \
       "The call may have been carried out or not. Repeat the request with its Idempotency-Key "    \
       "or, without a key, ask for the order.",                                                     \
@@ -74,6 +91,7 @@ struct answer {
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
     const char *cache_control; /* a constant text; NULL: no such header */
+    uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
     unsigned retry_after_s;    /* 0: no such header */
     unsigned limit;            /* for RateLimit-Limit and RateLimit-Reset; 0: no such headers */
     unsigned reset_s;
@@ -92,7 +110,8 @@ void answer_detail(struct answer *answer, enum problem problem, const char *deta
 void answer_members(struct answer *answer, enum problem problem, const char *detail,
                     const char *extra);
 
-/* The answer to a call for an order whose commit nobody could confirm. */
+/* The answer to a call for an order whose commit nobody could confirm; order_id 0: it has no id
+ * yet. */
 void answer_unknown_outcome(struct answer *answer, uint64_t order_id);
 
 /* `text` must be malloc'ed; the answer owns it from now on. */

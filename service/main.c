@@ -65,7 +65,7 @@ static void bound_clients(struct service *service)
     const struct config *config = &service->config;
     struct rlimit limit;
     rlim_t threads = config->order_workers + config->http_threads;
-    rlim_t own = FILES_OWN + FILES_PER_THREAD * threads;
+    rlim_t own = FILES_OWN + HTTP_FILES_EXTRA + FILES_PER_THREAD * threads;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         limit.rlim_cur >= own + service->operators_max + config->connections_max)
         return;
@@ -159,13 +159,16 @@ static bool let_clients_in(struct parts *parts)
 }
 
 /* Goes on with the start as far as it gets now: lets clients in when that is due, and prepares the
- * service. False, with the reason in parts->error, when clients cannot be let in. */
+ * service. False, with the reason in parts->error, when clients cannot be let in, or when another
+ * daemon has the node. */
 static bool advance(struct parts *parts)
 {
     if (clock_now_ns() >= parts->patience_until_ns && !let_clients_in(parts))
         return false;
-    if (!atomic_load(&parts->service.prepared))
-        service_prepare(&parts->service, parts->ledger);
+    if (!atomic_load(&parts->service.prepared) &&
+        !service_prepare(&parts->service, parts->ledger) &&
+        node_refused(&parts->service.node, parts->error, sizeof parts->error))
+        return false;
     return !is_ready(parts) || let_clients_in(parts);
 }
 
@@ -194,6 +197,8 @@ static void stop(struct parts *parts)
         call_worker_join(&parts->call_workers[kind]);
     for (unsigned i = 0; i < THREADS_MAX; i++)
         order_worker_join(&parts->order_workers[i]);
+    if (parts->ledger)
+        node_release(&parts->service.node, &parts->service.ids, parts->ledger);
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);
     ledger_close(&parts->ledger);

@@ -25,11 +25,21 @@
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
     X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
       "Orders that expired, as they were not paid in time.")                                       \
+    X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
+      "What retention_days has deleted of rounds that are over.")                                  \
+    X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \
+    X(PURGED_ENTRIES, "seckill_purged_total", "what=\"index_entries\"", "")                        \
     X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
       "Calls refused with 401, by the class of their route.")                                      \
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \
     X(CALLS_HELD, "seckill_calls_held_total", "",                                                  \
       "Calls that waited before they were handled, for the sake of orders.")                       \
+    X(CONNECTIONS_ROOM, "seckill_connections_closed_total", "reason=\"room\"",                     \
+      "Connections closed: the longest waiting one to make room, one that was idle for too long, " \
+      "and new ones as their address has too many, or there is no room.")                          \
+    X(CONNECTIONS_IDLE, "seckill_connections_closed_total", "reason=\"idle\"", "")                 \
+    X(CONNECTIONS_ADDRESS, "seckill_connections_closed_total", "reason=\"address\"", "")           \
+    X(CONNECTIONS_FULL, "seckill_connections_closed_total", "reason=\"full\"", "")                 \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \
@@ -64,7 +74,7 @@
 #define METRICS_HISTOGRAMS(X)                                                                      \
     X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders that one batch carried.")              \
     X(ORDER_SECONDS, "seckill_order_seconds", SECONDS,                                             \
-      "Time from an order's arrival to its answer.")                                               \
+      "Time from an order's arrival to its answer; of orders refused at once, 0.")                 \
     X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Time of a round trip to Redis.")           \
     X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS,                                           \
       "Time of a transaction or query of the ledger.")

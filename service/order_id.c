@@ -22,38 +22,71 @@ static uint64_t since_epoch(uint64_t ms)
     return ms > ORDER_ID_EPOCH_MS ? ms - ORDER_ID_EPOCH_MS : 0;
 }
 
-void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
-                    void *clock_context)
+void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context)
 {
-    assert(node <= ORDER_ID_NODE_MAX);
-    atomic_init(&ids->next, 0);
-    ids->node = node;
-    ids->clock = clock ? clock : system_clock_ms;
-    ids->clock_context = clock_context;
+    *ids = (struct order_ids){
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .clock = clock ? clock : system_clock_ms,
+        .clock_context = clock_context,
+    };
 }
 
-/* why_one_number: time and sequence are one number, so that one compare and swap moves both. When
- * the clock has stepped back, `next` is ahead of it and goes on counting; a sequence that is used
- * up carries into the time, which is then the next ms. */
+static uint64_t first_place(uint64_t ms)
+{
+    return since_epoch(ms) << ORDER_ID_SEQUENCE_BITS;
+}
+
+void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease)
+{
+    assert(lease->node <= ORDER_ID_NODE_MAX && lease->from_ms <= lease->to_ms);
+    pthread_mutex_lock(&ids->mutex);
+    uint64_t from = first_place(lease->from_ms);
+    if (lease->node != ids->node) /* ids grow, whichever node is greater */
+        ids->next = (ids->next | SEQUENCE_MASK) + 1;
+    ids->next = ids->next > from ? ids->next : from;
+    ids->end = first_place(lease->to_ms);
+    ids->node = lease->node;
+    ids->until_ns = lease->until_ns;
+    pthread_mutex_unlock(&ids->mutex);
+}
+
+uint64_t order_ids_next_ms(struct order_ids *ids)
+{
+    uint64_t now_ms = ids->clock(ids->clock_context);
+    pthread_mutex_lock(&ids->mutex);
+    uint64_t next_ms = (ids->next + SEQUENCE_MASK) >> ORDER_ID_SEQUENCE_BITS;
+    pthread_mutex_unlock(&ids->mutex);
+    next_ms += ORDER_ID_EPOCH_MS;
+    return next_ms > now_ms ? next_ms : now_ms;
+}
+
+/* why_one_number: time and sequence are one number. When the clock has stepped back, `next` is
+ * ahead of it and goes on counting; a sequence that is used up carries into the time, which is then
+ * the next ms. */
+static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
+{
+    uint64_t first = now > ids->next && now < ids->end ? now : ids->next;
+    /* The n ids share one time (see the header), so a range never spans two ms. */
+    if ((first & SEQUENCE_MASK) + n > ORDER_ID_RESERVE_MAX)
+        first = (first | SEQUENCE_MASK) + 1;
+    if (first + n > ids->end)
+        return 0;
+    ids->next = first + n;
+    uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
+    assert(ms >> TIME_BITS == 0);
+    return ms << TIME_SHIFT | ids->node << ORDER_ID_SEQUENCE_BITS | (first & SEQUENCE_MASK);
+}
+
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out)
 {
     assert(n >= 1 && n <= ORDER_ID_RESERVE_MAX);
     *now_ms_out = ids->clock(ids->clock_context);
-    uint64_t now = since_epoch(*now_ms_out) << ORDER_ID_SEQUENCE_BITS;
-    uint64_t unused = atomic_load_explicit(&ids->next, memory_order_relaxed);
-    uint64_t first;
-    do {
-        first = unused > now ? unused : now;
-        /* The n ids share one time (see the header), so a range never spans two ms. */
-        if ((first & SEQUENCE_MASK) + n > ORDER_ID_RESERVE_MAX)
-            first = (first | SEQUENCE_MASK) + 1;
-        /* Relaxed suffices: the ids are unique by the atomicity of this one number. */
-    } while (!atomic_compare_exchange_weak_explicit(&ids->next, &unused, first + n,
-                                                    memory_order_relaxed, memory_order_relaxed));
-
-    uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
-    assert(ms >> TIME_BITS == 0);
-    return ms << TIME_SHIFT | ids->node << ORDER_ID_SEQUENCE_BITS | (first & SEQUENCE_MASK);
+    int64_t boot_ns = clock_boot_ns();
+    pthread_mutex_lock(&ids->mutex);
+    bool leased = boot_ns < ids->until_ns;
+    uint64_t id = leased ? reserve(ids, n, first_place(*now_ms_out)) : 0;
+    pthread_mutex_unlock(&ids->mutex);
+    return id;
 }
 
 uint64_t order_id_time_ms(uint64_t id)

@@ -2,13 +2,13 @@
  *
  *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 12 bits: sequence
  *
- * No two ids are equal as long as no two running daemons of one ledger share a node. The ledger
- * assigns a new node at every start; a daemon with a fixed node_id must not start again behind a
- * clock that has stepped back. */
+ * No two daemons of one ledger make the same id: each leases its node from the ledger, and the
+ * lease bounds the time that ids carry as well (sql/ledger_node.h, service/node.h). Without a
+ * lease, or once it has ended, the generator makes no ids. */
 #ifndef SECKILL_SERVICE_ORDER_ID_H
 #define SECKILL_SERVICE_ORDER_ID_H
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,24 +22,42 @@
 /* Unix time in ms. Called by whichever thread asks for an id. */
 typedef uint64_t (*order_id_clock_t)(void *context);
 
+/* A node, and the ids that it may make. */
+struct order_id_lease {
+    unsigned node;    /* 0..ORDER_ID_NODE_MAX */
+    uint64_t from_ms; /* ids carry this Unix time at least, */
+    uint64_t to_ms;   /* and an earlier one than this */
+    int64_t until_ns; /* by clock_boot_ns: from then on no ids are made */
+};
+
 /* The generator, one per process. The fields are private. Any number of threads may use it at a
- * time, without a lock. */
+ * time; its mutex is held for some ns, once per batch of orders. */
 struct order_ids {
-    _Atomic uint64_t next; /* the first unused place: ms since the epoch << 12 | sequence */
+    pthread_mutex_t mutex;
+    uint64_t next; /* the first unused place: ms since the epoch << 12 | sequence */
+    uint64_t end;  /* behind the last place of the lease */
     uint64_t node;
+    int64_t until_ns;
     order_id_clock_t clock;
     void *clock_context;
 };
 
-/* node: 0..ORDER_ID_NODE_MAX. clock NULL: the system's clock. Call before any other thread sees the
- * generator, which holds nothing that would have to be freed. */
-void order_ids_init(struct order_ids *ids, unsigned node, order_id_clock_t clock,
-                    void *clock_context);
+/* clock NULL: the system's clock. The generator has no lease yet. Call before any other thread sees
+ * the generator, which holds nothing that would have to be freed. */
+void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context);
+
+/* Goes on with this lease: a longer one of the same node, or one of another node. */
+void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease);
+
+/* The Unix time in ms that the next id carries at least, for the bound of a lease: the clock's, or
+ * a later one. No id that was made before carries a later time. */
+uint64_t order_ids_next_ms(struct order_ids *ids);
 
 /* The first of n consecutive ids (id, id + 1, ... id + n - 1), all of one ms and larger than every
  * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
  * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
- * call never waits. An id is never 0 with a clock past the epoch.
+ * call never waits. A clock that is beyond the lease's bound is not followed: the ids go on from
+ * the last ones. 0: there is no lease, it has ended, or its ids are used up.
  *
  * *now_ms_out is the clock's time. Dates of an order come from it, never from the id: ids stay
  * ahead when the clock has stepped back, for as long as it had been ahead. */

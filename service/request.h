@@ -79,11 +79,13 @@ struct request_http {
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
     struct request_list *list; /* the one of the thread's lists it is in, or NULL */
     struct request *prev, *next;
-    int64_t until_ns; /* when the thread stops waiting */
-    bool query_cut;   /* it had more parameters than are read */
-    bool head;        /* HEAD: the answer goes without its body */
-    bool released;    /* it was held back for the sake of orders, and goes on now */
-    char *body;       /* inline_body, or malloc'ed */
+    int64_t until_ns;              /* when the thread stops waiting */
+    size_t uri_length;             /* of the first line, see head.h */
+    size_t plain_head, plain_tail; /* of the path, see route.h */
+    bool query_cut;                /* it had more parameters than are read */
+    bool head;                     /* HEAD: the answer goes without its body */
+    bool released;                 /* it was held back for the sake of orders, and goes on now */
+    char *body;                    /* inline_body, or malloc'ed */
     size_t body_length;
     char inline_body[BODY_INLINE_MAX];
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
 #include "sql/ledger_setup.h"
@@ -70,6 +71,8 @@ void service_open(struct service *service)
     service->connections_max = config->connections_max;
     service->operators_max = OPERATORS_MAX;
     service_apply(service, config);
+    order_ids_init(&service->ids, NULL, NULL);
+    node_init(&service->node, (int)config->node_id);
     service->tokens = tokens_open(config);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
@@ -135,22 +138,20 @@ static bool go_on_migrating(const struct ledger_migration *now, void *context)
 
 bool service_prepare(struct service *service, struct ledger *ledger)
 {
-    assert(!atomic_load(&service->prepared)); /* a second node would make ids go back */
-    unsigned node = (unsigned)service->config.node_id;
+    assert(!atomic_load(&service->prepared)); /* from then on another thread keeps the node */
     int64_t noted_ms = 0;
     enum ledger_result result = ledger_migrate_while(ledger, go_on_migrating, &noted_ms);
-    if (result == LEDGER_OK && service->config.node_id < 0)
-        result = ledger_node(ledger, &node);
-    if (result == LEDGER_OK) {
-        order_ids_init(&service->ids, node, NULL, NULL);
+    if (result == LEDGER_OK && !node_keep(&service->node, &service->ids, ledger))
+        return false;
+    if (result == LEDGER_OK)
         result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
-    }
     if (result != LEDGER_OK) {
-        log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+        faults_log_ledger(ledger, "ledger_not_ready",
+                          "orders are refused, 503 unavailable, until the tables are ready");
         return false;
     }
     warn_unless_durable(ledger);
     atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
-    log_event(LOG_INFO, "prepared", "node=%u", node);
+    log_event(LOG_INFO, "prepared", NULL);
     return true;
 }

@@ -8,6 +8,7 @@
 #include "service/call_kind.h"
 #include "service/config/config.h"
 #include "service/config/networks.h"
+#include "service/node.h"
 #include "service/order_id.h"
 #include "service/queue.h"
 #include "service/tokens.h"
@@ -44,6 +45,7 @@ struct service {
     unsigned connections_max; /* of config, or fewer: as many as there may be descriptors for */
     unsigned operators_max;   /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
     struct order_ids ids;
+    struct node node; /* of the ids: main's thread until `prepared`, then health's, main's again */
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
     const struct health *health; /* what is known of Redis and the ledger; set before HTTP starts */
@@ -53,8 +55,8 @@ struct service {
     _Atomic int phase;           /* enum service_phase: main changes it */
 };
 
-/* Makes everything but `config`, which is filled in before, and `ids`. The caller owns the struct
- * and no other thread has seen it yet. */
+/* Makes everything but `config`, which is filled in before. The caller owns the struct and no other
+ * thread has seen it yet. */
 void service_open(struct service *service);
 
 /* Takes over the rates and proxies of a configuration that config_load has checked. Main thread, at
@@ -68,8 +70,9 @@ void service_close(struct service *service);
  * sends anything on. */
 void service_stop_queues(struct service *service);
 
-/* Creates the ledger's tables, gives this daemon its node and learns the sales; then sets
- * `prepared`. False after a line in the log when the ledger cannot be reached (yet). */
+/* Creates the ledger's tables, leases this daemon's node and learns the sales; then sets
+ * `prepared`. False after a line in the log when the ledger cannot be reached (yet), or has no node
+ * for this daemon (node_refused). */
 bool service_prepare(struct service *service, struct ledger *ledger);
 
 #endif

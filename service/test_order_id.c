@@ -8,16 +8,31 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/decimal.h"
 #include "service/order_id.h"
 
+#define LONG_NS (3600 * CLOCK_NS_PER_S)
 #define START_MS (ORDER_ID_EPOCH_MS + UINT64_C(1000000))
 
 static uint64_t read_clock(void *context)
 {
     return *(const uint64_t *)context;
+}
+
+static int64_t slept_s;
+
+/* In place of the C library's. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_BOOTTIME)
+        now->tv_sec += slept_s;
+    return result;
 }
 
 static uint64_t sequence_of(uint64_t id)
@@ -28,6 +43,18 @@ static uint64_t sequence_of(uint64_t id)
 static unsigned node_of(uint64_t id)
 {
     return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_NODE_MAX;
+}
+
+static void lease(struct order_ids *ids, unsigned node, uint64_t from_ms, uint64_t to_ms)
+{
+    order_ids_lease(ids, &(struct order_id_lease){node, from_ms, to_ms, clock_boot_ns() + LONG_NS});
+}
+
+/* With a lease that no test comes to the end of. NULL: the system's clock. */
+static void init(struct order_ids *ids, unsigned node, uint64_t *now)
+{
+    order_ids_init(ids, now ? read_clock : NULL, now);
+    lease(ids, node, 0, UINT64_C(1) << 42);
 }
 
 static uint64_t reserve(struct order_ids *ids, unsigned n)
@@ -46,7 +73,7 @@ static void test_id_holds_time_node_and_sequence(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, 1023, read_clock, &now);
+    init(&ids, 1023, &now);
     uint64_t id = next_id(&ids);
     assert_int_equal(id, (UINT64_C(1000000) << 22) | (UINT64_C(1023) << 12));
     assert_int_equal(order_id_time_ms(id), START_MS);
@@ -63,7 +90,7 @@ static void test_used_up_sequence_borrows_from_next_ms(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, 5, read_clock, &now);
+    init(&ids, 5, &now);
     uint64_t last = 0;
     for (unsigned i = 0; i < 3 * ORDER_ID_RESERVE_MAX; i++) {
         uint64_t id = next_id(&ids);
@@ -81,7 +108,7 @@ static void test_reserve_stays_in_one_ms(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, 1, read_clock, &now);
+    init(&ids, 1, &now);
     uint64_t first = reserve(&ids, 4000);
     assert_int_equal(sequence_of(first), 0);
     uint64_t fits = reserve(&ids, 96);
@@ -100,7 +127,7 @@ static void test_clock_stepping_back_never_repeats(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, 1, read_clock, &now);
+    init(&ids, 1, &now);
     uint64_t last = reserve(&ids, 10) + 9;
     const uint64_t clocks[] = {START_MS - 1, START_MS - 3600000, 0, ORDER_ID_EPOCH_MS - 1,
                                START_MS};
@@ -118,7 +145,7 @@ static void test_time_follows_the_clock_back_while_ids_do_not(void **state)
     (void)state;
     uint64_t now = START_MS + 3600000, now_ms = 0;
     struct order_ids ids;
-    order_ids_init(&ids, 1, read_clock, &now);
+    init(&ids, 1, &now);
     uint64_t ahead = order_ids_reserve(&ids, 1, &now_ms);
     assert_int_equal(now_ms, START_MS + 3600000);
     now = START_MS;
@@ -130,11 +157,90 @@ static void test_system_clock_is_the_default(void **state)
 {
     (void)state;
     struct order_ids ids;
-    order_ids_init(&ids, 0, NULL, NULL);
+    init(&ids, 0, NULL);
     uint64_t before = (uint64_t)time(NULL) * 1000;
     uint64_t made = order_id_time_ms(next_id(&ids));
     uint64_t after = ((uint64_t)time(NULL) + 1) * 1000;
     assert_true(made >= before && made <= after);
+}
+
+static void test_without_a_lease_there_are_no_ids(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS, now_ms = 0;
+    struct order_ids ids;
+    order_ids_init(&ids, read_clock, &now);
+    assert_int_equal(order_ids_reserve(&ids, 1, &now_ms), 0);
+    assert_int_equal(now_ms, START_MS);
+}
+
+static void test_lease_that_has_ended_makes_no_ids_until_it_is_renewed(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    init(&ids, 1, &now);
+    uint64_t last = next_id(&ids);
+    slept_s = 3600; /* of the host: the monotonic clock stood still */
+    assert_int_equal(next_id(&ids), 0);
+    lease(&ids, 1, 0, START_MS + 1000);
+    assert_int_equal(next_id(&ids), last + 1);
+    slept_s = 0;
+}
+
+static void test_ids_stay_before_the_bound_of_the_lease(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, read_clock, &now);
+    lease(&ids, 1, START_MS, START_MS + 2);
+    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
+    now = START_MS + 3600000; /* a clock that ran away is not followed, nor does it stop sales */
+    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
+    assert_int_equal(order_id_time_ms(reserve(&ids, ORDER_ID_RESERVE_MAX)), START_MS + 1);
+    assert_int_equal(next_id(&ids), 0);
+    lease(&ids, 1, START_MS, now + 1000);
+    assert_int_equal(order_id_time_ms(next_id(&ids)), now);
+}
+
+static void test_lease_begins_behind_the_ids_of_the_last_holder(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    order_ids_init(&ids, read_clock, &now);
+    lease(&ids, 1, START_MS + 5000, START_MS + 9000);
+    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS + 5000);
+    order_ids_init(&ids, read_clock, &now);
+    lease(&ids, 0, START_MS, START_MS + 9000);
+    now += 3600000; /* before the first id */
+    assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
+}
+
+static void test_another_node_goes_on_with_greater_ids(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    init(&ids, 9, &now);
+    uint64_t last = reserve(&ids, 3) + 2;
+    lease(&ids, 2, 0, START_MS + 1000);
+    uint64_t id = next_id(&ids);
+    assert_int_equal(node_of(id), 2);
+    assert_true(id > last);
+}
+
+static void test_next_time_is_not_before_any_id(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    init(&ids, 1, &now);
+    assert_int_equal(order_ids_next_ms(&ids), START_MS);
+    uint64_t last = reserve(&ids, ORDER_ID_RESERVE_MAX) + ORDER_ID_RESERVE_MAX - 1;
+    now -= 1000;
+    assert_true(order_ids_next_ms(&ids) > order_id_time_ms(last));
 }
 
 enum { THREADS = 4, RESERVES = 2000 };
@@ -171,7 +277,7 @@ static void test_threads_never_share_an_id(void **state)
     static struct worker workers[THREADS];
     static uint64_t ranges[THREADS * RESERVES][2];
     struct order_ids ids;
-    order_ids_init(&ids, 1, read_clock, &now);
+    init(&ids, 1, &now);
     for (size_t t = 0; t < THREADS; t++) {
         workers[t].ids = &ids;
         assert_int_equal(pthread_create(&workers[t].thread, NULL, reserve_many, &workers[t]), 0);
@@ -266,6 +372,12 @@ int main(void)
         cmocka_unit_test(test_clock_stepping_back_never_repeats),
         cmocka_unit_test(test_time_follows_the_clock_back_while_ids_do_not),
         cmocka_unit_test(test_system_clock_is_the_default),
+        cmocka_unit_test(test_without_a_lease_there_are_no_ids),
+        cmocka_unit_test(test_lease_that_has_ended_makes_no_ids_until_it_is_renewed),
+        cmocka_unit_test(test_ids_stay_before_the_bound_of_the_lease),
+        cmocka_unit_test(test_lease_begins_behind_the_ids_of_the_last_holder),
+        cmocka_unit_test(test_another_node_goes_on_with_greater_ids),
+        cmocka_unit_test(test_next_time_is_not_before_any_id),
         cmocka_unit_test(test_threads_never_share_an_id),
         cmocka_unit_test(test_text_round_trip),
         cmocka_unit_test(test_parse_refuses_other_spellings),

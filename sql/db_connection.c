@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <mysqld_error.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -46,8 +47,41 @@ void db_keep_error(struct db *db, unsigned code, const char *text)
     snprintf(db->error, sizeof db->error, "%u: %s", code, text);
 }
 
+/* Reads a word and moves on behind it. */
+static void next_word(const char **at, char *word_out, size_t size)
+{
+    *at += strspn(*at, " ;");
+    size_t length = strcspn(*at, " (;,=");
+    snprintf(word_out, size, "%.*s", (int)length, *at);
+    *at += length;
+}
+
+/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. */
+static void describe(const char *text, char out[48])
+{
+    char verb[16], table[28] = "";
+    const char *at = text, *from;
+    next_word(&at, verb, sizeof verb);
+    if (strcmp(verb, "UPDATE") == 0)
+        next_word(&at, table, sizeof table);
+    else if ((from = strstr(at, "INTO ")) != NULL || (from = strstr(at, "FROM ")) != NULL) {
+        at = from + 5;
+        next_word(&at, table, sizeof table);
+    }
+    snprintf(out, 48, "%s%s%s", verb, table[0] ? " " : "", table);
+}
+
+void db_note_fault(struct db *db)
+{
+    char doing[48] = "connect";
+    if (db->doing)
+        describe(db->doing, doing);
+    fault_note(&db->fault, doing, db->error);
+}
+
 static enum db_result connect_failed(struct db *db)
 {
+    db_note_fault(db);
     db_disconnect(db);
     backoff_fail(&db->backoff, clock_now_ms());
     return DB_FAILED;
@@ -69,8 +103,11 @@ static bool connect_now(struct db *db)
 enum db_result db_connection_make(struct db *db)
 {
     /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
-    if (!backoff_over(&db->backoff, clock_now_ms()))
+    db->doing = NULL;
+    if (!backoff_over(&db->backoff, clock_now_ms())) {
+        fault_note(&db->fault, db->fault.doing, db->error);
         return DB_FAILED;
+    }
     db->mysql = mysql_init(NULL);
     if (!db->mysql)
         return connect_failed(db);
@@ -124,6 +161,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
     case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
+        describe(db->doing, db->soft);
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;
@@ -133,6 +171,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     default:
         break;
     }
+    db_note_fault(db);
     bool client_side = code >= CR_MIN_ERROR && code < 3000;
     bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
                    code == 1927 /* MariaDB: connection was killed */;

@@ -5,11 +5,21 @@
 #include "sql/ledger_commit.h"
 #include "sql/ledger_list.h"
 
-/* Indexes the orders of the oldest commits by user, when enough commits wait for it; until then
- * ledger_user_orders reads the orders of these commits one by one. Any process may call it at any
- * time: commits that another process is indexing are skipped. LEDGER_OK: it indexed `orders_out`
- * orders, and there may be more; LEDGER_NO: there is nothing to do. */
-enum ledger_result ledger_index_orders(struct ledger *ledger, size_t *orders_out);
+enum {
+    LEDGER_INDEX_BATCHES = 512, /* commits that are worth a run of the indexer */
+    LEDGER_INDEX_BUCKETS = 1024,
+};
+
+/* Indexes the orders of the oldest commits by user, when `batches_min` commits wait for it; until
+ * then ledger_user_orders reads the orders of these commits one by one. Any process may call it at
+ * any time: commits that another process is indexing are skipped. LEDGER_OK: it indexed
+ * `orders_out` orders, and there may be more; LEDGER_NO: there is nothing to do. */
+enum ledger_result ledger_index_orders(struct ledger *ledger, size_t batches_min,
+                                       size_t *orders_out);
+
+/* Merges small rows of a bucket of the index, 0..LEDGER_INDEX_BUCKETS - 1, into one. Any process,
+ * at any time. LEDGER_OK: there may be more; LEDGER_NO: there is nothing to do. */
+enum ledger_result ledger_index_merge(struct ledger *ledger, unsigned bucket);
 
 /* ---- for sql/ only ---- */
 
@@ -18,6 +28,7 @@ struct sql_text;
 /* The smallest order ids above `after`, in order, each once. Zero but for `after` to begin with. */
 struct ledger_order_ids {
     uint64_t after;
+    uint64_t end; /* no ids above it were looked for; UINT64_MAX: all were */
     uint64_t ids[LEDGER_USER_IDS_MAX];
     size_t count;
     bool more; /* greater ids were left out */

@@ -104,8 +104,11 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
     *next_out = 0;
     if (!ledger_index_find(ledger, filter->user_id, &ids))
         return LEDGER_FAILED;
-    if (ids.count == 0)
+    uint64_t end = ids.end == UINT64_MAX ? 0 : ids.end;
+    if (ids.count == 0) {
+        *next_out = end;
         return LEDGER_OK;
+    }
     sql_clear(&ledger->sql);
     sql_append(&ledger->sql, columns, sizeof columns - 1);
     for (size_t i = 0; i < ids.count; i++) {
@@ -119,5 +122,7 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
         *next_out = orders_out[max - 1].order_id;
     else if (ids.more) /* the filter left few of these ids, but the index has more */
         *next_out = ids.ids[ids.count - 1];
+    else
+        *next_out = end;
     return LEDGER_OK;
 }

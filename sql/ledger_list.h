@@ -37,7 +37,7 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
                                       size_t *count_out, uint64_t *next_out);
 
 /* The same for the orders of filter->user_id, by the index of orders by user; it reads at most
- * LEDGER_USER_IDS_MAX orders. */
+ * LEDGER_USER_IDS_MAX orders of the user, and a bounded part of what is not indexed yet. */
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "sql/ledger_query.h"
+#include "sql/ledger_round.h"
 #include "sql/ledger_settings.h"
 
 struct reset {
@@ -16,9 +17,8 @@ struct reset {
 /* The INSERT gives a new sale a row to lock, so that two resets of it wait for each other there. */
 static void text_sale(struct sql_text *sql, const struct ledger_sale *sale)
 {
-    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)VALUES(");
-    sql_identifier(sql, sale->sku);
-    sql_printf(sql, ",0,0,0);UPDATE sale SET ");
+    ledger_round_row_text(sql, sale->sku);
+    sql_printf(sql, ";UPDATE sale SET ");
     ledger_settings_text(sql, &sale->settings);
     sql_printf(sql,
                "settings_version=settings_version+1,round=round+1,total=%u,segments=%u WHERE sku=",
@@ -49,6 +49,8 @@ static void text_rows(struct sql_text *sql, const struct ledger_sale *sale, cons
     sql_printf(sql, "DELETE FROM stock_segment WHERE sku=");
     sql_identifier(sql, sale->sku);
     sql_printf(sql, " AND segment>=%u;", sale->segments);
+    ledger_round_end_text(sql, sale->sku, sale->round - 1, sale->segments, false);
+    sql_append(sql, ";", 1);
     ledger_segments_text(sql, sale->sku);
     sql_printf(sql, " ORDER BY segment");
 }

@@ -1,5 +1,5 @@
 /* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files,
- * a node number, and whether a commit survives a crash. */
+ * and whether a commit survives a crash. */
 #include "sql/ledger_setup.h"
 
 #include <stdio.h>
@@ -13,7 +13,6 @@ enum {
     MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
     LOCK_WAIT_S = 60,
     STATEMENT_MS_MAX = 3600 * 1000,
-    NODES = 1024,
 };
 
 static enum db_result run_text(struct ledger *ledger, const char *text)
@@ -151,15 +150,6 @@ static bool go_on_always(const struct ledger_migration *now, void *context)
 enum ledger_result ledger_migrate(struct ledger *ledger)
 {
     return ledger_migrate_while(ledger, go_on_always, NULL);
-}
-
-enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out)
-{
-    *node_out = 0;
-    if (run_text(ledger, "INSERT INTO node()VALUES()") != DB_OK)
-        return LEDGER_FAILED;
-    *node_out = (unsigned)(db_insert_id(ledger->db) % NODES);
-    return LEDGER_OK;
 }
 
 enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size)

@@ -23,10 +23,6 @@ enum ledger_result ledger_migrate_while(struct ledger *ledger,
                                                       void *context),
                                         void *context);
 
-/* Gives this process a node number for its order ids, 0..1023, that none of the last 1023 daemons
- * to start has. LEDGER_OK or LEDGER_FAILED. */
-enum ledger_result ledger_node(struct ledger *ledger, unsigned *node_out);
-
 /* Asks whether the server answers a commit only when it is on disk, and in the log that replicas
  * read. LEDGER_NO: it is set not to, and `why_out` names the setting; then a crash of its machine
  * can lose what was committed. LEDGER_FAILED: the server cannot be asked. */

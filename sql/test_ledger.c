@@ -239,18 +239,6 @@ static void test_many_may_migrate_at_once(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*)-COUNT(DISTINCT name) FROM schema_version"), 0);
 }
 
-static void test_node_numbers_differ_and_wrap(void **state)
-{
-    (void)state;
-    unsigned first = 0, second = 0, wrapped = 9;
-    assert_int_equal(ledger_node(ledger, &first), LEDGER_OK);
-    assert_int_equal(ledger_node(ledger, &second), LEDGER_OK);
-    assert_int_equal(second, (first + 1) % 1024);
-    sql_server_do("INSERT INTO node(number)VALUES(1024000000-1)");
-    assert_int_equal(ledger_node(ledger, &wrapped), LEDGER_OK);
-    assert_int_equal(wrapped, 0);
-}
-
 /* ---- sales ---- */
 
 static void test_reset_slices_the_total(void **state)
@@ -1001,7 +989,6 @@ int main(void)
         TEST(test_migration_may_take_longer_than_the_time_out),
         TEST(test_migration_is_left_when_the_daemon_ends),
         TEST(test_many_may_migrate_at_once),
-        TEST(test_node_numbers_differ_and_wrap),
         TEST(test_reset_slices_the_total),
         TEST(test_reset_begins_the_next_round_with_nothing_sold),
         TEST(test_reset_to_more_and_to_fewer_segments),

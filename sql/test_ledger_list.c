@@ -169,7 +169,7 @@ static void test_listed_order_has_all_its_fields(void **state)
 static enum ledger_result index_orders(void)
 {
     size_t count = 0;
-    return ledger_index_orders(ledger, &count);
+    return ledger_index_orders(ledger, RUN, &count);
 }
 
 static int64_t rows(const char *table)
@@ -220,6 +220,70 @@ static void test_late_commit_is_found_before_and_after_it_is_indexed(void **stat
     assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
 }
 
+/* What is left of a rush is indexed, too, when the caller says so. */
+static void test_few_commits_are_indexed_when_asked_for(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    commit("s", 4, 2);
+    assert_int_equal(ledger_index_orders(ledger, 2, &count), LEDGER_NO);
+    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+    assert_int_equal(count, 4);
+    assert_int_equal(rows("order_batch"), 0);
+    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_NO);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2);
+}
+
+/* Batches as they wait after an indexer that was away: an order of each in turn, of two users. */
+static void test_look_up_reads_a_part_of_what_waits(void **state)
+{
+    (void)state;
+    enum { BATCHES = 70000, EACH = 2 };
+    size_t count = 0;
+    uint64_t next = 0;
+    struct ledger_filter wanted = filter("", "u1", "");
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                  "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<374)"
+                  "SELECT 1000000+(a.i*375+b.i),'s',1,CONCAT('u',b.i%%2),1,0,NOW(3) FROM n a,n b "
+                  "WHERE a.i*375+b.i<%d",
+                  BATCHES * EACH);
+    sql_server_do("INSERT INTO order_batch SELECT order_id,order_id+1,2 FROM orders "
+                  "WHERE order_id%%2=0");
+    assert_int_equal(rows("order_batch"), BATCHES);
+    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
+    assert_true(next > 0);
+    wanted = filter("", "nobody", "");
+    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
+    assert_int_equal(count, 0);
+    assert_in_range(next, 1000000 + 1000, 1000000 + 33000);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), PAGE),
+                     sql_server_do("SELECT COUNT(*) FROM orders WHERE user_id='u1'"));
+}
+
+static void test_small_rows_are_merged_and_many_are_read_in_parts(void **state)
+{
+    (void)state;
+    enum { ROWS = 100, EACH = 3 };
+    size_t count = 0;
+    for (int i = 0; i < ROWS; i++) {
+        commit("s", EACH, 1);
+        assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+    }
+    assert_int_equal(rows("order_index"), ROWS);
+    for (size_t max = 1; max <= PAGE; max *= 7)
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
+    unsigned bucket = (unsigned)sql_server_do("SELECT MIN(bucket) FROM order_index");
+    assert_int_equal(ledger_index_merge(ledger, (bucket + 1) % LEDGER_INDEX_BUCKETS), LEDGER_NO);
+    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_OK);
+    assert_int_equal(rows("order_index"), 1);
+    assert_int_equal(sql_server_do("SELECT last_id=(SELECT MAX(order_id) FROM orders)AND "
+                                   "run=(SELECT MIN(order_id) FROM orders)FROM order_index"),
+                     1);
+    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_NO);
+    for (size_t max = 1; max <= PAGE; max *= 7)
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
@@ -230,6 +294,9 @@ int main(void)
         TEST(test_listed_order_has_all_its_fields),
         TEST(test_orders_are_indexed_when_enough_commits_wait),
         TEST(test_late_commit_is_found_before_and_after_it_is_indexed),
+        TEST(test_few_commits_are_indexed_when_asked_for),
+        TEST(test_look_up_reads_a_part_of_what_waits),
+        TEST(test_small_rows_are_merged_and_many_are_read_in_parts),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

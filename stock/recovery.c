@@ -9,7 +9,11 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
 {
     assert(hold->state == SEGMENT_DIRTY && hold->segment == row->segment);
     if (row->round == 0) {
-        sale_hint_set(hold->sale, hold->segment, 0); /* the ledger has no such segment (any more) */
+        /* The ledger has no such segment (any more): the sale has fewer, or is retired. */
+        sale_hint_set(hold->sale, hold->segment, 0);
+        segment_post_retire(stock, &hold->lock);
+        hold->state = SEGMENT_ENDED;
+        return;
     } else if (row->fence > hold->lock.fence) {
         /* Redis forgot fences that the ledger has seen: the next acquisition gets a greater one. */
         segment_post_fence(stock, &hold->lock, row->fence);

@@ -9,8 +9,11 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/identifier.h"
 
-enum { SLOTS = 32768 }; /* a power of two, at most a third of it used */
+enum { SLOTS = 32768 }; /* a power of two */
+
+static_assert(SALES_EVER_MAX <= SLOTS / 4 * 3, "look-ups end soon at an empty slot");
 
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
  * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
@@ -22,6 +25,7 @@ struct sale {
     char sku[IDENTIFIER_SIZE];
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
+    _Atomic bool retired; /* changes under the cache's mutex */
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
     _Atomic int64_t probe_ns;        /* when the next order asks anew */
@@ -34,8 +38,9 @@ struct sale {
 
 struct sale_cache {
     pthread_mutex_t
-        mutex; /* of writers; readers take none, as a slot never changes once it is set */
-    size_t count;
+        mutex;    /* of writers; readers take none, as a slot never changes once it is set */
+    size_t count; /* of the sales that are not retired */
+    size_t ever;  /* of all slots that are set */
     _Atomic(struct sale *) slots[SLOTS];
 };
 
@@ -70,7 +75,7 @@ struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
 {
     struct sale *sale = NULL;
     slot_find(cache, sku, &sale);
-    return sale;
+    return sale && !atomic_load_explicit(&sale->retired, memory_order_relaxed) ? sale : NULL;
 }
 
 static struct sale *sale_new(const char *sku)
@@ -124,17 +129,41 @@ static void update(struct sale *sale, const struct ledger_sale *row)
                                         settings->paused || settings->counting);
 }
 
+/* A sku that was retired has a sale again. A row of the round that was retired may have been read
+ * before that, but it may as well have been missed by a ledger that was behind: then the ledger
+ * says so once more when the sale is used. */
+static bool revive(struct sale_cache *cache, struct sale *sale, const struct ledger_sale *row)
+{
+    if (cache->count >= SALES_MAX)
+        return false;
+    pthread_mutex_lock(&sale->mutex);
+    bool older = row->round < sale->snapshot.round;
+    if (!older) {
+        update(sale, row);
+        invalidate_locked(sale);
+        atomic_store(&sale->retired, false);
+        cache->count++;
+    }
+    pthread_mutex_unlock(&sale->mutex);
+    return !older;
+}
+
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
 static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
 {
     struct sale *sale = NULL;
     pthread_mutex_lock(&cache->mutex);
     size_t slot = slot_find(cache, row->sku, &sale);
-    if (!sale && cache->count < SALES_MAX) {
+    bool retired = sale && atomic_load(&sale->retired);
+    bool room = cache->count < SALES_MAX && cache->ever < SALES_EVER_MAX;
+    if (!sale && room) {
         sale = sale_new(row->sku);
         update(sale, row);
         cache->count++;
+        cache->ever++;
         atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
+    } else if (retired && !revive(cache, sale, row)) {
+        sale = NULL;
     }
     pthread_mutex_unlock(&cache->mutex);
     return sale;
@@ -159,6 +188,37 @@ void sale_cache_invalidate(struct sale_cache *cache)
         if (sale)
             sale_invalidate(sale);
     }
+}
+
+void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round)
+{
+    struct sale *sale = NULL;
+    pthread_mutex_lock(&cache->mutex);
+    slot_find(cache, sku, &sale);
+    if (sale && !atomic_load(&sale->retired)) {
+        pthread_mutex_lock(&sale->mutex);
+        if (sale->snapshot.round <= round) {
+            atomic_store(&sale->retired, true);
+            invalidate_locked(sale);
+            cache->count--;
+        }
+        pthread_mutex_unlock(&sale->mutex);
+    }
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+void sale_cache_hear(struct sale_cache *cache, const char *message)
+{
+    char sku[IDENTIFIER_SIZE];
+    const char *mark = strchr(message, '!'); /* which no sku has */
+    size_t length = mark ? (size_t)(mark - message) : strlen(message);
+    if (!identifier_copy(message, length, sku))
+        return;
+    struct sale *sale = sale_cache_find(cache, sku);
+    if (sale)
+        sale_invalidate(sale);
+    if (mark)
+        sale_cache_retire(cache, sku, (uint32_t)strtoul(mark + 1, NULL, 10));
 }
 
 size_t sale_cache_count(struct sale_cache *cache)

@@ -7,7 +7,11 @@
 
 #include "sql/ledger_sale.h"
 
-enum { SALES_MAX = 10000 }; /* of one process */
+enum {
+    SALES_MAX = 10000,      /* of one process; retired ones do not count */
+    SALES_EVER_MAX = 24000, /* the same with those that were retired since it began */
+    SALE_MESSAGE_SIZE = IDENTIFIER_SIZE + 16, /* of what is published on STOCK_CHANNEL */
+};
 
 struct sale;
 struct sale_cache;
@@ -25,19 +29,28 @@ struct sale_snapshot {
 struct sale_cache *sale_cache_open(void);
 void sale_cache_close(struct sale_cache **cache);
 
-/* The sale of a sku, or NULL when this process has not read it from the ledger yet. A sale stays
- * valid until sale_cache_close. Any thread; takes no lock. */
+/* The sale of a sku, or NULL when this process has not read it from the ledger yet, or knows that
+ * it is retired. A sale stays valid until sale_cache_close: threads that have found it before may
+ * go on, and the ledger refuses what they do. Any thread; takes no lock. */
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
 /* Notes a sale's row as the ledger has it. A later round replaces what is cached of the earlier
- * one; an earlier round or older settings are ignored. NULL when there are SALES_MAX sales already.
- * Any thread. */
+ * one; an earlier round or older settings are ignored. NULL when there are SALES_MAX sales already,
+ * or SALES_EVER_MAX with the retired ones, or the row is older than the sale's retirement. Any
+ * thread. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row);
+
+/* Notes that a sale was retired in this round, unless it has a later one already. Any thread. */
+void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round);
+
+/* Takes a message of STOCK_CHANNEL: the sku of a sale that has changed, which is invalidated, or a
+ * sku, a "!" and the round in which its sale was retired. Any thread. */
+void sale_cache_hear(struct sale_cache *cache, const char *message);
 
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
 void sale_cache_invalidate(struct sale_cache *cache);
 
-/* How many sales there are. Any thread. */
+/* How many sales there are that are not retired. Any thread. */
 size_t sale_cache_count(struct sale_cache *cache);
 
 const char *sale_sku(const struct sale *sale);

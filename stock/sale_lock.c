@@ -2,6 +2,7 @@
 #include "stock/sale_lock.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "stock/segment.h"
 
@@ -21,8 +22,12 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
     }
     enum seclock_result result =
         seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
-    if (result != SECLOCK_OK)
-        return result == SECLOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    if (result == SECLOCK_TIMEOUT)
+        return STOCK_ADMIN_BUSY;
+    if (result != SECLOCK_OK) {
+        fault_note(redis_fault(stock->redis), "acquire", seclock_error());
+        return STOCK_ADMIN_FAILED;
+    }
     for (size_t i = 0; i < count; i++)
         lock_redis_copy(locked->handles[i], &locked->holds[i]);
     return STOCK_ADMIN_OK;
@@ -97,4 +102,12 @@ void sale_publish(struct stock *stock, const struct ledger_sale *row)
     if (sale)
         sale_invalidate(sale);
     redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
+}
+
+void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round)
+{
+    char message[SALE_MESSAGE_SIZE];
+    sale_cache_retire(stock->sale_cache, sku, round);
+    snprintf(message, sizeof message, "%s!%u", sku, round);
+    redis_publish(stock->redis, STOCK_CHANNEL, message);
 }

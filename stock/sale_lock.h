@@ -41,4 +41,7 @@ bool sale_lock_release(struct stock *stock, struct sale_lock *locked);
  * again, or other settings. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row);
 
+/* The same for a sale that was retired in this round. */
+void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round);
+
 #endif

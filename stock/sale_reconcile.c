@@ -51,8 +51,37 @@ static bool read_ledger(struct stock *stock, const char *sku, const struct sale_
     return ledger_recover(stock->ledger, sku, rows, locked->count) == LEDGER_OK;
 }
 
+/* Loads the segments; `loads_out` tells which call each got. */
+static void post_loads(struct stock *stock, struct sale_lock *locked,
+                       const struct ledger_segment *rows, size_t *loads_out)
+{
+    for (size_t i = 0; i < locked->count; i++) {
+        if (rows[i].fence > locked->holds[i].fence)
+            segment_post_fence(stock, &locked->holds[i], rows[i].fence);
+        loads_out[i] = stock->call_count;
+        segment_post_load(stock, &locked->holds[i], rows[i].capacity - rows[i].sold, rows[i].round,
+                          rows[i].fence);
+    }
+}
+
+static bool is_done(const struct script_call *call)
+{
+    return call->result == REDIS_ANSWERED && call->values[0] == 1;
+}
+
+/* After the loads were run. */
+static void count_repaired(const struct stock *stock, const size_t *loads,
+                           struct stock_report *report)
+{
+    report->consistent = true;
+    for (size_t i = 0; i < report->segments; i++)
+        report->consistent = report->consistent && is_done(&stock->calls[loads[i]]);
+    for (size_t i = 0; i < report->difference_count; i++)
+        report->repaired += is_done(&stock->calls[loads[report->differences[i].segment]]);
+}
+
 static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_lock *locked,
-                             struct stock_report *report)
+                             struct stock_report *report, size_t *loads_out)
 {
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     if (!read_ledger(stock, sku, locked, rows))
@@ -71,12 +100,7 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_l
             report->difference_count++;
     /* The ledger's fences were raised, so every segment is loaded again, whether it differs or
      * not. */
-    for (size_t i = 0; i < locked->count; i++) {
-        if (rows[i].fence > locked->holds[i].fence)
-            segment_post_fence(stock, &locked->holds[i], rows[i].fence);
-        segment_post_load(stock, &locked->holds[i], rows[i].capacity - rows[i].sold, rows[i].round,
-                          rows[i].fence);
-    }
+    post_loads(stock, locked, rows, loads_out);
     return true;
 }
 
@@ -84,6 +108,7 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
                                         struct stock_report *report_out)
 {
     struct sale_lock *locked = malloc(sizeof *locked);
+    size_t loads[LEDGER_SEGMENTS_MAX];
     if (!locked)
         abort();
     memset(report_out, 0, sizeof *report_out);
@@ -91,10 +116,14 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
     enum stock_admin_result result = sale_lock_acquire(stock, sku, wait_ms, locked);
     if (result == STOCK_ADMIN_OK) {
         stock_run_posted(stock);
-        bool done = reconcile_locked(stock, sku, locked, report_out);
-        bool sent = sale_lock_release(stock, locked);
-        sale_invalidate(sale_cache_find(stock->sale_cache, sku));
-        result = done && sent ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
+        bool done = reconcile_locked(stock, sku, locked, report_out, loads);
+        sale_lock_release(stock, locked);
+        if (done)
+            count_repaired(stock, loads, report_out);
+        struct sale *sale = sale_cache_find(stock->sale_cache, sku);
+        if (sale)
+            sale_invalidate(sale);
+        result = done ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;
     }
     free(locked);
     return result;

@@ -2,6 +2,7 @@
 #ifndef STOCK_SALE_RECONCILE_H
 #define STOCK_SALE_RECONCILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sql/ledger.h"
@@ -22,10 +23,13 @@ struct stock_report {
     uint32_t segments;
     size_t difference_count;
     struct stock_difference differences[LEDGER_SEGMENTS_MAX];
+    size_t repaired; /* of the differences */
+    bool consistent; /* Redis has set every segment to what the ledger says */
 };
 
-/* Compares each segment in Redis with the ledger, under the segments' locks, and sets again the
- * segments that differ; after STOCK_ADMIN_OK there is no difference any more. */
+/* Compares each segment in Redis with the ledger, under the segments' locks, and sets all of them
+ * again. STOCK_ADMIN_OK: they were compared. Where a lease ran out or Redis was lost meanwhile, a
+ * segment may not be set; orders then find it out of date and recover it. */
 enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, int wait_ms,
                                         struct stock_report *report_out);
 

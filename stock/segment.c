@@ -26,6 +26,10 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
     script_key(call, key);
     lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
     script_key(call, key);
+    if (id == SCRIPT_stock_retire) {
+        lock_redis_key(STOCK_PREFIX, lock->name, "fence", key);
+        script_key(call, key);
+    }
     script_text(call, lock->token);
     return call;
 }
@@ -140,6 +144,13 @@ void segment_post_drop(struct stock *stock, struct lock_hold *lock)
 {
     assert(lock->state != SECLOCK_STATE_RELEASED);
     segment_call(stock, SCRIPT_stock_drop, lock);
+    lock->state = SECLOCK_STATE_RELEASED;
+}
+
+void segment_post_retire(struct stock *stock, struct lock_hold *lock)
+{
+    assert(lock->state != SECLOCK_STATE_RELEASED);
+    segment_call(stock, SCRIPT_stock_retire, lock);
     lock->state = SECLOCK_STATE_RELEASED;
 }
 

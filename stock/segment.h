@@ -67,6 +67,10 @@ void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t ava
 /* Posts that the sale has no such segment any more, and the release of its lock. */
 void segment_post_drop(struct stock *stock, struct lock_hold *lock);
 
+/* Posts the end of the segment and of its fence, as of one that the ledger does not have any more,
+ * and the release of its lock. */
+void segment_post_retire(struct stock *stock, struct lock_hold *lock);
+
 /* Posts raising the fence in Redis above one that the ledger has: the next lock gets a greater
  * one. */
 void segment_post_fence(struct stock *stock, const struct lock_hold *lock, uint64_t fence);

@@ -65,7 +65,10 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
      * that and confirms nothing. */
     uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
     int64_t asked_ns = clock_now_ns();
+    uint32_t round = known ? sale_snapshot(known).round : 0;
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
+    if (result == LEDGER_NO && known)
+        sale_cache_retire(stock->sale_cache, sku, round);
     if (result != LEDGER_OK)
         return result;
     *sale_out = sale_cache_put(stock->sale_cache, &row);

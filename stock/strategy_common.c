@@ -234,11 +234,13 @@ bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segm
                     size_t *count_out)
 {
     struct sale *sale = group->sale;
-    if (ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out) != LEDGER_OK) {
+    enum ledger_result found = ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out);
+    if (found != LEDGER_OK && found != LEDGER_NO) {
         group_fail(group, ledger_ping(stock->ledger) == LEDGER_OK);
         return false;
     }
-    if (rows_out[0].round != group->snapshot.round || *count_out != group->snapshot.segments) {
+    if (found == LEDGER_NO || rows_out[0].round != group->snapshot.round ||
+        *count_out != group->snapshot.segments) {
         stock_sale_reload(stock, sale_sku(sale), &sale);
         group_decide(group, STOCK_AGAIN, UINT32_MAX);
         return false;

@@ -11,7 +11,7 @@
 #include "stock/sell.h"
 #include "stock/stock.h"
 
-enum { LEASE_MS = 300, WAIT_MS = 3000 };
+enum { LEASE_MS = 1000, WAIT_MS = 3000 };
 
 static struct sale_cache *cache;
 static struct stock *stock;
@@ -93,7 +93,7 @@ static inline uint32_t sell_out(void)
 }
 
 /* The ledger's segments hold just the units of reserved and paid orders, `units` in all, and Redis
- * has what is left, once the segments that broke off have been recovered. */
+ * has what is left, though nobody has reconciled it. */
 static inline void audit(uint32_t units)
 {
     struct stock_report report;
@@ -108,7 +108,6 @@ static inline void audit(uint32_t units)
                       " o.round=g.round AND o.status IN('reserved','paid') AND"
                       " COALESCE(o.segment,a.segment)=g.segment)"),
         0);
-    assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
     assert_int_equal(stock_reconcile(stock, "s", WAIT_MS, &report), STOCK_ADMIN_OK);
     assert_int_equal(report.difference_count, 0);
 }

@@ -9,7 +9,7 @@ import pytest
 
 pytest.register_assert_rewrite("audit", "load")
 
-from daemon import Daemon  # noqa: E402  after the line that gives their asserts details
+from daemon import STEADY, Daemon  # noqa: E402  after the line that gives their asserts details
 from harness.servers import TEMPLATE_VARIABLE  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
 from load import Load  # noqa: E402
@@ -17,6 +17,7 @@ from locks import ZooKeeper  # noqa: E402
 from proxy import FaultProxy  # noqa: E402
 
 TEST_SECONDS_MAX = 180
+SEED = os.environ.get("TEST_SEED", "1")
 SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
 
 
@@ -45,6 +46,12 @@ def no_test_hangs():
     signal.alarm(TEST_SECONDS_MAX)
     yield
     signal.alarm(0)
+
+
+@pytest.fixture(autouse=True)
+def random_numbers(request):
+    """Each test has its own, the same in every run with the same TEST_SEED."""
+    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -95,20 +102,24 @@ def proxies():
 @pytest.fixture
 def spawn(proxies, tmp_path):
     """spawn(stack, option=value…) gives a running Daemon."""
+    peers = []
+
+    def start(stack, **options):
+        return running.enter_context(Daemon(stack, tmp_path, peers, **options))
     with ExitStack() as running:
-        yield lambda stack, **options: running.enter_context(Daemon(stack, tmp_path, **options))
+        yield start
 
 
 @pytest.fixture
 def daemon(stack, spawn):
     """A daemon on the shared servers, which are empty."""
-    return spawn(stack)
+    return spawn(stack, **STEADY)
 
 
 @pytest.fixture
 def pair(stack, spawn):
     """Two daemons on the same servers."""
-    return spawn(stack), spawn(stack)
+    return spawn(stack, **STEADY), spawn(stack, **STEADY)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from harness.processes import ROOT
 from harness.program import LOG_SHOWN_MAX
 
 TOKEN = "test-token-0123456789"
+# Options of daemons that no fault befalls: a machine may be slow without a lease running out.
+STEADY = {"lease_ms": 10_000}
 PROGRAM = os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld"))
 
 
@@ -14,10 +16,12 @@ class Daemon(harness.daemon.Daemon):
     """The lease is short, so that what a dead holder held is free soon. The deadline is long, so
     that a slow machine alone makes no test see 503."""
 
-    def __init__(self, stack, directory, ready=True, env=None, **options):
+    def __init__(self, stack, directory, peers=None, ready=True, env=None, **options):
         super().__init__(PROGRAM, stack, directory, ready, env,
                          **{"lease_ms": 500, "deadline_ms": 10_000, **options})
         self.token = TOKEN
+        self.peers = [] if peers is None else peers  # all daemons of the test
+        self.peers.append(self)
         self.env = {"SECKILL_ADMIN_TOKEN": TOKEN, **(env or {})}
 
     def __exit__(self, *error):

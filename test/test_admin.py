@@ -2,7 +2,7 @@
 
 import pytest
 
-from audit import audit, audit_redis
+from audit import audit, audit_after_faults, audit_redis
 from daemon import TOKEN
 from harness.client import assert_problem
 
@@ -48,6 +48,24 @@ def test_sales_lists_every_sale(daemon):
          "paused": False}]
 
 
+def test_sales_come_in_pages(daemon):
+    skus = sorted(["A", "B:1", "a", "a-1", "a.1", "z"])
+    for sku in reversed(skus):
+        daemon.reset(sku, 4, 1)
+    for limit in (1, 2, 3, 6, 1000):
+        seen, query = [], f"?limit={limit}"
+        while query:
+            page = daemon.admin("GET", "/admin/sales" + query).json()
+            assert len(page["sales"]) <= limit
+            seen += [sale["sku"] for sale in page["sales"]]
+            query = page.get("next") and f"?limit={limit}&after={page['next']}"
+        assert seen == skus
+    assert "next" not in daemon.admin("GET", "/admin/sales").json()
+    for bad in ("limit=0", "limit=1001", "limit=x", "after=", "after=a%27", "after=a&after=b",
+                "limit=1&limit=1", "sku=a"):
+        assert_problem(daemon.admin("GET", f"/admin/sales?{bad}"), 400, "invalid_request")
+
+
 def test_reconcile_of_a_healthy_sale_finds_nothing(daemon):
     daemon.reset("demo", 100, 4)
     daemon.order(qty=3)
@@ -80,6 +98,26 @@ def test_reconcile_after_flushall_loads_every_segment(daemon):
     assert {difference["reason"] for difference in report["differences"]} == {"missing"}
     assert (len(report["differences"]), report["repaired"]) == (20, 20)
     audit_redis(daemon.stack, "demo")
+
+
+def test_reconcile_that_loses_a_lock_says_that_redis_still_differs(stack, proxies, spawn):
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 100, 4)
+    for segment in (1, 2):
+        stack.redis("HSET", f"seckill:{{demo:{segment}}}:segment", "available", 7)
+    trap = proxy.once(rb"UPDATE stock_segment SET fence",
+                      after=lambda link: stack.redis("SET", "seckill:{demo:1}:lock", "somebody"))
+    report = daemon.reconcile()
+    trap.wait()
+    assert len(report["differences"]) == 2
+    assert (report["repaired"], report["consistent"]) == (1, False)
+    stack.redis("DEL", "seckill:{demo:1}:lock")
+    report = daemon.reconcile()
+    assert [difference["segment"] for difference in report["differences"]] == [1]
+    assert (report["repaired"], report["consistent"]) == (1, True)
+    assert daemon.order(qty=100).status == 201
+    assert audit_after_faults(daemon) == 100
 
 
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer ", "Bearer x"])

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from audit import audit, audit_sale
+from audit import audit_after_faults, audit_sale
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -111,8 +111,9 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
     assert miscounted(one.stack.ledger) == 0
 
 
-def test_counting_outlives_its_daemon_and_returned_orders(pair):
+def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
     """Orders are cancelled and expire while they are counted, by one daemon and then another."""
+    pair = spawn(stack), spawn(stack)
     one, other = pair
     one.reset("demo", 1_000_000, 20)
     fill(one, 200_000, 60_000, expiring=20_000)
@@ -129,4 +130,4 @@ def test_counting_outlives_its_daemon_and_returned_orders(pair):
                == 20_000, "the end of the orders that are due", timeout=60)
     assert miscounted(ledger) == 0
     assert one.order(user_id="new").status == 201
-    audit(other)
+    audit_after_faults(other)

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from audit import audit, sell_out, statuses
+from audit import audit, audit_after_faults, sell_out, sell_out_after_faults, statuses
+from daemon import STEADY
 from harness.client import assert_refused
 from harness.processes import wait_until
 
@@ -84,7 +85,7 @@ def test_sale_without_a_time_to_pay_has_none(daemon):
 
 
 def test_too_late_to_pay_even_if_nobody_has_expired_it(stack, spawn):
-    daemon = spawn(stack)
+    daemon = spawn(stack, **STEADY)
     sale(daemon, 10, 2, 1)
     order_id = daemon.order().json()["order_id"]
     stack.redis("SET", "seckill:{expirer}:lock", "somebody", "PX", 600_000)
@@ -119,7 +120,7 @@ def test_clock_that_is_set_back_loses_no_order(stack, proxies, spawn):
     assert status(daemon, order_id) == "reserved"
     proxy.cut()
     wait_until(lambda: status(daemon, order_id) == "expired", "expiry once the clock is right")
-    assert audit(daemon) == 0
+    assert audit_after_faults(daemon) == 0
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
@@ -128,18 +129,18 @@ def test_another_daemon_takes_over(stack, spawn, how):
     first, second = elected_of(pair)
     sale(second, 30, 3, 600)
     getattr(first, how)()
-    assert len(sell_out(second)) == 30
+    assert len(sell_out_after_faults(second)) == 30
     make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
     wait_until(lambda: expired_by(second) == 30, "its count of them")
     if how == "pause":
         first.cont()
         wait_until(lambda: "event=expiry_worker_lost_lock" in first.log(), "the end of its office")
-    assert len(sell_out(second)) == 30
+    assert len(sell_out_after_faults(second)) == 30
     make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry once more")
     assert statuses(stack.ledger) == {"expired": (60, 60)}
-    assert audit(second) == 0
+    assert audit_after_faults(second) == 0
 
 
 @pytest.mark.parametrize("how", ["refuse", "hold"])
@@ -150,13 +151,13 @@ def test_daemon_cut_off_from_the_ledger_leaves_its_office(stack, proxies, spawn,
     wait_until(lambda: ELECTED in first.log(), "its election")
     second = spawn(stack)
     sale(second, 30, 3, 600)
-    assert len(sell_out(second)) == 30
+    assert len(sell_out_after_faults(second)) == 30
     proxy.fail(how)
     make_overdue(stack)
     wait_until(lambda: second.stock()["sold"] == 0, "expiry by the other daemon")
     assert ELECTED in second.log()
     proxy.heal()
-    assert audit(second) == 0
+    assert audit_after_faults(second) == 0
 
 
 def test_payments_race_expiry(pair):
@@ -218,11 +219,11 @@ def test_units_go_round_under_load(stack, spawn, load, fault):
     holding = statuses(stack.ledger)
     assert set(holding) == {"paid", "cancelled", "expired"}
     assert sum(orders for orders, _ in holding.values()) > total / 3
-    assert audit(second, accepted=accepted) == holding["paid"][1]
+    assert audit_after_faults(second, accepted=accepted) == holding["paid"][1]
     assert stack.ledger.number("SELECT COUNT(*) FROM orders") >= len(accepted)
     second.change(pay_within_s=None)
-    assert len(sell_out(second)) == total - holding["paid"][1]
-    assert audit(second) == total
+    assert len(sell_out_after_faults(second)) == total - holding["paid"][1]
+    assert audit_after_faults(second) == total
 
 
 def test_user_may_buy_again_what_was_not_paid(pair):
@@ -253,4 +254,4 @@ def test_stops_at_once_while_it_expires(stack, spawn):
     daemon.start()
     settle(daemon)
     assert statuses(stack.ledger) == {"expired": (20_000, 20_000)}
-    assert audit(daemon) == 0
+    assert audit_after_faults(daemon) == 0

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from audit import answered, audit, sell_out
+from audit import answered, audit_after_faults, sell_out_after_faults
 from harness.client import assert_problem
 from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
@@ -39,14 +39,15 @@ def sell_out_and_audit(daemon, total, loads=(), accepted=()):
         accepted += one.wait().accepted
         assert set(one.answers) <= ANSWERS
         assert one.errors["timeout"] == 0
-    known = sell_out(daemon)
-    assert audit(daemon, accepted=accepted + known) == total
+    known = sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon, accepted=accepted + known) == total
 
 
 # Redis forgets
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "SCRIPT FLUSH"])
-def test_redis_flushed_again_and_again_in_mid_load(pair, load, command):
+def test_redis_flushed_again_and_again_in_mid_load(stack, spawn, load, command):
+    pair = spawn(stack), spawn(stack)
     pair[0].reset("demo", 30_000, 20)
     loads = [load(daemon, connections=32, stop_after=500, qty=(1, 2)) for daemon in pair]
     while all(one.process.poll() is None for one in loads):
@@ -67,7 +68,8 @@ def test_scripts_that_redis_forgot_run_in_their_order_all_the_same(daemon):
     assert daemon.metric("seckill_recoveries_total") == 0
 
 
-def test_any_key_deleted_in_mid_load(pair, load):
+def test_any_key_deleted_in_mid_load(stack, spawn, load):
+    pair = spawn(stack), spawn(stack)
     redis = pair[0].stack.redis
     pair[0].reset("demo", 30_000, 5)
     loads = [load(daemon, connections=32, stop_after=500) for daemon in pair]
@@ -80,10 +82,11 @@ def test_any_key_deleted_in_mid_load(pair, load):
 
 
 @pytest.mark.parametrize("lost", ["nothing", "fences", "fences and locks"])
-def test_redis_goes_back_in_time(daemon, lost):
+def test_redis_goes_back_in_time(stack, spawn, lost):
     """As a replica that lagged behind or an old append-only file would: counters higher than the
     ledger has left, with every fence the old one, or none."""
-    redis = daemon.stack.redis
+    daemon = spawn(stack)
+    redis = stack.redis
     daemon.reset("demo", 100, 4)
     daemon.order()
     old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
@@ -97,11 +100,12 @@ def test_redis_goes_back_in_time(daemon, lost):
     if lost == "fences and locks":
         for key in redis("KEYS", "seckill:*:lock"):
             redis("DEL", key)
-    assert len(sell_out(daemon)) == 39
-    assert audit(daemon) == 100
+    assert len(sell_out_after_faults(daemon)) == 39
+    assert audit_after_faults(daemon) == 100
 
 
-def test_redis_goes_back_in_time_again_and_again_in_mid_load(pair, load):
+def test_redis_goes_back_in_time_again_and_again_in_mid_load(stack, spawn, load):
+    pair = spawn(stack), spawn(stack)
     redis = pair[0].stack.redis
     pair[0].reset("demo", 20_000, 5)
     old = {key: redis("DUMP", key) for key in redis("KEYS", "seckill:*") if b"lock" not in key}
@@ -118,27 +122,29 @@ def test_redis_goes_back_in_time_again_and_again_in_mid_load(pair, load):
     ("HSET", "available", "rubbish"), ("HSET", "round", "99"), ("HSET", "settled", "1"),
     ("HSET", "settled", "99999999999999999"), ("HDEL", "settled"), ("HDEL", "available"),
     ("HSET", "open", "nobody"), ("DEL",)], ids=" ".join)
-def test_segment_that_says_something_else_than_the_ledger(daemon, command):
+def test_segment_that_says_something_else_than_the_ledger(stack, spawn, command):
+    daemon = spawn(stack)
     daemon.reset("demo", 30, 3)
     daemon.order()
     for segment in range(3):
-        daemon.stack.redis(command[0], f"seckill:{{demo:{segment}}}:segment", *command[1:])
-    assert len(sell_out(daemon)) == 29
-    assert audit(daemon) == 30
+        stack.redis(command[0], f"seckill:{{demo:{segment}}}:segment", *command[1:])
+    assert len(sell_out_after_faults(daemon)) == 29
+    assert audit_after_faults(daemon) == 30
 
 
 @pytest.mark.parametrize("kind", ["lock", "fence", "segment"])
-def test_key_of_the_wrong_type(daemon, kind):
+def test_key_of_the_wrong_type(stack, spawn, kind):
     """Only the segment of the key may suffer, until somebody removes the key."""
-    redis = daemon.stack.redis
+    daemon = spawn(stack)
+    redis = stack.redis
     daemon.reset("demo", 30, 3)
     redis("DEL", f"seckill:{{demo:1}}:{kind}")
     redis("SADD", f"seckill:{{demo:1}}:{kind}", "x")
     for _ in range(10):
         assert daemon.order().answer in ANSWERS
     redis("DEL", f"seckill:{{demo:1}}:{kind}")
-    sell_out(daemon)
-    assert audit(daemon) == 30
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 30
 
 
 # Redis is not there
@@ -178,7 +184,7 @@ def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
     wait_until(lambda: daemon.order().status == 201, "an order")
     running.stop()
     assert set(running.answers) <= ANSWERS
-    audit(daemon, accepted=running.accepted)
+    audit_after_faults(daemon, accepted=running.accepted)
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
@@ -211,8 +217,8 @@ def test_redis_that_says_no_to_writes(private_stack, spawn):
         assert_problem(response, 503, response.code)
         private_stack.redis(*allow.split())
         wait_until(lambda: daemon.order().status == 201, "an order")
-    sell_out(daemon)
-    assert audit(daemon) == 20
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 20
 
 
 def test_redis_answers_lost(stack, proxies, spawn):
@@ -308,7 +314,7 @@ def test_mariadb_killed_five_times_over(private_stack, spawn, load):
     assert set(running.answers) <= ANSWERS
     daemon.wait_ready()
     wait_until(lambda: daemon.order().status == 201, "an order")
-    audit(daemon, accepted=running.accepted)
+    audit_after_faults(daemon, accepted=running.accepted)
     for order_id in running.unclear[:20]:
         in_ledger = private_stack.ledger.number(
             f"SELECT COUNT(*) FROM orders WHERE order_id = {order_id}")
@@ -334,8 +340,8 @@ def test_connection_to_the_ledger_lost_in_an_order(stack, proxies, spawn, units,
     repeat = answered(lambda: daemon.order(user_id="victim", qty=units, key="k"))
     assert repeat.status in (200, 201)
     assert orders_of(stack, "victim") == 1
-    sell_out(daemon)
-    assert audit(daemon) == 20
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 20
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
@@ -357,8 +363,8 @@ def test_commit_and_then_the_whole_ledger_out_of_reach(stack, proxies, spawn, lo
     assert repeat.status == (200 if in_ledger else 201)
     if in_ledger:
         assert repeat.json()["order_id"] == response.json()["order_id"]
-    sell_out(daemon)
-    assert audit(daemon) == 20
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 20
 
 
 @pytest.mark.parametrize("pattern", [WRITE, COMMIT], ids=["write", "commit"])
@@ -379,8 +385,8 @@ def test_transaction_that_arrives_late(stack, proxies, spawn, pattern, seconds):
     trap.wait()
     time.sleep(seconds + 0.1)
     assert_clear(daemon, response, "victim")
-    sell_out(daemon)
-    assert audit(daemon) == 20
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 20
 
 
 @pytest.mark.parametrize("fault", ["hold", "deaf", "refuse"])
@@ -453,8 +459,9 @@ def test_everything_cut_again_and_again_in_mid_load(stack, proxies, spawn, load)
     sell_out_and_audit(pair[0], 5000, loads)
 
 
-def test_connections_killed_by_the_database_in_mid_load(pair, load):
+def test_connections_killed_by_the_database_in_mid_load(stack, spawn, load):
     """KILL of every connection, as an administrator would send it."""
+    pair = spawn(stack), spawn(stack)
     pair[0].reset("demo", 20_000, 5)
     loads = [load(daemon, connections=32, seconds=60, stop_after=500) for daemon in pair]
     for _ in range(20):

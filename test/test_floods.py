@@ -7,7 +7,7 @@ import time
 import pytest
 
 from audit import audit
-from daemon import PROGRAM
+from daemon import PROGRAM, STEADY
 from harness.processes import wait_until
 
 CLIENTS, PROBES = 2000, 15
@@ -29,7 +29,7 @@ def connections(daemon):
 
 @pytest.mark.parametrize("flooded", FLOODS)
 def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flooded):
-    daemon = spawn(stack, deadline_ms=2000)
+    daemon = spawn(stack, deadline_ms=2000, **STEADY)
     daemon.reset(total=1_000_000)
     daemon.reset("other")
     script = tmp_path / "flood.lua"

@@ -16,7 +16,7 @@ import pytest
 
 from audit import audit, sell_out
 from buyers import Buyers
-from daemon import PROGRAM, Daemon
+from daemon import PROGRAM, STEADY, Daemon
 from harness.client import assert_problem, order_bytes, read_response
 from harness.processes import free_port, wait_until
 from harness.stack import Stack
@@ -223,7 +223,9 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
         *["order-worker"] * 2, *["http-thread"] * 3,
         "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
         "call-listings", "invalidation", "expiry-worker", "order-indexer",
+        "seclock-renew",  # once the expiry worker is elected
         "health-redis", "health-ledger"])
+    wait_until(lambda: "expiry_worker_elected" in daemon.log(), "an election")
     wait_until(lambda: [name for name in names() if name in expected] == expected, "all names")
 
 
@@ -409,7 +411,7 @@ def test_sighup_at_any_time_loses_no_order(configured):
 # the start
 
 def test_four_daemons_at_once_on_an_empty_database_migrate_it_once(stack, tmp_path):
-    daemons = [Daemon(stack, tmp_path) for _ in range(4)]
+    daemons = [Daemon(stack, tmp_path, **STEADY) for _ in range(4)]
     try:
         for daemon in daemons:
             daemon.launch()
@@ -475,7 +477,7 @@ def test_redis_acl_user(stack, spawn, login, password):
     stack.redis("ACL", "SETUSER", "shop", "reset", "on", f">{password}", "~seckill:*", "&*",
                 "+@all")
     host, port = stack.redis.address
-    daemon = spawn(stack, redis_url=f"redis://{login}@{host}:{port}/0")
+    daemon = spawn(stack, redis_url=f"redis://{login}@{host}:{port}/0", **STEADY)
     daemon.reset()
     assert daemon.order().status == 201
     assert audit(daemon) == 1
@@ -494,7 +496,7 @@ def test_redis_with_a_wrong_password_is_not_ready(stack, spawn):
 
 
 def test_two_sales_apart_by_database_and_redis_number(stack, spawn):
-    one, other = spawn(stack), spawn(stack.aside("other", 2))
+    one, other = spawn(stack, **STEADY), spawn(stack.aside("other", 2), **STEADY)
     one.reset("demo", 5, 1)
     other.reset("demo", 7, 2)
     assert len(sell_out(one)) == 5

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -79,7 +80,8 @@ def test_status_and_segment_of_an_order_that_several_filled(shop):
 
 def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     """Two daemons commit more than is indexed at a time, while others ask."""
-    pair = [spawn(stack, redis_timeout_ms=10_000) for _ in range(2)]  # so many orders, and no 503
+    # So many orders, and no 503.
+    pair = [spawn(stack, redis_timeout_ms=10_000, **STEADY) for _ in range(2)]
     pair[0].reset("demo", 100_000, 8)
 
     def order(n):
@@ -99,6 +101,15 @@ def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
         listed = read_all(pair[0], f"/user/u{n}/orders", "?limit=37")
         assert [int(o["order_id"]) for o in listed] == mine
     assert audit(pair[0]) == 4000
+
+
+def test_what_is_left_of_a_rush_is_indexed(daemon):
+    """A few commits: no more come, and yet no look-up reads them one by one for ever."""
+    daemon.reset("demo", 100, 4)
+    bought = [daemon.order(user_id="u1").json() for _ in range(3)]
+    ledger = daemon.stack.ledger
+    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
+    assert get(daemon, USER) == {"orders": bought}
 
 
 BAD = ["?limit=0", "?limit=1001", "?limit=-1", "?limit=1.5", "?limit=", "?limit", "?limit=1e2",

@@ -14,7 +14,7 @@ import pytest
 
 from audit import audit
 from buyers import Buyers
-from daemon import Daemon
+from daemon import STEADY, Daemon
 from harness.client import send
 from harness.processes import ROOT, free_port, wait_until
 from harness.program import Program
@@ -80,7 +80,7 @@ def on_port(**options):
 
 @pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
 def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path):
-    pair = [spawn(stack, **on_port(lame_duck_ms=2500, order_workers=1)) for _ in range(2)]
+    pair = [spawn(stack, **on_port(lame_duck_ms=2500, order_workers=1), **STEADY) for _ in range(2)]
     pair[0].reset("demo", 1_000_000, 20)
     with Balancer(*[daemon.options["listen"] for daemon in pair], tmp_path) as balancer:
         balancer.wait_up("one", "two")
@@ -135,13 +135,13 @@ def test_unit_copies_the_configuration_past_links_of_the_daemon(tmp_path, step):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_daemon_takes_over_a_shared_port_under_load(stack, spawn, threads):
     options = on_port(reuse_port="on", http_threads=threads)
-    old = spawn(stack, **options)
+    old = spawn(stack, **options, **STEADY)
     old.reset("demo", 1_000_000, 20)
     with (Buyers(old.address, count=8, pause=0.002) as kept,
           Buyers(old.address, count=8, pause=0.002, kept=False) as brief):
         for _ in range(3):
             time.sleep(0.3)
-            new = spawn(stack, ready=False, **options)  # it listens only when it is ready
+            new = spawn(stack, ready=False, **options, **STEADY)  # it listens only when it is ready
             old.stop()
             old = new
         time.sleep(0.3)
@@ -176,7 +176,7 @@ def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
          socket.create_server(("127.0.0.1", 0)) as admin:
         address, operators = public.getsockname(), admin.getsockname()
         with Activated([public, admin], "seckilld:admin", stack, tmp_path,
-                       http_threads=2) as daemon:
+                       http_threads=2, **STEADY) as daemon:
             assert (daemon.address, daemon.admin_address()) == (address, operators)
             assert send(address, "GET", "/readyz").status == 404
             daemon.reset("demo", 1_000_000, 20)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -66,7 +67,7 @@ def test_one_unit_is_sold_once(pair, load):
 @pytest.mark.parametrize("workers, max_batch", [(4, 1), (4, 16), (1, 1)])
 def test_any_number_of_workers_and_any_batch_sell_exactly_the_total(stack, spawn, load, workers,
                                                                     max_batch):
-    pair = [spawn(stack, order_workers=workers, max_batch=max_batch, http_threads=2)
+    pair = [spawn(stack, order_workers=workers, max_batch=max_batch, http_threads=2, **STEADY)
             for _ in range(2)]
     pair[0].reset("demo", 1000, 5)
     loads = [load(daemon, connections=64, qty=(1, 3)) for daemon in pair]

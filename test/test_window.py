@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from audit import audit, sell_out
+from audit import audit, audit_after_faults, sell_out
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -115,11 +115,12 @@ def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxie
     assert orders_in_ledger(other) == before
     other.change(paused=False)
     wait_until(lambda: deaf.order().status == 201, "the end of the pause")
-    audit(other)
+    audit_after_faults(other)
 
 
-def test_sale_that_opens_and_closes_in_mid_load(pair, load):
+def test_sale_that_opens_and_closes_in_mid_load(stack, spawn, load):
     """With a daemon that dies while it is open: every order lies in the window."""
+    pair = spawn(stack), spawn(stack)
     steady, victim = pair
     steady.reset("demo", 1_000_000, 20, starts_at=from_now(600))
     loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
@@ -146,7 +147,7 @@ def test_sale_that_opens_and_closes_in_mid_load(pair, load):
         f" OR created_at >= '{ends[:-1]}'")
     assert outside == 0
     steady.reconcile()
-    audit(victim, accepted=[order for one in loads for order in one.accepted])
+    audit_after_faults(victim, accepted=[order for one in loads for order in one.accepted])
 
 
 def wait_for_sales(daemon):
@@ -154,9 +155,10 @@ def wait_for_sales(daemon):
     wait_until(lambda: orders_in_ledger(daemon) > before + 10, "orders")
 
 
-def test_changes_in_mid_load_are_exact(pair, load):
+def test_changes_in_mid_load_are_exact(stack, spawn, load):
     """Pause, resume and an end set to now, while both sell and one of them dies in between: after
     the answer to each no order comes that it forbids."""
+    pair = spawn(stack), spawn(stack)
     steady, victim = pair
     steady.reset("demo", 2_000_000, 20)
     loads = [load(daemon, connections=32, seconds=60) for daemon in pair]
@@ -178,7 +180,7 @@ def test_changes_in_mid_load_are_exact(pair, load):
     assert all(set(one.answers) <= ANSWERS for one in loads)
     assert steady.stock()["available"] > 0, "the sale was over too soon for this test"
     steady.reconcile()
-    audit(victim, accepted=accepted)
+    audit_after_faults(victim, accepted=accepted)
 
 
 def test_many_changes_at_once_all_happen(pair):

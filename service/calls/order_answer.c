@@ -174,7 +174,7 @@ static void answer_rate_limited(struct answer *answer, const struct stock_order 
     answer->reset_s = whole_seconds(over->reset_ms);
 }
 
-void order_answer(struct request *request)
+void order_answer(struct request *request, enum problem refusal)
 {
     struct answer *answer = &request->answer;
     struct stock_order *order = &request->order;
@@ -182,6 +182,7 @@ void order_answer(struct request *request)
     case STOCK_ACCEPTED:
         metrics_count(METRIC_ORDERS_ACCEPTED);
         answer_accepted(answer, 201, ledger_status_name(LEDGER_RESERVED), order);
+        answer->new_order_id = order->order_id;
         break;
     case STOCK_REPLAYED: /* 200: the client knows that it bought once, not twice */
         metrics_count(METRIC_ORDERS_REPLAYED);
@@ -230,7 +231,7 @@ void order_answer(struct request *request)
         break;
     default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_problem(answer, PROBLEM_UNAVAILABLE);
+        answer_problem(answer, refusal);
         break;
     }
     stock_order_clear(order);

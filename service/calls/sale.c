@@ -1,18 +1,21 @@
-/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sales, /admin/sale/{sku} and
+/* The admin's calls: /admin/stock/reset, /admin/stock/add, /admin/sale/{sku} and
  * /admin/reconcile. */
 #include "service/calls/sale.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
+#include "stock/sale_retire.h"
 #include "stock/sale_settings.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
@@ -41,8 +44,10 @@ static bool read_number(const json_t *object, const char *name, json_int_t max, 
 }
 
 /* Answers a call that was not carried out, or that may not have been. */
-static void answer_failure(struct answer *answer, enum stock_admin_result result)
+static void answer_failure(const struct call_worker *worker, struct request *request,
+                           enum stock_admin_result result)
 {
+    struct answer *answer = &request->answer;
     switch (result) {
     case STOCK_ADMIN_NO_SALE:
         answer_problem(answer, PROBLEM_UNKNOWN_SKU);
@@ -61,14 +66,37 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
         answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
         break;
     default: /* certainly not carried out */
-        answer_problem(answer, PROBLEM_UNAVAILABLE);
+        answer_problem(answer, faults_problem(worker->stock));
         break;
     }
 }
 
+/* Changes are logged by name, with their values and the caller's address, as operators ask later
+ * who changed what, and when. */
+static const char *result_name(enum stock_admin_result result)
+{
+    static const char *const names[] = {
+        [STOCK_ADMIN_OK] = "ok",         [STOCK_ADMIN_NO_SALE] = "unknown_sku",
+        [STOCK_ADMIN_BUSY] = "busy",     [STOCK_ADMIN_FAILED] = "failed",
+        [STOCK_ADMIN_FULL] = "full",     [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
+        [STOCK_ADMIN_WINDOW] = "window", [STOCK_ADMIN_IN_USE] = "in_use",
+    };
+    bool known = (size_t)result < sizeof names / sizeof *names && names[result];
+    return known ? names[result] : "refused";
+}
+
+static enum log_level result_level(bool done)
+{
+    return done ? LOG_INFO : LOG_WARN;
+}
+
+static const char *caller(const struct request *request)
+{
+    return request->order.address[0] != '\0' ? request->order.address : "unix";
+}
+
 /* ---- reset ---- */
 
-/* Each change is logged with its result, as operators ask later who changed what, and when. */
 static void reset(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {
@@ -80,13 +108,15 @@ static void reset(struct call_worker *worker, struct request *request)
     memcpy(sale.sku, sku, sizeof sale.sku);
     enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
-              "sku=%s total=%u segments=%u result=%d round=%u", sku, request->call.total,
-              request->call.segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
+    log_event(result_level(result == STOCK_ADMIN_OK), "reset",
+              "sku=%s total=%u segments=%u%s result=%s round=%u address=%s", sku,
+              request->call.total, request->call.segments,
+              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+              result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
@@ -127,6 +157,14 @@ enum call_start call_sale_reset(struct service *service, struct request *request
 
 /* ---- restock ---- */
 
+static const char *restock_name(enum stock_restock_result result, enum stock_admin_result why)
+{
+    return result == STOCK_RESTOCK_DONE         ? "ok"
+           : result == STOCK_RESTOCK_TOO_MANY   ? "too_many"
+           : result == STOCK_RESTOCK_KEY_REUSED ? "key_reused"
+                                                : result_name(why);
+}
+
 static void restock(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
@@ -136,8 +174,10 @@ static void restock(struct call_worker *worker, struct request *request)
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker), &sale, &why);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
-              "sku=%s units=%u result=%d why=%d", sku, request->call.total, (int)result, (int)why);
+    log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
+              "sku=%s units=%u key=%s result=%s address=%s", sku, request->call.total,
+              request->call.key[0] ? request->call.key : "none", restock_name(result, why),
+              caller(request));
     switch (result) {
     case STOCK_RESTOCK_DONE:
         answer_json(&request->answer, 200, sale_json(&sale));
@@ -151,7 +191,7 @@ static void restock(struct call_worker *worker, struct request *request)
                       "Other units were added to this sale with this Idempotency-Key.");
         break;
     default: /* `why` knows whether it may have been carried out */
-        answer_failure(&request->answer, why);
+        answer_failure(worker, request, why);
         break;
     }
 }
@@ -188,13 +228,15 @@ static void change(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
-              "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
-              (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
+    log_event(result_level(result == STOCK_ADMIN_OK), "change",
+              "sku=%s%s result=%s settings=%u address=%s", sku,
+              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+              result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
+              caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_change(struct call_worker *worker, struct request **requests, size_t count)
@@ -221,38 +263,51 @@ enum call_start call_sale_change(struct service *service, struct request *reques
     return detail ? call_refuse(request, detail) : call_send(request, work_change, true);
 }
 
-/* ---- list ---- */
+/* ---- retire ---- */
 
-static void add_sale(const struct ledger_sale *sale, void *list)
+static void answer_in_use(struct answer *answer, const struct ledger_held *held)
 {
-    json_array_append_new(list, sale_json(sale));
+    char extra[96];
+    snprintf(extra, sizeof extra, ",\"reserved\":%llu,\"paid\":%llu",
+             (unsigned long long)held->reserved, (unsigned long long)held->paid);
+    answer_members(answer, PROBLEM_SALE_IN_USE,
+                   "Orders of the sale are reserved: let them be paid, cancelled or expire first.",
+                   extra);
 }
 
-static void list(struct call_worker *worker, struct request *request)
+static void retire(struct call_worker *worker, struct request *request)
 {
-    json_t *list = json_array();
-    if (!list)
-        abort();
-    if (ledger_sales_each(stock_ledger(worker->stock), add_sale, list) == LEDGER_OK) {
-        answer_json(&request->answer, 200, json_pack("{s:o}", "sales", list));
-    } else {
-        json_decref(list);
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
-    }
+    struct ledger_sale sale = {.round = 0};
+    struct ledger_held held = {.reserved = 0};
+    const char *sku = request->call.sku;
+    enum stock_admin_result result =
+        stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
+    stock_snapshot_changed(worker->service->stock_snapshots, sku);
+    log_event(result_level(result == STOCK_ADMIN_OK), "retire",
+              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s", sku,
+              result_name(result), sale.round, (unsigned long long)held.reserved,
+              (unsigned long long)held.paid, caller(request));
+    if (result == STOCK_ADMIN_OK)
+        answer_json(&request->answer, 200, sale_json(&sale));
+    else if (result == STOCK_ADMIN_IN_USE)
+        answer_in_use(&request->answer, &held);
+    else
+        answer_failure(worker, request, result);
 }
 
-static void work_list(struct call_worker *worker, struct request **requests, size_t count)
+static void work_retire(struct call_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        list(worker, requests[i]);
+        retire(worker, requests[i]);
 }
 
-enum call_start call_sale_list(struct service *service, struct request *request,
-                               const struct call *call)
+enum call_start call_sale_retire(struct service *service, struct request *request,
+                                 const struct call *call)
 {
     (void)service;
-    (void)call;
-    return call_send(request, work_list, false);
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    return call_send(request, work_retire, true);
 }
 
 /* ---- reconcile ---- */
@@ -280,7 +335,7 @@ static json_t *report_json(const char *sku, const struct stock_report *report)
         json_array_append_new(differences, difference_json(&report->differences[i]));
     return json_pack("{s:s, s:i, s:i, s:o, s:i, s:b}", "sku", sku, "round", (int)report->round,
                      "segments", (int)report->segments, "differences", differences, "repaired",
-                     (int)report->difference_count, "consistent", 1);
+                     (int)report->repaired, "consistent", report->consistent);
 }
 
 /* The report has a row per segment: too large for the stack of a thread. */
@@ -291,13 +346,13 @@ static void reconcile(struct call_worker *worker, struct request *request)
         abort();
     enum stock_admin_result result =
         stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reconcile",
-              "sku=%s result=%d differences=%zu", request->call.sku, (int)result,
-              report->difference_count);
+    log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
+              "sku=%s result=%s differences=%zu address=%s", request->call.sku, result_name(result),
+              report->difference_count, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
     free(report);
 }
 

@@ -102,16 +102,29 @@
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "The daemon answers an order within this time of its arrival, if need be with 503.")         \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
-      "The number of this daemon within its order ids. No two running daemons of one ledger may "  \
-      "share it. -1 lets the ledger assign it.")                                                   \
+      "The number of this daemon within its order ids, which it leases from the ledger for 10 s "  \
+      "at a time. -1: any that is free. A daemon whose number another one uses ends with status "  \
+      "2; after a crash it waits for the end of its former lease.")                                \
     X(UNSIGNED, connections_max, "20000", "connections", 1, 1000000,                               \
       "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
-      "daemon accepts fewer clients when it may not open that many (ulimit -n).")                  \
+      "daemon accepts fewer clients when it may not open that many (ulimit -n). For a further "    \
+      "client it closes the connection that has waited longest for its own.")                      \
+    X(UNSIGNED, connections_per_address, "0", "connections", 0, 1000000,                           \
+      "Of these, how many one client address may have; an IPv6 address counts as its /64. The "    \
+      "daemon closes further ones at once. Addresses of trusted_proxies may have any number. 0: "  \
+      "no limit.")                                                                                 \
+    X(UNSIGNED, idle_ms, "120000", "ms", 100, 3600000,                                             \
+      "How long a connection may wait for its client: from when it is accepted, and again from "   \
+      "each answer, to the end of a request's first line; and for the client to take an answer.")  \
     X(UNSIGNED, redis_timeout_ms, "500", "ms", 10, 60000,                                          \
       "How long Redis may take to connect or to answer before the daemon closes the connection.")  \
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
       "How long the ledger may take to connect or to answer before the daemon closes the "         \
       "connection.")                                                                               \
+    X(UNSIGNED, retention_days, "0", "days", 0, 36500,                                             \
+      "How long after the end of a round, by a reset or with its sale, the daemons keep what "     \
+      "only running rounds need: the idempotency keys of its orders, what its users had, and "     \
+      "its orders' places in GET /user/{user_id}/orders. Orders themselves stay. 0 keeps all.")    \
     X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
       "On SIGTERM or SIGINT, how long the daemon goes on serving while /readyz says draining, so " \
       "that load balancers see it and send no more clients. Choose more than they need for that.") \

@@ -8,14 +8,20 @@
 #include "service/http/connection.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <microhttpd.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "service/http/fair.h"
 #include "service/http/reply.h"
+#include "service/http/room.h"
 #include "service/http/stream.h"
+#include "service/log.h"
+#include "service/metrics.h"
 
 enum {
     RECEIVE_MS_MAX = 10000, /* from a request's first line to the end of its body */
@@ -118,16 +124,16 @@ void connection_return(struct http_thread *thread, struct request *request)
 
 void connection_expire(struct http_thread *thread, struct request *request)
 {
-    bool receiving = request->http.list == &thread->lists[LIST_RECEIVING];
-    if (request->http.phase == PHASE_BODY && !receiving) {
+    if (request->http.list == &thread->lists[LIST_RECEIVING]) {
+        request_list_remove(request);
+        reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
+        return;
+    }
+    if (request->http.phase == PHASE_BODY) {
         fair_let_go(thread, request);
         return;
     }
     request_list_remove(request);
-    if (receiving) {
-        reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
-        return;
-    }
     request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
     request_resume(request);
 }
@@ -137,6 +143,8 @@ void connection_begin(struct http_thread *thread, struct http_connection *connec
     connection_abandon(thread, connection); /* a request whose end was not reported */
     struct request *request = request_new(thread, connection);
     connection->answered = false;
+    waiting_remove(connection);
+    connection->since_ns = thread->now_ns;
     request->http.until_ns = thread->now_ns + RECEIVE_MS_MAX * CLOCK_NS_PER_MS;
     request_list_add(thread, LIST_RECEIVING, request);
 }
@@ -153,19 +161,27 @@ void connection_free_requests(struct http_thread *thread)
 
 /* ---- connections ---- */
 
-static int socket_of(struct MHD_Connection *mhd)
+/* Where the kernel watches no further descriptor, libmicrohttpd finds the connection ended. */
+static void watch_hangup(struct http_thread *thread, const struct http_connection *connection)
 {
-    return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.fd = connection->fd};
+    if (epoll_ctl(thread->hangup_fd, EPOLL_CTL_ADD, connection->fd, &event) == 0)
+        return;
+    metrics_count(METRIC_CONNECTIONS_FULL);
+    log_event(LOG_WARN, "connection_refused", "error=%s", LOG_QUOTE(strerror(errno)));
+    shutdown(connection->fd, SHUT_RDWR);
 }
 
 struct http_connection *connection_open(struct http_thread *thread, struct MHD_Connection *mhd)
 {
     struct http_connection *connection = calloc(1, sizeof *connection);
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.fd = socket_of(mhd)};
-    if (!connection || epoll_ctl(thread->hangup_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0)
-        abort(); /* out of memory, or the kernel is */
+    if (!connection)
+        abort();
     connection->mhd = mhd;
-    thread->connections++;
+    connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    watch_hangup(thread, connection);
+    room_enter(thread, connection,
+               MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
     return connection;
 }
 
@@ -177,7 +193,6 @@ void connection_close(struct http_thread *thread, struct http_connection *connec
     if (connection->request)
         reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
     connection_abandon(thread, connection);
-    assert(thread->connections > 0);
-    thread->connections--;
+    room_leave(thread, connection);
     free(connection); /* closing the socket takes it out of every epoll set */
 }

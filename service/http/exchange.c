@@ -9,9 +9,16 @@
 #include "service/http/fair.h"
 #include "service/http/head.h"
 #include "service/http/reply.h"
+#include "service/http/room.h"
 #include "service/http/route.h"
 #include "service/log.h"
 #include "service/metrics.h"
+
+enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
+{
+    (void)length;
+    return room_admits(cls, from) ? MHD_YES : MHD_NO;
+}
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code)
@@ -34,7 +41,13 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     struct http_connection *connection =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     connection_begin(thread, connection);
-    connection->request->http.query_cut = head_cut_query(uri);
+    struct request_http *http = &connection->request->http;
+    struct route_path path;
+    route_note_encoding(uri, &path);
+    http->plain_head = path.plain_head;
+    http->plain_tail = path.plain_tail;
+    http->uri_length = strlen(uri);
+    http->query_cut = head_cut_query(uri);
     return connection;
 }
 
@@ -79,15 +92,17 @@ static bool authorized(struct http_thread *thread, const struct http_connection 
 /* The headers are there. A refusal is kept until the body has been read, so that the connection can
  * go on; only where the body ends too far away, or nowhere for certain, it is answered at once. */
 static enum MHD_Result headers_read(struct http_thread *thread, struct http_connection *connection,
-                                    const char *method, const char *url)
+                                    const char *method, const char *url, const char *version)
 {
     struct request_http *http = &connection->request->http;
+    const struct head_line line = {method, url, version, http->uri_length};
+    const struct route_path path = {url, http->plain_head, http->plain_tail};
     request_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-    http->route = route_find(thread->classes, method, url, &http->refusal, &http->allow);
-    enum problem framing = head_framing(connection->mhd);
-    if (framing != PROBLEM_NONE)
-        return reply_problem(thread, connection, framing, NULL);
+    http->route = route_find(thread->classes, method, &path, &http->refusal, &http->allow);
+    enum problem bad = head_check(connection->mhd, &line);
+    if (bad != PROBLEM_NONE)
+        return reply_problem(thread, connection, bad, NULL);
     if (!http->route)
         return MHD_YES;
     http->kind = http->route->kind;
@@ -136,7 +151,9 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    if (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0)
+    /* For the rate of an address, and for the log of what operators change. */
+    if (route->class == ROUTE_ADMIN ||
+        (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0))
         head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
                      request->order.address);
     return route->start(service, request, &call);
@@ -164,6 +181,13 @@ static void start(struct http_thread *thread, struct http_connection *connection
     }
 }
 
+/* By the time of the turn, so an order that is refused at once takes none. */
+static void observe(const struct http_thread *thread, const struct request *request)
+{
+    if (request->http.kind == CALL_ORDER)
+        metrics_observe(HISTOGRAM_ORDER_SECONDS, (uint64_t)(thread->now_ns - request->arrived_ns));
+}
+
 /* The request is complete: handles it, and keeps the connection waiting when the answer takes
  * time. */
 static enum MHD_Result request_read(struct http_thread *thread, struct http_connection *connection,
@@ -183,8 +207,10 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
         return reply_problem(thread, connection, request->http.refusal, request->http.allow);
     }
     start(thread, connection, url);
-    if (request->http.phase == PHASE_READY)
+    if (request->http.phase == PHASE_READY) {
+        observe(thread, request);
         return reply_answer(thread, connection, request);
+    }
     connection_wait(thread, request);
     return MHD_YES;
 }
@@ -198,12 +224,9 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
         return MHD_YES;
     connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
-    if (request->http.phase == PHASE_READY) {
-        if (request->http.kind == CALL_ORDER)
-            metrics_observe(HISTOGRAM_ORDER_SECONDS,
-                            (uint64_t)(thread->now_ns - request->arrived_ns));
+    observe(thread, request);
+    if (request->http.phase == PHASE_READY)
         return reply_answer(thread, connection, request);
-    }
     assert(request->http.phase == PHASE_EXPIRED);
     connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
     return reply_expired(thread, connection, request);
@@ -214,14 +237,13 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
                                 size_t *upload_data_size, void **con_cls)
 {
     (void)mhd;
-    (void)version;
     struct http_thread *thread = cls;
     struct http_connection *connection = *con_cls;
     struct request *request = connection->request;
     if (!request)
         return MHD_NO; /* libmicrohttpd asks again although an answer was refused: close */
     if (request->http.phase == PHASE_HEAD)
-        return headers_read(thread, connection, method, url);
+        return headers_read(thread, connection, method, url, version);
     if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
         body_read(&request->http, upload_data, *upload_data_size);
         *upload_data_size = 0;
@@ -238,7 +260,10 @@ void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
     (void)mhd;
     (void)reason; /* the client's loss of interest changes nothing: an order may be accepted */
     struct http_thread *thread = cls;
-    if (*con_cls)
-        connection_abandon(thread, *con_cls);
+    struct http_connection *connection = *con_cls;
+    if (!connection)
+        return;
+    connection_abandon(thread, connection);
+    waiting_add(thread, connection);
     *con_cls = NULL;
 }

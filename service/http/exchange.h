@@ -7,6 +7,9 @@
 
 #include "service/http/thread.h"
 
+/* MHD_AcceptPolicyCallback. */
+enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length);
+
 /* MHD_OPTION_NOTIFY_CONNECTION: makes the http_connection, and frees it. */
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code);

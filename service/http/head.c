@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <microhttpd.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -38,37 +39,74 @@ static const char *header(struct MHD_Connection *mhd, const char *name)
     return MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, name);
 }
 
-/* Where the headers say that the body ends. */
+/* What the headers say of where the body ends, and whether the head is whole. */
 struct framing {
     const char *length; /* Content-Length, or NULL */
-    unsigned count;     /* of headers that say it */
-    bool bad;           /* one of them is not of a kind that everybody understands alike */
+    unsigned count;     /* of headers that say where the body ends */
+    unsigned hosts;
+    bool chunked;
+    bool bad;        /* one of them is not of a kind that everybody understands alike */
+    bool gap;        /* bytes lie between two headers that belong to none */
+    const char *end; /* of the header before */
 };
+
+enum { LINE_END_MAX = 2 }; /* CR LF */
+
+/* libmicrohttpd takes a text's end from its first NUL, and forgets the second line of a folded
+ * header. Its texts lie in one buffer, where it has made line ends NULs: both leave a gap. */
+static void note_gap(struct framing *framing, const char *next, ptrdiff_t max)
+{
+    ptrdiff_t gap = next - framing->end;
+    framing->gap |= gap < 1 || gap > max;
+    for (ptrdiff_t i = 0; !framing->gap && i < gap; i++)
+        framing->gap = framing->end[i] != '\0';
+}
 
 static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
                                     const char *value)
 {
     struct framing *framing = cls;
     (void)kind;
+    note_gap(framing, name, LINE_END_MAX);
+    framing->end = value ? value + strlen(value) : name + strlen(name);
     framing->bad |= name[strcspn(name, " \t")] != '\0';
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
         framing->length = value;
         framing->count++;
     } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
         framing->bad |= !value || strcasecmp(value, "chunked") != 0;
+        framing->chunked = true;
         framing->count++;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
+        framing->hosts++;
     }
     return MHD_YES;
 }
 
-/* One request for a proxy must not be two for us: while its end is in doubt nothing is done, and
- * the connection is closed (RFC 9112, 5.1 and 6.3). */
-enum problem head_framing(struct MHD_Connection *mhd)
+/* Reads all headers; the head ends with the line end of the last one and an empty line. */
+static void read_framing(struct MHD_Connection *mhd, const struct head_line *line,
+                         struct framing *framing)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    framing->end = line->version + strlen(line->version);
+    framing->gap = line->version != line->url + line->uri_length + 1;
+    MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, framing);
+    assert(info);
+    note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END_MAX);
+}
+
+/* One request for a proxy must not be two for us, nor another one. While that is in doubt nothing
+ * is done, and the connection is closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
+enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line)
 {
     struct framing framing = {.length = NULL};
-    MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, &framing);
-    if (framing.bad || framing.count > 1)
+    bool old = strcmp(line->version, MHD_HTTP_VERSION_1_0) == 0;
+    read_framing(mhd, line, &framing);
+    if (framing.bad || framing.count > 1 || (old && framing.chunked))
         return PROBLEM_AMBIGUOUS_END;
+    if (framing.gap || framing.hosts > 1 || (framing.hosts == 0 && !old))
+        return PROBLEM_INVALID_HEAD;
     bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
     return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
 }

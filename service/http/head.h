@@ -10,8 +10,15 @@ struct MHD_Connection;
  * For MHD_OPTION_URI_LOG_CALLBACK, before libmicrohttpd parses the query. */
 bool head_cut_query(const char *uri);
 
-/* PROBLEM_NONE, or why the request's end is in doubt or too far away. */
-enum problem head_framing(struct MHD_Connection *mhd);
+/* What libmicrohttpd hands over of the first line of a request. The texts are its own. */
+struct head_line {
+    const char *method, *url, *version;
+    size_t uri_length; /* of what is the url by now, before it was decoded, with its query */
+};
+
+/* PROBLEM_NONE, or why the head cannot be trusted, or the request's end is in doubt or too far
+ * away. */
+enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line);
 
 /* The token in Authorization, or NULL. */
 const char *head_bearer(struct MHD_Connection *mhd);

@@ -25,30 +25,23 @@
 #include "service/http/fair.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
+#include "service/http/room.h"
 #include "service/http/route.h"
 #include "service/http/thread.h"
 #include "service/log.h"
 
 enum {
-    TURN_MS_MAX = 1000,      /* libmicrohttpd looks for idle connections at least this often */
-    IDLE_CONNECTION_S = 120, /* for a connection without a request */
-    POLLED_TURN_MS = 2,      /* while connections are polled, see libmicrohttpd_ms */
-    RUNS_AFTER_REPLY = 3,    /* see run */
-    HANGUPS_MAX = 64,        /* looked at in one turn */
-    DRAIN_QUIET_TURNS = 3,   /* turns without anything new after which a draining thread is done */
+    TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
+    POLLED_TURN_MS = 2,    /* while connections are polled, see libmicrohttpd_ms */
+    RUNS_AFTER_REPLY = 3,  /* see run */
+    HANGUPS_MAX = 64,      /* looked at in one turn */
+    DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
     HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
     IDLE_GRACE_MS = 1000, /* for a request on a connection that is kept open without one */
 };
 
 /* ---- requests that come back ---- */
-
-void http_wake(struct http_thread *thread)
-{
-    uint64_t one = 1;
-    ssize_t written = write(thread->wake_fd, &one, sizeof one);
-    assert(written == sizeof one || errno == EAGAIN);
-}
 
 void http_return(struct http_thread *thread, struct request *list)
 {
@@ -102,6 +95,7 @@ static void expire_due(struct http_thread *thread)
     for (int i = 0; i < HTTP_LISTS; i++)
         while (thread->lists[i].first && thread->lists[i].first->http.until_ns <= thread->now_ns)
             connection_expire(thread, thread->lists[i].first);
+    room_expire(thread);
 }
 
 /* libmicrohttpd may have work left that no event will announce, such as more input than one read
@@ -116,6 +110,13 @@ static int64_t libmicrohttpd_ms(const struct http_thread *thread, int64_t ms)
     return limited && wanted < (MHD_UNSIGNED_LONG_LONG)ms ? (int64_t)wanted : ms;
 }
 
+/* Milliseconds from now to `then_ns`, or `ms` if that is less. */
+static int64_t sooner_ms(const struct http_thread *thread, int64_t then_ns, int64_t ms)
+{
+    int64_t left_ms = (then_ns - thread->now_ns) / CLOCK_NS_PER_MS + 1;
+    return left_ms < ms ? left_ms : ms;
+}
+
 static int wait_ms(const struct http_thread *thread)
 {
     int64_t ms = thread->closing ? DRAIN_TURN_MS : TURN_MS_MAX;
@@ -124,12 +125,10 @@ static int wait_ms(const struct http_thread *thread)
     if (fair_holds(thread))
         ms = 1; /* time adds to what may go on */
     ms = libmicrohttpd_ms(thread, ms);
-    for (int i = 0; i < HTTP_LISTS; i++) {
-        if (!thread->lists[i].first)
-            continue;
-        int64_t left_ms = (thread->lists[i].first->http.until_ns - thread->now_ns) / 1000000 + 1;
-        ms = left_ms < ms ? left_ms : ms;
-    }
+    for (int i = 0; i < HTTP_LISTS; i++)
+        if (thread->lists[i].first)
+            ms = sooner_ms(thread, thread->lists[i].first->http.until_ns, ms);
+    ms = sooner_ms(thread, room_until_ns(thread), ms);
     return ms > 0 ? (int)ms : 0;
 }
 
@@ -274,59 +273,81 @@ static const struct {
     [HTTP_OPERATORS] = {ROUTE_OPERATORS, "http-admin"},
 };
 
-static unsigned connections_max(const struct service *service, enum http_part part)
-{
-    unsigned limit = service->connections_max / service->config.http_threads;
-    return part == HTTP_OPERATORS ? service->operators_max : limit > 0 ? limit : 1;
-}
-
-static struct MHD_Daemon *daemon_start(struct http_thread *thread, unsigned limit)
+/* Without a time limit of libmicrohttpd's own: a byte now and then would set that back. */
+static struct MHD_Daemon *daemon_start(struct http_thread *thread)
 {
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0, NULL, NULL,
-        exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_TURBO, 0,
+        exchange_accept, thread, exchange_access, thread, MHD_OPTION_EXTERNAL_LOGGER, mhd_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, thread, MHD_OPTION_LISTEN_SOCKET,
         thread->listen_fd, MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, thread,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_end, thread, MHD_OPTION_UNESCAPE_CALLBACK,
-        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, limit,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_CONNECTION_S,
+        exchange_unescape, thread, MHD_OPTION_CONNECTION_LIMIT, room_accept_max(thread->room),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
 }
 
-static void watch(struct http_thread *thread, int fd)
+static bool watch(struct http_thread *thread, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    int added = epoll_ctl(thread->loop_fd, EPOLL_CTL_ADD, fd, &event);
-    assert(added == 0);
+    return epoll_ctl(thread->loop_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-struct http_thread *http_start(struct service *service, int listen_fd, bool inherited,
-                               enum http_part part, char *error_out, size_t error_size)
+/* Makes the thread's descriptors; libmicrohttpd has made its own. False with errno. */
+static bool open_files(struct http_thread *thread)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(thread->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    assert(info);
+    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
+    return thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0 &&
+           watch(thread, info->epoll_fd) && watch(thread, thread->hangup_fd) &&
+           watch(thread, thread->wake_fd);
+}
+
+static void close_files(struct http_thread *thread)
+{
+    const int fds[] = {thread->wake_fd, thread->hangup_fd, thread->loop_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+/* Gives the listening socket back to the caller, as http_start has failed. */
+static void undo_start(struct http_thread *thread)
+{
+    if (thread->daemon) {
+        MHD_quiesce_daemon(thread->daemon);
+        MHD_stop_daemon(thread->daemon);
+    }
+    close_files(thread);
+    free(thread);
+}
+
+struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
+                               bool inherited, enum http_part part, char *error_out,
+                               size_t error_size)
 {
     struct http_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         abort();
     thread->service = service;
+    thread->room = room;
+    thread->wake_fd = thread->loop_fd = thread->hangup_fd = -1;
     thread->listen_fd = listen_fd;
     thread->listen_inherited = inherited;
     thread->classes = parts[part].classes;
     thread->name = parts[part].name;
-    thread->daemon = daemon_start(thread, connections_max(service, part));
-    if (!thread->daemon) {
-        snprintf(error_out, error_size, "libmicrohttpd does not start");
-        free(thread);
+    thread->daemon = daemon_start(thread);
+    if (!thread->daemon || !open_files(thread)) {
+        snprintf(error_out, error_size, "%s",
+                 thread->daemon ? strerror(errno) : "libmicrohttpd does not start");
+        undo_start(thread);
         return NULL;
     }
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(thread->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
-    thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert(info && thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0);
-    watch(thread, info->epoll_fd);
-    watch(thread, thread->hangup_fd);
-    watch(thread, thread->wake_fd);
     reply_prepare(thread);
+    room_join(room, thread);
     if (!worker_start(&thread->worker, thread_main, thread))
         abort();
     return thread;
@@ -347,8 +368,6 @@ void http_close(struct http_thread **thread_pointer)
     assert(thread->in_flight == 0 && thread->polled == 0);
     connection_free_requests(thread);
     reply_discard(thread);
-    close(thread->wake_fd);
-    close(thread->hangup_fd);
-    close(thread->loop_fd);
+    close_files(thread);
     free(thread);
 }

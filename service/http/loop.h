@@ -7,6 +7,7 @@
 #include "service/request.h"
 #include "service/service.h"
 
+struct http_room;
 struct http_thread;
 
 /* Which calls an HTTP thread serves. */
@@ -16,11 +17,13 @@ enum http_part {
     HTTP_OPERATORS, /* those of admin and ops */
 };
 
-/* Starts an HTTP thread on a listening socket, which it owns from now on; an `inherited` one is
+/* Starts an HTTP thread on a listening socket, which it owns from now on, with the room that it
+ * shares with the listener's other threads; an `inherited` one is
  * listened on by the next daemon, too. NULL with the reason in `error_out`; then the socket is
  * still the caller's. */
-struct http_thread *http_start(struct service *service, int listen_fd, bool inherited,
-                               enum http_part part, char *error_out, size_t error_size);
+struct http_thread *http_start(struct service *service, struct http_room *room, int listen_fd,
+                               bool inherited, enum http_part part, char *error_out,
+                               size_t error_size);
 
 /* Gives requests that were sent on back to their HTTP thread, as a list linked by queue_next, and
  * wakes it. Any thread; may be called until http_close. */
@@ -29,9 +32,6 @@ void http_return(struct http_thread *thread, struct request *list);
 /* Gives requests of any HTTP threads back, one list and one wake-up per thread. Overwrites the
  * array. Any thread; may be called until http_close. */
 void http_return_all(struct request **requests, size_t count);
-
-/* Wakes the thread, to look at service->phase. */
-void http_wake(struct http_thread *thread);
 
 /* Waits for the thread to end: once it is at SERVICE_DRAINS, every accepted request is answered,
  * or drain_ms have passed. */

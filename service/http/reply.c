@@ -29,6 +29,12 @@ static void add_retry_after(struct MHD_Response *response, unsigned seconds)
         add_number(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 }
 
+/* Unless a cache may keep the answer for a time that it names. */
+static void add_no_store(struct MHD_Response *response)
+{
+    add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+}
+
 /* Without a copy the text must outlive the response; see "What belongs to libmicrohttpd". */
 static struct MHD_Response *response_new(const char *text, size_t length, bool copy,
                                          const char *content_type, bool close)
@@ -49,8 +55,7 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     struct MHD_Response *response =
         response_new(text, length, true, "application/problem+json", close);
     add_retry_after(response, problem_retry_after(problem));
-    if (problem_status(problem) == 404) /* which a cache may keep unasked, beyond a sale's start */
-        add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    add_no_store(response); /* a 404 may be kept unasked, beyond a sale's start */
     if (problem == PROBLEM_UNAUTHORIZED)
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"seckill\"");
     return response;
@@ -61,7 +66,8 @@ void reply_prepare(struct http_thread *thread)
     for (int problem = 0; problem < PROBLEM_COUNT; problem++)
         for (int close = 0; close < 2; close++) /* where a request ends unclearly, always close */
             thread->problems[close][problem] = problem_response(
-                (enum problem)problem, close == 1 || problem == PROBLEM_AMBIGUOUS_END);
+                (enum problem)problem,
+                close == 1 || problem == PROBLEM_AMBIGUOUS_END || problem == PROBLEM_INVALID_HEAD);
 }
 
 void reply_discard(struct http_thread *thread)
@@ -78,6 +84,7 @@ static enum MHD_Result queue_response(struct http_thread *thread,
     metrics_count_status(status);
     thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
+    waiting_answered(thread, connection);
     return MHD_queue_response(connection->mhd, status, response);
 }
 
@@ -95,6 +102,14 @@ enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection
     return result;
 }
 
+/* Where the order that was just made is. */
+static void add_location(struct MHD_Response *response, uint64_t order_id)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/order/%llu", (unsigned long long)order_id);
+    add_header(response, MHD_HTTP_HEADER_LOCATION, path);
+}
+
 static enum MHD_Result reply_text(struct http_thread *thread, struct http_connection *connection,
                                   const struct answer *answer, bool copy)
 {
@@ -103,6 +118,10 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
     add_retry_after(response, answer->retry_after_s);
     if (answer->cache_control)
         add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
+    else
+        add_no_store(response);
+    if (answer->new_order_id != 0)
+        add_location(response, answer->new_order_id);
     if (answer->limit > 0) {
         add_number(response, "RateLimit-Limit", answer->limit);
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
@@ -130,6 +149,7 @@ static enum MHD_Result reply_stream(struct http_thread *thread, struct http_conn
                                     struct request *request)
 {
     struct MHD_Response *response = stream_response(request);
+    add_no_store(response);
     add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
     if (thread->closing)
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -163,17 +183,18 @@ static enum problem why_untaken(struct http_thread *thread, const struct request
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
 
-/* True when no worker has the request, and none will take it: it was certainly not carried out.
- * Otherwise the worker that has it carries it through. The loop is for an order worker that puts
- * the request back into the queue between the two attempts. */
-static bool withdraw(struct request *request)
+/* WITHDRAWN: no worker has the request, and none will take it: it was certainly not carried out.
+ * TIMED_OUT: the worker that has it carries it through. DONE: it has just done so. The loop is for
+ * an order worker that puts the request back into the queue between the two attempts. */
+static enum request_state withdraw(struct request *request)
 {
-    do
+    do {
         if (request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN))
-            return true;
-    while (!request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT) &&
-           atomic_load(&request->state) == REQUEST_QUEUED);
-    return false;
+            return REQUEST_WITHDRAWN;
+        if (request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT))
+            return REQUEST_TIMED_OUT;
+    } while (atomic_load(&request->state) == REQUEST_QUEUED);
+    return REQUEST_DONE;
 }
 
 /* A worker may be writing to the request at this moment, so this reads only members that do not
@@ -183,16 +204,17 @@ enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection
                               struct request *request)
 {
     assert(request->http.phase == PHASE_ABANDONED);
-    bool withdrawn = withdraw(request);
+    enum request_state state = withdraw(request);
     bool order = request->http.kind == CALL_ORDER;
-    if (withdrawn || (!order && !request->call.changes))
+    if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))
         return reply_problem(thread, connection,
                              order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);
     if (!order)
         return reply_problem(thread, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
     /* Unknown is never turned into failed: the client gets the id to ask for later. */
     struct answer answer = {.text = NULL};
-    metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
+    if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
+        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
     answer_unknown_outcome(&answer, atomic_load(&request->published_id));
     return reply_text(thread, connection, &answer, true);
 }
@@ -216,7 +238,7 @@ static void write_problem(int fd, enum problem problem)
     size_t length = problem_text(problem, NULL, "", body, sizeof body);
     int total =
         snprintf(text, sizeof text,
-                 "HTTP/1.1 %u %s\r\nConnection: close\r\n"
+                 "HTTP/1.1 %u %s\r\nConnection: close\r\nCache-Control: no-store\r\n"
                  "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n%.*s",
                  status, MHD_get_reason_phrase_for(status), length, (int)length, body);
     metrics_count_status(status);
@@ -227,13 +249,9 @@ static void write_problem(int fd, enum problem problem)
 
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (!info)
-        return;
     if (!connection->answered)
-        write_problem(info->connect_fd, problem);
+        write_problem(connection->fd, problem);
     connection->answered = true;
-    discard_input(info->connect_fd);
-    shutdown(info->connect_fd, SHUT_RD);
+    discard_input(connection->fd);
+    shutdown(connection->fd, SHUT_RD);
 }

@@ -8,6 +8,7 @@
 #include "service/calls/order.h"
 #include "service/calls/order_get.h"
 #include "service/calls/sale.h"
+#include "service/calls/sale_list.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
 
@@ -25,6 +26,7 @@ static const struct route routes[] = {
     {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
     {"GET", "/admin/sales", false, ROUTE_ADMIN, false, CALL_ADMIN, call_sale_list},
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
+    {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
@@ -38,17 +40,38 @@ size_t route_tail(const struct route *route)
     return strcspn(route->path, "{");
 }
 
-/* A {name} stands for exactly one part of the path: a slash ends it. */
-static bool path_matches(const struct route *route, const char *url)
+void route_note_encoding(const char *uri, struct route_path *path_out)
 {
+    enum { ENCODED = 3 }; /* %XX */
+    size_t length = strcspn(uri, "?"), last = length;
+    path_out->plain_head = strcspn(uri, "?%");
+    for (size_t i = path_out->plain_head; i < length; i++)
+        if (uri[i] == '%')
+            last = i;
+    size_t after = last < length && length - last > ENCODED ? length - last - ENCODED : 0;
+    path_out->plain_tail = last == length ? length : after;
+}
+
+/* Proxies and browsers take these out of a path. */
+static bool is_dots(const char *name, size_t length)
+{
+    return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
+}
+
+/* A {name} stands for exactly one part of the path: a slash ends it. */
+static bool path_matches(const struct route *route, const struct route_path *path)
+{
+    const char *url = path->text;
+    size_t head = route_tail(route);
     if (!route->prefix)
-        return strcmp(url, route->path) == 0;
-    const char *name = route->path + route_tail(route);
-    const char *end = strchr(name, '}');
-    if (strncmp(url, route->path, route_tail(route)) != 0)
+        return strcmp(url, route->path) == 0 && path->plain_head >= head;
+    const char *end = strchr(route->path + head, '}');
+    const char *rest = end ? end + 1 : "";
+    if (path->plain_head < head || strncmp(url, route->path, head) != 0)
         return false;
-    url += route_tail(route);
-    return strcmp(url + strcspn(url, "/"), end ? end + 1 : "") == 0;
+    size_t length = strcspn(url + head, "/");
+    return !is_dots(url + head, length) && strcmp(url + head + length, rest) == 0 &&
+           path->plain_tail >= strlen(rest);
 }
 
 /* libmicrohttpd leaves the body out of the answer to HEAD. */
@@ -58,23 +81,29 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-const struct route *route_find(unsigned classes, const char *method, const char *url,
+/* What a path takes, with one method more than `before`. Two methods has the path of a sale, and
+ * where a sku has the name of a call: GET /admin/stock/reset. */
+static const char *allow_text(const char *before, const char *method)
+{
+    if (before)
+        return strcmp(before, "PATCH") == 0 ? "DELETE, PATCH" : "GET, HEAD, POST";
+    return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
+}
+
+const struct route *route_find(unsigned classes, const char *method, const struct route_path *path,
                                enum problem *problem_out, const char **allow_out)
 {
     *problem_out = PROBLEM_NOT_FOUND;
     *allow_out = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (!(classes & ROUTE_BIT(routes[i].class)) || !path_matches(&routes[i], url))
+        if (!(classes & ROUTE_BIT(routes[i].class)) || !path_matches(&routes[i], path))
             continue;
         if (method_matches(&routes[i], method)) {
             *problem_out = PROBLEM_NONE;
             return &routes[i];
         }
-        /* Two methods only where a sku has the name of a call: GET /admin/stock/reset. */
         *problem_out = PROBLEM_METHOD_NOT_ALLOWED;
-        *allow_out = *allow_out                             ? "GET, HEAD, POST"
-                     : strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD"
-                                                            : routes[i].method;
+        *allow_out = allow_text(*allow_out, routes[i].method);
     }
     return NULL;
 }

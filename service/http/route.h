@@ -30,9 +30,19 @@ struct route {
     call_handler *start;
 };
 
+/* A path, and how it was spelt: a proxy may have rules for paths as they are spelt, so only the
+ * part that a {name} stands for may be percent-encoded. */
+struct route_path {
+    const char *text;              /* decoded */
+    size_t plain_head, plain_tail; /* characters before the first encoded one, and after the last */
+};
+
+/* Notes where a raw path is encoded, up to its query. */
+void route_note_encoding(const char *uri, struct route_path *path_out);
+
 /* The route of a request, a constant, out of those whose class is in the set `classes`. NULL with
  * the problem and, for a wrong method, the methods that the path takes. */
-const struct route *route_find(unsigned classes, const char *method, const char *url,
+const struct route *route_find(unsigned classes, const char *method, const struct route_path *path,
                                enum problem *problem_out, const char **allow_out);
 
 /* Where the handler's `tail` begins in the url. */

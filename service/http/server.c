@@ -13,6 +13,8 @@
 #include "service/http/listen.h"
 #include "service/http/listen_unix.h"
 #include "service/http/loop.h"
+#include "service/http/room.h"
+#include "service/http/thread.h"
 #include "service/log.h"
 
 enum {
@@ -20,10 +22,13 @@ enum {
     INHERITED_PATIENCE_S = 10, /* clients wait in the backlog of a socket of systemd's */
 };
 
+static_assert(2 * (int)ROOM_EXTRA <= (int)HTTP_FILES_EXTRA, "two listeners have a room each");
+
 struct http_server {
     struct service *service;
     struct listener public, admin; /* a socket is the HTTP thread's once that runs */
     struct listen_unix admin_file;
+    struct http_room *public_room, *admin_room;
     bool apart; /* operators have a listener of their own */
     bool started;
     struct http_thread *threads[HTTP_THREADS_MAX]; /* with `apart` the operators' first */
@@ -76,8 +81,8 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
     server->apart = server->admin.count > 0;
     if (!server->apart)
         return true;
-    server->threads[0] = http_start(server->service, server->admin.fds[0], server->admin.inherited,
-                                    HTTP_OPERATORS, error_out, error_size);
+    server->threads[0] = http_start(server->service, server->admin_room, server->admin.fds[0],
+                                    server->admin.inherited, HTTP_OPERATORS, error_out, error_size);
     if (!server->threads[0])
         return false;
     server->admin.count = 0;
@@ -104,6 +109,9 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     if (!server)
         abort();
     server->service = service;
+    server->public_room =
+        room_open(service->connections_max, service->config.connections_per_address);
+    server->admin_room = room_open(service->operators_max, 0);
     if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
         return server;
     http_server_close(&server);
@@ -127,9 +135,9 @@ bool http_server_start(struct http_server *server, char *error_out, size_t error
     }
     for (; listener->count > 0; listener->count--) {
         struct http_thread **thread = &server->threads[server->apart + listener->count - 1];
-        *thread =
-            http_start(server->service, listener->fds[listener->count - 1], listener->inherited,
-                       server->apart ? HTTP_PUBLIC : HTTP_ALL, error_out, error_size);
+        *thread = http_start(server->service, server->public_room,
+                             listener->fds[listener->count - 1], listener->inherited,
+                             server->apart ? HTTP_PUBLIC : HTTP_ALL, error_out, error_size);
         if (!*thread)
             return false;
     }
@@ -167,6 +175,8 @@ void http_server_close(struct http_server **server_pointer)
         return;
     for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
         http_close(&server->threads[i]);
+    room_close(&server->public_room);
+    room_close(&server->admin_room);
     listener_close(&server->public, 0);
     listener_close(&server->admin, 0);
     listen_unix_remove(&server->admin_file);

@@ -10,6 +10,9 @@
 
 struct http_server;
 
+/* Descriptors of connections above the limits, for a moment: see room.h. */
+enum { HTTP_FILES_EXTRA = 64 };
+
 /* Takes the addresses of `listen` and `admin_listen`, or the sockets that systemd has passed in
  * their place, and starts the thread of admin_listen. Nobody can connect to `listen` yet. NULL with
  * the reason in `error_out`. */

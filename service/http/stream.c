@@ -75,6 +75,7 @@ static ssize_t next_page(struct request *request)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     request->arrived_ns = thread->now_ns; /* each page has a deadline of its own */
     request_send(thread, request, REQUEST_DONE);
+    waiting_remove(request->http.connection);
     request->http.wait = WAIT_SUSPENDED;
     MHD_suspend_connection(request->http.connection->mhd);
     return 0;
@@ -92,6 +93,7 @@ static ssize_t read_stream(void *cls, uint64_t position, char *out, size_t max)
         size_t count = left < max ? left : max;
         memcpy(out, stream->text + stream->sent, count);
         stream->sent += count;
+        waiting_add(request->http_thread, request->http.connection); /* it has taken a piece */
         return (ssize_t)count;
     }
     if (stream->failed)

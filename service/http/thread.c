@@ -2,11 +2,69 @@
 #include "service/http/thread.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <microhttpd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
 enum { LOCKS_DEADLINE_EXTRA_MS = 5000 }; /* to wait for locks: lease, deadline and this */
+
+void http_wake(struct http_thread *thread)
+{
+    uint64_t one = 1;
+    ssize_t written = write(thread->wake_fd, &one, sizeof one);
+    assert(written == sizeof one || errno == EAGAIN);
+}
+
+/* ---- connections ---- */
+
+void waiting_remove(struct http_connection *connection)
+{
+    struct connection_list *list = &connection->thread->waiting[connection->known];
+    if (!connection->waits)
+        return;
+    connection->waits = false;
+    if (connection->prev)
+        connection->prev->next = connection->next;
+    else
+        list->first = connection->next;
+    if (connection->next)
+        connection->next->prev = connection->prev;
+    else
+        list->last = connection->prev;
+}
+
+void waiting_add(struct http_thread *thread, struct http_connection *connection)
+{
+    struct connection_list *list = &thread->waiting[connection->known];
+    assert(connection->thread == thread);
+    waiting_remove(connection);
+    if (connection->told_to_go)
+        return;
+    connection->waits = true;
+    connection->since_ns = thread->now_ns;
+    connection->next = NULL;
+    connection->prev = list->last;
+    if (list->last)
+        list->last->next = connection;
+    else
+        list->first = connection;
+    list->last = connection;
+}
+
+void waiting_answered(struct http_thread *thread, struct http_connection *connection)
+{
+    waiting_remove(connection);
+    if (!connection->known) {
+        assert(thread->strangers > 0);
+        thread->strangers--;
+        connection->known = true;
+    }
+    waiting_add(thread, connection);
+}
+
+/* ---- requests ---- */
 
 void request_phase(struct request *request, enum http_phase phase)
 {

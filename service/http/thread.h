@@ -4,6 +4,7 @@
 #define SECKILL_SERVICE_HTTP_THREAD_H
 
 #include "base/worker.h"
+#include "service/config/networks.h"
 #include "service/request.h"
 #include "service/service.h"
 
@@ -14,10 +15,16 @@ enum {
 struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
+struct http_room;
 
 /* Requests in order of their time limits; each list has limits of one length. */
 struct request_list {
     struct request *first, *last;
+};
+
+/* Connections in order of since_ns. */
+struct connection_list {
+    struct http_connection *first, *last;
 };
 
 /* One client's connection, kept as libmicrohttpd's socket context from the moment it is accepted
@@ -26,8 +33,19 @@ struct request_list {
  * does not report the end of every request, but it reports the end of every connection. */
 struct http_connection {
     struct MHD_Connection *mhd;
+    int fd;                  /* libmicrohttpd's */
     struct request *request; /* the one that is being received or answered, or NULL */
     bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
+
+    /* The part of room.c. */
+    struct http_thread *thread;
+    struct http_connection *prev, *next; /* in one of the thread's lists of those that wait */
+    bool waits;                          /* for its client: it is in that list */
+    bool known;                          /* it has had an answer */
+    bool told_to_go;
+    bool address_counted;
+    int64_t since_ns; /* when it began to wait, or its client to send a request */
+    struct address address;
 };
 
 /* What fair.c keeps. */
@@ -59,17 +77,36 @@ struct http_thread {
     struct http_fair fair;
     struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
     struct request *free_requests;
-    size_t connections; /* open ones */
-    size_t polled;      /* connections that are asked about in every turn */
-    size_t in_flight;   /* requests sent on and not come back */
-    size_t replies;     /* queued in the last run of libmicrohttpd */
-    size_t answers;     /* of these, to requests that had waited */
-    unsigned runs_due;  /* of libmicrohttpd, before the thread may wait again */
-    int64_t now_ns;     /* of this turn */
-    bool closing;       /* answers close their connections */
-    bool ending;        /* its last turns: nothing may be sent on any more */
+    struct http_room *room;
+    struct connection_list waiting[2]; /* for their clients; [1]: known ones, see room.c */
+    size_t strangers;                  /* connections that are not known */
+    _Atomic size_t connections;        /* open ones; others may read */
+    _Atomic unsigned room_asked;       /* connections that others ask the thread to close */
+    int64_t room_log_ns;               /* when the next line about connections may be logged */
+    size_t polled;                     /* connections that are asked about in every turn */
+    size_t in_flight;                  /* requests sent on and not come back */
+    size_t replies;                    /* queued in the last run of libmicrohttpd */
+    size_t answers;                    /* of these, to requests that had waited */
+    unsigned runs_due;                 /* of libmicrohttpd, before the thread may wait again */
+    int64_t now_ns;                    /* of this turn */
+    bool closing;                      /* answers close their connections */
+    bool ending;                       /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
 };
+
+/* Wakes the thread, to look at service->phase and room_asked. Any thread. */
+void http_wake(struct http_thread *thread);
+
+/* From now on the connection waits for its client: for the first line of a request, or until the
+ * client has taken an answer, or the next piece of it. */
+void waiting_add(struct http_thread *thread, struct http_connection *connection);
+
+/* The connection is given an answer: it is known from now on, and waits for its client to take
+ * it. */
+void waiting_answered(struct http_thread *thread, struct http_connection *connection);
+
+/* The client has begun a request, or waits for an answer. */
+void waiting_remove(struct http_connection *connection);
 
 /* Asserts that the table in thread.c has the transition. */
 void request_phase(struct request *request, enum http_phase phase);

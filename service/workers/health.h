@@ -24,7 +24,8 @@ struct service;
     X(CANNOT_PERSIST, "cannot_persist") /* Redis: it cannot write to its disk */                   \
     X(FEW_REPLICAS, "few_replicas")     /* Redis: fewer than min-replicas-to-write */              \
     X(LOADING, "loading")               /* Redis: it reads its data after a start */               \
-    X(BUSY, "busy")                     /* Redis: a script keeps it */
+    X(BUSY, "busy")                     /* Redis: a script keeps it */                             \
+    X(NO_NODE, "no_node")               /* the ledger: it has no node number for this daemon */
 
 #define HEALTH_ID(id, word) HEALTH_##id,
 enum health_state { HEALTH_STATES(HEALTH_ID) HEALTH_STATE_COUNT };

@@ -10,11 +10,13 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/log.h"
+#include "service/faults.h"
 #include "sql/ledger_index.h"
 
 enum {
     PAUSE_S = 2,
+    LATE_PASSES = 2,    /* after which the few commits that are left of a rush are indexed, too */
+    MERGED_BUCKETS = 8, /* looked at in a pass */
     /* Orders indexed between two pauses while new orders wait: these have the ledger first. */
     BUSY_ORDERS = 65536,
 };
@@ -23,6 +25,8 @@ struct order_indexer {
     struct worker thread;
     struct service *service;
     struct ledger *ledger; /* its own connection */
+    unsigned passes;       /* since the last that indexed whatever waited */
+    unsigned bucket;       /* to be merged next */
 };
 
 static void index_orders(struct order_indexer *indexer)
@@ -30,14 +34,41 @@ static void index_orders(struct order_indexer *indexer)
     struct service *service = indexer->service;
     enum ledger_result result = LEDGER_OK;
     size_t total = 0, count = 0;
+    size_t min = LEDGER_INDEX_BATCHES;
+    if (++indexer->passes >= LATE_PASSES) {
+        indexer->passes = 0;
+        min = 1;
+    }
     while (result == LEDGER_OK && !worker_stopping(&indexer->thread) &&
            !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
-        result = ledger_index_orders(indexer->ledger, &count);
+        result = ledger_index_orders(indexer->ledger, min, &count);
         total += count;
+        min = LEDGER_INDEX_BATCHES;
     }
     if (result != LEDGER_OK && result != LEDGER_NO)
-        log_event(LOG_WARN, "orders_not_indexed", "error=%s",
-                  LOG_QUOTE(ledger_error(indexer->ledger)));
+        faults_log_ledger(indexer->ledger, "orders_not_indexed",
+                          "none on orders; a user's list of orders reads more and is slower");
+    else
+        fault_clear(ledger_fault(indexer->ledger));
+}
+
+/* A few buckets after the other: what is left to be merged later does no harm. */
+static void merge_rows(struct order_indexer *indexer)
+{
+    enum ledger_result result = LEDGER_OK;
+    for (int i = 0; i < MERGED_BUCKETS && result != LEDGER_FAILED; i++) {
+        result = ledger_index_merge(indexer->ledger, indexer->bucket);
+        if (result == LEDGER_NO)
+            indexer->bucket = (indexer->bucket + 1) % LEDGER_INDEX_BUCKETS;
+    }
+}
+
+/* New orders have the ledger first: while they wait nothing is merged. */
+static void work(struct order_indexer *indexer)
+{
+    index_orders(indexer);
+    if (!queue_waiting(indexer->service->orders))
+        merge_rows(indexer);
 }
 
 static void run(void *context)
@@ -46,7 +77,7 @@ static void run(void *context)
     prctl(PR_SET_NAME, "order-indexer");
     while (worker_sleep_ns(&indexer->thread, PAUSE_S * CLOCK_NS_PER_S))
         if (atomic_load(&indexer->service->prepared)) /* before, the tables may not be there */
-            index_orders(indexer);
+            work(indexer);
 }
 
 struct order_indexer *order_indexer_start(struct service *service, char *error_out,

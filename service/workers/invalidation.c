@@ -1,7 +1,8 @@
 /* The invalidation listener: a thread that forgets cached stock when other daemons change it.
  *
  * A daemon that changes a sale, or gives units back to it, publishes the sku in Redis. Each daemon
- * then forgets what it remembers of that sale ("sold out", above all) and asks again.
+ * then forgets what it remembers of that sale ("sold out", above all) and asks again. That a sale
+ * is retired is published as well (sale_cache_hear).
  *
  * why_forget_all: Redis keeps no message for a subscriber that is away. Whenever the connection was
  * down a message may have been lost, so the listener forgets about every sale. */
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lua/redis.h"
+#include "service/faults.h"
 
 enum { RETRY_MS = 50 };
 
@@ -27,7 +29,7 @@ struct invalidation_listener {
  * is readable for them once. */
 static void receive(struct invalidation_listener *listener)
 {
-    char sku[IDENTIFIER_SIZE];
+    char message[SALE_MESSAGE_SIZE];
     struct sale_cache *cache = listener->service->sale_cache;
     enum redis_result result = REDIS_ANSWERED;
     sale_cache_invalidate(cache); /* after subscribing: from here on no message is missed */
@@ -35,10 +37,9 @@ static void receive(struct invalidation_listener *listener)
            (result == REDIS_ANSWERED ||
             worker_await_fd(&listener->thread, redis_fd(listener->redis))) &&
            !worker_stopping(&listener->thread)) {
-        result = redis_next_message(listener->redis, 0, sku, sizeof sku);
-        struct sale *sale = result == REDIS_ANSWERED ? sale_cache_find(cache, sku) : NULL;
-        if (sale)
-            sale_invalidate(sale);
+        result = redis_next_message(listener->redis, 0, message, sizeof message);
+        if (result == REDIS_ANSWERED)
+            sale_cache_hear(cache, message);
     }
     sale_cache_invalidate(cache);
 }
@@ -52,6 +53,9 @@ static void run(void *context)
             receive(listener);
         else
             worker_sleep_ns(&listener->thread, RETRY_MS * CLOCK_NS_PER_MS);
+        if (redis_fault(listener->redis)->count > 0 && !worker_stopping(&listener->thread))
+            faults_log_redis(listener->redis, "not_subscribed",
+                             "changes of other daemons are seen up to a second late");
     }
 }
 

@@ -1,18 +1,22 @@
 """Child processes that never outlive us, free ports, and waiting for what they do."""
 
+import fcntl
+import functools
 import os
 import random
 import socket
 import subprocess
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PORT_FIRST, PORT_COUNT = 10_000, 20_000  # below the ports that the kernel gives to clients
-WORKERS_MAX = 16
-# Processes of one test run share the ports without ever choosing the same one: each has its slice.
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS_MAX
+PORT_FIRST, PORT_COUNT = 10_000, 10_000  # below those of deploy/stack and those of clients
+PORTS_FILE = Path(tempfile.gettempdir(), f"seckill-ports-{os.getuid()}")
+ports = random.SystemRandom()  # a test that seeds its random numbers gets other ports all the same
+reserved = set()  # the ports that this process was given
 
 
 class HarnessError(Exception):
@@ -33,17 +37,26 @@ def clean_environment():
             if not name.startswith("SECKILL_")}
 
 
+@functools.cache
+def ports_file():
+    """Open until the process ends, and with it the locks."""
+    return open(PORTS_FILE, "ab")
+
+
 def free_port():
     """A free loopback port below the ephemeral range: a server that is down for a moment must not
-    lose its port to somebody's outgoing connection, nor must a client connect to itself."""
+    lose its port to somebody's outgoing connection, nor must a client connect to itself. Nor to
+    another process that asks here: while this one lives it has a lock on its ports' bytes of a
+    file, and it gives no port twice."""
+    file = ports_file()
     while True:
-        port = PORT_FIRST + WORKERS_MAX * random.randrange(PORT_COUNT // WORKERS_MAX) + WORKER
-        with socket.socket() as sock:
-            try:
+        port = PORT_FIRST + ports.randrange(PORT_COUNT)
+        with socket.socket() as sock, suppress(OSError):
+            if port not in reserved:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 sock.bind(("127.0.0.1", port))
+                reserved.add(port)
                 return port
-            except OSError:
-                continue
 
 
 def wait_until(condition, what, timeout=30, pause=0.02):

@@ -1,0 +1,255 @@
+/* Room for connections at one listener.
+ *
+ * A connection that waits for its client stands in a list of its thread, the longest waiting first.
+ * Its clock starts when it is accepted and after each answer. Bytes that make no request, such as
+ * blank lines, do not set it back.
+ *
+ * why_strangers_first: a client that comes while all places are taken is let in, and the connection
+ * that has waited longest is closed in its stead. As long as connections that never had an answer
+ * are more than half of all, one of them is closed: a flood of connections that never complete a
+ * request displaces itself, however fast it comes, and clients that are served stay. */
+#include "service/http/room.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "service/http/address_count.h"
+#include "service/http/listen.h"
+#include "service/http/reply.h"
+#include "service/log.h"
+#include "service/metrics.h"
+
+enum {
+    PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
+    LOG_PAUSE_MS = 1000,
+};
+
+struct http_room {
+    unsigned max;
+    _Atomic unsigned taken;          /* places; a connection that is told to go has none */
+    _Atomic unsigned connected;      /* connections, with those that are told to go */
+    struct address_count *addresses; /* NULL: no limit */
+    struct http_thread *threads[LISTENER_SOCKETS_MAX];
+    size_t thread_count;
+};
+
+struct http_room *room_open(unsigned max, unsigned per_address)
+{
+    struct http_room *room = calloc(1, sizeof *room);
+    if (!room)
+        abort();
+    assert(max > 0);
+    room->max = max;
+    room->addresses = per_address > 0 ? address_count_open(per_address) : NULL;
+    return room;
+}
+
+void room_close(struct http_room **room_pointer)
+{
+    struct http_room *room = *room_pointer;
+    *room_pointer = NULL;
+    if (!room)
+        return;
+    assert(atomic_load(&room->taken) == 0 && atomic_load(&room->connected) == 0);
+    address_count_close(&room->addresses);
+    free(room);
+}
+
+void room_join(struct http_room *room, struct http_thread *thread)
+{
+    assert(room->thread_count < LISTENER_SOCKETS_MAX);
+    room->threads[room->thread_count++] = thread;
+}
+
+unsigned room_accept_max(const struct http_room *room)
+{
+    return room->max + ROOM_EXTRA;
+}
+
+/* ---- who may come ---- */
+
+/* The address that is counted; false where there is none, or it is a proxy's. */
+static bool counted_address(const struct http_thread *thread, const struct sockaddr *from,
+                            struct address *address_out)
+{
+    return thread->room->addresses && address_of(from, address_out) &&
+           !networks_hold(&atomic_load(&thread->service->proxies)->networks, address_out);
+}
+
+/* Whether a line about refused or closed connections is due. */
+static bool may_log(struct http_thread *thread)
+{
+    if (thread->now_ns < thread->room_log_ns)
+        return false;
+    thread->room_log_ns = thread->now_ns + LOG_PAUSE_MS * CLOCK_NS_PER_MS;
+    return true;
+}
+
+bool room_admits(struct http_thread *thread, const struct sockaddr *from)
+{
+    struct http_room *room = thread->room;
+    struct address address;
+    char text[NETWORKS_TEXT_SIZE];
+    if (counted_address(thread, from, &address) && address_count_full(room->addresses, &address)) {
+        metrics_count(METRIC_CONNECTIONS_ADDRESS);
+        address_text(&address, text);
+        if (may_log(thread))
+            log_event(LOG_WARN, "connections_of_address_full",
+                      "address=%s connections_per_address=%u", text,
+                      thread->service->config.connections_per_address);
+        return false;
+    }
+    if (atomic_load(&room->connected) < room_accept_max(room))
+        return true;
+    metrics_count(METRIC_CONNECTIONS_FULL); /* requests are under way on all connections */
+    return false;
+}
+
+static void go(struct http_thread *thread, struct http_connection *connection)
+{
+    assert(!connection->told_to_go);
+    waiting_remove(connection);
+    connection->told_to_go = true;
+    unsigned before = atomic_fetch_sub(&thread->room->taken, 1);
+    assert(before > 0);
+}
+
+/* libmicrohttpd sees the end of both directions, and closes. */
+static void close_waiting(struct http_thread *thread, struct http_connection *connection)
+{
+    go(thread, connection);
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
+static bool has_written(const struct http_connection *connection)
+{
+    char byte;
+    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* The first connection of a list, but for a few whose request may just have come. */
+static struct http_connection *first_quiet(const struct connection_list *list)
+{
+    struct http_connection *connection = list->first;
+    for (int i = 0; connection && i < PASSED_OVER_MAX && has_written(connection); i++)
+        connection = connection->next;
+    return connection ? connection : list->first;
+}
+
+/* The connection that has sent longest at a request. With `strangers` only one that is none. */
+static struct http_connection *longest_sending(const struct http_thread *thread, bool strangers)
+{
+    const struct request *request = thread->lists[LIST_RECEIVING].first;
+    for (int i = 0; request && i < PASSED_OVER_MAX; i++, request = request->http.next) {
+        struct http_connection *connection = request->http.connection;
+        if (!connection->told_to_go && !connection->waits && !(strangers && connection->known))
+            return connection;
+    }
+    return NULL;
+}
+
+static struct http_connection *earlier(struct http_connection *one, struct http_connection *other)
+{
+    return !other || (one && one->since_ns <= other->since_ns) ? one : other;
+}
+
+/* The connection that is closed to make room; see why_strangers_first. NULL: none. */
+static struct http_connection *choose(const struct http_thread *thread)
+{
+    bool strangers = 2 * thread->strangers > atomic_load(&thread->connections);
+    struct http_connection *chosen =
+        earlier(first_quiet(&thread->waiting[false]), longest_sending(thread, strangers));
+    return strangers && chosen ? chosen : earlier(chosen, first_quiet(&thread->waiting[true]));
+}
+
+/* False when requests are under way on all connections of the thread. */
+static bool make_room(struct http_thread *thread)
+{
+    struct http_connection *chosen = choose(thread);
+    if (!chosen)
+        return false;
+    if (chosen->waits) {
+        close_waiting(thread, chosen);
+    } else {
+        go(thread, chosen);
+        request_list_remove(chosen->request);
+        reply_past_libmicrohttpd(chosen, PROBLEM_OVERLOADED);
+    }
+    metrics_count(METRIC_CONNECTIONS_ROOM);
+    if (may_log(thread))
+        log_event(LOG_WARN, "connections_full", "connections_max=%u", thread->room->max);
+    return true;
+}
+
+static struct http_thread *most_connections(struct http_room *room)
+{
+    struct http_thread *most = room->threads[0];
+    for (size_t i = 1; i < room->thread_count; i++)
+        if (atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
+            most = room->threads[i];
+    return most;
+}
+
+void room_enter(struct http_thread *thread, struct http_connection *connection,
+                const struct sockaddr *from)
+{
+    struct http_room *room = thread->room;
+    connection->thread = thread;
+    connection->address_counted = counted_address(thread, from, &connection->address);
+    if (connection->address_counted)
+        address_count_add(room->addresses, &connection->address);
+    waiting_add(thread, connection);
+    thread->strangers++;
+    atomic_fetch_add(&thread->connections, 1);
+    atomic_fetch_add(&room->connected, 1);
+    if (atomic_fetch_add(&room->taken, 1) < room->max)
+        return;
+    struct http_thread *most = most_connections(room);
+    if (most == thread) {
+        make_room(thread);
+    } else {
+        atomic_fetch_add(&most->room_asked, 1);
+        http_wake(most);
+    }
+}
+
+void room_leave(struct http_thread *thread, struct http_connection *connection)
+{
+    struct http_room *room = thread->room;
+    if (!connection->told_to_go)
+        go(thread, connection);
+    thread->strangers -= !connection->known;
+    if (connection->address_counted)
+        address_count_remove(room->addresses, &connection->address);
+    size_t before = atomic_fetch_sub(&thread->connections, 1);
+    unsigned connected = atomic_fetch_sub(&room->connected, 1);
+    assert(before > 0 && connected > 0);
+}
+
+/* ---- time ---- */
+
+static int64_t idle_ns(const struct http_thread *thread)
+{
+    return thread->service->config.idle_ms * CLOCK_NS_PER_MS;
+}
+
+int64_t room_until_ns(const struct http_thread *thread)
+{
+    const struct http_connection *first =
+        earlier(thread->waiting[false].first, thread->waiting[true].first);
+    return first ? first->since_ns + idle_ns(thread) : INT64_MAX;
+}
+
+void room_expire(struct http_thread *thread)
+{
+    unsigned asked = atomic_exchange(&thread->room_asked, 0);
+    while (asked > 0 && make_room(thread))
+        asked--;
+    while (room_until_ns(thread) <= thread->now_ns) {
+        metrics_count(METRIC_CONNECTIONS_IDLE);
+        close_waiting(thread, earlier(thread->waiting[false].first, thread->waiting[true].first));
+    }
+}

@@ -1,0 +1,49 @@
+/* Room for connections at one listener, shared by its HTTP threads: how many there may be, how long
+ * each may wait for its client, and which one is closed for the sake of another. */
+#ifndef SECKILL_SERVICE_HTTP_ROOM_H
+#define SECKILL_SERVICE_HTTP_ROOM_H
+
+#include <stdbool.h>
+
+#include "service/http/thread.h"
+
+/* Connections above the limit, for a moment: accepted ones, while those that make room for them are
+ * being closed. Each takes a descriptor. */
+enum { ROOM_EXTRA = 32 };
+
+struct http_room;
+struct sockaddr;
+
+/* Makes room for `max` connections, of each address at most `per_address` (0: no limit). */
+struct http_room *room_open(unsigned max, unsigned per_address);
+
+/* Frees it, after all HTTP threads have ended. NULL is fine. */
+void room_close(struct http_room **room);
+
+/* The thread accepts connections from now on. Main thread, before the thread runs. */
+void room_join(struct http_room *room, struct http_thread *thread);
+
+/* How many connections libmicrohttpd may have before it accepts no more. */
+unsigned room_accept_max(const struct http_room *room);
+
+/* The functions below are for the HTTP thread alone. */
+
+/* Whether a client of this address may connect; proxies among trusted_proxies always may. */
+bool room_admits(struct http_thread *thread, const struct sockaddr *from);
+
+/* The connection was accepted, and waits for its client. Where it is one too many, a connection
+ * that has waited long for its client is closed: of this thread, or of the thread that has most
+ * connections. A request that is complete is never given up. */
+void room_enter(struct http_thread *thread, struct http_connection *connection,
+                const struct sockaddr *from);
+
+/* The connection is being closed. */
+void room_leave(struct http_thread *thread, struct http_connection *connection);
+
+/* Closes connections that have waited for idle_ms, and those that other threads have asked for. */
+void room_expire(struct http_thread *thread);
+
+/* When the first connection will have waited for idle_ms; INT64_MAX: none waits. */
+int64_t room_until_ns(const struct http_thread *thread);
+
+#endif

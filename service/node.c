@@ -1,0 +1,130 @@
+/* This daemon's lease of a node number: taken at the start, renewed in the background, given back
+ * at a clean stop. */
+#include "service/node.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "service/log.h"
+
+enum { HOST_MAX = 40 }; /* bytes of the host's name in the holder's */
+
+/* A name is for people, who look for the daemon; the random part makes it unique. */
+void node_init(struct node *node, int wanted)
+{
+    char host[HOST_MAX + 1] = "";
+    unsigned salt = 0;
+    assert(wanted >= -1 && wanted < LEDGER_NODES);
+    *node = (struct node){.wanted = wanted};
+    if (gethostname(host, sizeof host) != 0)
+        host[0] = '\0';
+    host[HOST_MAX] = '\0';
+    for (char *at = host; *at; at++)
+        if (!identifier_valid(at, 1))
+            *at = '-';
+    ssize_t got = getrandom(&salt, sizeof salt, 0);
+    assert(got == sizeof salt);
+    snprintf(node->holder, sizeof node->holder, "%s:%d:%08x", host, (int)getpid(), salt);
+}
+
+/* Counted from before the question was sent: the ledger counts from a later moment. */
+static void tell_generator(const struct node *node, struct order_ids *ids, int64_t asked_ns)
+{
+    const struct order_id_lease lease = {
+        .node = (unsigned)node->lease.number,
+        .from_ms = node->lease.ids_from_ms,
+        .to_ms = node->lease.ids_to_ms,
+        .until_ns = asked_ns + (NODE_LEASE_MS - NODE_MARGIN_MS) * CLOCK_NS_PER_MS,
+    };
+    order_ids_lease(ids, &lease);
+}
+
+/* A holder whose lease grows while this daemon waits for its end is alive. */
+static void note_other(struct node *node, const char *other, const char *until)
+{
+    node->other_lives = node->other[0] != '\0' && strcmp(node->other, other) == 0 &&
+                        strcmp(node->other_until, until) != 0;
+    snprintf(node->other, sizeof node->other, "%s", other);
+    snprintf(node->other_until, sizeof node->other_until, "%s", until);
+}
+
+static enum ledger_result take(struct node *node, struct ledger *ledger, uint64_t next_ms)
+{
+    char other[IDENTIFIER_SIZE], until[LEDGER_TIME_SIZE];
+    node->lease = (struct ledger_node){
+        .number = node->wanted,
+        .holder = node->holder,
+        .lease_ms = NODE_LEASE_MS,
+        .next_ms = next_ms,
+    };
+    enum ledger_result result = ledger_node_take(ledger, &node->lease, other, until);
+    note_other(node, result == LEDGER_NO ? other : "", until);
+    if (result == LEDGER_OK)
+        log_event(LOG_INFO, "node_leased", "node=%d", node->lease.number);
+    else if (result == LEDGER_NO)
+        log_event(LOG_WARN, "node_taken", "node=%d holder=%s until=%s", node->wanted,
+                  LOG_QUOTE(other), LOG_QUOTE(until));
+    else
+        log_event(LOG_WARN, "node_not_leased", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+    return result;
+}
+
+static enum ledger_result renew(struct node *node, struct ledger *ledger, uint64_t next_ms)
+{
+    node->lease.next_ms = next_ms;
+    enum ledger_result result = ledger_node_renew(ledger, &node->lease);
+    if (result == LEDGER_NO) {
+        log_event(LOG_WARN, "node_lost", "node=%d", node->lease.number);
+        node->held = false;
+    } else if (result != LEDGER_OK) {
+        log_event(LOG_WARN, "node_not_renewed", "node=%d error=%s", node->lease.number,
+                  LOG_QUOTE(ledger_error(ledger)));
+    }
+    return result;
+}
+
+bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
+{
+    int64_t asked_ns = clock_boot_ns();
+    if (node->held && asked_ns < node->due_ns)
+        return true;
+    uint64_t next_ms = order_ids_next_ms(ids);
+    enum ledger_result result = LEDGER_NO;
+    if (node->held)
+        result = renew(node, ledger, next_ms);
+    if (!node->held)
+        result = take(node, ledger, next_ms);
+    node->answered = result == LEDGER_OK || result == LEDGER_NO;
+    if (result != LEDGER_OK)
+        return node->held;
+    node->held = true;
+    node->due_ns = asked_ns + NODE_RENEW_MS * CLOCK_NS_PER_MS;
+    tell_generator(node, ids, asked_ns);
+    return true;
+}
+
+bool node_refused(const struct node *node, char *error_out, size_t error_size)
+{
+    if (!node->other_lives)
+        return false;
+    snprintf(error_out, error_size, "node_id %d is in use by another daemon, %s", node->wanted,
+             node->other);
+    return true;
+}
+
+/* A ledger that did not answer lately would only keep the daemon from its end. */
+void node_release(struct node *node, struct order_ids *ids, struct ledger *ledger)
+{
+    if (!node->held || !node->answered)
+        return;
+    order_ids_lease(ids, &(struct order_id_lease){.node = (unsigned)node->lease.number});
+    node->lease.next_ms = order_ids_next_ms(ids);
+    if (ledger_node_release(ledger, &node->lease) != LEDGER_OK)
+        log_event(LOG_WARN, "node_not_released", "node=%d error=%s", node->lease.number,
+                  LOG_QUOTE(ledger_error(ledger)));
+    node->held = false;
+}

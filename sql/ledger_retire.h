@@ -1,0 +1,33 @@
+/* The end of a sale: its row and its segments go, its orders stay. */
+#ifndef SQL_LEDGER_RETIRE_H
+#define SQL_LEDGER_RETIRE_H
+
+#include "sql/ledger_sale.h"
+
+enum { LEDGER_HELD_ROWS = 50000 }; /* orders of whatever sales that one call looks at */
+
+/* The orders of a sale that hold units, of all its rounds, counted in pieces. */
+struct ledger_held {
+    uint64_t reserved, paid; /* orders */
+    uint64_t paid_units;     /* of the present round */
+    uint64_t counted_to;     /* orders up to this id are looked at; 0 to begin with */
+    bool done;
+};
+
+/* Counts on, past at most LEDGER_HELD_ROWS orders. `held` is zero at first. LEDGER_OK or
+ * LEDGER_FAILED. */
+enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku, uint32_t round,
+                                     struct ledger_held *held);
+
+/* Ends a sale whose orders were counted: none is reserved. Deletes its row and its segments, and
+ * notes its round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, as
+ * there is no such sale, or it has another round or other orders by now: count again.
+ * LEDGER_UNKNOWN: the sale may be gone; calling again waits until the first try has ended. */
+enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
+                                 const struct ledger_held *held);
+
+/* How many segments the last sale of a sku had that was retired. LEDGER_NO: none was. */
+enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
+                                       uint32_t *segments_out);
+
+#endif

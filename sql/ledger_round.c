@@ -1,0 +1,20 @@
+/* The rounds of a sale that have ended, as SQL. */
+#include "sql/ledger_round.h"
+
+void ledger_round_row_text(struct sql_text *sql, const char *sku)
+{
+    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)SELECT ");
+    sql_identifier(sql, sku);
+    sql_printf(sql, ",COALESCE(MAX(round),0),0,0 FROM sale_round WHERE sku=");
+    sql_identifier(sql, sku);
+}
+
+void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round, uint32_t segments,
+                           bool retired)
+{
+    sql_printf(sql, "INSERT IGNORE INTO "
+                    "sale_round(sku,round,segments,retired,ended_at,last_id,step)SELECT ");
+    sql_identifier(sql, sku);
+    sql_printf(sql, ",%u,%u,%d,UTC_TIMESTAMP(3),COALESCE(MAX(order_id),0),'%s' FROM orders", round,
+               segments, retired, round == 0 ? "done" : "keys");
+}

@@ -1,0 +1,23 @@
+"""What tests rely on: ports that no two processes are given."""
+
+import subprocess
+import sys
+
+from harness.processes import ROOT
+
+TAKE_PORTS = """
+from harness import processes
+processes.PORT_COUNT = 200
+print(*(processes.free_port() for _ in range(20)), flush=True)
+input()
+"""
+
+
+def test_no_two_processes_are_given_the_same_port():
+    takers = [subprocess.Popen([sys.executable, "-c", TAKE_PORTS], cwd=ROOT / "test", text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    ports = [port for taker in takers for port in taker.stdout.readline().split()]
+    for taker in takers:
+        taker.communicate("\n")
+    assert len(ports) == 80
+    assert len(set(ports)) == len(ports)

@@ -1,0 +1,98 @@
+"""Node numbers of order ids: no two daemons ever make the same id, whatever they sleep through."""
+
+from contextlib import contextmanager
+
+import pymysql
+
+from audit import audit_after_faults
+from harness.client import assert_problem
+from harness.processes import wait_until
+from test_clock import clock  # noqa: F401  a fixture
+
+ENDED = "UPDATE node_lease SET leased_until=UTC_TIMESTAMP(6)"
+
+
+def node_of(response):
+    assert response.status == 201, response
+    return int(response.json()["order_id"]) >> 12 & 1023
+
+
+def holders(stack):
+    return stack.ledger.number("SELECT COUNT(*) FROM node_lease WHERE holder IS NOT NULL")
+
+
+@contextmanager
+def locked_leases(ledger):
+    """Nobody can renew a lease meanwhile, while orders go on."""
+    connection = pymysql.connect(host=ledger.host, port=ledger.port, user=ledger.user,
+                                 password=ledger.password, database=ledger.database)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT number FROM node_lease FOR UPDATE")
+        yield
+
+
+def test_daemons_hold_a_number_each_and_give_it_back(pair):
+    stack = pair[0].stack
+    pair[0].reset()
+    assert holders(stack) == 2
+    assert len({node_of(daemon.order(user_id=f"u{n}")) for n, daemon in enumerate(pair)}) == 2
+    for left, daemon in ((1, pair[0]), (0, pair[1])):
+        daemon.stop()
+        assert holders(stack) == left
+    pair[0].start()
+    assert holders(stack) == 1
+
+
+def test_daemon_that_slept_beyond_its_lease_goes_on_with_another_number(stack, spawn):
+    """Its former number has been taken meanwhile."""
+    sleeper = spawn(stack)
+    sleeper.reset()
+    former = node_of(sleeper.order())
+    sleeper.pause()
+    stack.ledger.run(ENDED)
+    taker = spawn(stack, node_id=former)
+    orders = [taker.order()]
+    sleeper.cont()
+    orders += [daemon.order() for _ in range(5) for daemon in (sleeper, taker)]
+    wait_until(lambda: "event=node_lost" in sleeper.log(), "the loss")
+    wait_until(lambda: sleeper.log().count("event=node_leased") == 2, "another number")
+    orders.append(sleeper.order())
+    assert node_of(orders[-1]) != former == node_of(orders[0])
+    ids = {order.json()["order_id"] for order in orders}
+    assert len(ids) == len(orders)
+    assert audit_after_faults(taker) == len(orders) + 1
+
+
+def test_without_a_lease_orders_are_refused_and_nothing_else(stack, spawn, clock):  # noqa: F811
+    """The host slept, and the lease cannot be renewed at first."""
+    daemon = spawn(stack, env=clock.environment())
+    daemon.reset()
+    first = daemon.order()
+    with locked_leases(stack.ledger):
+        clock.set(boot_s=3600)
+        for key in (None, "k"):
+            assert_problem(daemon.order(key=key), 503, "no_order_id")
+        assert daemon.get(f"/order/{first.json()['order_id']}").status == 200
+        assert daemon.metric('seckill_orders_total{outcome="unavailable"}') == 2
+    wait_until(lambda: daemon.order(key="k").status == 201, "an order")
+    assert audit_after_faults(daemon) == 2
+
+
+def test_second_daemon_with_the_same_node_id_ends(stack, spawn):
+    first = spawn(stack, node_id=7)
+    second = spawn(stack, node_id=7, ready=False)
+    assert second.wait(timeout=30) == 2
+    assert "node_id 7 is in use by another daemon" in second.log()
+    first.reset()
+    assert node_of(first.order()) == 7
+
+
+def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):
+    daemon = spawn(stack, node_id=7)
+    daemon.kill()
+    daemon.launch()
+    wait_until(lambda: "event=node_taken" in daemon.log(), "a warning")
+    stack.ledger.run(ENDED)
+    daemon.wait_started()
+    daemon.reset()
+    assert node_of(daemon.order()) == 7
