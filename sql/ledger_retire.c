@@ -2,7 +2,7 @@
  *
  * why_fences: orders have no index by their sale, so those that hold units are counted before, in
  * pieces and without any lock. An order that is committed behind the count is found all the same:
- * it raises a segment's fence, and under their locks the fences must be those from before the count.
+ * it raises a segment's fence, and under their locks the fences must be as before the count.
  * The units sold would not tell: a paid order may be cancelled while another takes its units. */
 #include "sql/ledger_retire.h"
 
@@ -25,8 +25,8 @@ static uint64_t read_fences(struct ledger *ledger)
     return row ? ledger_u64(row[0]) : 0;
 }
 
-/* Notes the fences, and where to begin: orders of the sale cannot be older than its sku, or than the
- * last sale of it that was retired. */
+/* Notes the fences, and where to begin: orders of the sale cannot be older than its sku, or than
+ * the last sale of it that was retired. */
 static enum ledger_result begin_count(struct ledger *ledger, const char *sku,
                                       struct ledger_held *held)
 {

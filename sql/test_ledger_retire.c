@@ -78,8 +78,8 @@ static void test_reserved_orders_are_counted(void **state)
     assert_int_equal(held.paid, 1);
 }
 
-/* As many units are sold as before: the paid order is cancelled, and another has its unit. Its id is
- * of a daemon whose clock is behind. */
+/* As many units are sold as before: the paid order is cancelled, and another has its unit. Its id
+ * is of a daemon whose clock is behind. */
 static void test_order_behind_the_count_keeps_the_sale(void **state)
 {
     (void)state;
