@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "base/fault.h"
+#include "base/resolve.h"
 #include "base/url.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
@@ -149,6 +150,29 @@ static bool handshake(struct redis *redis)
     return handshake_step(redis, 2, select);
 }
 
+/* Tries the addresses of the server's name in turn, all within one time-out. NULL, or why none
+ * could be connected to; the text may be that of redis->context. */
+static const char *connect_any(struct redis *redis)
+{
+    struct resolved found;
+    int64_t timeout_ms = redis->timeout.tv_sec * 1000 + redis->timeout.tv_usec / 1000;
+    int64_t until_ms = clock_now_ms() + timeout_ms, left_ms = timeout_ms;
+    const char *wrong = resolve_host(redis->url.host, (int)timeout_ms, &found);
+    for (size_t i = 0; i < found.count && left_ms > 0; i++) {
+        const struct timeval left = {.tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000};
+        if (redis->context)
+            redisFree(redis->context);
+        redis->context = redisConnectWithTimeout(found.addresses[i], (int)redis->url.port, left);
+        if (!redis->context)
+            return "out of memory";
+        if (!redis->context->err)
+            return NULL;
+        wrong = redis->context->errstr;
+        left_ms = until_ms - clock_now_ms();
+    }
+    return wrong;
+}
+
 enum redis_result redis_connect(struct redis *redis)
 {
     if (redis->context && !redis->leaving)
@@ -165,9 +189,9 @@ enum redis_result redis_connect(struct redis *redis)
         return REDIS_FAILED;
     }
     assert(redis->out_used == 0 && redis->scripts_seen == 0);
-    redis->context = redisConnectWithTimeout(redis->url.host, (int)redis->url.port, redis->timeout);
-    if (!redis->context || redis->context->err)
-        return connect_failed(redis, redis->context ? redis->context->errstr : "out of memory");
+    const char *wrong = connect_any(redis);
+    if (wrong)
+        return connect_failed(redis, wrong);
     redisSetTimeout(redis->context, redis->timeout);
     /* A program that this process starts must not keep the connection open. */
     fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/resolve.h"
 
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
@@ -87,17 +88,44 @@ static enum db_result connect_failed(struct db *db)
     return DB_FAILED;
 }
 
-static bool connect_now(struct db *db)
+/* Connects to one address, or by the socket. False with the error kept and no connection. */
+static bool connect_to(struct db *db, const char *host)
 {
+    const struct url *url = &db->url;
+    /* The client library takes the socket only for the host "localhost". */
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return false;
     mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
+                           url->database, url->port, socket, CLIENT_MULTI_STATEMENTS))
+        return true;
+    db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+    mysql_close(db->mysql);
+    db->mysql = NULL;
+    return false;
+}
+
+/* Tries the addresses of the server's name in turn, and begins none after the time-out. The client
+ * library knows "localhost" as the server's own socket. */
+static bool connect_now(struct db *db)
+{
+    struct resolved found;
     const struct url *url = &db->url;
-    /* The client library takes the socket only for the host "localhost". */
-    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
-    return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
-                              url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
+    if (url->socket[0] != '\0' || strcmp(url->host, "localhost") == 0)
+        return connect_to(db, url->host);
+    int64_t until_ms = clock_now_ms() + db->timeout_ms;
+    const char *wrong = resolve_host(url->host, db->timeout_ms, &found);
+    if (wrong)
+        db_keep_error(db, CR_UNKNOWN_HOST, wrong);
+    bool connected = false;
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || clock_now_ms() < until_ms); i++)
+        connected = connect_to(db, found.addresses[i]);
+    return connected;
 }
 
 enum db_result db_connection_make(struct db *db)
@@ -108,13 +136,8 @@ enum db_result db_connection_make(struct db *db)
         fault_note(&db->fault, db->fault.doing, db->error);
         return DB_FAILED;
     }
-    db->mysql = mysql_init(NULL);
-    if (!db->mysql)
+    if (!connect_now(db))
         return connect_failed(db);
-    if (!connect_now(db)) {
-        db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-        return connect_failed(db);
-    }
     /* A program that this process starts must not keep the connection open. */
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)

@@ -1,18 +1,24 @@
-/* Sales that end. */
+/* Sales that are retired, and what is deleted of rounds that are over. */
+#include "sql/ledger_commit.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_purge.h"
+#include "sql/ledger_reset.h"
 #include "sql/ledger_retire.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 
+enum { BATCH = 40 };
+
 static struct ledger *ledger;
+static uint64_t fence, next_id;
 
 static int start_group(void **state)
 {
-    (void)state;
     char error[128];
+    (void)state;
     sql_server_clear();
     ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    if (!ledger)
-        fail_msg("%s", error);
+    assert_non_null(ledger);
     return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
 }
 
@@ -23,82 +29,189 @@ static int stop_group(void **state)
     return 0;
 }
 
-static void add_order(uint64_t id, const char *status)
+static struct ledger_sale reset(const char *sku)
 {
-    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at)"
-                  "VALUES(%llu,'s',3,'u',1,0,'%s',NOW())",
-                  (unsigned long long)id, status);
+    struct ledger_sale sale = {.total = 1000, .segments = 1};
+    struct ledger_segment row;
+    strcpy(sale.sku, sku);
+    fence++;
+    assert_int_equal(ledger_reset(ledger, &sale, &fence, &row), LEDGER_OK);
+    return sale;
 }
 
-/* A sale of 4 units in 2 segments, of which one order is paid. */
 static int start(void **state)
 {
     (void)state;
     sql_server_empty();
-    sql_server_do("INSERT INTO sale(sku,round,total,segments)VALUES('s',3,4,2)");
-    sql_server_do("INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
-                  "VALUES('s',0,3,2,1,50),('s',1,3,2,0,40)");
-    add_order(1000, "paid");
+    fence = 1000;
+    next_id = UINT64_C(1000000) << 22;
     return 0;
 }
 
-static struct ledger_held count_held(void)
+/* Commits `count` orders of the sale, each with a key, of the users u0, u1 and u2 in turn. */
+static void commit(const struct ledger_sale *sale, size_t count)
 {
-    struct ledger_held held = {.done = false};
+    struct ledger_order orders[BATCH];
+    char names[BATCH][16], keys[BATCH][32];
+    struct ledger_stock_update move = {.sku = sale->sku,
+                                       .round = sale->round,
+                                       .units = (uint32_t)count,
+                                       .settings_version = sale->settings.version};
+    assert_true(count <= BATCH);
+    move.settled =
+        (uint64_t)sql_server_do("SELECT fence FROM stock_segment WHERE sku='%s'", sale->sku);
+    move.fence = ++fence;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "u%zu", i % 3);
+        snprintf(keys[i], sizeof keys[i], "k%llu", (unsigned long long)next_id);
+        orders[i] = (struct ledger_order){.order_id = next_id++,
+                                          .sku = sale->sku,
+                                          .user_id = names[i],
+                                          .key = keys[i],
+                                          .round = sale->round,
+                                          .qty = 1,
+                                          .created_ms = 1790000000123};
+    }
+    assert_int_equal(ledger_commit(ledger, &move, 1, orders, count), LEDGER_OK);
+}
+
+static struct ledger_held count_held(const struct ledger_sale *sale)
+{
+    struct ledger_held held = {.reserved = 0};
     while (!held.done)
-        assert_int_equal(ledger_held_count(ledger, "s", &held), LEDGER_OK);
+        assert_int_equal(ledger_held_count(ledger, sale->sku, &held), LEDGER_OK);
     return held;
 }
 
-static enum ledger_result retire(const struct ledger_held *held)
+static int64_t rows(const char *table)
 {
-    const struct ledger_sale sale = {.sku = "s", .round = 3, .total = 4, .segments = 2};
-    return ledger_retire(ledger, &sale, held);
+    return sql_server_do("SELECT COUNT(*) FROM %s", table);
 }
 
-static void test_sale_without_reserved_orders_ends(void **state)
-{
-    (void)state;
-    struct ledger_held held = count_held();
-    assert_int_equal(held.reserved, 0);
-    assert_int_equal(held.paid, 1);
-    assert_int_equal(retire(&held), LEDGER_OK);
-    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM sale"), 0);
-    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM stock_segment"), 0);
-    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM orders"), 1);
-    assert_int_equal(retire(&held), LEDGER_NO);
-}
-
-static void test_reserved_orders_are_counted(void **state)
+static void test_orders_that_hold_units_are_counted(void **state)
 {
     (void)state;
-    add_order(2000, "reserved");
-    struct ledger_held held = count_held();
-    assert_int_equal(held.reserved, 1);
-    assert_int_equal(held.paid, 1);
+    struct ledger_sale other = reset("t"), sale = reset("s");
+    commit(&other, 7);
+    commit(&sale, 5);
+    sale = reset("s");
+    commit(&sale, 9);
+    sql_server_do("UPDATE orders SET status='paid' WHERE sku='s' AND order_id%%2=0");
+    struct ledger_held held = count_held(&sale);
+    assert_int_equal(held.paid + held.reserved, 14);
+    assert_int_equal(held.paid, sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"));
 }
 
-/* As many units are sold as before: the paid order is cancelled, and another has its unit. Its id
- * is of a daemon whose clock is behind. */
 static void test_order_behind_the_count_keeps_the_sale(void **state)
 {
     (void)state;
-    struct ledger_held held = count_held();
-    sql_server_do("UPDATE orders SET status='cancelled';"
-                  "UPDATE stock_segment SET sold=0,fence=60 WHERE segment=0;"
-                  "UPDATE stock_segment SET sold=1,fence=61 WHERE segment=0");
-    add_order(500, "reserved");
-    assert_int_equal(retire(&held), LEDGER_NO);
-    held = count_held();
+    struct ledger_sale sale = reset("s");
+    commit(&sale, 3);
+    sql_server_do("UPDATE orders SET status='paid'");
+    struct ledger_held held = count_held(&sale);
+    commit(&sale, 1);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(rows("sale"), 1);
+    sql_server_do("UPDATE orders SET status='paid'");
+    held = count_held(&sale);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_int_equal(rows("sale") + rows("stock_segment"), 0);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    uint32_t segments = 0;
+    assert_int_equal(ledger_retired_find(ledger, "s", &segments), LEDGER_OK);
+    assert_int_equal(segments, 1);
+    assert_int_equal(ledger_retired_find(ledger, "t", &segments), LEDGER_NO);
+    assert_int_equal(reset("s").round, 2);
+}
+
+/* As many units are sold as before the count: a paid order is cancelled, and another has its unit.
+ * Its id is of a daemon whose clock is behind. */
+static void test_order_in_place_of_a_paid_one_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    commit(&sale, 3);
+    sql_server_do("UPDATE orders SET status='paid'");
+    struct ledger_held held = count_held(&sale);
+    sql_server_do("UPDATE orders SET status='cancelled' LIMIT 1;"
+                  "UPDATE stock_segment SET sold=sold-1,fence=%llu",
+                  (unsigned long long)++fence);
+    next_id -= 100;
+    commit(&sale, 1);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    held = count_held(&sale);
     assert_int_equal(held.reserved, 1);
 }
+
+static void test_round_that_was_reset_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    struct ledger_held held = count_held(&sale);
+    reset("s");
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(rows("sale"), 1);
+}
+
+/* Purges until nothing is due, in pieces of so many rows. Adds up what went. */
+static struct ledger_purged purge(unsigned piece)
+{
+    struct ledger_purged all = {.round = 0}, one;
+    enum ledger_result result = LEDGER_OK;
+    for (int i = 0; i < 10000 && result == LEDGER_OK; i++) {
+        result = ledger_purge(ledger, 10, piece, &one);
+        all.keys += one.keys;
+        all.users += one.users;
+        all.entries += one.entries;
+    }
+    assert_int_equal(result, LEDGER_NO);
+    return all;
+}
+
+/* Rounds 1 and 2 of s and round 1 of t share commits' rows of the index. */
+static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
+{
+    (void)state;
+    for (unsigned piece = 1; piece <= 100; piece *= 10) {
+        size_t count = 0;
+        sql_server_empty();
+        struct ledger_sale first = reset("s"), other = reset("t");
+        commit(&first, 11);
+        commit(&other, 13);
+        struct ledger_sale second = reset("s");
+        commit(&second, 17);
+        assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+        sql_server_do("INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
+                      "SELECT sku,round,user_id,COUNT(*),99,'' FROM orders GROUP BY 1,2,3");
+        assert_int_equal(purge(piece).keys, 0); /* nothing is that old */
+        sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
+        struct ledger_purged gone = purge(piece);
+        assert_int_equal(gone.keys, 11);
+        assert_int_equal(gone.users, 3);
+        assert_int_equal(gone.entries, 11);
+        assert_int_equal(rows("orders"), 41);
+        assert_int_equal(rows("order_key"), 30);
+        assert_int_equal(rows("user_quota"), 6);
+        assert_int_equal(sql_server_do("SELECT SUM(LENGTH(orders)-LENGTH(REPLACE(orders,':','')))"
+                                       "FROM order_index"),
+                         30);
+        assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key k JOIN orders o USING"
+                                       "(order_id)WHERE sku='s' AND round=1"),
+                         0);
+        assert_int_equal(purge(piece).keys, 0);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_sale_without_reserved_orders_ends, start),
-        cmocka_unit_test_setup(test_reserved_orders_are_counted, start),
-        cmocka_unit_test_setup(test_order_behind_the_count_keeps_the_sale, start),
+        TEST(test_orders_that_hold_units_are_counted),
+        TEST(test_order_behind_the_count_keeps_the_sale),
+        TEST(test_order_in_place_of_a_paid_one_keeps_the_sale),
+        TEST(test_round_that_was_reset_keeps_the_sale),
+        TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

@@ -3,8 +3,11 @@ and nothing of what must stay secret."""
 
 import os
 import re
+import resource
+import socket
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -169,6 +172,22 @@ def test_changes_are_logged_by_name_with_their_caller(stack, spawn):
     assert refused["result"] == "unknown_sku"
     for line in (reset, add, done, refused, events(daemon, "reconcile")[0]):
         assert line["address"] == "127.0.0.1"
+
+
+def test_clients_that_cannot_be_let_in_are_logged(stack, spawn):
+    daemon = spawn(stack)
+    daemon.get("/healthz")
+    pid = daemon.process.pid
+    limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, limit[1]))
+    with ExitStack() as clients:
+        for _ in range(20):
+            clients.enter_context(socket.create_connection(daemon.address))
+        wait_until(lambda: events(daemon, "not_accepting"), "a line for the clients")
+        assert one_second(events(daemon, "not_accepting"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+    wait_until(daemon.ready, "it serves again")
 
 
 # secrets
