@@ -70,7 +70,7 @@
 #define METRICS_HISTOGRAMS(X)                                                                      \
     X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders that one batch carried.")              \
     X(ORDER_SECONDS, "seckill_order_seconds", SECONDS,                                             \
-      "Time from an order's arrival to its answer.")                                               \
+      "Time from an order's arrival to its answer; of orders refused at once, 0.")                 \
     X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Time of a round trip to Redis.")           \
     X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS,                                           \
       "Time of a transaction or query of the ledger.")

@@ -179,6 +179,13 @@ static void start(struct http_thread *thread, struct http_connection *connection
     }
 }
 
+/* By the time of the turn, so an order that is refused at once takes none. */
+static void observe(const struct http_thread *thread, const struct request *request)
+{
+    if (request->http.kind == CALL_ORDER)
+        metrics_observe(HISTOGRAM_ORDER_SECONDS, (uint64_t)(thread->now_ns - request->arrived_ns));
+}
+
 /* The request is complete: handles it, and keeps the connection waiting when the answer takes
  * time. */
 static enum MHD_Result request_read(struct http_thread *thread, struct http_connection *connection,
@@ -198,8 +205,10 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
         return reply_problem(thread, connection, request->http.refusal, request->http.allow);
     }
     start(thread, connection, url);
-    if (request->http.phase == PHASE_READY)
+    if (request->http.phase == PHASE_READY) {
+        observe(thread, request);
         return reply_answer(thread, connection, request);
+    }
     connection_wait(thread, request);
     return MHD_YES;
 }
@@ -213,12 +222,9 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
         return MHD_YES;
     connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
-    if (request->http.phase == PHASE_READY) {
-        if (request->http.kind == CALL_ORDER)
-            metrics_observe(HISTOGRAM_ORDER_SECONDS,
-                            (uint64_t)(thread->now_ns - request->arrived_ns));
+    observe(thread, request);
+    if (request->http.phase == PHASE_READY)
         return reply_answer(thread, connection, request);
-    }
     assert(request->http.phase == PHASE_EXPIRED);
     connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
     return reply_expired(thread, connection, request);

@@ -183,17 +183,18 @@ static enum problem why_untaken(struct http_thread *thread, const struct request
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }
 
-/* True when no worker has the request, and none will take it: it was certainly not carried out.
- * Otherwise the worker that has it carries it through. The loop is for an order worker that puts
- * the request back into the queue between the two attempts. */
-static bool withdraw(struct request *request)
+/* WITHDRAWN: no worker has the request, and none will take it: it was certainly not carried out.
+ * TIMED_OUT: the worker that has it carries it through. DONE: it has just done so. The loop is for
+ * an order worker that puts the request back into the queue between the two attempts. */
+static enum request_state withdraw(struct request *request)
 {
-    do
+    do {
         if (request_move(request, REQUEST_QUEUED, REQUEST_WITHDRAWN))
-            return true;
-    while (!request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT) &&
-           atomic_load(&request->state) == REQUEST_QUEUED);
-    return false;
+            return REQUEST_WITHDRAWN;
+        if (request_move(request, REQUEST_TAKEN, REQUEST_TIMED_OUT))
+            return REQUEST_TIMED_OUT;
+    } while (atomic_load(&request->state) == REQUEST_QUEUED);
+    return REQUEST_DONE;
 }
 
 /* A worker may be writing to the request at this moment, so this reads only members that do not
@@ -203,16 +204,17 @@ enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection
                               struct request *request)
 {
     assert(request->http.phase == PHASE_ABANDONED);
-    bool withdrawn = withdraw(request);
+    enum request_state state = withdraw(request);
     bool order = request->http.kind == CALL_ORDER;
-    if (withdrawn || (!order && !request->call.changes))
+    if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))
         return reply_problem(thread, connection,
                              order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);
     if (!order)
         return reply_problem(thread, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
     /* Unknown is never turned into failed: the client gets the id to ask for later. */
     struct answer answer = {.text = NULL};
-    metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
+    if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
+        metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
     answer_unknown_outcome(&answer, atomic_load(&request->published_id));
     return reply_text(thread, connection, &answer, true);
 }

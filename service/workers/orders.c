@@ -120,8 +120,11 @@ static size_t answer(struct order_worker *worker, size_t count)
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
             put_back(worker, request))
             continue; /* from now on another worker may have it */
-        order_answer(request);
-        request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+        /* An order counts once: when its deadline came first, as what its client was told then. */
+        if (request_move(request, REQUEST_TAKEN, REQUEST_DONE))
+            order_answer(request);
+        else
+            stock_order_clear(&request->order);
         queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
     }
