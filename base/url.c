@@ -272,3 +272,33 @@ const char *url_scheme_end(const char *text)
     const char *end = text + strspn(text, letters);
     return end > text && strncmp(end, "://", 3) == 0 ? end : NULL;
 }
+
+/* ---- URLs in logs and messages ---- */
+
+void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE])
+{
+    struct url parts;
+    char error[URL_ERROR_SIZE];
+    if (!url_parse(text, scheme, &parts, error, sizeof error))
+        snprintf(place_out, URL_PLACE_SIZE, "?");
+    else if (parts.socket[0] != '\0')
+        snprintf(place_out, URL_PLACE_SIZE, "%s", parts.socket);
+    else
+        snprintf(place_out, URL_PLACE_SIZE, strchr(parts.host, ':') ? "[%s]:%u" : "%s:%u",
+                 parts.host, parts.port);
+}
+
+/* url_parse is no help here, because the text need not be a URL. */
+void url_mask(const char *text, char *masked_out, size_t size)
+{
+    const char *scheme_end = url_scheme_end(text);
+    const char *user = scheme_end ? scheme_end + 3 : text;
+    const char *at = strrchr(user, '@');
+    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
+    bool lone_secret = at && !colon && strncasecmp(text, "redis", 5) == 0;
+    if (colon || lone_secret)
+        snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - text), text, at);
+    else
+        snprintf(masked_out, size, "%s", text);
+}

@@ -10,6 +10,7 @@ enum {
     URL_PART_SIZE = 256, /* bytes of a decoded part, with its NUL */
     URL_USER_SIZE = 129,
     URL_ERROR_SIZE = 192, /* bytes of the longest text in error_out */
+    URL_PLACE_SIZE = 300, /* bytes of a place, with its NUL */
 };
 
 /* The forms:
@@ -43,6 +44,15 @@ bool url_parse(const char *text, const char *scheme, struct url *url_out, char *
 
 /* The form of a known scheme's URLs, as above: for messages and help. */
 const char *url_form(const char *scheme);
+
+/* The two ways in which logs and messages write a URL. Both keep secrets back.
+ *
+ * url_place writes where the server of a URL is: "host:port", "[::1]:port" or its socket; "?" for
+ * a text that is no URL of the scheme. url_mask writes a text that was given as a URL as it is but
+ * for the password, in whose place it puts ***; it need not be a URL: its author may have mistyped
+ * one with a secret in it. Cuts what does not fit. */
+void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE]);
+void url_mask(const char *text, char *masked_out, size_t size);
 
 /* The end of the scheme's name, when "://" stands behind it: else NULL. */
 const char *url_scheme_end(const char *text);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/url.h"
 #include "lock/process.h"
 #include "lock/redis_key.h"
 #include "lock/text.h"
@@ -22,7 +23,7 @@ struct redis_server {
     size_t idle_count;
     struct redis *idle[IDLE_MAX];
     char *url;
-    char place[LOCK_PLACE_MAX];
+    char place[URL_PLACE_SIZE];
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
     struct waiter_hub *waiters;
@@ -49,7 +50,7 @@ enum seclock_result redis_server_open(const char *url, const char *prefix, int t
         redis_server_close(&server);
         return SECLOCK_CONFIG;
     }
-    lock_place(url, "redis", server->place);
+    url_place(url, "redis", server->place);
     server->idle_count = 1;
     server->waiters = waiter_hub_open(url, timeout_ms);
     if (!server->waiters) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/url.h"
 #include "lock/process.h"
 #include "lock/text.h"
 
@@ -21,7 +22,7 @@ enum {
 struct redlock_servers {
     size_t count, quorum;
     char (*url)[URL_SIZE];
-    char (*place)[LOCK_PLACE_MAX];
+    char (*place)[URL_PLACE_SIZE];
     int timeout_ms;
     struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
@@ -109,7 +110,7 @@ static struct redlock_servers *servers_new(const struct lock_context *context)
     }
     for (const char *const *url = context->servers; *url; url++)
         if (driver_serves(SECLOCK_KIND_RED, *url)) {
-            lock_place(*url, "redis", servers->place[servers->count]);
+            url_place(*url, "redis", servers->place[servers->count]);
             snprintf(servers->url[servers->count++], URL_SIZE, "%s", *url);
         }
     assert(servers->count == context->server_count);

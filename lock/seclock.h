@@ -364,7 +364,11 @@ SECLOCK_API enum seclock_result seclock_value_update(
 
 /* ---- text ---- */
 
-/* The reason of the calling thread's last failed call; never NULL. Valid until its next call. */
+/* The reason of the calling thread's last failed call, on whatever client or handle; never NULL.
+ * Each thread has a text of its own: two threads that share a client, or a handle, do not overwrite
+ * each other's. Valid until the thread's next call; a call that succeeds leaves the text as it was,
+ * so ask only after a failure. What a watchdog finds out, such as a lost hold, is in
+ * seclock_state. */
 SECLOCK_API const char *seclock_error(void);
 
 SECLOCK_API const char *seclock_result_name(enum seclock_result result); /* e.g. "not owner" */

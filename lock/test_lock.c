@@ -153,6 +153,29 @@ static void test_nothing_is_not_held(void **state)
     assert_true(seclock_error()[0] != '\0');
 }
 
+static void *fail_otherwise(void *handle)
+{
+    assert_result(seclock_renew(handle), SECLOCK_NOT_OWNER);
+    return NULL;
+}
+
+/* Each thread has a text of its own, even for one handle. */
+static void test_error_text_is_the_threads_own(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    char mine[256];
+    struct seclock_handle *handle;
+    struct seclock_request unnamed = SECLOCK_REQUEST(.name = "", .kind = SECLOCK_KIND_SIMPLE);
+    assert_result(seclock_acquire(client, &unnamed, &handle), SECLOCK_CONFIG);
+    snprintf(mine, sizeof mine, "%s", seclock_error());
+    assert_non_null(strstr(mine, "name"));
+    assert_int_equal(pthread_create(&thread, NULL, fail_otherwise, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(seclock_error(), mine);
+    seclock_free(&handle);
+}
+
 static void note_loss(struct seclock_handle *handle, void *context)
 {
     (void)handle;
@@ -208,6 +231,7 @@ int main(void)
         CASE(test_renewals_of_one_hold_take_turns),
         CASE(test_child_of_fork_keeps_no_connection),
         CASE(test_nothing_is_not_held),
+        CASE(test_error_text_is_the_threads_own),
         CASE(test_client_is_closed_before_its_handles),
     };
     if (!servers_open("lock"))

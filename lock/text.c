@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/url.h"
-
 static _Thread_local char last_error[256];
 
 /* Per thread, so that the reason of one call is not overwritten by a call of another thread. */
@@ -29,20 +27,6 @@ enum seclock_result lock_fail(enum seclock_result result, const char *reason)
 const char *seclock_error(void)
 {
     return last_error;
-}
-
-/* A URL that could not be read has been refused before. */
-void lock_place(const char *url, const char *scheme, char place_out[LOCK_PLACE_MAX])
-{
-    struct url parts;
-    char error[URL_ERROR_SIZE];
-    if (!url_parse(url, scheme, &parts, error, sizeof error))
-        snprintf(place_out, LOCK_PLACE_MAX, "?");
-    else if (parts.socket[0] != '\0')
-        snprintf(place_out, LOCK_PLACE_MAX, "%s", parts.socket);
-    else
-        snprintf(place_out, LOCK_PLACE_MAX, strchr(parts.host, ':') ? "[%s]:%u" : "%s:%u",
-                 parts.host, parts.port);
 }
 
 /* A '}' in front would end the hash tag of the keys before it began. */

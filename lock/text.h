@@ -1,4 +1,4 @@
-/* Private to lock/: the last error, and what it says of servers; the check of names. */
+/* Private to lock/: the last error, and the check of names. */
 #ifndef LOCK_TEXT_H
 #define LOCK_TEXT_H
 
@@ -9,11 +9,6 @@ void lock_set_error(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 /* The same, giving the result back: for a return in one line. */
 enum seclock_result lock_fail(enum seclock_result result, const char *reason);
-
-enum { LOCK_PLACE_MAX = 300 }; /* bytes of a place, with its NUL */
-
-/* Writes where the server of a URL is, for messages: host:port or its socket, nothing secret. */
-void lock_place(const char *url, const char *scheme, char place_out[LOCK_PLACE_MAX]);
 
 /* SECLOCK_OK when the text may be the name of a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);

@@ -20,6 +20,7 @@ static bool append(struct redis *redis, const struct command *command)
  * to redis_error, so that `reply` is NULL unless the command is REDIS_ANSWERED. */
 static void receive(struct redis *redis, struct command *command)
 {
+    redis_set_doing(redis, command->argv[0]);
     command->reply = redis_receive(redis);
     command->result = command->reply ? REDIS_ANSWERED : REDIS_UNKNOWN;
     if (command->reply && command->reply->type == REDIS_REPLY_ERROR) {

@@ -26,6 +26,8 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/fault.h"
+#include "base/resolve.h"
 #include "base/url.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
@@ -44,6 +46,9 @@ struct redis {
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
     bool leaving;          /* the server takes no writes; see why_leave */
+    const char *doing;     /* see redis_set_doing */
+    struct fault fault;
+    char place[URL_PLACE_SIZE];
 };
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -58,6 +63,8 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
         free(redis);
         return NULL;
     }
+    url_place(url, "redis", redis->place);
+    redis->doing = "connect";
     redis->timeout.tv_sec = timeout_ms / 1000;
     redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
     /* The address tells apart the clients that one process opens in the same millisecond. */
@@ -100,6 +107,7 @@ void redis_drop(struct redis *redis)
 static void disconnect(struct redis *redis, const char *why)
 {
     snprintf(redis->error, sizeof redis->error, "%s", why);
+    fault_note(&redis->fault, redis->doing, why);
     redis->stats.failures++;
     redis_drop(redis);
 }
@@ -142,6 +150,29 @@ static bool handshake(struct redis *redis)
     return handshake_step(redis, 2, select);
 }
 
+/* Tries the addresses of the server's name in turn, all within one time-out. NULL, or why none
+ * could be connected to; the text may be that of redis->context. */
+static const char *connect_any(struct redis *redis)
+{
+    struct resolved found;
+    int64_t timeout_ms = redis->timeout.tv_sec * 1000 + redis->timeout.tv_usec / 1000;
+    int64_t until_ms = clock_now_ms() + timeout_ms, left_ms = timeout_ms;
+    const char *wrong = resolve_host(redis->url.host, (int)timeout_ms, &found);
+    for (size_t i = 0; i < found.count && left_ms > 0; i++) {
+        const struct timeval left = {.tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000};
+        if (redis->context)
+            redisFree(redis->context);
+        redis->context = redisConnectWithTimeout(found.addresses[i], (int)redis->url.port, left);
+        if (!redis->context)
+            return "out of memory";
+        if (!redis->context->err)
+            return NULL;
+        wrong = redis->context->errstr;
+        left_ms = until_ms - clock_now_ms();
+    }
+    return wrong;
+}
+
 enum redis_result redis_connect(struct redis *redis)
 {
     if (redis->context && !redis->leaving)
@@ -152,12 +183,15 @@ enum redis_result redis_connect(struct redis *redis)
     }
     /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for
      * one time-out per call. redis_error keeps the reason of the last try. */
-    if (!backoff_over(&redis->backoff, clock_now_ms()))
+    redis->doing = "connect";
+    if (!backoff_over(&redis->backoff, clock_now_ms())) {
+        fault_note(&redis->fault, redis->fault.doing, redis->error);
         return REDIS_FAILED;
+    }
     assert(redis->out_used == 0 && redis->scripts_seen == 0);
-    redis->context = redisConnectWithTimeout(redis->url.host, (int)redis->url.port, redis->timeout);
-    if (!redis->context || redis->context->err)
-        return connect_failed(redis, redis->context ? redis->context->errstr : "out of memory");
+    const char *wrong = connect_any(redis);
+    if (wrong)
+        return connect_failed(redis, wrong);
     redisSetTimeout(redis->context, redis->timeout);
     /* A program that this process starts must not keep the connection open. */
     fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);
@@ -203,10 +237,26 @@ static bool takes_no_writes(const char *error)
 void redis_set_error(struct redis *redis, const char *text)
 {
     snprintf(redis->error, sizeof redis->error, "%s", text);
+    fault_note(&redis->fault, redis->doing, text);
     if (redis->context && !redis->leaving && takes_no_writes(text)) {
         redis->leaving = true;
         backoff_fail(&redis->backoff, clock_now_ms());
     }
+}
+
+struct fault *redis_fault(struct redis *redis)
+{
+    return &redis->fault;
+}
+
+const char *redis_place(const struct redis *redis)
+{
+    return redis->place;
+}
+
+void redis_set_doing(struct redis *redis, const char *doing)
+{
+    redis->doing = doing;
 }
 
 struct redis_stats redis_stats(const struct redis *redis)
@@ -357,6 +407,7 @@ static enum redis_result command(struct redis *redis, int argc, const char *cons
 {
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, argc, argv, NULL))
         return REDIS_FAILED;
+    redis_set_doing(redis, argv[0]);
     redisReply *reply = redis_receive(redis);
     if (!reply)
         return REDIS_UNKNOWN;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct fault;
 struct redis;
 struct redisReply;
 
@@ -48,6 +49,16 @@ bool redis_connected(const struct redis *redis);
 
 /* The last error in words; empty before the first. Valid until the next call. */
 const char *redis_error(const struct redis *redis);
+
+/* What failed since the caller last cleared it: connects, lost connections, late replies, refused
+ * commands; a call that fails while the delay after a failed connect lasts counts as well. */
+struct fault *redis_fault(struct redis *redis);
+
+/* Where the server is, for messages: "host:port". */
+const char *redis_place(const struct redis *redis);
+
+/* Says what the next replies answer, for redis_fault: a text that lives until they have come. */
+void redis_set_doing(struct redis *redis, const char *doing);
 
 /* The counts since redis_open. */
 struct redis_stats redis_stats(const struct redis *redis);

@@ -17,8 +17,9 @@
 
 #include "lua_scripts.h"
 
-#define SCRIPT_ROW(name) {lua_##name, lua_##name##_sha1},
+#define SCRIPT_ROW(name) {#name, lua_##name, lua_##name##_sha1},
 static const struct {
+    const char *name;
     const char *text;
     const char *sha1; /* of the text, in hex: the name EVALSHA calls it by */
 } scripts[SCRIPT_COUNT] = {SCRIPTS(SCRIPT_ROW)};
@@ -151,6 +152,7 @@ bool script_take(struct redis *redis, struct script_call *call, redisReply *repl
  * when the server does not know the script. */
 static bool receive_call(struct redis *redis, struct script_call *call)
 {
+    redis_set_doing(redis, scripts[call->id].name);
     return script_take(redis, call, redis_receive(redis));
 }
 
@@ -176,6 +178,8 @@ size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
     while (sent < count &&
            script_append(redis, &calls[sent], redis_first_use(redis, calls[sent].id)))
         sent++;
+    if (sent > 0)
+        redis_set_doing(redis, scripts[calls[0].id].name);
     /* The result does not matter here: if the connection is lost now, a part may have left, and
      * script_receive finds no replies and makes all of the calls REDIS_UNKNOWN. */
     redis_flush(redis);

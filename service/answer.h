@@ -12,8 +12,9 @@ enum {
 };
 
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
- * error that a client can get. Clients rely on codes and statuses; titles and details may change.
- * A status that is new here must be added to METRICS_STATUSES, which the compiler checks. */
+ * error that a client can get; several may share a code, with a detail of their own. Clients rely
+ * on codes and statuses; titles and details may change. A status that is new here must be added to
+ * METRICS_STATUSES, which the compiler checks. */
 #define PROBLEMS(X)                                                                                \
     X(INVALID_REQUEST, 400, "invalid_request", "Invalid request", "", 0)                           \
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
@@ -55,7 +56,15 @@ enum {
     X(OVERLOADED, 503, "overloaded", "Overloaded",                                                 \
       "Too many requests are waiting; this one was not accepted.", 1)                              \
     X(UNAVAILABLE, 503, "unavailable", "Unavailable",                                              \
-      "Redis or the ledger cannot be reached now; nothing was done.", 1)                           \
+      "The call cannot be carried out now; nothing was done.", 1)                                  \
+    X(REDIS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "Redis cannot be reached or takes no writes now; nothing was done.", 1)                      \
+    X(LEDGER_UNAVAILABLE, 503, "unavailable", "Unavailable",                                       \
+      "The ledger cannot be reached or takes no writes now; nothing was done.", 1)                 \
+    X(BOTH_UNAVAILABLE, 503, "unavailable", "Unavailable",                                         \
+      "Neither Redis nor the ledger can be reached or takes writes now; nothing was done.", 1)     \
+    X(LOCKS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \
+      "The servers of the segments' locks cannot be reached now; nothing was done.", 1)            \
     X(NO_ORDER_ID, 503, "no_order_id", "No order id",                                              \
       "The server may not make order ids now, as it could not renew its lease of a node number; "  \
       "nothing was done.",                                                                         \

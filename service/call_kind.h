@@ -22,6 +22,7 @@ enum { CALL_BATCH_MAX = 512 };
 
 struct call_kind_row {
     const char *thread; /* name of its worker's thread */
+    const char *failed; /* the event in the log when a server fails a batch of them */
     size_t places;      /* calls that may wait, or be with the worker, at most */
     size_t batch;       /* calls that the worker takes at a time; up to CALL_BATCH_MAX */
     unsigned cost;      /* of a call, as a share of an order's, in percent; see http/fair.c */

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMITS 64 /* kinds of event with a limit of their own; further kinds share the last one */
+#define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -20,7 +20,8 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
  * every batch of every worker; the log must neither fill the disk nor slow the workers. */
 struct limit {
     enum log_level level;
-    const char *event; /* NULL: free */
+    const char *event;  /* NULL: free */
+    const char *server; /* NULL unless the event is a server's failure */
     time_t second;
     unsigned written;
     unsigned long suppressed;
@@ -126,31 +127,38 @@ static void line_write(struct line *line)
     }
 }
 
+static bool is_same(const char *one, const char *other)
+{
+    return one == other || (one && other && strcmp(one, other) == 0);
+}
+
 /* With limits_mutex held. Compares the texts, not their addresses: one event may be logged from
  * several files. */
-static struct limit *limit_of(enum log_level level, const char *event)
+static struct limit *limit_of(enum log_level level, const char *event, const char *server)
 {
     size_t i = 0;
     while (i < LIMITS - 1 && limits[i].event &&
-           (limits[i].level != level || strcmp(limits[i].event, event) != 0))
+           (limits[i].level != level || strcmp(limits[i].event, event) != 0 ||
+            !is_same(limits[i].server, server)))
         i++;
     if (!limits[i].event)
-        limits[i] = (struct limit){.level = level, .event = event};
+        limits[i] = (struct limit){.level = level, .event = event, .server = server};
     return &limits[i];
 }
 
 /* Whether the event may be written now; if so, how many were suppressed before it. */
-static bool admit(enum log_level level, const char *event, time_t second,
+static bool admit(enum log_level level, const char *event, const char *server, time_t second,
                   unsigned long *suppressed_out)
 {
+    unsigned max = server ? 1 : LOG_EVENT_PER_SECOND;
     *suppressed_out = 0;
     pthread_mutex_lock(&limits_mutex);
-    struct limit *limit = limit_of(level, event);
+    struct limit *limit = limit_of(level, event, server);
     if (limit->second != second) {
         limit->second = second;
         limit->written = 0;
     }
-    bool admitted = limit->written < LOG_EVENT_PER_SECOND;
+    bool admitted = limit->written < max;
     if (admitted) {
         limit->written++;
         *suppressed_out = limit->suppressed;
@@ -185,35 +193,57 @@ static void write_due(const struct timespec *now, bool all)
     while (take_due(now->tv_sec, all, &due)) {
         struct line line;
         line_begin(&line, now, due.level, due.event);
+        if (due.server)
+            line_print(&line, " server=%s", due.server);
         line_print(&line, " suppressed=%lu", due.suppressed);
         line_write(&line);
     }
 }
 
-void log_event(enum log_level level, const char *event, const char *format, ...)
+static void __attribute__((format(printf, 4, 0)))
+log_line(enum log_level level, const char *event, const char *server, const char *format,
+         va_list arguments)
 {
-    if (!log_enabled(level))
-        return;
     int saved_errno = errno; /* callers log between a failed call and their look at errno */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     unsigned long suppressed;
-    if (admit(level, event, now.tv_sec, &suppressed)) {
+    if (admit(level, event, server, now.tv_sec, &suppressed)) {
         struct line line;
         line_begin(&line, &now, level, event);
+        if (server)
+            line_print(&line, " server=%s", server);
         if (suppressed > 0)
             line_print(&line, " suppressed=%lu", suppressed);
         if (format && format[0]) {
             line_print(&line, " ");
-            va_list arguments;
-            va_start(arguments, format);
             line_add(&line, format, arguments);
-            va_end(arguments);
         }
         line_write(&line);
     }
     write_due(&now, false);
     errno = saved_errno;
+}
+
+void log_event(enum log_level level, const char *event, const char *format, ...)
+{
+    va_list arguments;
+    if (!log_enabled(level))
+        return;
+    va_start(arguments, format);
+    log_line(level, event, NULL, format, arguments);
+    va_end(arguments);
+}
+
+void log_failure(enum log_level level, const char *event, const char *server, const char *format,
+                 ...)
+{
+    va_list arguments;
+    if (!log_enabled(level))
+        return;
+    va_start(arguments, format);
+    log_line(level, event, server, format, arguments);
+    va_end(arguments);
 }
 
 void log_flush(void)

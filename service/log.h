@@ -36,6 +36,11 @@ bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same for a failure of a remote server, "redis" or "ledger", at most once per second for each
+ * event and server; `server=` is the first pair. `server` is never freed either. */
+void log_failure(enum log_level level, const char *event, const char *server, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+
 /* Writes the suppressed= counts that are still due. For the end of the process. */
 void log_flush(void);
 

@@ -25,6 +25,10 @@
     X(ORDERS_CANCELLED, "seckill_orders_cancelled_total", "", "Orders cancelled.")                 \
     X(ORDERS_EXPIRED, "seckill_orders_expired_total", "",                                          \
       "Orders that expired, as they were not paid in time.")                                       \
+    X(PURGED_KEYS, "seckill_purged_total", "what=\"keys\"",                                        \
+      "What retention_days has deleted of rounds that are over.")                                  \
+    X(PURGED_USERS, "seckill_purged_total", "what=\"users\"", "")                                  \
+    X(PURGED_ENTRIES, "seckill_purged_total", "what=\"index_entries\"", "")                        \
     X(UNAUTHORIZED_ADMIN, "seckill_unauthorized_total", "class=\"admin\"",                         \
       "Calls refused with 401, by the class of their route.")                                      \
     X(UNAUTHORIZED_SHOP, "seckill_unauthorized_total", "class=\"shop\"", "")                       \

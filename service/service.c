@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
 #include "sql/ledger_setup.h"
@@ -145,7 +146,8 @@ bool service_prepare(struct service *service, struct ledger *ledger)
     if (result == LEDGER_OK)
         result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
     if (result != LEDGER_OK) {
-        log_event(LOG_WARN, "ledger_not_ready", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+        faults_log_ledger(ledger, "ledger_not_ready",
+                          "orders are refused, 503 unavailable, until the tables are ready");
         return false;
     }
     warn_unless_durable(ledger);

@@ -42,6 +42,7 @@ struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t erro
         free(db);
         return NULL;
     }
+    url_place(url, "mysql", db->place);
     db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
     db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
@@ -175,6 +176,7 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     db_drop_rows(db);
     if (!connected)
         return DB_FAILED;
+    db->doing = text;
     int more = send_query(db, text, length);
     if (more != 0)
         return query_error(db);
@@ -213,6 +215,16 @@ const char *db_error(const struct db *db)
     return db->error;
 }
 
+struct fault *db_fault(struct db *db)
+{
+    return &db->fault;
+}
+
+const char *db_place(const struct db *db)
+{
+    return db->place;
+}
+
 struct db_stats db_stats(const struct db *db)
 {
     return db->stats;
@@ -228,8 +240,12 @@ static enum db_result commit(struct db *db)
         return DB_OK;
     unsigned code = mysql_errno(db->mysql);
     db_keep_error(db, code, mysql_error(db->mysql));
-    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT)
+    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
+        strcpy(db->soft, "COMMIT");
         return DB_SOFT;
+    }
+    db->doing = "COMMIT";
+    db_note_fault(db);
     db_disconnect(db);
     return DB_UNKNOWN;
 }
@@ -285,5 +301,8 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
             result = DB_SOFT;
         }
     }
-    return result == DB_SOFT ? DB_FAILED : result;
+    if (result != DB_SOFT)
+        return result;
+    fault_note(&db->fault, db->soft, db->error); /* every try met others */
+    return DB_FAILED;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct db;
+struct fault;
 
 enum db_result {
     DB_OK,
@@ -86,6 +87,15 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
 
 /* The last error in words; empty before the first. */
 const char *db_error(const struct db *db);
+
+/* What failed since the caller last cleared it: connects, lost connections, late answers, commits
+ * in doubt, refused statements, transactions that met others in every try; a query that fails
+ * while the delay after a failed connect lasts counts as well. Not what the caller's values
+ * caused. */
+struct fault *db_fault(struct db *db);
+
+/* Where the server is, for messages: "host:port" or its socket. */
+const char *db_place(const struct db *db);
 
 struct db_stats db_stats(const struct db *db);
 

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <mysqld_error.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/resolve.h"
 
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
@@ -46,38 +48,96 @@ void db_keep_error(struct db *db, unsigned code, const char *text)
     snprintf(db->error, sizeof db->error, "%u: %s", code, text);
 }
 
+/* Reads a word and moves on behind it. */
+static void next_word(const char **at, char *word_out, size_t size)
+{
+    *at += strspn(*at, " ;");
+    size_t length = strcspn(*at, " (;,=");
+    snprintf(word_out, size, "%.*s", (int)length, *at);
+    *at += length;
+}
+
+/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. */
+static void describe(const char *text, char out[48])
+{
+    char verb[16], table[28] = "";
+    const char *at = text, *from;
+    next_word(&at, verb, sizeof verb);
+    if (strcmp(verb, "UPDATE") == 0)
+        next_word(&at, table, sizeof table);
+    else if ((from = strstr(at, "INTO ")) != NULL || (from = strstr(at, "FROM ")) != NULL) {
+        at = from + 5;
+        next_word(&at, table, sizeof table);
+    }
+    snprintf(out, 48, "%s%s%s", verb, table[0] ? " " : "", table);
+}
+
+void db_note_fault(struct db *db)
+{
+    char doing[48] = "connect";
+    if (db->doing)
+        describe(db->doing, doing);
+    fault_note(&db->fault, doing, db->error);
+}
+
 static enum db_result connect_failed(struct db *db)
 {
+    db_note_fault(db);
     db_disconnect(db);
     backoff_fail(&db->backoff, clock_now_ms());
     return DB_FAILED;
 }
 
-static bool connect_now(struct db *db)
+/* Connects to one address, or by the socket. False with the error kept and no connection. */
+static bool connect_to(struct db *db, const char *host)
 {
+    const struct url *url = &db->url;
+    /* The client library takes the socket only for the host "localhost". */
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return false;
     mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
+                           url->database, url->port, socket, CLIENT_MULTI_STATEMENTS))
+        return true;
+    db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+    mysql_close(db->mysql);
+    db->mysql = NULL;
+    return false;
+}
+
+/* Tries the addresses of the server's name in turn, and begins none after the time-out. The client
+ * library knows "localhost" as the server's own socket. */
+static bool connect_now(struct db *db)
+{
+    struct resolved found;
     const struct url *url = &db->url;
-    /* The client library takes the socket only for the host "localhost". */
-    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
-    return mysql_real_connect(db->mysql, socket ? "localhost" : url->host, url->user, url->password,
-                              url->database, url->port, socket, CLIENT_MULTI_STATEMENTS) != NULL;
+    if (url->socket[0] != '\0' || strcmp(url->host, "localhost") == 0)
+        return connect_to(db, url->host);
+    int64_t until_ms = clock_now_ms() + db->timeout_ms;
+    const char *wrong = resolve_host(url->host, db->timeout_ms, &found);
+    if (wrong)
+        db_keep_error(db, CR_UNKNOWN_HOST, wrong);
+    bool connected = false;
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || clock_now_ms() < until_ms); i++)
+        connected = connect_to(db, found.addresses[i]);
+    return connected;
 }
 
 enum db_result db_connection_make(struct db *db)
 {
     /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
-    if (!backoff_over(&db->backoff, clock_now_ms()))
+    db->doing = NULL;
+    if (!backoff_over(&db->backoff, clock_now_ms())) {
+        fault_note(&db->fault, db->fault.doing, db->error);
         return DB_FAILED;
-    db->mysql = mysql_init(NULL);
-    if (!db->mysql)
-        return connect_failed(db);
-    if (!connect_now(db)) {
-        db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
-        return connect_failed(db);
     }
+    if (!connect_now(db))
+        return connect_failed(db);
     /* A program that this process starts must not keep the connection open. */
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
@@ -124,6 +184,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
     case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
+        describe(db->doing, db->soft);
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;
@@ -133,6 +194,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     default:
         break;
     }
+    db_note_fault(db);
     bool client_side = code >= CR_MIN_ERROR && code < 3000;
     bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
                    code == 1927 /* MariaDB: connection was killed */;

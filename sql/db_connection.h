@@ -5,6 +5,7 @@
 #include <mysql.h>
 
 #include "base/backoff.h"
+#include "base/fault.h"
 #include "base/url.h"
 #include "sql/db.h"
 
@@ -28,6 +29,10 @@ struct db {
     uint64_t affected[DB_STATEMENTS_MAX];
     uint64_t insert_id;
     char error[256];
+    const char *doing; /* the text of the statements that run in this call; NULL: it connects */
+    char soft[48];     /* what met a deadlock or waited for a lock last */
+    struct fault fault;
+    char place[URL_PLACE_SIZE];
     struct db_stats stats;
 };
 
@@ -50,6 +55,9 @@ void db_disconnect(struct db *db);
 
 /* Frees the rows of the last query. */
 void db_drop_rows(struct db *db);
+
+/* Notes the last error for db_fault, with the kind of statement and its table. */
+void db_note_fault(struct db *db);
 
 /* Keeps the error for db_error. */
 void db_keep_error(struct db *db, unsigned code, const char *text);

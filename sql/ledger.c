@@ -40,6 +40,16 @@ const char *ledger_error(const struct ledger *ledger)
     return db_error(ledger->db);
 }
 
+struct fault *ledger_fault(struct ledger *ledger)
+{
+    return db_fault(ledger->db);
+}
+
+const char *ledger_place(const struct ledger *ledger)
+{
+    return db_place(ledger->db);
+}
+
 struct db_stats ledger_stats(const struct ledger *ledger)
 {
     return db_stats(ledger->db);

@@ -24,6 +24,8 @@ enum ledger_result {
     LEDGER_UNKNOWN,   /* the server did not answer the commit: ask with ledger_resolve */
 };
 
+struct fault;
+
 /* A ledger belongs to one thread at a time. */
 struct ledger;
 
@@ -31,6 +33,12 @@ struct ledger;
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 void ledger_close(struct ledger **ledger);
+
+/* What failed at the ledger's server since the caller last cleared it; see db_fault. */
+struct fault *ledger_fault(struct ledger *ledger);
+
+/* Where the ledger's server is, for messages. */
+const char *ledger_place(const struct ledger *ledger);
 
 /* The last error in words; empty before the first. */
 const char *ledger_error(const struct ledger *ledger);

@@ -181,6 +181,23 @@ static void *run(void *context)
     return NULL;
 }
 
+static int start_at_ipv6(void **state)
+{
+    struct fake *fake = calloc(1, sizeof *fake);
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    socklen_t length = sizeof address;
+    fake->listener = socket(AF_INET6, SOCK_STREAM, 0);
+    *state = fake;
+    if (fake->listener < 0 ||
+        bind(fake->listener, (struct sockaddr *)&address, sizeof address) != 0)
+        return 0; /* a machine without IPv6: the test is skipped */
+    assert_int_equal(listen(fake->listener, 4), 0);
+    assert_int_equal(getsockname(fake->listener, (struct sockaddr *)&address, &length), 0);
+    snprintf(fake->url, sizeof fake->url, "mysql://u:p@[::1]:%d/db", ntohs(address.sin6_port));
+    assert_int_equal(pthread_create(&fake->thread, NULL, run, fake), 0);
+    return 0;
+}
+
 static int start(void **state)
 {
     struct fake *fake = calloc(1, sizeof *fake);
@@ -201,7 +218,8 @@ static int stop(void **state)
 {
     struct fake *fake = *state;
     shutdown(fake->listener, SHUT_RDWR);
-    pthread_join(fake->thread, NULL);
+    if (fake->url[0] != '\0')
+        pthread_join(fake->thread, NULL);
     close(fake->listener);
     free(fake);
     return 0;
@@ -275,6 +293,18 @@ static void test_other_refusals_keep_the_connection(void **state)
     db_close(&db);
 }
 
+static void test_ipv6_address_is_connected_to(void **state)
+{
+    struct fake *fake = *state;
+    if (fake->url[0] == '\0')
+        skip();
+    struct db *db = sql_server_open(fake->url);
+    if (db_connect(db) != DB_OK)
+        fail_msg("%s: %s", fake->url, db_error(db));
+    assert_int_equal(strncmp(db_place(db), "[::1]:", 6), 0);
+    db_close(&db);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -282,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_connect_sends_no_empty_statement, start, stop),
         cmocka_unit_test_setup_teardown(test_connect_bounds_idle_transactions, start, stop),
         cmocka_unit_test_setup_teardown(test_server_that_takes_no_writes_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_ipv6_address_is_connected_to, start_at_ipv6, stop),
         cmocka_unit_test_setup_teardown(test_other_refusals_keep_the_connection, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

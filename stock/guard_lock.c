@@ -23,8 +23,7 @@ struct guard_lock {
     struct seclock_client *client;
     struct seclock_handle *handles[STOCK_HOLDS_MAX]; /* of the present batch */
     size_t count;
-    bool failed;     /* a server could not be asked in the present batch */
-    char error[200]; /* of the last try if it failed, else empty */
+    bool failed; /* a server could not be asked in the present batch */
 };
 
 /* The kind of lock that an option's value names, and how many servers it needs at least. */
@@ -131,7 +130,8 @@ static bool take(struct stock *stock, const char *name)
         return false;
     enum seclock_result result = seclock_acquire(guard->client, &request, &handle);
     guard->failed = result != SECLOCK_OK && result != SECLOCK_BUSY;
-    snprintf(guard->error, sizeof guard->error, "%s", guard->failed ? seclock_error() : "");
+    if (guard->failed)
+        fault_note(&stock->lock_fault, "acquire", seclock_error());
     if (handle) /* also when it is unknown whether it is held: then its release may end it */
         guard->handles[guard->count++] = handle;
     return result == SECLOCK_OK;
@@ -154,12 +154,6 @@ void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct
 bool guard_lock_failed(const struct stock *stock)
 {
     return stock->guard_lock && stock->guard_lock->failed;
-}
-
-const char *guard_lock_error(const struct stock *stock)
-{
-    return stock->guard_lock && stock->guard_lock->error[0] != '\0' ? stock->guard_lock->error
-                                                                    : NULL;
 }
 
 void guard_lock_end(struct stock *stock)

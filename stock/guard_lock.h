@@ -19,9 +19,6 @@ void guard_lock_post_take(struct stock *stock, struct segment_hold *hold, struct
 /* True when a guard lock of the present batch could not be asked for. */
 bool guard_lock_failed(const struct stock *stock);
 
-/* The reason, if the last guard lock could not be asked for; else NULL. */
-const char *guard_lock_error(const struct stock *stock);
-
 /* Ends the batch: sends what is posted, which settles and releases the segments, and then releases
  * their guard locks. */
 void guard_lock_end(struct stock *stock);

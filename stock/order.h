@@ -31,7 +31,7 @@ enum stock_outcome {
     STOCK_RATE_LIMITED, /* its user or its address has ordered too often; see `rate_status` */
     STOCK_UNKNOWN_SKU,  /* there is no such sale */
     STOCK_AGAIN,        /* nothing was done: segments were busy or had to be recovered; try again */
-    STOCK_UNAVAILABLE,  /* nothing was done: Redis or the ledger cannot be reached */
+    STOCK_UNAVAILABLE,  /* nothing was done: a server failed, see stock_fault */
     STOCK_IN_DOUBT,     /* its commit was not answered and the ledger cannot be asked */
 };
 

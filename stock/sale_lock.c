@@ -22,8 +22,12 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
     }
     enum seclock_result result =
         seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
-    if (result != SECLOCK_OK)
-        return result == SECLOCK_TIMEOUT ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    if (result == SECLOCK_TIMEOUT)
+        return STOCK_ADMIN_BUSY;
+    if (result != SECLOCK_OK) {
+        fault_note(redis_fault(stock->redis), "acquire", seclock_error());
+        return STOCK_ADMIN_FAILED;
+    }
     for (size_t i = 0; i < count; i++)
         lock_redis_copy(locked->handles[i], &locked->holds[i]);
     return STOCK_ADMIN_OK;

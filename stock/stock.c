@@ -111,10 +111,18 @@ struct stock_stats stock_stats(const struct stock *stock)
     return stock->stats;
 }
 
-const char *stock_redis_error(const struct stock *stock)
+struct fault *stock_fault(struct stock *stock, enum stock_server server)
 {
-    const char *error = guard_lock_error(stock);
-    return error ? error : redis_error(stock->redis);
+    return server == STOCK_REDIS    ? redis_fault(stock->redis)
+           : server == STOCK_LEDGER ? ledger_fault(stock->ledger)
+                                    : &stock->lock_fault;
+}
+
+const char *stock_place(const struct stock *stock, enum stock_server server)
+{
+    return server == STOCK_REDIS    ? redis_place(stock->redis)
+           : server == STOCK_LEDGER ? ledger_place(stock->ledger)
+                                    : "";
 }
 
 uint64_t stock_redis_connects(const struct stock *stock)

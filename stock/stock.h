@@ -2,6 +2,7 @@
 #ifndef STOCK_STOCK_H
 #define STOCK_STOCK_H
 
+#include "base/fault.h"
 #include "sql/ledger.h"
 #include "stock/order.h"
 #include "stock/sale_cache.h"
@@ -27,8 +28,13 @@ struct ledger *stock_ledger(struct stock *stock);
 
 struct stock_stats stock_stats(const struct stock *stock);
 
-/* The last error of Redis, or of the guard lock's server, in words. */
-const char *stock_redis_error(const struct stock *stock);
+/* What failed at a server in the calls on this stock since the caller last cleared it. The failures
+ * of STOCK_LOCKS, the guard lock's servers, name the server in their text. */
+struct fault *stock_fault(struct stock *stock, enum stock_server server);
+
+/* Where the server is, for messages; "" for STOCK_LOCKS. */
+const char *stock_place(const struct stock *stock, enum stock_server server);
+
 uint64_t stock_redis_connects(const struct stock *stock);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/fault.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
 #include "sql/ledger.h"
@@ -20,6 +21,7 @@ struct stock {
     struct ledger *ledger;
     struct seclock_client *locks;  /* see stock_locks */
     struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
+    struct fault lock_fault;       /* of its servers */
     struct stock_stats stats;
     unsigned random;
     unsigned

@@ -40,12 +40,15 @@ struct stock_stats {
     uint64_t ledger_calls_ns, ledger_calls; /* the same for the ledger */
 };
 
+/* The servers that a stock talks to. */
+enum stock_server { STOCK_REDIS, STOCK_LEDGER, STOCK_LOCKS, STOCK_SERVERS };
+
 /* What became of a change to a sale as a whole. */
 enum stock_admin_result {
     STOCK_ADMIN_OK,
     STOCK_ADMIN_NO_SALE,
     STOCK_ADMIN_BUSY,     /* not all segments could be locked in time: nothing is done */
-    STOCK_ADMIN_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
+    STOCK_ADMIN_FAILED,   /* a server failed, see stock_fault: nothing is done */
     STOCK_ADMIN_IN_DOUBT, /* the commit was not answered: it may be done */
     STOCK_ADMIN_FULL,     /* SALES_MAX sales already */
     STOCK_ADMIN_IN_USE,   /* orders of the sale are reserved: nothing is done */
@@ -58,7 +61,7 @@ enum stock_state_result {
     STOCK_STATE_NO_ORDER, /* there is none with that id */
     STOCK_STATE_REFUSED,  /* the order's status does not allow it */
     STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
-    STOCK_STATE_FAILED,   /* Redis or the ledger cannot be reached: nothing is done */
+    STOCK_STATE_FAILED,   /* a server failed, see stock_fault: nothing is done */
     STOCK_STATE_IN_DOUBT, /* a commit was not answered and the ledger cannot be asked */
 };
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import audit, sell_out
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 from proxy import COMMIT, Link
@@ -175,3 +176,87 @@ def test_end_of_no_sale_is_404(daemon, path):
 
 def test_end_wants_the_token(daemon):
     assert_problem(daemon.request("DELETE", "/admin/sale/demo"), 401, "unauthorized")
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+LEFT = ["order_key", "user_quota", "restock", "order_index"]
+
+
+@pytest.fixture
+def both(stack, spawn):
+    """Two daemons that keep what rounds leave for two days."""
+    return [spawn(stack, retention_days=2, **STEADY) for _ in range(2)]
+
+
+def rows_left(stack):
+    return {table: stack.ledger.number(f"SELECT COUNT(*) FROM {table}") for table in LEFT}
+
+
+def make_old(stack, sku, days=3):
+    stack.ledger.run(f"UPDATE sale_round SET ended_at = NOW() - INTERVAL {days} DAY"
+                     f" WHERE sku = '{sku}'")
+
+
+def test_rounds_that_ended_long_ago_are_purged(both):
+    one, other = both
+    stack = one.stack
+    for sku in ("old", "young", "runs"):
+        one.reset(sku, 40, 4, per_user_limit=10)
+        assert one.add(2, sku, key="more").status == 200
+    bought = {(sku, n): one.order(sku, f"u{n % 2}", key=f"{sku}{n}").json()
+              for n in range(6) for sku in ("old", "young", "runs")}
+    for order in bought.values():
+        assert one.pay(order["order_id"]).status == 200
+    wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
+    assert retire(one, "old").status == retire(one, "young").status == 200
+    make_old(stack, "young", days=1)
+    before = rows_left(stack)
+    make_old(stack, "old")
+    wait_until(lambda: any("event=round_purged sku=old round=1" in each.log() for each in both),
+               "the purge")
+    after = rows_left(stack)
+    assert before["order_key"] - after["order_key"] == 6
+    assert before["user_quota"] - after["user_quota"] == 2
+    assert before["restock"] - after["restock"] == 1
+    counted = {what: sum(each.metric(f'seckill_purged_total{{what="{what}"}}') for each in both)
+               for what in ("keys", "users", "index_entries")}
+    assert counted == {"keys": 6, "users": 2, "index_entries": 6}
+    for (sku, n), order in bought.items():  # orders stay, and the keys of the others
+        assert one.get(f"/order/{order['order_id']}").json()["status"] == "paid"
+        repeat = other.order(sku, f"u{n % 2}", key=f"{sku}{n}")
+        assert repeat.answer == ("404 unknown_sku" if sku == "old" else "200")
+    listed = one.admin("GET", "/admin/orders?sku=old").json()["orders"]
+    assert len(listed) == 6
+    for user in ("u0", "u1"):
+        mine = one.get(f"/user/{user}/orders").json()["orders"]
+        assert Counter(each["sku"] for each in mine) == {"young": 3, "runs": 3}
+
+
+def test_purge_of_a_round_leaves_the_next_one_alone(both):
+    one, _ = both
+    one.reset("demo", 40, 4, per_user_limit=2)
+    assert one.pay(one.order(key="first").json()["order_id"]).status == 200
+    one.reset("demo", 40, 4, per_user_limit=2)
+    second = one.order(key="second").json()
+    make_old(one.stack, "demo")
+    wait_until(lambda: one.stack.ledger.number("SELECT COUNT(*) FROM sale_round WHERE step = 'done'"
+                                               " AND round = 1") == 1, "the purge")
+    assert one.order(key="second").json() == second
+    assert one.order(key="third", qty=2).answer == "409 limit_reached"
+    assert one.order(key="first").status == 201  # the key of another order by now
+    assert audit(one) == 2
+
+
+def test_nothing_is_purged_unless_asked_for(daemon):
+    daemon.reset("demo", 40, 4, per_user_limit=2)
+    assert daemon.pay(daemon.order(key="k").json()["order_id"]).status == 200
+    assert retire(daemon).status == 200
+    make_old(daemon.stack, "demo", days=30000)
+    before = rows_left(daemon.stack)
+    daemon.reset("other", 10, 1, pay_within_s=1)
+    order_id = daemon.order("other").json()["order_id"]
+    wait_until(lambda: daemon.get(f"/order/{order_id}").json()["status"] == "expired", "a turn")
+    after = rows_left(daemon.stack)
+    assert after["order_key"] == before["order_key"] == 1
+    assert after["user_quota"] == before["user_quota"] == 1

@@ -10,6 +10,7 @@
 #include "base/decimal.h"
 #include "base/identifier.h"
 #include "service/calls/order_answer.h"
+#include "service/faults.h"
 #include "service/http/stream.h"
 #include "service/order_id.h"
 
@@ -183,7 +184,7 @@ static void page(struct call_worker *worker, struct request *request)
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_problem(&request->answer, faults_problem(worker->stock));
     free(orders);
 }
 
@@ -241,7 +242,7 @@ static void csv(struct call_worker *worker, struct request *request)
     if (orders && first)
         answer_stream(&request->answer, 200, "text/csv; charset=utf-8; header=present");
     else if (!orders && first)
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_problem(&request->answer, faults_problem(worker->stock));
     if (first)
         stream_printf(stream, "%s", header_line);
     if (orders)

@@ -173,7 +173,7 @@ static bool refuse_at_once(struct service *service, struct request *request, int
     }
     if (order->outcome == STOCK_OPEN)
         return false;
-    order_answer(request);
+    order_answer(request, PROBLEM_UNAVAILABLE);
     return true;
 }
 
@@ -191,7 +191,8 @@ enum call_start call_order_post(struct service *service, struct request *request
         return call_refuse(request, detail);
     if (!atomic_load_explicit(&service->prepared, memory_order_relaxed)) {
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
+                      "The service is starting and has not prepared the ledger; nothing was done.");
         return START_ANSWERED;
     }
     return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_ORDER_WORKER;

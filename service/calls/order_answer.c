@@ -174,7 +174,7 @@ static void answer_rate_limited(struct answer *answer, const struct stock_order 
     answer->reset_s = whole_seconds(over->reset_ms);
 }
 
-void order_answer(struct request *request)
+void order_answer(struct request *request, enum problem refusal)
 {
     struct answer *answer = &request->answer;
     struct stock_order *order = &request->order;
@@ -231,7 +231,7 @@ void order_answer(struct request *request)
         break;
     default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_problem(answer, PROBLEM_UNAVAILABLE);
+        answer_problem(answer, refusal);
         break;
     }
     stock_order_clear(order);

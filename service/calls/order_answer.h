@@ -27,8 +27,8 @@ size_t order_text_max(const struct order_text *order);
 char *order_put(char *at, const struct order_text *order);
 
 /* The answer to an order that a worker or its HTTP thread has decided; counts it, and frees what
- * the order owns. */
-void order_answer(struct request *request);
+ * the order owns. `refusal` is the problem of an order that could not be decided. */
+void order_answer(struct request *request, enum problem refusal);
 
 /* The answer to a call for an order as the ledger has it. */
 void order_answer_record(struct answer *answer, const struct ledger_record *record);

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 
 #include "service/calls/order_answer.h"
+#include "service/faults.h"
 #include "service/order_id.h"
 #include "sql/ledger_lookup.h"
 
-static void answer_found(struct request *request, enum ledger_result found,
-                         const struct ledger_record *record)
+static void answer_found(struct call_worker *worker, struct request *request,
+                         enum ledger_result found, const struct ledger_record *record)
 {
     if (found != LEDGER_OK)
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_problem(&request->answer, faults_problem(worker->stock));
     else if (record->status[0] == '\0')
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
     else
@@ -34,7 +35,7 @@ static void work_get(struct call_worker *worker, struct request **requests, size
     ledger_orders_drop(ledger);
     enum ledger_result result = ledger_orders_find(ledger, records, count);
     for (size_t i = 0; i < count; i++)
-        answer_found(requests[i], result, &found[i]);
+        answer_found(worker, requests[i], result, &found[i]);
     free(found);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
 #include "stock/sale_reconcile.h"
@@ -43,8 +44,10 @@ static bool read_number(const json_t *object, const char *name, json_int_t max, 
 }
 
 /* Answers a call that was not carried out, or that may not have been. */
-static void answer_failure(struct answer *answer, enum stock_admin_result result)
+static void answer_failure(const struct call_worker *worker, struct request *request,
+                           enum stock_admin_result result)
 {
+    struct answer *answer = &request->answer;
     switch (result) {
     case STOCK_ADMIN_NO_SALE:
         answer_problem(answer, PROBLEM_UNKNOWN_SKU);
@@ -63,14 +66,37 @@ static void answer_failure(struct answer *answer, enum stock_admin_result result
         answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
         break;
     default: /* certainly not carried out */
-        answer_problem(answer, PROBLEM_UNAVAILABLE);
+        answer_problem(answer, faults_problem(worker->stock));
         break;
     }
 }
 
+/* Changes are logged by name, with their values and the caller's address, as operators ask later
+ * who changed what, and when. */
+static const char *result_name(enum stock_admin_result result)
+{
+    static const char *const names[] = {
+        [STOCK_ADMIN_OK] = "ok",         [STOCK_ADMIN_NO_SALE] = "unknown_sku",
+        [STOCK_ADMIN_BUSY] = "busy",     [STOCK_ADMIN_FAILED] = "failed",
+        [STOCK_ADMIN_FULL] = "full",     [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
+        [STOCK_ADMIN_WINDOW] = "window", [STOCK_ADMIN_IN_USE] = "in_use",
+    };
+    bool known = (size_t)result < sizeof names / sizeof *names && names[result];
+    return known ? names[result] : "refused";
+}
+
+static enum log_level result_level(bool done)
+{
+    return done ? LOG_INFO : LOG_WARN;
+}
+
+static const char *caller(const struct request *request)
+{
+    return request->order.address[0] != '\0' ? request->order.address : "unix";
+}
+
 /* ---- reset ---- */
 
-/* Each change is logged with its result, as operators ask later who changed what, and when. */
 static void reset(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale = {
@@ -82,13 +108,15 @@ static void reset(struct call_worker *worker, struct request *request)
     memcpy(sale.sku, sku, sizeof sale.sku);
     enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reset",
-              "sku=%s total=%u segments=%u result=%d round=%u", sku, request->call.total,
-              request->call.segments, (int)result, result == STOCK_ADMIN_OK ? sale.round : 0);
+    log_event(result_level(result == STOCK_ADMIN_OK), "reset",
+              "sku=%s total=%u segments=%u%s result=%s round=%u address=%s", sku,
+              request->call.total, request->call.segments,
+              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+              result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
@@ -129,6 +157,14 @@ enum call_start call_sale_reset(struct service *service, struct request *request
 
 /* ---- restock ---- */
 
+static const char *restock_name(enum stock_restock_result result, enum stock_admin_result why)
+{
+    return result == STOCK_RESTOCK_DONE         ? "ok"
+           : result == STOCK_RESTOCK_TOO_MANY   ? "too_many"
+           : result == STOCK_RESTOCK_KEY_REUSED ? "key_reused"
+                                                : result_name(why);
+}
+
 static void restock(struct call_worker *worker, struct request *request)
 {
     struct ledger_sale sale;
@@ -138,8 +174,10 @@ static void restock(struct call_worker *worker, struct request *request)
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker), &sale, &why);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_RESTOCK_DONE ? LOG_INFO : LOG_WARN, "restock",
-              "sku=%s units=%u result=%d why=%d", sku, request->call.total, (int)result, (int)why);
+    log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
+              "sku=%s units=%u key=%s result=%s address=%s", sku, request->call.total,
+              request->call.key[0] ? request->call.key : "none", restock_name(result, why),
+              caller(request));
     switch (result) {
     case STOCK_RESTOCK_DONE:
         answer_json(&request->answer, 200, sale_json(&sale));
@@ -153,7 +191,7 @@ static void restock(struct call_worker *worker, struct request *request)
                       "Other units were added to this sale with this Idempotency-Key.");
         break;
     default: /* `why` knows whether it may have been carried out */
-        answer_failure(&request->answer, why);
+        answer_failure(worker, request, why);
         break;
     }
 }
@@ -190,13 +228,15 @@ static void change(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "change",
-              "sku=%s fields=%u result=%d settings=%u", sku, request->call.change.fields,
-              (int)result, result == STOCK_ADMIN_OK ? sale.settings.version : 0);
+    log_event(result_level(result == STOCK_ADMIN_OK), "change",
+              "sku=%s%s result=%s settings=%u address=%s", sku,
+              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+              result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
+              caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_change(struct call_worker *worker, struct request **requests, size_t count)
@@ -243,15 +283,16 @@ static void retire(struct call_worker *worker, struct request *request)
     enum stock_admin_result result =
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "retire",
-              "sku=%s result=%d round=%u reserved=%llu paid=%llu", sku, (int)result, sale.round,
-              (unsigned long long)held.reserved, (unsigned long long)held.paid);
+    log_event(result_level(result == STOCK_ADMIN_OK), "retire",
+              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s", sku,
+              result_name(result), sale.round, (unsigned long long)held.reserved,
+              (unsigned long long)held.paid, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
 }
 
 static void work_retire(struct call_worker *worker, struct request **requests, size_t count)
@@ -305,13 +346,13 @@ static void reconcile(struct call_worker *worker, struct request *request)
         abort();
     enum stock_admin_result result =
         stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
-    log_event(result == STOCK_ADMIN_OK ? LOG_INFO : LOG_WARN, "reconcile",
-              "sku=%s result=%d differences=%zu", request->call.sku, (int)result,
-              report->difference_count);
+    log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
+              "sku=%s result=%s differences=%zu address=%s", request->call.sku, result_name(result),
+              report->difference_count, caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
     else
-        answer_failure(&request->answer, result);
+        answer_failure(worker, request, result);
     free(report);
 }
 

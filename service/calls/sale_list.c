@@ -7,6 +7,7 @@
 
 #include "base/identifier.h"
 #include "service/calls/sale_settings.h"
+#include "service/faults.h"
 
 enum {
     LIMIT = 100, /* sales on a page unless the client says otherwise */
@@ -70,7 +71,7 @@ static void list(struct call_worker *worker, struct request *request)
         LEDGER_OK)
         answer_json(&request->answer, 200, page_json(sales, count, count == asked->limit));
     else
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_problem(&request->answer, faults_problem(worker->stock));
     free(sales);
 }
 

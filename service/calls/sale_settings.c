@@ -1,6 +1,8 @@
 /* The settings of a sale as JSON: read from a body, written in an answer. */
 #include "service/calls/sale_settings.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -139,4 +141,42 @@ json_t *sale_json(const struct ledger_sale *sale)
                   (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(object, &sale->settings);
     return object;
+}
+
+/* ---- for the log ---- */
+
+static char *log_time(char *at, const char *end, const char *name, int64_t ms)
+{
+    char text[LEDGER_TIME_SIZE] = "none";
+    if (ms != 0)
+        ledger_time_format(ms, text);
+    return at + snprintf(at, (size_t)(end - at), " %s=%s", name, text);
+}
+
+static char *log_number(char *at, const char *end, const char *name, uint32_t number)
+{
+    char text[16] = "none";
+    if (number != 0)
+        snprintf(text, sizeof text, "%u", number);
+    return at + snprintf(at, (size_t)(end - at), " %s=%s", name, text);
+}
+
+const char *sale_settings_log(const struct stock_change *change, char out[SALE_SETTINGS_LOG_SIZE])
+{
+    const struct ledger_settings *settings = &change->settings;
+    const char *end = out + SALE_SETTINGS_LOG_SIZE;
+    char *at = out;
+    *at = '\0';
+    if (change->fields & STOCK_CHANGE_PAUSED)
+        at += snprintf(at, (size_t)(end - at), " paused=%s", settings->paused ? "true" : "false");
+    if (change->fields & STOCK_CHANGE_LIMIT)
+        at = log_number(at, end, "per_user_limit", settings->per_user_limit);
+    if (change->fields & STOCK_CHANGE_PAY)
+        at = log_number(at, end, "pay_within_s", settings->pay_within_s);
+    if (change->fields & STOCK_CHANGE_STARTS)
+        at = log_time(at, end, "starts_at", settings->starts_ms);
+    if (change->fields & STOCK_CHANGE_ENDS)
+        at = log_time(at, end, "ends_at", settings->ends_ms);
+    assert(at < end);
+    return out;
 }

@@ -29,4 +29,9 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings);
 /* A sale with its numbers and settings, for the caller to release. */
 json_t *sale_json(const struct ledger_sale *sale);
 
+/* Writes the settings that the change sets for the log, " paused=true per_user_limit=3", with
+ * "none" for one that is taken away, and gives `out` back. */
+enum { SALE_SETTINGS_LOG_SIZE = 192 };
+const char *sale_settings_log(const struct stock_change *change, char out[SALE_SETTINGS_LOG_SIZE]);
+
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "service/calls/order_answer.h"
-#include "service/log.h"
+#include "service/faults.h"
 #include "service/metrics.h"
 #include "service/order_id.h"
 #include "sql/ledger_status.h"
@@ -22,7 +22,6 @@ struct state_work {
                    int wait_ms);
     int (*wait_ms)(const struct call_worker *worker); /* how long a request may wait for locks */
     enum metrics_counter moved;
-    const char *failed;                   /* the event in the log */
     const char *refused[LEDGER_STATUSES]; /* told by the order's status; NULL: it never refuses */
     const char *busy;                     /* told when it has waited long enough */
 };
@@ -42,7 +41,7 @@ static void answer_refused(struct answer *answer, const char *status,
 }
 
 static void answer_state(struct request *request, const struct stock_status_change *change,
-                         const struct state_work *work)
+                         const struct state_work *work, enum problem unavailable)
 {
     switch (change->result) {
     case STOCK_STATE_OK:
@@ -61,27 +60,12 @@ static void answer_state(struct request *request, const struct stock_status_chan
         answer_unknown_outcome(&request->answer, request->call.order_id);
         break;
     default:
-        answer_problem(&request->answer, PROBLEM_UNAVAILABLE);
+        answer_problem(&request->answer, unavailable);
         break;
     }
 }
 
 /* ---- batches ---- */
-
-/* Ends of one batch that are the operator's affair; a refusal is the client's. */
-static void log_failures(const struct call_worker *worker, const char *event,
-                         const struct stock_status_change *changes, size_t count)
-{
-    size_t doubt = 0, failed = 0;
-    for (size_t i = 0; i < count; i++) {
-        doubt += changes[i].result == STOCK_STATE_IN_DOUBT;
-        failed += changes[i].result == STOCK_STATE_FAILED;
-    }
-    if (doubt + failed > 0)
-        log_event(LOG_WARN, event, "doubt=%zu failed=%zu redis=%s ledger=%s", doubt, failed,
-                  LOG_QUOTE(stock_redis_error(worker->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
-}
 
 /* True when the request is to be tried again: its order is locked by somebody else, and it has not
  * waited for `wait_ms` yet. */
@@ -106,13 +90,13 @@ static void work_state(struct call_worker *worker, struct request **requests, si
     for (size_t i = 0; i < count; i++)
         changes[i].record.order_id = requests[i]->call.order_id;
     work->change(worker->stock, changes, count, TURN_MS);
+    enum problem unavailable = faults_problem(worker->stock);
     for (size_t i = 0; i < count; i++) {
         moved += changes[i].moved;
         if (!wait_on(requests[i], &changes[i], wait_ms))
-            answer_state(requests[i], &changes[i], work);
+            answer_state(requests[i], &changes[i], work, unavailable);
     }
     metrics_add(work->moved, moved);
-    log_failures(worker, work->failed, changes, count);
     free(changes);
 }
 
@@ -129,7 +113,6 @@ static void work_pay(struct call_worker *worker, struct request **requests, size
         .change = stock_pay,
         .wait_ms = pay_wait_ms,
         .moved = METRIC_ORDERS_PAID,
-        .failed = "pay_failed",
         .refused =
             {
                 [LEDGER_RESERVED] = "The payment came too late: the order's time to pay is over.",
@@ -149,7 +132,6 @@ static void work_cancel(struct call_worker *worker, struct request **requests, s
         .change = stock_cancel,
         .wait_ms = call_lock_wait_ms,
         .moved = METRIC_ORDERS_CANCELLED,
-        .failed = "cancel_failed",
         .refused =
             {
                 [LEDGER_PAID] = "The order is paid already; a paid order cannot be cancelled.",

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "service/calls/sale_settings.h"
+#include "service/faults.h"
 #include "service/http/prepared.h"
 #include "service/metrics.h"
 #include "service/stock_snapshot.h"
@@ -135,7 +136,7 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
     if (ledger_stock_find(stock_ledger(worker->stock), reading->skus, reading->count, prepare,
                           reading) != LEDGER_OK) {
         for (size_t i = 0; i < count; i++)
-            answer_problem(&requests[i]->answer, PROBLEM_UNAVAILABLE);
+            answer_problem(&requests[i]->answer, faults_problem(worker->stock));
         return;
     }
     answer_all(reading, requests, count);
@@ -225,7 +226,7 @@ static void work_get_exact(struct call_worker *worker, struct request **requests
         answer_problem(exact.answer, PROBLEM_UNKNOWN_SKU); /* unless the ledger has the sale */
         if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
             LEDGER_OK)
-            answer_problem(exact.answer, PROBLEM_UNAVAILABLE);
+            answer_problem(exact.answer, faults_problem(worker->stock));
     }
 }
 

@@ -48,7 +48,7 @@ static void test_accepted_order_is_told_in_full(void **state)
 {
     (void)state;
     decide(STOCK_ACCEPTED);
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     assert_int_equal(request.answer.status, 201);
     assert_int_equal(request.answer.problem, PROBLEM_NONE);
     assert_string_equal(request.answer.content_type, "application/json");
@@ -64,12 +64,12 @@ static void test_replayed_order_is_told_as_the_first_time(void **state)
     (void)state;
     char first[ANSWER_INLINE_MAX];
     decide(STOCK_ACCEPTED);
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     size_t length = request.answer.length;
     memcpy(first, request.answer.text, length);
     decide(STOCK_REPLAYED);
     strcpy(request.order.status, "reserved");
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     assert_int_equal(request.answer.status, 200);
     assert_int_equal(request.answer.length, length);
     assert_memory_equal(request.answer.text, first, length);
@@ -87,7 +87,7 @@ static void accept_in_pieces(size_t count)
     order->allocation_count = count;
     for (size_t i = 0; i < count; i++)
         order->allocations[i] = (struct ledger_allocation){UINT32_MAX - (uint32_t)i, UINT32_MAX};
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     assert_null(order->allocations);
     assert_int_equal(order->allocation_count, 0);
 }
@@ -117,24 +117,27 @@ static void test_other_outcomes_are_problems(void **state)
     static const struct {
         enum stock_outcome outcome;
         enum problem problem;
-    } rows[] = {{STOCK_KEY_REUSED, PROBLEM_KEY_REUSED},   {STOCK_SOLD_OUT, PROBLEM_SOLD_OUT},
-                {STOCK_PAUSED, PROBLEM_PAUSED},           {STOCK_UNKNOWN_SKU, PROBLEM_UNKNOWN_SKU},
-                {STOCK_UNAVAILABLE, PROBLEM_UNAVAILABLE}, {STOCK_AGAIN, PROBLEM_UNAVAILABLE}};
+    } rows[] = {{STOCK_KEY_REUSED, PROBLEM_KEY_REUSED},
+                {STOCK_SOLD_OUT, PROBLEM_SOLD_OUT},
+                {STOCK_PAUSED, PROBLEM_PAUSED},
+                {STOCK_UNKNOWN_SKU, PROBLEM_UNKNOWN_SKU},
+                {STOCK_UNAVAILABLE, PROBLEM_LEDGER_UNAVAILABLE},
+                {STOCK_AGAIN, PROBLEM_LEDGER_UNAVAILABLE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         decide(rows[i].outcome);
-        order_answer(&request);
+        order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
         assert_int_equal(request.answer.problem, rows[i].problem);
         assert_int_equal(request.answer.status, problem_status(rows[i].problem));
     }
     decide(STOCK_COUNTING);
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     json_t *told = parse(request.answer.text, request.answer.length);
     assert_int_equal(request.answer.status, 503);
     assert_string_equal(member(told, "code"), "unavailable");
     assert_int_equal(request.answer.retry_after_s, 1);
     json_decref(told);
     decide(STOCK_IN_DOUBT);
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     assert_int_equal(request.answer.problem, PROBLEM_NONE);
     json_t *object = parse(request.answer.text, request.answer.length);
     assert_string_equal(member(object, "order_id"), "42");
@@ -145,7 +148,7 @@ static void test_other_outcomes_are_problems(void **state)
 static json_t *refuse(enum stock_outcome outcome, const char *code)
 {
     request.order.outcome = outcome;
-    order_answer(&request);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
     assert_int_equal(request.answer.problem, PROBLEM_NONE);
     assert_int_equal(request.answer.status, 409);
     json_t *object = parse(request.answer.text, request.answer.length);

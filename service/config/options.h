@@ -121,6 +121,10 @@
     X(UNSIGNED, mysql_timeout_ms, "5000", "ms", 10, 60000,                                         \
       "How long the ledger may take to connect or to answer before the daemon closes the "         \
       "connection.")                                                                               \
+    X(UNSIGNED, retention_days, "0", "days", 0, 36500,                                             \
+      "How long after the end of a round, by a reset or with its sale, the daemons keep what "     \
+      "only running rounds need: the idempotency keys of its orders, what its users had, and "     \
+      "its orders' places in GET /user/{user_id}/orders. Orders themselves stay. 0 keeps all.")    \
     X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
       "On SIGTERM or SIGINT, how long the daemon goes on serving while /readyz says draining, so " \
       "that load balancers see it and send no more clients. Choose more than they need for that.") \

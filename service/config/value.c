@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "service/config/endpoint.h"
 #include "service/config/networks.h"
@@ -11,22 +10,6 @@
 #include "service/config/text.h"
 
 /* ---- values as the log may show them ---- */
-
-/* Writes the URL with *** for its password. url_parse is no help here: a text that is no URL is
- * masked as well, since its author may have mistyped a URL with a secret in it. */
-static void mask_url(const char *url, char *masked_out, size_t size)
-{
-    const char *scheme_end = url_scheme_end(url);
-    const char *user = scheme_end ? scheme_end + 3 : url;
-    const char *at = strrchr(user, '@');
-    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
-    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
-    bool lone_secret = at && !colon && strncasecmp(url, "redis", 5) == 0;
-    if (colon || lone_secret)
-        snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - url), url, at);
-    else
-        snprintf(masked_out, size, "%s", url);
-}
 
 /* The end of the first URL of a list: a space, or a comma before another scheme. Any other comma
  * stands between the hosts of one URL. */
@@ -59,7 +42,7 @@ static void write_urls(const char *list, bool masked, char *urls_out, size_t siz
     urls_out[0] = '\0';
     while (url_next(&list, url)) {
         if (masked)
-            mask_url(url, shown, sizeof shown);
+            url_mask(url, shown, sizeof shown);
         int written = snprintf(urls_out + length, size - length, "%s%s", length > 0 ? " " : "",
                                masked ? shown : url);
         length += (size_t)written < size - length ? (size_t)written : size - length - 1;
@@ -69,7 +52,7 @@ static void write_urls(const char *list, bool masked, char *urls_out, size_t siz
 void value_mask(const struct option *option, const char *value, char *masked_out, size_t size)
 {
     if (option->type == URL)
-        mask_url(value, masked_out, size);
+        url_mask(value, masked_out, size);
     else if (option->type == URLS)
         write_urls(value, true, masked_out, size);
     else

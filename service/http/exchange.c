@@ -151,7 +151,9 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     if (!route->body)
         head_parameters(connection->mhd, &call);
     request->order.address[0] = '\0';
-    if (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0)
+    /* For the rate of an address, and for the log of what operators change. */
+    if (route->class == ROUTE_ADMIN ||
+        (route->kind == CALL_ORDER && atomic_load(&service->rates.address_per_min) > 0))
         head_address(connection->mhd, &atomic_load(&service->proxies)->networks,
                      request->order.address);
     return route->start(service, request, &call);

@@ -258,9 +258,15 @@ static void mhd_log(void *cls, const char *format, va_list arguments)
 {
     (void)cls;
     char text[256];
-    if (!log_enabled(LOG_DEBUG))
-        return;
     vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    /* A client that is not let in is told nothing, so that the operator must be. */
+    if (strstr(text, "accepting") || strstr(text, "resource limit")) {
+        log_failure(LOG_WARN, "not_accepting", "http", "error=%s effect=%s", LOG_QUOTE(text),
+                    LOG_QUOTE("new clients wait or are refused; raise the limit of open files, or "
+                              "lower connections_max"));
+        return;
+    }
     log_event(LOG_DEBUG, "http", "message=%s", LOG_QUOTE(text));
 }
 

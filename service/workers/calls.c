@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/call.h"
+#include "service/faults.h"
 #include "service/http/loop.h"
 #include "service/queue.h"
 
@@ -23,6 +24,7 @@ struct call_worker_thread {
     struct call_worker worker;
     const struct call_kind_row *kind;
     struct queue *queue;
+    uint64_t recoveries; /* that were logged */
     struct request *requests[CALL_BATCH_MAX];
 };
 
@@ -63,11 +65,27 @@ static bool put_back(struct call_worker_thread *thread, struct request *request)
     return true;
 }
 
+/* Before the requests are given back, which gives their answers away. A client's own mistakes are
+ * no 503. */
+static void log_faults(struct call_worker_thread *thread, struct request **group, size_t count)
+{
+    size_t failed = 0;
+    for (size_t i = 0; i < count; i++)
+        failed += group[i]->answer.status == 503 && !group[i]->call.again;
+    faults_log(thread->worker.stock, thread->kind->failed, failed,
+               failed > 0 ? "the calls were answered 503: unavailable, nothing was done; "
+                            "outcome_unknown, the change may be done"
+                          : "none: the calls were carried out by a further try");
+    faults_log_recoveries(thread->worker.stock, &thread->recoveries);
+}
+
 /* Carries the requests of `group`, which have one work, and gives back those that are done. */
 static void carry_group(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t done = 0;
+    faults_begin(thread->worker.stock);
     group[0]->call.work(&thread->worker, group, count);
+    log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = group[i];
         if (put_back(thread, request))

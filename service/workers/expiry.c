@@ -1,5 +1,6 @@
 /* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
- * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon.
+ * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon, and
+ * deletes what rounds that ended long ago have left (retention.c).
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
@@ -15,8 +16,10 @@
 #include "lock/seclock.h"
 #include "base/clock.h"
 #include "base/worker.h"
+#include "service/faults.h"
 #include "service/log.h"
 #include "service/metrics.h"
+#include "service/workers/retention.h"
 #include "stock/return_expired.h"
 #include "stock/sale_count.h"
 
@@ -37,6 +40,7 @@ struct expiry_worker {
     struct stock *stock; /* its own connections */
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
+    struct retention retention;
 };
 
 static void resign(struct expiry_worker *worker)
@@ -62,7 +66,13 @@ static bool get_elected(struct expiry_worker *worker)
     if (worker->elected)
         log_event(LOG_WARN, "expiry_worker_lost_lock", NULL);
     resign(worker);
-    if (seclock_acquire(worker->locks, &request, &worker->elected) != SECLOCK_OK) {
+    enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
+    if (result != SECLOCK_OK) {
+        if (result != SECLOCK_BUSY) /* held by another daemon */
+            log_failure(LOG_WARN, "expiry_worker_not_elected", "redis", "error=%s effect=%s",
+                        LOG_QUOTE(seclock_error()),
+                        LOG_QUOTE("orders that were not paid in time keep their units, unless "
+                                  "another daemon expires them"));
         resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
@@ -84,6 +94,7 @@ static bool expire(struct expiry_worker *worker)
     struct stock_expired expired;
     size_t all = 0;
     bool counting = false;
+    faults_begin(worker->stock);
     do {
         int64_t start_ns = clock_now_ns();
         enum ledger_result counted =
@@ -101,10 +112,22 @@ static bool expire(struct expiry_worker *worker)
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (result != LEDGER_OK)
-        log_event(LOG_WARN, "expiry_worker_failed", "redis=%s ledger=%s",
-                  LOG_QUOTE(stock_redis_error(worker->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
+        faults_log(worker->stock, "expiry_worker_failed", 0,
+                   "orders that were not paid in time keep their units until this succeeds");
     return result == LEDGER_OK;
+}
+
+/* Orders that are due first; then what is left of the turn may go to the past. */
+static bool work(struct expiry_worker *worker)
+{
+    unsigned days = (unsigned)worker->service->config.retention_days;
+    if (!expire(worker))
+        return false;
+    if (retention_work(&worker->retention, stock_ledger(worker->stock), days))
+        return true;
+    log_event(LOG_WARN, "retention_failed", "ledger=%s",
+              LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
+    return false;
 }
 
 static void run(void *context)
@@ -114,7 +137,7 @@ static void run(void *context)
     while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !expire(worker)) {
+        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !work(worker)) {
             resign(worker);
             pause_ms += FAILED_MS;
         }

@@ -5,6 +5,7 @@
  * neither a line of Redis' append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +22,8 @@ enum {
     PAUSE_MS = 250,        /* between two questions */
     ANSWER_AGE_MS = 1000,  /* of an answer that still counts */
     TIMEOUT_MS_MAX = 1000, /* of a question: a later answer would not count */
+    POLICY_S = 10,         /* between two questions for what Redis evicts */
+    POLICY_SIZE = 32,
 };
 
 struct probe {
@@ -35,8 +38,10 @@ struct probe {
 
 struct health {
     struct service *service;
-    struct redis *redis;   /* for the thread of the first probe */
-    struct ledger *ledger; /* for that of the second */
+    struct redis *redis; /* for the thread of the first probe */
+    int64_t policy_asked_ns;
+    char policy[POLICY_SIZE]; /* of eviction, as last seen */
+    struct ledger *ledger;    /* for that of the second */
     struct probe probes[2];
 };
 
@@ -69,6 +74,35 @@ static enum health_state redis_refusal(const char *error)
     return HEALTH_DOWN;
 }
 
+/* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills
+ * it. That costs no order, but each counter that is dropped is counted again, and a lock that is
+ * dropped lets two workers meet at the ledger. */
+static void check_policy(struct health *health)
+{
+    static const char label[] = "maxmemory_policy:";
+    struct command ask = {.argc = 2, .argv = {"INFO", "memory"}};
+    int64_t now_ns = clock_now_ns();
+    if (health->policy_asked_ns != 0 &&
+        now_ns - health->policy_asked_ns < POLICY_S * CLOCK_NS_PER_S)
+        return;
+    health->policy_asked_ns = now_ns;
+    command_run(health->redis, &ask, 1);
+    const char *text = ask.result == REDIS_ANSWERED ? command_text(&ask, -1, NULL) : NULL;
+    const char *at = text ? strstr(text, label) : NULL;
+    char policy[POLICY_SIZE] = "noeviction"; /* of a server that does not say */
+    if (at)
+        snprintf(policy, sizeof policy, "%.*s", (int)strcspn(at + sizeof label - 1, "\r\n"),
+                 at + sizeof label - 1);
+    command_clear(&ask, 1);
+    if (strcmp(policy, "noeviction") != 0 && strcmp(policy, health->policy) != 0)
+        log_event(
+            LOG_WARN, "redis_evicts", "address=%s maxmemory_policy=%s effect=%s",
+            LOG_QUOTE(redis_place(health->redis)), LOG_QUOTE(policy),
+            LOG_QUOTE("a Redis without memory drops counters and locks: orders get slower and "
+                      "rate limits are forgotten; set noeviction"));
+    memcpy(health->policy, policy, sizeof policy);
+}
+
 /* SET … XX sets a key that exists, and this key never does. Redis checks before whether it would
  * take the write: its memory, its disk, its role. */
 static enum health_state ask_redis(struct health *health, const char **error_out)
@@ -77,7 +111,10 @@ static enum health_state ask_redis(struct health *health, const char **error_out
     command_run(health->redis, &write, 1);
     command_clear(&write, 1);
     *error_out = redis_error(health->redis);
-    return write.result == REDIS_ANSWERED ? HEALTH_OK : redis_refusal(*error_out);
+    if (write.result != REDIS_ANSWERED)
+        return redis_refusal(*error_out);
+    check_policy(health);
+    return HEALTH_OK;
 }
 
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
@@ -110,11 +147,15 @@ static enum health_state ask_ledger(struct health *health, const char **error_ou
 
 static void log_change(const struct probe *probe, enum health_state state, const char *error)
 {
+    const struct health *health = probe->health;
+    bool redis = probe == &health->probes[PROBE_REDIS];
+    const char *place = redis ? redis_place(health->redis) : ledger_place(health->ledger);
     if (state == HEALTH_OK)
-        log_event(LOG_INFO, probe->up, NULL);
+        log_event(LOG_INFO, probe->up, "address=%s", LOG_QUOTE(place));
     else
-        log_event(LOG_WARN, probe->down, "reason=%s error=%s", health_word(state),
-                  LOG_QUOTE(error));
+        log_event(LOG_WARN, probe->down, "reason=%s address=%s error=%s effect=%s",
+                  health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),
+                  LOG_QUOTE("orders are refused, 503 unavailable, until it is up"));
 }
 
 static void run(void *context)

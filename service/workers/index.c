@@ -10,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/log.h"
+#include "service/faults.h"
 #include "sql/ledger_index.h"
 
 enum {
     PAUSE_S = 2,
-    LATE_PASSES = 5,    /* after which the few commits that are left of a rush are indexed, too */
+    LATE_PASSES = 2,    /* after which the few commits that are left of a rush are indexed, too */
     MERGED_BUCKETS = 8, /* looked at in a pass */
     /* Orders indexed between two pauses while new orders wait: these have the ledger first. */
     BUSY_ORDERS = 65536,
@@ -46,8 +46,10 @@ static void index_orders(struct order_indexer *indexer)
         min = LEDGER_INDEX_BATCHES;
     }
     if (result != LEDGER_OK && result != LEDGER_NO)
-        log_event(LOG_WARN, "orders_not_indexed", "error=%s",
-                  LOG_QUOTE(ledger_error(indexer->ledger)));
+        faults_log_ledger(indexer->ledger, "orders_not_indexed",
+                          "none on orders; a user's list of orders reads more and is slower");
+    else
+        fault_clear(ledger_fault(indexer->ledger));
 }
 
 /* A few buckets after the other: what is left to be merged later does no harm. */

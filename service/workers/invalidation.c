@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lua/redis.h"
+#include "service/faults.h"
 
 enum { RETRY_MS = 50 };
 
@@ -52,6 +53,9 @@ static void run(void *context)
             receive(listener);
         else
             worker_sleep_ns(&listener->thread, RETRY_MS * CLOCK_NS_PER_MS);
+        if (redis_fault(listener->redis)->count > 0 && !worker_stopping(&listener->thread))
+            faults_log_redis(listener->redis, "not_subscribed",
+                             "changes of other daemons are seen up to a second late");
     }
 }
 

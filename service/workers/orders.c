@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/order_answer.h"
+#include "service/faults.h"
 #include "service/http/loop.h"
 #include "service/log.h"
 #include "service/metrics.h"
@@ -45,6 +46,8 @@ struct order_worker {
     bool busy;                                   /* of the queue: it carries a batch */
     struct stock_stats seen;                     /* what the metrics know already */
     uint64_t redis_connects, ledger_connects;
+    uint64_t recoveries;  /* that were logged */
+    enum problem refusal; /* of orders of the batch that were not decided */
     unsigned random;
 };
 
@@ -110,21 +113,30 @@ static bool put_back(struct order_worker *worker, struct request *request)
     return true;
 }
 
+/* Orders whose deadline came while a worker had them. */
+struct late {
+    size_t orders, accepted;
+};
+
 /* Answers the orders that were decided, and returns their number. A stopped queue takes nothing
  * back: then an undecided order is answered as such. */
-static size_t answer(struct order_worker *worker, size_t count)
+static size_t answer(struct order_worker *worker, size_t count, struct late *late_out)
 {
     size_t decided = 0;
+    *late_out = (struct late){0};
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
             put_back(worker, request))
             continue; /* from now on another worker may have it */
         /* An order counts once: when its deadline came first, as what its client was told then. */
-        if (request_move(request, REQUEST_TAKEN, REQUEST_DONE))
-            order_answer(request);
-        else
+        if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
+            order_answer(request, worker->refusal);
+        } else {
+            late_out->orders++;
+            late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
+        }
         queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
     }
@@ -172,23 +184,48 @@ static void measure(struct order_worker *worker)
     observe_calls(HISTOGRAM_LEDGER_SECONDS, now.ledger_calls - seen->ledger_calls,
                   now.ledger_calls_ns - seen->ledger_calls_ns);
     worker->seen = now;
+    faults_log_recoveries(worker->stock, &worker->recoveries);
     count_connects(worker);
 }
 
-/* Logs why an order could not be decided: once per batch, as its orders share the reason. Returns
- * whether there was such an order. */
-static bool log_undecided(struct order_worker *worker, size_t count)
+/* Logs which servers failed in the batch, and what that means for its orders. Returns whether an
+ * order could not be decided, with the problem to refuse such orders by. */
+static bool log_faults(struct order_worker *worker, size_t count)
 {
+    size_t unavailable = 0, doubt = 0;
     for (size_t i = 0; i < count; i++) {
-        enum stock_outcome outcome = worker->orders[i]->outcome;
-        if (outcome != STOCK_UNAVAILABLE && outcome != STOCK_IN_DOUBT)
-            continue;
-        log_event(LOG_WARN, outcome == STOCK_IN_DOUBT ? "commit_in_doubt" : "unavailable",
-                  "redis=%s ledger=%s", LOG_QUOTE(stock_redis_error(worker->stock)),
-                  LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
-        return true;
+        unavailable += worker->orders[i]->outcome == STOCK_UNAVAILABLE;
+        doubt += worker->orders[i]->outcome == STOCK_IN_DOUBT;
     }
-    return false;
+    worker->refusal = faults_problem(worker->stock);
+    if (doubt > 0)
+        faults_log(worker->stock, "commit_in_doubt", doubt,
+                   "the orders were answered 503 outcome_unknown: all of the batch are in the "
+                   "ledger, or none will ever be");
+    if (unavailable > 0)
+        faults_log(worker->stock, "unavailable", unavailable,
+                   "the orders were answered 503 unavailable: nothing was done");
+    if (unavailable + doubt == 0)
+        faults_log(worker->stock, "retried", 0, "none: a further try decided the orders");
+    return unavailable + doubt > 0;
+}
+
+/* A server that is slow without failing costs clients their answer as well. */
+static void log_late(const struct order_worker *worker, const struct late *late, int64_t took_ns)
+{
+    struct stock_stats now = stock_stats(worker->stock);
+    uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
+    uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
+    enum stock_server slow = redis_ns > ledger_ns ? STOCK_REDIS : STOCK_LEDGER;
+    if (late->orders > 0)
+        log_failure(LOG_WARN, "orders_late", slow == STOCK_REDIS ? "redis" : "ledger",
+                    "address=%s orders=%zu accepted=%zu batch_ms=%lld redis_ms=%llu ledger_ms=%llu "
+                    "effect=%s",
+                    stock_place(worker->stock, slow), late->orders, late->accepted,
+                    (long long)(took_ns / CLOCK_NS_PER_MS),
+                    (unsigned long long)(redis_ns / CLOCK_NS_PER_MS),
+                    (unsigned long long)(ledger_ns / CLOCK_NS_PER_MS),
+                    LOG_QUOTE("the orders were answered 503 outcome_unknown at their deadline"));
 }
 
 /* ---- one batch after the other ---- */
@@ -216,11 +253,15 @@ static void carry(struct order_worker *worker, size_t taken)
     size_t count = take(worker, taken);
     if (count == 0) /* all were withdrawn */
         return;
+    int64_t start_ns = clock_now_ns();
+    struct late late;
+    faults_begin(worker->stock);
     stock_sell(worker->stock, worker->orders, count);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
-    bool failed = log_undecided(worker, count); /* before answer, which gives the orders away */
+    bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     note_collisions(worker, count);
-    size_t decided = answer(worker, count);
+    size_t decided = answer(worker, count, &late);
+    log_late(worker, &late, clock_now_ns() - start_ns);
     if (decided > 0 && !failed)
         atomic_store(&worker->service->sold_ns, clock_now_ns());
     measure(worker);
@@ -262,8 +303,10 @@ static size_t take_next(struct order_worker *worker, size_t max)
 /* Keeps idle connections alive, and finds out when they are not. */
 static void ping(struct order_worker *worker)
 {
+    faults_begin(worker->stock);
     stock_ping_redis(worker->stock);
     stock_ping_ledger(worker->stock);
+    faults_log(worker->stock, "ping_failed", 0, "orders that come now may be refused");
 }
 
 static void run(void *context)

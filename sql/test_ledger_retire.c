@@ -1,0 +1,199 @@
+/* Sales that are retired, and what is deleted of rounds that are over. */
+#include "sql/ledger_commit.h"
+#include "sql/ledger_index.h"
+#include "sql/ledger_purge.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_retire.h"
+#include "sql/ledger_setup.h"
+#include "sql/test_server.h"
+
+enum { BATCH = 40 };
+
+static struct ledger *ledger;
+static uint64_t fence, next_id;
+
+static int start_group(void **state)
+{
+    char error[128];
+    (void)state;
+    sql_server_clear();
+    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    assert_non_null(ledger);
+    return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    ledger_close(&ledger);
+    return 0;
+}
+
+static struct ledger_sale reset(const char *sku)
+{
+    struct ledger_sale sale = {.total = 1000, .segments = 1};
+    struct ledger_segment row;
+    strcpy(sale.sku, sku);
+    fence++;
+    assert_int_equal(ledger_reset(ledger, &sale, &fence, &row), LEDGER_OK);
+    return sale;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    sql_server_empty();
+    fence = 1000;
+    next_id = UINT64_C(1000000) << 22;
+    return 0;
+}
+
+/* Commits `count` orders of the sale, each with a key, of the users u0, u1 and u2 in turn. */
+static void commit(const struct ledger_sale *sale, size_t count)
+{
+    struct ledger_order orders[BATCH];
+    char names[BATCH][16], keys[BATCH][32];
+    struct ledger_stock_update move = {.sku = sale->sku,
+                                       .round = sale->round,
+                                       .units = (uint32_t)count,
+                                       .settings_version = sale->settings.version};
+    assert_true(count <= BATCH);
+    move.settled =
+        (uint64_t)sql_server_do("SELECT fence FROM stock_segment WHERE sku='%s'", sale->sku);
+    move.fence = ++fence;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "u%zu", i % 3);
+        snprintf(keys[i], sizeof keys[i], "k%llu", (unsigned long long)next_id);
+        orders[i] = (struct ledger_order){.order_id = next_id++,
+                                          .sku = sale->sku,
+                                          .user_id = names[i],
+                                          .key = keys[i],
+                                          .round = sale->round,
+                                          .qty = 1,
+                                          .created_ms = 1790000000123};
+    }
+    assert_int_equal(ledger_commit(ledger, &move, 1, orders, count), LEDGER_OK);
+}
+
+static struct ledger_held count_held(const struct ledger_sale *sale)
+{
+    struct ledger_held held = {.reserved = 0};
+    while (!held.done)
+        assert_int_equal(ledger_held_count(ledger, sale->sku, sale->round, &held), LEDGER_OK);
+    return held;
+}
+
+static int64_t rows(const char *table)
+{
+    return sql_server_do("SELECT COUNT(*) FROM %s", table);
+}
+
+static void test_orders_that_hold_units_are_counted(void **state)
+{
+    (void)state;
+    struct ledger_sale other = reset("t"), sale = reset("s");
+    commit(&other, 7);
+    commit(&sale, 5);
+    sale = reset("s");
+    commit(&sale, 9);
+    sql_server_do("UPDATE orders SET status='paid' WHERE sku='s' AND order_id%%2=0");
+    struct ledger_held held = count_held(&sale);
+    assert_int_equal(held.paid + held.reserved, 14);
+    assert_int_equal(held.paid, sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"));
+    assert_int_equal(held.paid_units, sql_server_do("SELECT COUNT(*) FROM orders WHERE "
+                                                    "status='paid' AND round=2"));
+}
+
+static void test_order_behind_the_count_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    commit(&sale, 3);
+    sql_server_do("UPDATE orders SET status='paid'");
+    struct ledger_held held = count_held(&sale);
+    commit(&sale, 1);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(rows("sale"), 1);
+    sql_server_do("UPDATE orders SET status='paid'");
+    held = count_held(&sale);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+    assert_int_equal(rows("sale") + rows("stock_segment"), 0);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    uint32_t segments = 0;
+    assert_int_equal(ledger_retired_find(ledger, "s", &segments), LEDGER_OK);
+    assert_int_equal(segments, 1);
+    assert_int_equal(ledger_retired_find(ledger, "t", &segments), LEDGER_NO);
+    assert_int_equal(reset("s").round, 2);
+}
+
+static void test_round_that_was_reset_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    struct ledger_held held = count_held(&sale);
+    reset("s");
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    assert_int_equal(rows("sale"), 1);
+}
+
+/* Purges until nothing is due, in pieces of so many rows. Adds up what went. */
+static struct ledger_purged purge(unsigned piece)
+{
+    struct ledger_purged all = {.round = 0}, one;
+    enum ledger_result result = LEDGER_OK;
+    for (int i = 0; i < 10000 && result == LEDGER_OK; i++) {
+        result = ledger_purge(ledger, 10, piece, &one);
+        all.keys += one.keys;
+        all.users += one.users;
+        all.entries += one.entries;
+    }
+    assert_int_equal(result, LEDGER_NO);
+    return all;
+}
+
+/* Rounds 1 and 2 of s and round 1 of t share commits' rows of the index. */
+static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
+{
+    (void)state;
+    for (unsigned piece = 1; piece <= 100; piece *= 10) {
+        size_t count = 0;
+        sql_server_empty();
+        struct ledger_sale first = reset("s"), other = reset("t");
+        commit(&first, 11);
+        commit(&other, 13);
+        struct ledger_sale second = reset("s");
+        commit(&second, 17);
+        assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+        sql_server_do("INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
+                      "SELECT sku,round,user_id,COUNT(*),99,'' FROM orders GROUP BY 1,2,3");
+        assert_int_equal(purge(piece).keys, 0); /* nothing is that old */
+        sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
+        struct ledger_purged gone = purge(piece);
+        assert_int_equal(gone.keys, 11);
+        assert_int_equal(gone.users, 3);
+        assert_int_equal(gone.entries, 11);
+        assert_int_equal(rows("orders"), 41);
+        assert_int_equal(rows("order_key"), 30);
+        assert_int_equal(rows("user_quota"), 6);
+        assert_int_equal(sql_server_do("SELECT SUM(LENGTH(orders)-LENGTH(REPLACE(orders,':','')))"
+                                       "FROM order_index"),
+                         30);
+        assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key k JOIN orders o USING"
+                                       "(order_id)WHERE sku='s' AND round=1"),
+                         0);
+        assert_int_equal(purge(piece).keys, 0);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_orders_that_hold_units_are_counted),
+        TEST(test_order_behind_the_count_keeps_the_sale),
+        TEST(test_round_that_was_reset_keeps_the_sale),
+        TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
+    };
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}
