@@ -36,6 +36,8 @@ static char *sql_reserve(struct sql_text *sql, size_t more)
 
 void sql_append(struct sql_text *sql, const char *text, size_t length)
 {
+    if (length == 0) /* a text that is empty so far has no memory */
+        return;
     memcpy(sql_reserve(sql, length), text, length);
     sql->length += length;
 }

@@ -188,7 +188,8 @@ def test_crowd_of_lookers_waits_for_orders_and_is_answered(stack, spawn, load, p
     daemon.reset(total=10_000_000)
     with load(daemon, connections=128, seconds=60) as orders:
         lookers = crowd(daemon, path, 60)  # until calls were held: that may take on a slow machine
-        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
+        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held",
+                   timeout=60)
         for call in [lambda: daemon.admin("PATCH", "/admin/sale/demo", {"paused": False}),
                      lambda: daemon.get("/readyz")]:
             started = time.monotonic()
@@ -210,12 +211,21 @@ def test_few_lookers_are_never_held(stack, spawn, load):
     assert daemon.metric("seckill_calls_held_total") == 0
 
 
+def test_operators_are_never_held(stack, spawn, load):
+    daemon = spawn(stack)
+    daemon.reset(total=10_000_000)
+    with load(daemon, connections=128, seconds=5):
+        crowd(daemon, "/healthz", 3).communicate(timeout=30)
+    assert daemon.metric("seckill_calls_held_total") == 0
+
+
 def test_daemon_stops_with_calls_held(stack, spawn, load):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
-    with load(daemon, connections=128, seconds=20):
-        lookers = crowd(daemon, "/stock/demo", 20)
-        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held")
+    with load(daemon, connections=128, seconds=60):
+        lookers = crowd(daemon, "/stock/demo", 60)  # until calls were held
+        wait_until(lambda: daemon.metric("seckill_calls_held_total") > 0, "calls are held",
+                   timeout=60)
         daemon.stop()
         lookers.kill()
         lookers.communicate()

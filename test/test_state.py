@@ -312,6 +312,20 @@ def test_move_that_cannot_be_asked_after_is_called_unclear(stack, proxies, spawn
     assert audit_after_faults(daemon) == 6
 
 
+def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(stack, spawn):
+    """The client gets to know that nothing was done, instead of an unclear outcome."""
+    daemon = spawn(stack, deadline_ms=2000)
+    daemon.reset("demo", 6, 2)
+    order_id = daemon.order().json()["order_id"]
+    with stack.ledger.transaction(f"SELECT 1 FROM orders WHERE order_id={order_id} FOR UPDATE"):
+        started = time.monotonic()
+        answer = daemon.pay(order_id)
+        assert time.monotonic() - started < 2
+    assert_problem(answer, 503, "unavailable")
+    assert "nothing was done" in answer.json()["detail"]
+    assert daemon.pay(order_id).status == 200
+
+
 def test_cancel_after_redis_lost_everything(stack, spawn):
     pair = spawn(stack), spawn(stack)
     one, other = pair

@@ -1,5 +1,6 @@
 """Statements for the ledger's database, by PyMySQL."""
 
+from contextlib import contextmanager
 from urllib.parse import unquote, urlsplit
 
 import pymysql
@@ -21,17 +22,28 @@ class Ledger:
         self.user, self.password = parts.username or "root", unquote(parts.password or "")
         self.host, self.port, self.database = parts.hostname, parts.port, parts.path.strip("/")
 
+    def connect(self, database, timeout=60):
+        """Without converters every cell stays the text that the server sends."""
+        return pymysql.connect(
+            host=self.host, port=self.port, user=self.user, password=self.password,
+            database=database or None, charset="utf8mb4", autocommit=True, conv={},
+            connect_timeout=10, read_timeout=timeout, write_timeout=timeout,
+            client_flag=CLIENT.MULTI_STATEMENTS)
+
+    @contextmanager
+    def transaction(self, sql):
+        """A transaction that has run the statement; it is rolled back when the context is left."""
+        with self.connect(self.database) as connection, connection.cursor() as cursor:
+            connection.begin()
+            cursor.execute(sql)
+            yield
+
     def run(self, sql, database=None, timeout=60):
         """Runs statements. Returns the rows of all their results as tuples of strings, NULL as
         None."""
         database = self.database if database is None else database
         try:
-            # Without converters every cell stays the text that the server sends.
-            connection = pymysql.connect(
-                host=self.host, port=self.port, user=self.user, password=self.password,
-                database=database or None, charset="utf8mb4", autocommit=True, conv={},
-                connect_timeout=10, read_timeout=timeout, write_timeout=timeout,
-                client_flag=CLIENT.MULTI_STATEMENTS)
+            connection = self.connect(database, timeout)
             with connection, connection.cursor() as cursor:
                 cursor.execute(sql)
                 rows = list(cursor.fetchall())
