@@ -6,6 +6,9 @@
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
 #   make test-lock  of these, the lock library under faults, and histories of many processes
+#   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
+#                   SEEDS=100000 of them; SEED=7 repeats one and tells its story
+#   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -95,13 +98,13 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
 all: $(daemon) $(load_tools) seclock
 	@:
-tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(BUILD)/test/shifted_clock.so
+tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(simulate_tests) $(BUILD)/test/shifted_clock.so
 	@:
 
 $(daemon): $(BUILD)/service/main.o $(archive)
@@ -208,6 +211,55 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARNINGS) $(CPPFLAGS) -O2 -fPIC -shared -o $@ $<
 
+# --- The simulation: stock/ and the scripts over simulated servers in one process -----------------
+
+simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
+simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
+                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c) \
+                 $(addprefix lock/,redis_key.c redis_pipeline.c) \
+                 $(addprefix lua/,command.c script.c) \
+                 $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)
+simulate_wrap := malloc calloc realloc free strdup clock_gettime nanosleep __assert_fail
+
+$(call object,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
+
+simulate_parts := $(call object,$(simulate_src) $(simulate_real))
+
+# What stock/ uses and the simulation does not have, it does not call: a call names what is absent.
+$(BUILD)/test/simulate/absent.c: $(simulate_parts)
+	$(Q)$(LD) -r -o $(@:.c=.part) $^
+	$(Q){ $(call made_of,what is missing for the simulation); \
+	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(command|db|ledger|lock|redis|script|seclock)_/ { \
+	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
+	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
+
+$(BUILD)/test/simulate/absent.o: $(BUILD)/test/simulate/absent.c
+	$(Q)$(COMPILE) -c -o $@ $<
+
+$(BUILD)/simulate: $(simulate_parts) $(BUILD)/test/simulate/absent.o
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(simulate_wrap:%=-Wl$(comma)--wrap=%) -o $@ $^ $(shell pkg-config --libs lua5.1)
+
+# The simulated ledger beside the real one: its functions get names of their own.
+simulate_model := $(BUILD)/test/simulate/model.o
+$(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)) \
+                     $(addprefix test/simulate/,chance.c coroutine.c loop.c story.c tally.c)) $(archive)
+	$(Q)$(LD) -r -o $@.part $(filter %.o,$^)
+	$(Q)nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }' >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $@.part $@
+
+simulate_tests := $(BUILD)/test/test_simulate $(BUILD)/test/test_simulate_ledger
+$(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
+$(BUILD)/test/test_simulate: $(BUILD)/simulate
+$(BUILD)/test/test_simulate_ledger: $(simulate_model) $(archive)
+$(simulate_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
+$(simulate_tests):
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
+
+-include $(patsubst %.o,%.d,$(call object,$(wildcard test/simulate/*.c)))
+
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
 c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
@@ -281,6 +333,17 @@ test-lock:
 	@deploy/packages test
 	@$(MAKE) tests
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
+
+# SEEDS: how many schedules; SEED: this one alone, with its story.
+simulate:
+	@deploy/packages test
+	@$(MAKE) $(BUILD)/simulate
+	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000)) $(SIMULATE_ARGS)
+
+mutants:
+	@deploy/packages test
+	@$(MAKE) $(BUILD)/simulate
+	@test/simulate/mutants $(MUTANTS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:

@@ -181,13 +181,53 @@ static void test_scheme_end(void **state)
     assert_null(url_scheme_end(""));
 }
 
+static void place(const char *text, const char *scheme, const char *wanted)
+{
+    char shown[URL_PLACE_SIZE];
+    url_place(text, scheme, shown);
+    assert_string_equal(shown, wanted);
+}
+
+static void test_place_says_where_the_server_is_and_nothing_else(void **state)
+{
+    (void)state;
+    place("redis://app:secret@h/3", "redis", "h:6379");
+    place("REDIS://:secret@[::1]:7", "redis", "[::1]:7");
+    place("mysql://u:secret@h:1/db?socket=/run/s", "mysql", "/run/s");
+    place("redis//app:secret@h", "redis", "?");
+}
+
+static void mask(const char *text, const char *wanted)
+{
+    char shown[URL_PART_SIZE];
+    url_mask(text, shown, sizeof shown);
+    assert_string_equal(shown, wanted);
+}
+
+static void test_mask_hides_the_password_of_what_need_not_be_a_url(void **state)
+{
+    (void)state;
+    mask("redis://app:secret@h:1/3", "redis://app:***@h:1/3");
+    mask("REDIS://:secret@h", "REDIS://:***@h");
+    mask("Redis://secret@h", "Redis://***@h"); /* some clients read it as a password */
+    mask("mysql://u:se:cr@t@h/db", "mysql://u:***@h/db");
+    mask("mysql:/u:secret@h", "mysql:***@h");
+    mask("u:secret@h", "u:***@h");
+    mask("mysql://u@h/db", "mysql://u@h/db");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_redis),      cmocka_unit_test(test_mysql),
-        cmocka_unit_test(test_zookeeper),  cmocka_unit_test(test_bad_schemes_and_characters),
-        cmocka_unit_test(test_bad_parts),  cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_redis),
+        cmocka_unit_test(test_mysql),
+        cmocka_unit_test(test_zookeeper),
+        cmocka_unit_test(test_bad_schemes_and_characters),
+        cmocka_unit_test(test_bad_parts),
+        cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_scheme_end),
+        cmocka_unit_test(test_place_says_where_the_server_is_and_nothing_else),
+        cmocka_unit_test(test_mask_hides_the_password_of_what_need_not_be_a_url),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,9 +24,9 @@ struct redis_stats {
 };
 
 /* Makes a client of `url` (redis://[user:password@]host[:port][/db], see base/url.h) without
- * connecting. `timeout_ms` bounds each connect, send and wait for a reply. Returns NULL with the
- * reason in `error_out` when the url is not of that form.
- * A client belongs to one thread at a time; the caller closes it. */
+ * connecting. `timeout_ms` bounds each connect, with the look-up of the host's name, each send and
+ * each wait for a reply. Returns NULL with the reason in `error_out` when the url is not of that
+ * form. A client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* Closes the connection, frees the client and sets the caller's pointer to NULL. */

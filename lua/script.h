@@ -33,6 +33,7 @@
     X(rate_limit)                                                                                  \
     X(fence_raise)                                                                                 \
     X(stock_take)                                                                                  \
+    X(stock_open)                                                                                  \
     X(stock_settle)                                                                                \
     X(stock_load)                                                                                  \
     X(stock_read)                                                                                  \

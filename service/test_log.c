@@ -199,6 +199,21 @@ static void test_many_events(void **state)
     assert_int_equal(count_of(read_log(), " x=1") + suppressed_sum(read_log()), 200);
 }
 
+static void test_failures_of_one_server_leave_one_line_a_second(void **state)
+{
+    (void)state;
+    restart();
+    for (int i = 0; i < 1000; i++) {
+        log_failure(LOG_WARN, "broken", "redis", "i=%d", i);
+        log_failure(LOG_WARN, "broken", "ledger", "i=%d", i);
+    }
+    log_flush();
+    const char *text = read_log();
+    assert_in_range(count_of(text, " server=redis i="), 1, 3);
+    assert_in_range(count_of(text, " server=ledger "), 1, 6);
+    assert_int_equal(count_of(text, " i=") + suppressed_sum(text), 2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_quote),
         cmocka_unit_test(test_line_stays_one_line),
         cmocka_unit_test(test_flood_is_counted),
+        cmocka_unit_test(test_failures_of_one_server_leave_one_line_a_second),
         cmocka_unit_test(test_threads_never_mix_lines),
         cmocka_unit_test(test_many_events),
     };

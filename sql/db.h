@@ -26,9 +26,10 @@ struct db_stats {
 };
 
 /* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
- * connecting. `timeout_ms` bounds each wait for an answer to a query and, rounded up to seconds, as
- * the client library counts them, a connect and a commit. NULL with the reason in `error_out` when
- * the url is not of that form. A client belongs to one thread at a time; the caller closes it. */
+ * connecting. `timeout_ms` bounds each wait for an answer to a query, the look-up of the host's
+ * name and, rounded up to seconds, as the client library counts them, a connect and a commit. NULL
+ * with the reason in `error_out` when the url is not of that form. A client belongs to one thread
+ * at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* From now on bounds each wait for an answer to a query by `timeout_ms`; returns the bound until

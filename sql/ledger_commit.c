@@ -142,11 +142,23 @@ static enum db_result commit_body(struct db *db, void *context)
     return result;
 }
 
+static bool are_sorted(const struct ledger_stock_update *updates, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        int order =
+            updates[i].sku == updates[i - 1].sku ? 0 : strcmp(updates[i - 1].sku, updates[i].sku);
+        if (order > 0 || (order == 0 && updates[i].segment < updates[i - 1].segment))
+            return false;
+    }
+    return true;
+}
+
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
     assert(update_count > 0 && update_count <= LEDGER_SEGMENTS_MAX);
+    assert(are_sorted(updates, update_count));
     assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
     struct commit commit;
     commit.ledger = ledger;

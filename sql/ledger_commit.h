@@ -49,9 +49,9 @@ struct ledger_stock_update {
 
 /* One transaction: inserts the orders and updates each segment. A segment changes only as its guard
  * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO); of many updates,
- * all of them are. A caller without locks on the segments must sort `updates` by sku and segment,
- * or such transactions deadlock. LEDGER_LIMIT and LEDGER_DUPLICATE: at least one of the orders
- * caused it, and nothing is done. */
+ * all of them are. `updates` are sorted by sku and segment: all transactions take the rows of
+ * segments in that order, as they would deadlock otherwise. LEDGER_LIMIT and LEDGER_DUPLICATE: at
+ * least one of the orders caused it, and nothing is done. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count);

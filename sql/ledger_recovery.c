@@ -25,8 +25,23 @@ static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
     sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
 }
 
+static void text_order(struct sql_text *sql, const struct ledger_order *order)
+{
+    sql_printf(sql, "SELECT order_id FROM orders WHERE order_id=%llu AND round=%u AND sku=",
+               (unsigned long long)order->order_id, order->round);
+    sql_identifier(sql, order->sku);
+    sql_printf(sql, " AND user_id=");
+    sql_identifier(sql, order->user_id);
+    if (order->key && order->key[0] != '\0') {
+        sql_printf(sql, " AND idempotency_key=");
+        sql_identifier(sql, order->key);
+    } else {
+        sql_printf(sql, " AND idempotency_key IS NULL");
+    }
+}
+
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
-                                  uint64_t order_id)
+                                  const struct ledger_order *order)
 {
     sql_clear(&ledger->sql);
     if (stock_update_fenced(update))
@@ -35,8 +50,7 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
         text_wait(&ledger->sql, update->sku, update->segment);
     /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
      * for all orders of the transaction, which is atomic. */
-    sql_printf(&ledger->sql, "SELECT order_id FROM orders WHERE order_id=%llu",
-               (unsigned long long)order_id);
+    text_order(&ledger->sql, order);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     if (!db_row(ledger->db))
@@ -83,8 +97,10 @@ enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
     struct recovery recovery = {ledger, sku, segments, count};
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
+    uint16_t places[LEDGER_SEGMENTS_MAX];
+    ledger_segments_order(segments, count, places);
     for (size_t i = 0; i < count; i++)
-        text_raise(sql, sku, segments[i].segment, segments[i].fence);
+        text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);
     ledger_segments_text(sql, sku);
     for (size_t i = 0; i < count; i++) {
         sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", segments[i].segment);

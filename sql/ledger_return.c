@@ -84,17 +84,20 @@ static bool read_returnable(struct returning *returning, struct db *db)
 static size_t text_segments(struct sql_text *sql, const struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
+    uint16_t places[LEDGER_SEGMENTS_MAX];
     size_t count = 0;
+    ledger_segments_order(returned->segments, returned->segment_count, places);
     for (size_t i = 0; i < returned->segment_count; i++) {
-        const struct ledger_segment *segment = &returned->segments[i];
-        unsigned long long fence = returning->fences[i];
-        if (returning->units[i] == 0)
+        uint32_t segment = returned->segments[places[i]].segment;
+        uint32_t units = returning->units[places[i]];
+        unsigned long long fence = returning->fences[places[i]];
+        if (units == 0)
             continue;
-        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=",
-                   returning->units[i], fence);
+        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", units,
+                   fence);
         sql_identifier(sql, returned->sku);
-        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;",
-                   segment->segment, returned->round, fence, returning->units[i]);
+        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;", segment,
+                   returned->round, fence, units);
         count++;
     }
     return count;

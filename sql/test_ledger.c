@@ -391,6 +391,25 @@ static void test_commit_writes_orders_and_moves_the_segment(void **state)
     assert_int_equal(sql_server_do("SELECT order_id FROM order_key WHERE user_id='u'"), 2);
 }
 
+/* Ids need not be in the order of the batch; orders that never expire are in no range. */
+static void test_commit_lists_what_expires_together_as_one_range(void **state)
+{
+    (void)state;
+    static const int64_t expires_ms[] = {1790000001000, 1790000001000, 1790000001000, 0,
+                                         1790000002000};
+    static const uint64_t ids[] = {12, 11, 15, 16, 17};
+    struct ledger_stock_update step = move(0, 3, FENCE, FENCE + 1);
+    struct ledger_order rows[5];
+    for (size_t i = 0; i < 5; i++) {
+        rows[i] = order(ids[i], 1, "");
+        rows[i].expires_ms = expires_ms[i];
+    }
+    assert_int_equal(ledger_commit(ledger, &step, 1, rows, 5), LEDGER_OK);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
+    assert_int_equal(sql_server_do("SELECT last_id FROM order_expiry WHERE first_id=11"), 15);
+    assert_int_equal(sql_server_do("SELECT last_id FROM order_expiry WHERE first_id=17"), 17);
+}
+
 static void test_commit_follows_the_chain_of_fences(void **state)
 {
     (void)state;
@@ -526,7 +545,7 @@ static void refuse_among_many(struct ledger_stock_update odd)
     odd.fence += steps[4].settled - FENCE;
     odd.round += steps[4].round - 1;
     odd.settings_version += steps[4].settings_version - 1;
-    steps[4] = odd;
+    steps[strcmp(odd.sku, "s") < 0 ? 0 : odd.segment < MANY ? 4 : MANY - 1] = odd; /* sorted */
     assert_int_equal(ledger_commit(ledger, steps, MANY, &row, 1), LEDGER_NO);
     for (uint32_t i = 0; i < MANY; i++)
         assert_true(steps[i].refused); /* which one it was is not known, so all are recovered */
@@ -584,8 +603,8 @@ static void test_commit_of_an_order_that_several_segments_filled(void **state)
     (void)state;
     static const struct ledger_allocation parts[] = {{2, 3}, {0, 1}};
     struct ledger_record record;
-    struct ledger_stock_update steps[] = {move(2, 3, FENCE, FENCE + 1),
-                                          move(0, 2, FENCE, FENCE + 2)};
+    struct ledger_stock_update steps[] = {move(0, 2, FENCE, FENCE + 2),
+                                          move(2, 3, FENCE, FENCE + 1)};
     struct ledger_order orders[] = {order(1, 4, "k"), order(2, 1, NULL)};
     orders[0].segment = LEDGER_SEGMENT_SEVERAL;
     orders[0].allocations = parts;
@@ -746,13 +765,37 @@ static void test_recover_many_tells_each_as_it_is(void **state)
     assert_int_equal(fence_of(1), FENCE);
 }
 
+static enum ledger_result resolve(struct ledger *by, const struct ledger_stock_update *update)
+{
+    struct ledger_order asked = order(7, 1, NULL);
+    return ledger_resolve(by, update, &asked);
+}
+
 static void test_resolve_finds_what_was_committed(void **state)
 {
     (void)state;
     struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
-    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
+    assert_int_equal(resolve(ledger, &step), LEDGER_OK);
     assert_int_equal(fence_of(0), FENCE + 1);
+}
+
+/* Another process may have written the same id for another order. */
+static void test_resolve_asks_for_the_order_and_not_the_id_alone(void **state)
+{
+    (void)state;
+    struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
+    struct ledger_order asked = order(7, 1, "k");
+    assert_int_equal(commit_one(step, asked), LEDGER_OK);
+    assert_int_equal(ledger_resolve(ledger, &step, &asked), LEDGER_OK);
+    for (int i = 0; i < 5; i++) {
+        struct ledger_order other = asked;
+        other.user_id = i == 0 ? "v" : other.user_id;
+        other.sku = i == 1 ? "t" : other.sku;
+        other.key = i == 2 ? "" : i == 3 ? "other" : other.key;
+        other.round += i == 4;
+        assert_int_equal(ledger_resolve(ledger, &step, &other), LEDGER_NO);
+    }
 }
 
 /* What it finds may be visible and not on the disk yet. */
@@ -762,7 +805,7 @@ static void test_resolve_says_yes_after_a_write(void **state)
     struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
     assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_OK);
     int64_t before = sql_server_log();
-    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_OK);
+    assert_int_equal(resolve(ledger, &step), LEDGER_OK);
     assert_true(sql_server_log() > before);
 }
 
@@ -770,9 +813,9 @@ static void test_resolve_forbids_the_late_commit(void **state)
 {
     (void)state;
     struct ledger_stock_update step = move(0, 1, FENCE, FENCE + 1);
-    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
+    assert_int_equal(resolve(ledger, &step), LEDGER_NO);
     assert_int_equal(commit_one(step, order(7, 1, NULL)), LEDGER_NO);
-    assert_int_equal(ledger_resolve(ledger, &step, 7), LEDGER_NO);
+    assert_int_equal(resolve(ledger, &step), LEDGER_NO);
     assert_int_equal(count_orders(), 0);
 }
 
@@ -805,10 +848,27 @@ static enum ledger_result resolve_while(const char *end, enum ledger_guard guard
                       "INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
                       "VALUES(7,'s',1,'u',1,0,NOW())");
     assert_int_equal(pthread_create(&thread, NULL, end_late, &late), 0);
-    enum ledger_result result = ledger_resolve(ledger, &step, 7);
+    enum ledger_result result = resolve(ledger, &step);
     pthread_join(thread, NULL);
     db_close(&late.db);
     return result;
+}
+
+/* Whatever takes rows of several segments takes them in one order. */
+static void test_recover_does_not_deadlock_with_a_change(void **state)
+{
+    (void)state;
+    struct sql_rival rival;
+    struct ledger_segment rows[] = {{.segment = 2, .fence = FENCE + 1},
+                                    {.segment = 0, .fence = FENCE + 2},
+                                    {.segment = 1, .fence = FENCE + 3}};
+    uint64_t retries = ledger_stats(ledger).retries;
+    sql_rival_start(&rival);
+    assert_int_equal(ledger_recover(ledger, "s", rows, 3), LEDGER_OK);
+    assert_int_equal(sql_rival_join(&rival), DB_OK);
+    assert_int_equal(ledger_stats(ledger).retries, retries);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(rows[i].fence, FENCE + 1 + i);
 }
 
 static void test_resolve_waits_for_the_transaction_to_end(void **state)
@@ -863,7 +923,7 @@ static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth
     assert_int_equal(ledger_ping(over), LEDGER_OK);
     atomic_store(&wire.fault, fault);
     assert_int_equal(ledger_commit(over, &step, 1, &row, 1), LEDGER_UNKNOWN);
-    assert_int_equal(ledger_resolve(over, &step, 7), truth);
+    assert_int_equal(resolve(over, &step), truth);
     assert_int_equal(count_orders(), truth == LEDGER_OK);
     assert_int_equal(sold(0), truth == LEDGER_OK);
     ledger_close(&over);
@@ -893,7 +953,7 @@ static void test_unreachable_ledger_is_failed(void **state)
     struct ledger_segment segment = {.segment = 0, .fence = FENCE + 1};
     assert_int_equal(ledger_migrate(nowhere), LEDGER_FAILED);
     assert_int_equal(ledger_commit(nowhere, &step, 1, &row, 1), LEDGER_FAILED);
-    assert_int_equal(ledger_resolve(nowhere, &step, 7), LEDGER_FAILED);
+    assert_int_equal(resolve(nowhere, &step), LEDGER_FAILED);
     assert_int_equal(ledger_recover(nowhere, "s", &segment, 1), LEDGER_FAILED);
     assert_string_not_equal(ledger_error(nowhere), "");
     ledger_close(&nowhere);
@@ -1000,6 +1060,7 @@ int main(void)
         TEST(test_sales_are_listed_in_pages),
         TEST(test_sale_that_is_not_there_is_no),
         TEST(test_commit_writes_orders_and_moves_the_segment),
+        TEST(test_commit_lists_what_expires_together_as_one_range),
         TEST(test_commit_follows_the_chain_of_fences),
         TEST(test_commit_is_refused_by_each_guard),
         TEST(test_each_guard_moves_from_where_it_may_and_to_where_it_says),
@@ -1016,7 +1077,9 @@ int main(void)
         TEST(test_table_itself_refuses_to_oversell),
         TEST(test_recover_raises_the_fence_and_refuses_the_old_holder),
         TEST(test_recover_many_tells_each_as_it_is),
+        TEST(test_recover_does_not_deadlock_with_a_change),
         TEST(test_resolve_finds_what_was_committed),
+        TEST(test_resolve_asks_for_the_order_and_not_the_id_alone),
         TEST(test_resolve_says_yes_after_a_write),
         TEST(test_resolve_forbids_the_late_commit),
         TEST(test_resolve_waits_for_the_transaction_to_end),

@@ -98,6 +98,47 @@ static inline int64_t sql_server_log(void)
     return now;
 }
 
+/* ---- another transaction ---- */
+
+/* A transaction that takes the rows of a sale's segments in their order, as a change of settings
+ * does: it has the first, and a moment later it wants all. */
+struct sql_rival {
+    struct db *db;
+    pthread_t thread;
+    enum db_result result;
+};
+
+static inline enum db_result sql_rival_query(struct sql_rival *rival, const char *text)
+{
+    return db_query(rival->db, text, strlen(text));
+}
+
+static inline void *sql_rival_go_on(void *argument)
+{
+    struct sql_rival *rival = argument;
+    nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+    rival->result =
+        sql_rival_query(rival, "UPDATE stock_segment SET settings_version=settings_version;COMMIT");
+    return NULL;
+}
+
+static inline void sql_rival_start(struct sql_rival *rival)
+{
+    rival->db = sql_server_open(sql_server_url());
+    assert_int_equal(sql_rival_query(rival, "START TRANSACTION;UPDATE stock_segment SET "
+                                            "settings_version=settings_version WHERE segment=0"),
+                     DB_OK);
+    assert_int_equal(pthread_create(&rival->thread, NULL, sql_rival_go_on, rival), 0);
+}
+
+/* DB_OK, or DB_SOFT when it was rolled back for a deadlock. */
+static inline enum db_result sql_rival_join(struct sql_rival *rival)
+{
+    pthread_join(rival->thread, NULL);
+    db_close(&rival->db);
+    return rival->result;
+}
+
 /* ---- the wire ---- */
 
 enum sql_wire_fault {

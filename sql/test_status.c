@@ -244,6 +244,31 @@ static void test_units_of_a_segment_that_is_not_locked_stay(void **state)
     assert_true(has_status(1, "reserved"));
 }
 
+static void test_return_does_not_deadlock_with_a_change(void **state)
+{
+    (void)state;
+    struct sql_rival rival;
+    uint64_t ids[] = {1, 2};
+    struct ledger_segment segments[] = {{.segment = 1, .fence = FENCE + 1},
+                                        {.segment = 0, .fence = FENCE + 2}};
+    struct ledger_return returned = {.sku = "s",
+                                     .round = 1,
+                                     .to = LEDGER_CANCELLED,
+                                     .order_ids = ids,
+                                     .order_count = 2,
+                                     .segments = segments,
+                                     .segment_count = 2};
+    insert(1, 2, 0, "reserved", NULL);
+    insert(2, 1, 1, "reserved", NULL);
+    uint64_t retries = ledger_stats(ledger).retries;
+    sql_rival_start(&rival);
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_int_equal(sql_rival_join(&rival), DB_OK);
+    assert_int_equal(ledger_stats(ledger).retries, retries);
+    assert_int_equal(fence_of(1), FENCE + 1);
+    assert_int_equal(fence_of(0), FENCE + 2);
+}
+
 static void test_older_rounds_move_their_status_only(void **state)
 {
     (void)state;
@@ -527,6 +552,7 @@ int main(void)
         TEST(test_nothing_is_returned_twice),
         TEST(test_each_guard_of_a_segment_refuses_all),
         TEST(test_units_of_a_segment_that_is_not_locked_stay),
+        TEST(test_return_does_not_deadlock_with_a_change),
         TEST(test_older_rounds_move_their_status_only),
         TEST(test_users_may_buy_again_what_they_gave_back),
         TEST(test_what_is_due_comes_in_order_and_in_pages),

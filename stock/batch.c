@@ -218,13 +218,35 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
     return count;
 }
 
-static void write_update(struct batch *batch, struct segment_hold *hold)
+static int compare_holds(const void *left, const void *right)
 {
+    const struct segment_hold *a = *(struct segment_hold *const *)left;
+    const struct segment_hold *b = *(struct segment_hold *const *)right;
+    int order = a->sale == b->sale ? 0 : strcmp(sale_sku(a->sale), sale_sku(b->sale));
+    return order != 0 ? order : (a->segment > b->segment) - (a->segment < b->segment);
+}
+
+/* Lists the holds that have sold units, in the order in which all transactions take the segments'
+ * rows. */
+static void list_updated(struct stock *stock, struct batch *batch)
+{
+    batch->update_count = 0;
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        stock->holds[i].update = 0;
+        if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
+            batch->updated[batch->update_count++] = &stock->holds[i];
+    }
+    assert(batch->update_count <= STOCK_HOLDS_MAX);
+    if (batch->update_count > 1)
+        qsort(batch->updated, batch->update_count, sizeof batch->updated[0], compare_holds);
+}
+
+static void write_update(struct batch *batch, size_t i, enum ledger_guard guard)
+{
+    struct segment_hold *hold = batch->updated[i];
     assert(hold->state == SEGMENT_TAKEN && hold->used > 0 && hold->used <= hold->taken);
-    assert(batch->update_count < STOCK_HOLDS_MAX);
-    batch->updated[batch->update_count] = hold;
-    hold->update = batch->update_count + 1;
-    batch->updates[batch->update_count++] = (struct ledger_stock_update){
+    hold->update = i + 1;
+    batch->updates[i] = (struct ledger_stock_update){
         .sku = sale_sku(hold->sale),
         .segment = hold->segment,
         .round = hold->round,
@@ -232,6 +254,7 @@ static void write_update(struct batch *batch, struct segment_hold *hold)
         .fence = hold->lock.fence,
         .settled = hold->settled,
         .settings_version = hold->settings_version,
+        .guard = guard,
     };
 }
 
@@ -284,14 +307,12 @@ static void write_row(struct batch *batch, const struct batch_order *entry)
     };
 }
 
-void batch_write(struct stock *stock, struct batch *batch)
+void batch_write(struct stock *stock, struct batch *batch, enum ledger_guard guard)
 {
-    batch->update_count = batch->row_count = 0;
-    for (size_t i = 0; i < stock->hold_count; i++) {
-        stock->holds[i].update = 0;
-        if (stock->holds[i].state == SEGMENT_TAKEN && stock->holds[i].used > 0)
-            write_update(batch, &stock->holds[i]);
-    }
+    list_updated(stock, batch);
+    for (size_t i = 0; i < batch->update_count; i++)
+        write_update(batch, i, guard);
+    batch->row_count = 0;
     for (size_t i = 0; i < batch->order_count; i++)
         if (batch->orders[i].allocation_count > 0)
             write_row(batch, &batch->orders[i]);

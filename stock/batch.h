@@ -103,8 +103,9 @@ void group_fail(struct group *group, bool reachable);
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Writes the filled orders and their segments' updates as the ledger wants them. */
-void batch_write(struct stock *stock, struct batch *batch);
+/* Writes the filled orders and their segments' updates, under that guard, as the ledger wants
+ * them. */
+void batch_write(struct stock *stock, struct batch *batch, enum ledger_guard guard);
 
 /* True when the ledger refused this hold's update. */
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "sql/ledger_settings.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
@@ -130,4 +131,33 @@ void settings_begin(struct stock *stock, struct stock_order *const *orders, size
     memset(stock->settings->slots, 0, sizeof stock->settings->slots);
     for (size_t i = 0; i < count; i++)
         begin_one(stock, orders[i], found);
+}
+
+/* Counts the version of an ended sale's settings on. That waits for the transactions under way, and
+ * from then on the ledger refuses every order that was let in before the end. */
+static enum stock_outcome fence_end(struct stock *stock, struct sale *sale)
+{
+    struct ledger_settings settings = sale_snapshot(sale).settings;
+    int64_t ends_ms = settings.ends_ms;
+    enum ledger_result result =
+        ledger_settings_change(stock->ledger, sale_sku(sale), &settings, false);
+    if (result == LEDGER_OK)
+        sale_fence_end(sale, ends_ms);
+    if (result == LEDGER_OK || result == LEDGER_NO)
+        stock_sale_reload(stock, sale_sku(sale), &sale);
+    return result == LEDGER_OK   ? STOCK_ENDED
+           : result == LEDGER_NO ? STOCK_AGAIN
+                                 : STOCK_UNAVAILABLE;
+}
+
+void settings_fence_ended(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stock_order *order = orders[i];
+        if (order->outcome != STOCK_ENDED || order->key[0] == '\0' ||
+            sale_end_fenced(order->sale, order->at_ms))
+            continue;
+        bool same = sale_snapshot(order->sale).settings.ends_ms == order->at_ms;
+        order->outcome = same ? fence_end(stock, order->sale) : STOCK_AGAIN;
+    }
 }

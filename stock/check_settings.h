@@ -25,4 +25,11 @@ void settings_begin(struct stock *stock, struct stock_order *const *orders, size
  * by; STOCK_AGAIN if they are others by now, STOCK_UNAVAILABLE if the ledger cannot be asked. */
 void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_outcome outcome);
 
+/* Comes before keyed orders are refused because their sale has ended, and before their keys are
+ * looked up for the last time: an order that was let in before the end, perhaps the first try of
+ * one of them, is in the ledger by then or never will be. Costs a change of the settings' version
+ * once per sale's end and process. Orders whose sale changed meanwhile are to be tried again
+ * (STOCK_AGAIN); where the ledger cannot be asked they are STOCK_UNAVAILABLE. */
+void settings_fence_ended(struct stock *stock, struct stock_order *const *orders, size_t count);
+
 #endif

@@ -1,12 +1,15 @@
 /* Orders of one sale that end together: one transaction, under the locks of their segments.
  *
- *   lock the segments (fence F) ─► ledger, one transaction: statuses · sold -= n, fence = F
+ *   lock the segments (fence F) and mark them open
+ *     ─► ledger, one transaction: statuses · sold -= n, fence = F
  *     ─► load the segments in Redis from the ledger, and release ─► publish to every process
  *
  * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
  * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what
- * makes the return right, it only spares the next holder a recovery; dying anywhere on the way
- * loses nothing. */
+ * makes the return right, it only spares the next holder a recovery.
+ *
+ * why_the_mark: without it, dying between the commit and the load would leave a segment that looks
+ * settled and knows too few units; with it the segment is dirty. */
 #include "stock/return_batch.h"
 
 #include <assert.h>
@@ -81,15 +84,31 @@ size_t return_batch_holds_max(const struct return_batch *batch)
 void return_batch_post_lock(struct stock *stock, const struct return_batch *batch, uint32_t segment)
 {
     assert(stock->hold_count < STOCK_HOLDS_MAX && !return_batch_is_old(batch));
-    segment_post_lock(stock, &stock->holds[stock->hold_count++], batch->sale, &batch->snapshot,
+    segment_post_open(stock, &stock->holds[stock->hold_count++], batch->sale, &batch->snapshot,
                       segment);
 }
 
+static bool is_locked(const struct segment_hold *hold)
+{
+    return hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_DIRTY;
+}
+
+/* A segment may have been locked although its mark did not find the lock. */
+static void end_unlocked(struct stock *stock, struct segment_hold *hold)
+{
+    bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
+    if (lost || hold->state == SEGMENT_DOUBT)
+        segment_post_release(stock, hold);
+}
+
+/* Ends the holds, whose segments have certainly not changed: those that are not loaded yet. */
 static void post_release(struct stock *stock)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
-        if (stock->holds[i].state == SEGMENT_DIRTY || stock->holds[i].state == SEGMENT_DOUBT)
-            segment_post_release(stock, &stock->holds[i]);
+        if (is_locked(&stock->holds[i]))
+            segment_give_back(stock, &stock->holds[i]);
+        else
+            end_unlocked(stock, &stock->holds[i]);
     stock->hold_count = 0;
 }
 
@@ -104,14 +123,16 @@ bool return_batch_lock(struct stock *stock)
     size_t kept = 0;
     bool alive = stock_run_calls(stock);
     for (size_t i = 0; i < stock->hold_count; i++)
-        segment_read_lock(stock, &stock->holds[i]);
+        segment_read_open(stock, &stock->holds[i]);
     if (!alive) {
         return_batch_release(stock);
         return false;
     }
     for (size_t i = 0; i < stock->hold_count; i++)
-        if (stock->holds[i].state == SEGMENT_DIRTY)
+        if (is_locked(&stock->holds[i]))
             stock->holds[kept++] = stock->holds[i];
+        else
+            end_unlocked(stock, &stock->holds[i]);
     stock->hold_count = kept;
     return true;
 }
@@ -123,8 +144,10 @@ static void recover_all(struct stock *stock, const struct return_batch *batch)
     struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
     struct sale *sale = NULL;
     bool stale = false;
-    for (size_t i = 0; i < stock->hold_count; i++)
+    for (size_t i = 0; i < stock->hold_count; i++) {
         dirty[i] = &stock->holds[i];
+        dirty[i]->state = SEGMENT_DIRTY;
+    }
     if (stock->hold_count > 0)
         recovery_run(stock, dirty, stock->hold_count, &stale);
     if (stale)
@@ -136,8 +159,10 @@ static void recover_all(struct stock *stock, const struct return_batch *batch)
 static void load_all(struct stock *stock, const struct return_batch *batch)
 {
     for (size_t i = 0; i < stock->hold_count; i++)
-        if (batch->segments[i].fence == stock->holds[i].lock.fence)
+        if (batch->segments[i].fence == stock->holds[i].lock.fence) {
+            stock->holds[i].state = SEGMENT_DIRTY;
             recovery_load(stock, &stock->holds[i], &batch->segments[i]);
+        }
 }
 
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch)

@@ -32,8 +32,9 @@ struct sale {
     _Atomic bool has_window;         /* the settings have a window, or have closed the sale */
     _Atomic int64_t window_until_ns; /* until when the settings are confirmed; 0: not at all */
     _Atomic int64_t window_probe_ns; /* when the next order asks anew */
+    _Atomic int64_t fenced_ends_ms;  /* see sale_fence_end */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
-    _Atomic bool suspects[LEDGER_SEGMENTS_MAX];
+    _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0 */
 };
 
 struct sale_cache {
@@ -254,18 +255,22 @@ void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
     atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
 }
 
-void sale_suspect(struct sale *sale, uint32_t segment)
+void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence)
 {
-    assert(segment < LEDGER_SEGMENTS_MAX);
-    atomic_store(&sale->suspects[segment], true);
+    assert(segment < LEDGER_SEGMENTS_MAX && fence > 0);
+    uint64_t marked = atomic_load(&sale->suspects[segment]);
+    while (marked < fence &&
+           !atomic_compare_exchange_weak(&sale->suspects[segment], &marked, fence))
+        ;
 }
 
-bool sale_suspect_take(struct sale *sale, uint32_t segment)
+uint64_t sale_suspect_take(struct sale *sale, uint32_t segment)
 {
     assert(segment < LEDGER_SEGMENTS_MAX);
     /* The plain read first: the mark is rare, and an exchange would make the cache line ours. */
-    return atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed) &&
-           atomic_exchange(&sale->suspects[segment], false);
+    if (atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed) == 0)
+        return 0;
+    return atomic_exchange(&sale->suspects[segment], 0);
 }
 
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)
@@ -317,6 +322,17 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 bool sale_confirmed(const struct sale *sale, int64_t now_ns)
 {
     return now_ns < atomic_load(&sale->window_until_ns) - PROBE_NS;
+}
+
+void sale_fence_end(struct sale *sale, int64_t ends_ms)
+{
+    assert(ends_ms > 0);
+    atomic_store(&sale->fenced_ends_ms, ends_ms);
+}
+
+bool sale_end_fenced(const struct sale *sale, int64_t ends_ms)
+{
+    return atomic_load(&sale->fenced_ends_ms) == ends_ms;
 }
 
 bool sale_window_cached(struct sale *sale, int64_t now_ns, struct ledger_settings *settings_out)

@@ -61,10 +61,11 @@ struct sale_snapshot sale_snapshot(struct sale *sale);
 uint32_t sale_hint(const struct sale *sale, uint32_t segment);
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
 
-/* Marks a segment of which the ledger knows units that Redis does not: the next hold must
- * recover it. Taking the mark away tells whether it was there. Any thread. */
-void sale_suspect(struct sale *sale, uint32_t segment);
-bool sale_suspect_take(struct sale *sale, uint32_t segment);
+/* Marks a segment of which the ledger, when it had `fence` > 0, knew units that Redis had not told
+ * of. The greatest fence stays. Taking the mark away returns its fence, 0 without a mark. Any
+ * thread. */
+void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence);
+uint64_t sale_suspect_take(struct sale *sale, uint32_t segment);
 
 /* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
  * come back since `epoch` was read. */
@@ -77,6 +78,11 @@ void sale_confirm(struct sale *sale, uint32_t epoch, int64_t asked_ns, int valid
 
 /* True while the snapshot is confirmed, and not about to expire. Any thread; takes no lock. */
 bool sale_confirmed(const struct sale *sale, int64_t now_ns);
+
+/* Notes that the ledger accepts no order any more that was let in before the sale's end at
+ * `ends_ms`; sale_end_fenced tells whether that was noted of this end. Any thread. */
+void sale_fence_end(struct sale *sale, int64_t ends_ms);
+bool sale_end_fenced(const struct sale *sale, int64_t ends_ms);
 
 /* The cached window check: true, with the sale's settings, when the sale has a window, is paused or
  * counting, and its confirmed settings may refuse orders. When they are about to expire, one caller

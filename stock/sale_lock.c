@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "stock/segment.h"
-
 enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
 
 enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
@@ -74,6 +72,26 @@ void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out)
 {
     for (size_t i = 0; i < locked->count; i++)
         fences_out[i] = locked->holds[i].fence;
+}
+
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked)
+{
+    bool held = true;
+    stock_run_posted(stock); /* there may be as many calls as segments */
+    for (size_t i = 0; i < locked->count; i++)
+        segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);
+    stock_run_calls(stock);
+    for (size_t i = 0; i < locked->count; i++)
+        held = segment_read_mark(stock, &locked->marks[i]) && held;
+    if (!held)
+        sale_lock_post_unmark(stock, locked);
+    return held;
+}
+
+void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        segment_post_unmark(stock, &locked->holds[i], &locked->marks[i]);
 }
 
 void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,

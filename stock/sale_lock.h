@@ -5,12 +5,14 @@
 #include "lock/redis_pipeline.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
+#include "stock/segment.h"
 #include "stock/stock_core.h"
 
 /* All segments of a sale, locked. The handles keep the leases renewed. */
 struct sale_lock {
     size_t count;
     struct lock_hold holds[LEDGER_SEGMENTS_MAX];
+    struct segment_mark marks[LEDGER_SEGMENTS_MAX]; /* of sale_lock_mark */
     struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
     struct seclock_request requests[LEDGER_SEGMENTS_MAX];
     struct seclock_member members[LEDGER_SEGMENTS_MAX];
@@ -28,6 +30,13 @@ enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char 
 
 /* The fences of the locks, one per segment; room for LEDGER_SEGMENTS_MAX. */
 void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out);
+
+/* Marks all segments open, before the ledger changes them: dying before they are loaded leaves them
+ * dirty. False when a lock was lost or Redis does not answer; then the ledger must not be changed.
+ * After a change that was certainly not made, sale_lock_post_unmark posts the segments as they were
+ * and their release; without it they stay dirty. */
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked);
+void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked);
 
 /* Posts all segments as the ledger says them now, and that there are no others. */
 void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,

@@ -31,10 +31,16 @@ static enum stock_admin_result reset_locked(struct stock *stock, struct ledger_s
         sale_lock_release(stock, locked);
         return STOCK_ADMIN_FULL;
     }
+    if (!sale_lock_mark(stock, locked)) {
+        sale_lock_release(stock, locked);
+        return STOCK_ADMIN_FAILED;
+    }
     sale_lock_fences(locked, fences);
     enum ledger_result result = ledger_reset(stock->ledger, sale, fences, rows);
     if (result == LEDGER_OK)
         sale_lock_post_round(stock, locked, sale, rows);
+    else if (result != LEDGER_UNKNOWN)
+        sale_lock_post_unmark(stock, locked);
     sale_lock_release(stock, locked);
     if (result == LEDGER_OK)
         sale_publish(stock, sale);

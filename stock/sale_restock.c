@@ -1,10 +1,10 @@
 /* Units added to a running sale, and its segments evened out.
  *
- * As at a reset all segments are locked, one transaction changes them and raises their fences to
- * those of the locks, and Redis is loaded from the ledger: dying in between leaves segments that
- * are refused and recovered one by one. The version of the settings counts on as well, so orders
- * that were decided before are refused once; that is how the other processes hear of the new
- * total. */
+ * As at a reset all segments are locked and marked open, one transaction changes them and raises
+ * their fences to those of the locks, and Redis is loaded from the ledger: dying in between leaves
+ * segments that are dirty and recovered one by one. The version of the settings counts on as well,
+ * so orders that were decided before are refused once; that is how the other processes hear of the
+ * new total. */
 #include "stock/sale_restock.h"
 
 #include <assert.h>
@@ -48,6 +48,11 @@ static enum ledger_result add_locked(struct stock *stock, const struct adding *a
 {
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    *too_many_out = false;
+    if (!sale_lock_mark(stock, locked)) {
+        sale_lock_release(stock, locked);
+        return LEDGER_FAILED;
+    }
     sale_lock_fences(locked, fences);
     struct ledger_restock restock = {.sku = adding->sku,
                                      .key = adding->key,
@@ -59,6 +64,8 @@ static enum ledger_result add_locked(struct stock *stock, const struct adding *a
     *too_many_out = restock.too_many;
     if (result == LEDGER_OK)
         sale_lock_post_round(stock, locked, adding->sale_out, rows);
+    else if (result != LEDGER_UNKNOWN)
+        sale_lock_post_unmark(stock, locked);
     sale_lock_release(stock, locked);
     if (result == LEDGER_OK)
         sale_publish(stock, adding->sale_out);

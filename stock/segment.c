@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "lock/redis_pipeline.h"
 
-enum { TAKE_LOST = 0, TAKE_TOOK = 1 }; /* first number of stock_take.lua; 2 is dirty */
+/* First number of stock_take.lua and stock_open.lua; 2 is dirty. */
+enum { TAKE_LOST = 0, TAKE_TOOK = 1 };
 
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
 {
@@ -42,13 +43,13 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->round = snapshot->round;
     hold->settings_version = snapshot->settings.version;
     hold->state = SEGMENT_POSTED;
-    hold->taken = hold->used = hold->left = 0;
+    hold->wanted = hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
     hold->update = 0;
 }
 
-void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                       const struct sale_snapshot *snapshot, uint32_t segment)
+static void post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                      const struct sale_snapshot *snapshot, uint32_t segment)
 {
     char name[SECLOCK_NAME_MAX];
     segment_name(sale_sku(sale), segment, name);
@@ -59,7 +60,7 @@ void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sa
     lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
 }
 
-void segment_read_lock(struct stock *stock, struct segment_hold *hold)
+static void read_lock(struct stock *stock, struct segment_hold *hold)
 {
     assert(hold->state == SEGMENT_POSTED && stock->call_count == 0);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
@@ -78,10 +79,25 @@ void segment_read_lock(struct stock *stock, struct segment_hold *hold)
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    segment_post_lock(stock, hold, sale, snapshot, segment);
+    post_lock(stock, hold, sale, snapshot, segment);
+    hold->wanted = wanted;
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
     script_int(take, snapshot->round);
     script_int(take, wanted);
+}
+
+/* True when Redis still has fewer units than the ledger knew. The mark is used up, unless Redis was
+ * settled after the ledger had been asked: then somebody may have sold the units since, and only a
+ * segment that stays as it is now knows too few. */
+static bool knows_too_few(const struct segment_hold *hold)
+{
+    uint64_t fence = sale_suspect_take(hold->sale, hold->segment);
+    if (fence == 0 || hold->taken == hold->wanted)
+        return false;
+    if (hold->settled <= fence)
+        return true;
+    sale_suspect(hold->sale, hold->segment, hold->settled);
+    return false;
 }
 
 static enum segment_state taken_state(struct segment_hold *hold, const struct script_call *take)
@@ -100,19 +116,78 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
     hold->settled = (uint64_t)take->values[2];
     hold->left = (uint32_t)take->values[3];
     sale_hint_set(hold->sale, hold->segment, hold->left);
-    /* Whatever came of this take, the mark is used up: if units were taken their update will show
-     * whether the ledger agrees, and if none were the segment is recovered now. */
-    bool suspect = sale_suspect_take(hold->sale, hold->segment);
-    if (hold->taken > 0)
-        return SEGMENT_TAKEN;
-    return suspect ? SEGMENT_DIRTY : SEGMENT_EMPTY;
+    if (knows_too_few(hold)) {
+        hold->taken = 0; /* the recovery counts them */
+        return SEGMENT_DIRTY;
+    }
+    return hold->taken > 0 ? SEGMENT_TAKEN : SEGMENT_EMPTY;
 }
 
 void segment_read_take(struct stock *stock, struct segment_hold *hold)
 {
-    segment_read_lock(stock, hold);
+    read_lock(stock, hold);
     if (hold->state == SEGMENT_DIRTY)
         hold->state = taken_state(hold, &stock->calls[hold->call + 1]);
+}
+
+static enum segment_state opened_state(struct segment_hold *hold, const struct script_call *open)
+{
+    if (open->result == REDIS_UNKNOWN)
+        return SEGMENT_DOUBT;
+    if (open->result != REDIS_ANSWERED || open->values[0] == TAKE_LOST)
+        return SEGMENT_BUSY; /* without the mark nothing is changed */
+    if (open->values[0] != TAKE_TOOK || open->values[2] < 0)
+        return SEGMENT_DIRTY;
+    hold->settled = (uint64_t)open->values[1];
+    hold->left = (uint32_t)open->values[2];
+    return SEGMENT_TAKEN;
+}
+
+void segment_post_open(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                       const struct sale_snapshot *snapshot, uint32_t segment)
+{
+    post_lock(stock, hold, sale, snapshot, segment);
+    segment_call(stock, SCRIPT_stock_open, &hold->lock);
+}
+
+void segment_read_open(struct stock *stock, struct segment_hold *hold)
+{
+    read_lock(stock, hold);
+    if (hold->state == SEGMENT_DIRTY)
+        hold->state = opened_state(hold, &stock->calls[hold->call + 1]);
+}
+
+void segment_post_mark(struct stock *stock, const struct lock_hold *lock,
+                       struct segment_mark *mark_out)
+{
+    *mark_out = (struct segment_mark){.call = stock->call_count};
+    segment_call(stock, SCRIPT_stock_open, lock);
+}
+
+bool segment_read_mark(const struct stock *stock, struct segment_mark *mark)
+{
+    const struct script_call *call = &stock->calls[mark->call];
+    assert(stock->call_count == 0);
+    mark->marked = call->result == REDIS_ANSWERED && call->values[0] == TAKE_TOOK;
+    mark->settled = mark->marked ? (uint64_t)call->values[1] : 0;
+    return call->result == REDIS_ANSWERED && call->values[0] != TAKE_LOST;
+}
+
+static void post_settle(struct stock *stock, struct lock_hold *lock, uint64_t fence, uint32_t back)
+{
+    struct script_call *call = segment_call(stock, SCRIPT_stock_settle, lock);
+    script_int(call, (int64_t)fence);
+    script_int(call, back);
+    lock->state = SECLOCK_STATE_RELEASED;
+}
+
+void segment_post_unmark(struct stock *stock, struct lock_hold *lock,
+                         const struct segment_mark *mark)
+{
+    if (mark->marked)
+        post_settle(stock, lock, mark->settled, 0);
+    else
+        lock_redis_end(lock, stock_call(stock));
 }
 
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
@@ -120,11 +195,8 @@ void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_
 {
     assert(hold->state == SEGMENT_TAKEN && hold->used <= hold->taken && back <= hold->taken);
     assert(fence >= hold->settled); /* a segment is never settled behind its last round */
-    struct script_call *call = segment_call(stock, SCRIPT_stock_settle, &hold->lock);
-    script_int(call, (int64_t)fence);
-    script_int(call, back);
+    post_settle(stock, &hold->lock, fence, back);
     sale_hint_set(hold->sale, hold->segment, hold->left + back);
-    hold->lock.state = SECLOCK_STATE_RELEASED;
     hold->state = SEGMENT_ENDED;
 }
 

@@ -12,7 +12,7 @@ enum segment_state {
     SEGMENT_POSTED, /* lock and take are in the pipeline */
     SEGMENT_BUSY,   /* somebody else holds the lock, or it was lost at once */
     SEGMENT_EMPTY,  /* locked and settled, and nothing is left in it */
-    SEGMENT_TAKEN,  /* locked, and units are taken from it */
+    SEGMENT_TAKEN,  /* locked and marked open; units may be taken from it */
     SEGMENT_DIRTY,  /* locked, to be recovered before anything can be taken */
     SEGMENT_DOUBT,  /* Redis was lost: it may be locked, and units may have been taken */
     SEGMENT_ENDED,  /* released */
@@ -27,6 +27,7 @@ struct segment_hold {
     struct lock_hold lock;
     size_t call; /* where its lock call stands in the pipeline; the take follows it */
     int64_t sent_ns;
+    uint32_t wanted;  /* units asked for */
     uint32_t taken;   /* units taken from Redis */
     uint32_t used;    /* of these, units given to orders */
     uint32_t left;    /* units still in Redis */
@@ -43,12 +44,13 @@ void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_
 void segment_begin(struct segment_hold *hold, struct sale *sale,
                    const struct sale_snapshot *snapshot, uint32_t segment);
 
-/* Posts the lock alone, to change the segment in the ledger. segment_read_lock sets the state:
- * dirty when it is locked, as the segment is to be loaded after the change, else busy or in
- * doubt. */
-void segment_post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+/* Posts the lock and the mark of an open round, to change the segment in the ledger: a holder that
+ * dies before it has loaded the segment leaves it dirty. segment_read_open sets the state: taken,
+ * without units, when the hold has marked the segment; dirty when it was dirty or missing before;
+ * else busy or in doubt. */
+void segment_post_open(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment);
-void segment_read_lock(struct stock *stock, struct segment_hold *hold);
+void segment_read_open(struct stock *stock, struct segment_hold *hold);
 
 /* Posts the lock and a take of up to `wanted` units. segment_read_take sets state and hint. */
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
@@ -59,6 +61,22 @@ void segment_read_take(struct stock *stock, struct segment_hold *hold);
  * taken were not sold. */
 void segment_post_settle(struct stock *stock, struct segment_hold *hold, uint64_t fence,
                          uint32_t back);
+
+/* The mark of an open round for a lock that is held already. */
+struct segment_mark {
+    size_t call;      /* where its call stands in the pipeline */
+    bool marked;      /* the segment was settled, and is marked now */
+    uint64_t settled; /* then: the fence of its last settled round */
+};
+
+/* Posts that mark. segment_read_mark sets the rest, and returns false when the lock was lost or
+ * Redis did not answer. segment_post_unmark takes the mark away and releases the lock: for a change
+ * that was certainly not made. */
+void segment_post_mark(struct stock *stock, const struct lock_hold *lock,
+                       struct segment_mark *mark_out);
+bool segment_read_mark(const struct stock *stock, struct segment_mark *mark);
+void segment_post_unmark(struct stock *stock, struct lock_hold *lock,
+                         const struct segment_mark *mark);
 
 /* Posts the segment's contents as the ledger says them, and the release of its lock. */
 void segment_post_load(struct stock *stock, struct lock_hold *lock, uint32_t available,

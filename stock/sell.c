@@ -7,7 +7,9 @@
  *
  * why_keys_last: an order with a key is refused only if the key was looked up after the reason for
  * the refusal was found. Else its first try, under way in another batch or process, could be
- * accepted between the two, and the repeat be told no. */
+ * accepted between the two, and the repeat be told no. A reason must also stop the first try: what
+ * the ledger says does, and the settings do by their version; but an end comes by itself, so the
+ * ledger is told of it first (settings_fence_ended). */
 #include "stock/sell.h"
 
 #include <assert.h>
@@ -69,6 +71,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
     }
     size_t found = list_open(orders, count, open);
     stock->strategy->sell(stock, open, found);
+    settings_fence_ended(stock, orders, count);
     /* Of all orders that are refused by now, why_keys_last, and of those that waited for an earlier
      * one in the batch. */
     if (!replay_find(stock, orders, count))

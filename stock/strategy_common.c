@@ -84,7 +84,7 @@ static enum ledger_result resolve(struct stock *stock, struct batch *batch)
     stock->stats.unknown_commits++;
     for (;;) {
         enum ledger_result result =
-            ledger_resolve(stock->ledger, &batch->updates[0], batch->rows[0].order_id);
+            ledger_resolve(stock->ledger, &batch->updates[0], &batch->rows[0]);
         if (result != LEDGER_FAILED)
             return result;
         if (clock_now_ns() > until_ns)
@@ -115,38 +115,9 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
     return found && dropped;
 }
 
-static bool comes_before(const struct ledger_stock_update *a, const struct ledger_stock_update *b)
-{
-    int order = strcmp(a->sku, b->sku);
-    return order < 0 || (order == 0 && a->segment < b->segment);
-}
-
-/* Sets the guards. Where no locks are held on the segments, all transactions must update them in
- * the same order, or they deadlock. */
-static void guard_updates(struct batch *batch, enum ledger_guard guard)
-{
-    if (guard == LEDGER_CHAIN)
-        return;
-    for (size_t i = 0; i < batch->update_count; i++) {
-        struct ledger_stock_update update = batch->updates[i];
-        struct segment_hold *hold = batch->updated[i];
-        size_t j = i;
-        for (; j > 0 && comes_before(&update, &batch->updates[j - 1]); j--) {
-            batch->updates[j] = batch->updates[j - 1];
-            batch->updated[j] = batch->updated[j - 1];
-        }
-        update.guard = guard;
-        batch->updates[j] = update;
-        batch->updated[j] = hold;
-    }
-    for (size_t i = 0; i < batch->update_count; i++)
-        batch->updated[i]->update = i + 1;
-}
-
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
-    batch_write(stock, batch);
-    guard_updates(batch, stock->strategy->guard);
+    batch_write(stock, batch, stock->strategy->guard);
     if (batch->row_count == 0)
         return LEDGER_NO;
     int64_t start_ns = clock_now_ns();
@@ -214,17 +185,17 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
 
 /* ---- conclude ---- */
 
-/* The ledger has units where this process saw none: such segments are tried again, and recovered if
- * Redis still calls them empty. Returns how many units are left in all. */
+/* The ledger has more units than this process saw: such segments are tried again, and recovered if
+ * Redis still has fewer. Returns how many units are left in all. */
 static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
 {
     uint32_t left = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t units = rows[i].capacity - rows[i].sold;
         left += units;
-        if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {
+        if (units > sale_hint(sale, rows[i].segment)) {
             sale_hint_set(sale, rows[i].segment, units);
-            sale_suspect(sale, rows[i].segment);
+            sale_suspect(sale, rows[i].segment, rows[i].fence);
         }
     }
     return left;

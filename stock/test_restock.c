@@ -200,6 +200,41 @@ static void test_without_a_key_it_is_called_unclear(void **state)
     audit(4);
 }
 
+/* As after a death between the commit and the load. */
+static void test_restock_that_broke_off_leaves_its_segments_dirty(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset(4, 2);
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    wire.server_port = 0;
+    assert_int_equal(add(5, ""), STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_IN_DOUBT);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(count_open(2), 2);
+    assert_int_equal(sell_out(), 9);
+    audit(9);
+}
+
+static void test_refused_restock_leaves_its_segments_as_they_were(void **state)
+{
+    (void)state;
+    reset(9, 3);
+    assert_true(buy(1) != 0);
+    redis_server_do("HSET seckill:{s:1}:segment open somebody");
+    assert_int_equal(add(STOCK_TOTAL_MAX, ""), STOCK_RESTOCK_TOO_MANY);
+    assert_int_equal(count_open(3), 1);
+    assert_int_equal(
+        redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock seckill:{s:2}:lock"), 0);
+    assert_int_equal(count_differences(), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +249,8 @@ int main(void)
         TEST(test_without_redis_contents),
         TEST(test_key_settles_a_commit_that_was_not_answered),
         TEST(test_without_a_key_it_is_called_unclear),
+        TEST(test_restock_that_broke_off_leaves_its_segments_dirty),
+        TEST(test_refused_restock_leaves_its_segments_as_they_were),
     };
     return cmocka_run_group_tests(tests, start_group, NULL);
 }

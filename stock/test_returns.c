@@ -3,6 +3,7 @@
 #include "sql/ledger_due.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_sale.h"
+#include "stock/return_batch.h"
 #include "stock/return_expired.h"
 #include "stock/return_order.h"
 #include "stock/stock_core.h"
@@ -430,6 +431,114 @@ static void test_return_that_redis_never_heard_of_is_found(void **state)
     audit(3);
 }
 
+/* The same where Redis knows of some units, and not of enough. */
+static void test_segment_that_knows_too_few_units_is_recovered(void **state)
+{
+    (void)state;
+    for (uint32_t segments = 1; segments <= 2; segments++) {
+        reset(5 * segments, segments);
+        uint64_t first = buy(2);
+        uint32_t of = (uint32_t)sql_server_do("SELECT segment FROM stock_segment WHERE sold=2");
+        int64_t settled = redis_server_do("HGET seckill:{s:%u}:segment settled", of);
+        assert_int_equal(cancel(first), STOCK_STATE_OK);
+        redis_server_do("HSET seckill:{s:%u}:segment available 3 open '' settled %lld", of,
+                        (long long)settled);
+        sale_hint_set(sale_cache_find(cache, "s"), of, 3);
+        assert_true(buy(5 * segments) != 0);
+        audit(5 * segments);
+    }
+}
+
+/* Units that went astray at the fence at which the segment is settled. */
+static void test_segment_that_lost_some_units_is_recovered(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    assert_true(buy(1) != 0);
+    redis_server_do("HINCRBY seckill:{s:0}:segment available -2");
+    redis_server_do("HINCRBY seckill:{s:1}:segment available -1");
+    assert_true(buy(9) != 0);
+    audit(10);
+}
+
+/* The ledger was put back to an earlier state, and Redis is settled after it. */
+static void test_segment_ahead_of_the_ledger_is_recovered(void **state)
+{
+    (void)state;
+    reset(5, 1);
+    sell_out();
+    sql_server_do("DELETE FROM orders;UPDATE stock_segment SET sold=0,fence=fence-10");
+    assert_int_equal(sell_out(), 5);
+    audit(5);
+}
+
+/* Nothing differs, and so nothing is to be recovered, when others have sold the units since the
+ * ledger was asked. */
+static void test_segment_that_was_sold_from_since_is_not_recovered(void **state)
+{
+    (void)state;
+    reset(5, 1);
+    struct sale *sale = sale_cache_find(cache, "s");
+    uint64_t fence = (uint64_t)sql_server_do("SELECT fence FROM stock_segment");
+    assert_true(buy(2) != 0);
+    sale_hint_set(sale, 0, 5);
+    sale_suspect(sale, 0, fence);
+    struct stock_stats before = stock_stats(stock);
+    assert_int_equal(buy(5), 0);
+    assert_int_equal(sell_out(), 3);
+    assert_int_equal(stock_stats(stock).recoveries, before.recoveries);
+    audit(5);
+}
+
+/* As after a death between the commit and the load. */
+static void test_return_that_broke_off_leaves_its_segments_dirty(void **state)
+{
+    (void)state;
+    struct sql_wire wire;
+    reset(6, 2);
+    uint64_t several = buy(5);
+    sell_out();
+    struct stock *direct = stock;
+    sql_wire_open(&wire);
+    stock = open_stock(wire.url);
+    assert_true(stock_ping_ledger(stock));
+    atomic_store(&wire.fault, WIRE_LOSES_ANSWER);
+    wire.server_port = 0;
+    assert_int_equal(cancel_within(several, 0), STOCK_STATE_IN_DOUBT);
+    stock_close(&stock);
+    sql_wire_close(&wire);
+    stock = direct;
+    assert_int_equal(count_open(2), 2);
+    assert_int_equal(sell_out(), 5);
+    audit(6);
+}
+
+static void test_return_of_nothing_leaves_its_segments_as_they_were(void **state)
+{
+    (void)state;
+    static struct return_batch batch;
+    reset(8, 4);
+    uint64_t lasting = buy(1);
+    redis_server_do("HSET seckill:{s:2}:segment open somebody");
+    redis_server_do("DEL seckill:{s:3}:segment");
+    batch = (struct return_batch){0};
+    assert_true(return_batch_begin(stock, &batch, "s", 1, LEDGER_EXPIRED));
+    for (uint32_t i = 0; i < 4; i++)
+        return_batch_post_lock(stock, &batch, i);
+    assert_true(return_batch_lock(stock));
+    assert_int_equal(stock->hold_count, 4);
+    assert_int_equal(count_open(4), 3);
+    batch.ids[batch.returned.order_count++] = lasting;
+    assert_int_equal(return_batch_return(stock, &batch), LEDGER_OK);
+    assert_int_equal(batch.returned.moved, 0);
+    return_batch_end(stock, &batch);
+    assert_int_equal(count_open(4), 1);
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"
+                                     " seckill:{s:2}:lock seckill:{s:3}:lock"),
+                     0);
+    assert_int_equal(count_differences(), 2); /* the one that was dirty, and the missing one */
+}
+
 static void run_over_wire(int fault, uint32_t pays)
 {
     struct sql_wire wire;
@@ -703,6 +812,12 @@ int main(void)
         TEST(test_orders_are_counted_when_they_expire_and_not_before),
         TEST(test_refused_cancel_is_not_in_doubt),
         TEST(test_return_that_redis_never_heard_of_is_found),
+        TEST(test_segment_that_knows_too_few_units_is_recovered),
+        TEST(test_segment_that_lost_some_units_is_recovered),
+        TEST(test_segment_ahead_of_the_ledger_is_recovered),
+        TEST(test_segment_that_was_sold_from_since_is_not_recovered),
+        TEST(test_return_that_broke_off_leaves_its_segments_dirty),
+        TEST(test_return_of_nothing_leaves_its_segments_as_they_were),
         TEST(test_commit_of_a_cancel_is_lost),
         TEST(test_answer_to_the_commit_of_a_cancel_is_lost),
         TEST(test_commit_of_a_payment_is_lost),

@@ -155,11 +155,13 @@ static void test_suspect_is_taken_once(void **state)
 {
     (void)state;
     struct sale *sale = put("s", 1, 10, 3);
-    assert_false(sale_suspect_take(sale, 2));
-    sale_suspect(sale, 2);
-    assert_false(sale_suspect_take(sale, 1));
-    assert_true(sale_suspect_take(sale, 2));
-    assert_false(sale_suspect_take(sale, 2));
+    assert_int_equal(sale_suspect_take(sale, 2), 0);
+    sale_suspect(sale, 2, 8);
+    sale_suspect(sale, 2, 9);
+    sale_suspect(sale, 2, 7);
+    assert_int_equal(sale_suspect_take(sale, 1), 0);
+    assert_int_equal(sale_suspect_take(sale, 2), 9);
+    assert_int_equal(sale_suspect_take(sale, 2), 0);
 }
 
 /* ---- the memory of shortages ---- */

@@ -422,6 +422,57 @@ static void test_limit_is_changed_while_the_sale_runs(void **state)
     audit(16);
 }
 
+/* Its first try was let in before the end and has not reached the ledger: it must not be accepted
+ * after the repeat was told no. */
+static void test_repeat_past_the_end_stops_its_first_try(void **state)
+{
+    (void)state;
+    reset(10, 2, (struct ledger_settings){.ends_ms = 900});
+    assert_int_equal(buy_at(0, 899), STOCK_ACCEPTED);
+    struct stock_order first = order("v", 1, "k"), *batch = &first;
+    first.created_ms = 899;
+    first.order_id = ++last_id;
+    for (int times = 0; times < 2; times++) { /* the second needs no write */
+        struct stock_order again = sell_at(1, 900, "v", 1, "k");
+        assert_int_equal(again.outcome, STOCK_ENDED);
+    }
+    assert_int_equal(sql_server_do("SELECT settings_version FROM sale"), 2);
+    stock_sell(stocks[0], &batch, 1);
+    assert_int_equal(first.outcome, STOCK_AGAIN);
+    stock_flush(stocks[0]);
+    assert_int_equal(buy_at(0, 899), STOCK_ACCEPTED); /* by the clock of its process */
+    audit(2);
+}
+
+static void *sell_first(void *context)
+{
+    struct stock_order *first = context;
+    stock_sell(stocks[0], &first, 1);
+    return NULL;
+}
+
+/* The first try is being committed: the repeat waits for it and gets its order. */
+static void test_repeat_past_the_end_waits_for_its_first_try(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct sql_rival rival;
+    reset(10, 1, (struct ledger_settings){.ends_ms = 900});
+    assert_int_equal(buy_at(1, 899), STOCK_ACCEPTED);
+    struct stock_order first = order("v", 1, "k");
+    first.created_ms = 899;
+    first.order_id = ++last_id;
+    sql_rival_start(&rival);
+    assert_int_equal(pthread_create(&thread, NULL, sell_first, &first), 0);
+    sleep_ms(30); /* then it waits for the row that the rival has */
+    struct stock_order again = sell_at(1, 900, "v", 1, "k");
+    pthread_join(thread, NULL);
+    assert_int_equal(sql_rival_join(&rival), DB_OK);
+    stock_flush(stocks[0]);
+    assert_int_equal(again.outcome, first.outcome == STOCK_ACCEPTED ? STOCK_REPLAYED : STOCK_ENDED);
+    audit(first.outcome == STOCK_ACCEPTED ? 2 : 1);
+}
+
 /* As when there are so many orders that the change leaves them to be counted after it. */
 static void test_sale_that_is_counted_accepts_nothing_and_remembers_keys(void **state)
 {
@@ -602,6 +653,8 @@ static int run(const char *name)
         TEST(test_sales_not_known_yet_are_asked_for_all_at_once),
         TEST(test_fronts_refuse_only_what_the_ledger_confirmed),
         TEST(test_accepted_key_is_answered_whatever_the_terms_say),
+        TEST(test_repeat_past_the_end_stops_its_first_try),
+        TEST(test_repeat_past_the_end_waits_for_its_first_try),
         TEST(test_limit_counts_units_in_both_processes),
         TEST(test_order_above_the_limit_alone_is_refused),
         TEST(test_orders_of_one_user_in_one_batch_are_counted_together),

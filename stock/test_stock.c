@@ -229,6 +229,16 @@ static void reconcile_sold_out(const char *sku)
     assert_int_equal(buy(sku, 1), STOCK_SOLD_OUT);
 }
 
+static int count_dirty(const char *sku, uint32_t segments)
+{
+    int dirty = 0;
+    for (uint32_t i = 0; i < segments; i++) {
+        int64_t length = redis_server_do("HSTRLEN seckill:{%s:%u}:segment open", sku, i);
+        dirty += length > 0;
+    }
+    return dirty;
+}
+
 /* Locks segment `segment` of "s" as a holder that will never come back. */
 static void lock_and_die(uint32_t segment, int lease_ms, uint32_t wanted)
 {
@@ -895,11 +905,15 @@ static void test_repeat_that_cannot_be_confirmed_is_unavailable(void **state)
     (void)state;
     struct sql_wire wire;
     struct stock_order one = order("s", 1, "k"), again = order("s", 1, "k");
+    struct stock_order other = order("s", 2, "k");
     reset("s", 1, 1);
     sell_all(stock, &one, 1);
     sql_wire_open(&wire);
     struct stock *over = open_stock(cache, redis_server_url(), wire.url);
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    wire.fault = WIRE_LOSES_COMMIT;
+    assert_int_equal(sell_once(over, &other), STOCK_UNAVAILABLE);
+    assert_int_equal(sell_once(over, &other), STOCK_KEY_REUSED);
     wire.fault = WIRE_LOSES_COMMIT;
     assert_int_equal(sell_once(over, &again), STOCK_UNAVAILABLE);
     assert_int_equal(sell_once(over, &again), STOCK_REPLAYED);
@@ -935,6 +949,28 @@ static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
     assert_int_equal(sql_server_do("SELECT round FROM sale"), 1);
     assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"), 0);
     assert_int_equal(reset("s", 5, 1).round, 2);
+}
+
+/* As after a death between the commit and the load. */
+static void test_reset_that_broke_off_leaves_its_segments_dirty(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = {.sku = "s", .total = 12, .segments = 3};
+    struct sql_wire wire;
+    reset("s", 9, 3);
+    assert_int_equal(sell_out("s"), 9);
+    sql_wire_open(&wire);
+    struct stock *over = open_stock(cache, redis_server_url(), wire.url);
+    assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
+    wire.fault = WIRE_LOSES_ANSWER;
+    wire.server_port = 0;
+    assert_int_equal(stock_reset(over, &sale, WAIT_MS), STOCK_ADMIN_IN_DOUBT);
+    stock_close(&over);
+    sql_wire_close(&wire);
+    assert_int_equal(count_dirty("s", 3), 3);
+    sleep_ms(LEASE_MS); /* the memory of the old round's end */
+    assert_int_equal(sell_out("s"), 12);
+    audit("s", 12);
 }
 
 static void test_reset_ends_the_memory_of_a_shortage(void **state)
@@ -1019,16 +1055,6 @@ static void test_settings_changed_elsewhere_are_noticed(void **state)
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
 }
 
-static int count_dirty(const char *sku, uint32_t segments)
-{
-    int dirty = 0;
-    for (uint32_t i = 0; i < segments; i++) {
-        int64_t length = redis_server_do("HSTRLEN seckill:{%s:%u}:segment open", sku, i);
-        dirty += length > 0;
-    }
-    return dirty;
-}
-
 /* The ledger refuses what was decided by older settings. Nobody may come after the batch, so the
  * batch itself recovers what it has taken: one segment, updated by itself, or many by one
  * statement. */
@@ -1085,6 +1111,26 @@ static void test_segments_of_a_refused_joint_update_are_recovered(void **state)
     assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
     audit("s", 30);
     reconcile_sold_out("s");
+}
+
+/* A batch takes the rows of its segments in the order of all others, wherever its search began:
+ * few by a statement each, many by one. Dirty segments are recovered before, likewise. */
+static void test_batch_does_not_deadlock_with_a_change(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 24; i++) {
+        struct sql_rival rival;
+        uint32_t segments = i % 2 == 0 ? 3 : 6;
+        reset("s", 2 * segments, segments);
+        for (uint32_t j = 0; j < segments && i >= 16; j++)
+            redis_server_do("HSET seckill:{s:%u}:segment open somebody", j);
+        uint64_t retries = ledger_stats(stock_ledger(stock)).retries;
+        sql_rival_start(&rival);
+        assert_int_equal(buy("s", 2 * segments), STOCK_ACCEPTED);
+        assert_int_equal(sql_rival_join(&rival), DB_OK);
+        assert_int_equal(ledger_stats(stock_ledger(stock)).retries, retries);
+        audit("s", 2 * segments);
+    }
 }
 
 /* ---- reconcile ---- */
@@ -1331,6 +1377,7 @@ static int run_common(const char *name)
         TEST(test_process_that_missed_a_reset_sells_the_new_round),
         TEST(test_settings_changed_elsewhere_are_noticed),
         TEST(test_settings_changed_in_between_leave_no_segment_dirty),
+        TEST(test_batch_does_not_deadlock_with_a_change),
         TEST(test_racing_sellers_sell_exactly_the_total),
     };
     strategy = name;
@@ -1355,6 +1402,7 @@ int main(void)
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),
         TEST(test_reset_waits_for_a_held_segment_or_does_nothing),
+        TEST(test_reset_that_broke_off_leaves_its_segments_dirty),
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),
         TEST(test_reset_of_one_sale_too_many_is_refused),

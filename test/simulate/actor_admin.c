@@ -1,0 +1,134 @@
+/* What an operator asks for: units added, settings changed, a new round, a reconciliation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sale_restock.h"
+#include "stock/sale_settings.h"
+#include "stock/stock.h"
+#include "test/simulate/promise.h"
+#include "test/simulate/story.h"
+#include "test/simulate/tally.h"
+#include "test/simulate/world.h"
+
+enum { STEPS_MAX = 4, WAIT_MS = 300, PERIOD_US = 40000, UNITS_MAX = 4 };
+
+static const char *result_name(enum stock_admin_result result)
+{
+    static const char *const names[] = {
+        [STOCK_ADMIN_OK] = "done",           [STOCK_ADMIN_NO_SALE] = "no sale",
+        [STOCK_ADMIN_BUSY] = "busy",         [STOCK_ADMIN_FAILED] = "failed",
+        [STOCK_ADMIN_IN_DOUBT] = "in doubt",
+    };
+    size_t count = sizeof names / sizeof names[0];
+    return (size_t)result < count && names[result] ? names[result] : "refused";
+}
+
+static void restock(struct stock *stock, struct chance *chance)
+{
+    char key[16] = "";
+    struct ledger_sale sale;
+    enum stock_admin_result why = STOCK_ADMIN_OK;
+    uint32_t units = 1 + chance_below(chance, UNITS_MAX);
+    if (chance_below(chance, 3) > 0) {
+        uint32_t number = world.restock_keys;
+        if (number == 0 || chance_below(chance, 3) > 0)
+            number = ++world.restock_keys;
+        snprintf(key, sizeof key, "r%u", number);
+        units = 1 + number % UNITS_MAX;
+    }
+    promise_restock_begin(key, units);
+    enum stock_restock_result result =
+        stock_restock(stock, SCENE_SKU, units, key, WAIT_MS, &sale, &why);
+    bool done = result == STOCK_RESTOCK_DONE;
+    tally(done ? "restock done" : "restock not done");
+    story("  restock of %u%s%s: %s", units, key[0] ? ", key " : "", key,
+          done ? "done" : result_name(why));
+    promise_restock_end(done, !done && why == STOCK_ADMIN_IN_DOUBT);
+    if (result == STOCK_RESTOCK_KEY_REUSED)
+        promise_break("the key %s of a restock was refused as used for other units", key);
+}
+
+static void change(struct stock *stock, struct chance *chance)
+{
+    struct stock_change change = {.fields = 0};
+    struct ledger_sale sale;
+    int64_t now_ms = clock_wall_ms();
+    switch (chance_below(chance, 5)) {
+    case 0:
+    case 1:
+        change.fields = STOCK_CHANGE_LIMIT;
+        change.settings.per_user_limit = chance_below(chance, 5);
+        break;
+    case 2:
+        change.fields = STOCK_CHANGE_PAUSED;
+        change.settings.paused = chance_below(chance, 3) == 0;
+        break;
+    case 3:
+        change.fields = STOCK_CHANGE_PAY;
+        change.settings.pay_within_s = chance_below(chance, 3);
+        break;
+    default:
+        change.fields = STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS;
+        change.settings.ends_ms =
+            chance_below(chance, 2) == 0 ? 0 : now_ms + 1 + chance_below(chance, 50);
+        break;
+    }
+    enum stock_admin_result result = stock_change(stock, SCENE_SKU, &change, &sale);
+    tally(result == STOCK_ADMIN_OK ? "settings changed" : "settings not changed");
+    story("  change of settings %u: %s", change.fields, result_name(result));
+}
+
+static void reset(struct stock *stock, struct chance *chance)
+{
+    struct ledger_sale sale = {.sku = SCENE_SKU};
+    sale.segments = 1 + chance_below(chance, 4);
+    sale.total = sale.segments + chance_below(chance, 8);
+    sale.settings.per_user_limit = world.per_user_limit;
+    promise_reset_begin();
+    enum stock_admin_result result = stock_reset(stock, &sale, WAIT_MS);
+    bool done = result == STOCK_ADMIN_OK;
+    tally(done ? "reset done" : "reset not done");
+    story("  reset to %u in %u: %s", sale.total, sale.segments, result_name(result));
+    promise_reset_end(done, result == STOCK_ADMIN_IN_DOUBT);
+}
+
+static void reconcile(struct stock *stock)
+{
+    struct stock_report *report = malloc(sizeof *report);
+    enum stock_admin_result result = stock_reconcile(stock, SCENE_SKU, WAIT_MS, report);
+    story("  reconcile: %s", result_name(result));
+    free(report);
+}
+
+static void act(struct stock *stock, struct chance *chance)
+{
+    uint32_t kind = chance_below(chance, 10);
+    if (kind < 4)
+        restock(stock, chance);
+    else if (kind < 8)
+        change(stock, chance);
+    else if (kind < 9)
+        reset(stock, chance);
+    else
+        reconcile(stock);
+}
+
+void actor_admin(void *argument)
+{
+    (void)argument;
+    struct chance chance = chance_stream(300 + task_current()->process->incarnation);
+    struct stock *stock = world_stock(&chance);
+    uint32_t steps = chance_below(&chance, STEPS_MAX);
+    for (uint32_t i = 0; i < steps && !world.settling; i++) {
+        struct chance before = chance;
+        clock_sleep_ns((int64_t)chance_below(&chance, PERIOD_US) * 1000);
+        if (chance_step())
+            act(stock, &chance);
+        chance.state = before.state + 12345;
+    }
+    stock_flush(stock);
+}

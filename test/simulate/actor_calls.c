@@ -1,0 +1,89 @@
+/* What shops and the expiry worker ask for: orders that are paid, cancelled, or expire. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "stock/return_expired.h"
+#include "stock/return_order.h"
+#include "stock/sale_count.h"
+#include "stock/stock.h"
+#include "test/simulate/promise.h"
+#include "test/simulate/story.h"
+#include "test/simulate/tally.h"
+#include "test/simulate/world.h"
+
+enum { STEPS_MAX = 7, CHANGES_MAX = 3, WAIT_MS = 300, COUNT_MS = 100, PERIOD_US = 20000 };
+
+/* Picks an order that was perhaps accepted. */
+static uint64_t pick_order(struct chance *chance)
+{
+    size_t count = promise_given_count();
+    uint32_t pick = chance_below(chance, 1u << 16);
+    for (size_t i = 0; i < count; i++) {
+        const struct given *given = promise_given((pick + i) % count);
+        if (!given->answered || given->outcome == STOCK_ACCEPTED ||
+            given->outcome == STOCK_IN_DOUBT)
+            return given->order_id;
+    }
+    return 1;
+}
+
+static void change_states(struct stock *stock, struct chance *chance, bool pay)
+{
+    struct stock_status_change changes[CHANGES_MAX];
+    size_t count = 1 + chance_below(chance, CHANGES_MAX);
+    memset(changes, 0, sizeof changes);
+    for (size_t i = 0; i < count; i++)
+        changes[i].record.order_id = pick_order(chance);
+    if (pay)
+        stock_pay(stock, changes, count, WAIT_MS);
+    else
+        stock_cancel(stock, changes, count, WAIT_MS);
+    for (size_t i = 0; i < count; i++)
+        promise_state(&changes[i], pay ? "paid" : "cancelled");
+}
+
+static void expire(struct stock *stock)
+{
+    struct ledger_due_cursor cursor = {.more = false};
+    struct stock_expired expired;
+    stock_count(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS);
+    stock_expire(stock, &cursor, &expired);
+    if (expired.count > 0)
+        tally("orders expired");
+    story("  %zu orders have expired", expired.count);
+}
+
+static void act(struct stock *stock, struct chance *chance)
+{
+    switch (chance_below(chance, 6)) {
+    case 0:
+        change_states(stock, chance, true);
+        break;
+    case 1:
+        expire(stock);
+        break;
+    default:
+        change_states(stock, chance, false);
+        break;
+    }
+}
+
+void actor_calls(void *argument)
+{
+    struct chance chance = chance_stream(200 + (uint64_t)(intptr_t)argument * 1000 +
+                                         task_current()->process->incarnation);
+    struct stock *stock = world_stock(&chance);
+    uint32_t steps = 1 + chance_below(&chance, STEPS_MAX);
+    for (uint32_t i = 0; i < steps && !world.settling; i++) {
+        struct chance before = chance;
+        clock_sleep_ns((int64_t)chance_below(&chance, PERIOD_US) * 1000);
+        if (world.pay_within_s > 0 && chance_below(&chance, 4) == 0)
+            clock_sleep_ns((int64_t)chance_below(&chance, 1500) * CLOCK_NS_PER_MS);
+        if (chance_step())
+            act(stock, &chance);
+        chance.state = before.state + 12345;
+    }
+    stock_flush(stock);
+}

@@ -1,0 +1,419 @@
+/* The simulated ledger's orders: sql/ledger_commit.h, ledger_recovery.h, ledger_confirm.h,
+ * ledger_pay.h. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_confirm.h"
+#include "sql/ledger_pay.h"
+#include "sql/ledger_recovery.h"
+#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger_text.h"
+#include "test/simulate/story.h"
+#include "test/simulate/tally.h"
+
+enum { UPDATES_ALONE_MAX = 3 /* as sql/stock_update.c: more of them are one statement */ };
+
+/* ---- ledger_commit ---- */
+
+struct commit {
+    struct ledger_stock_update *updates;
+    size_t update_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+};
+
+static bool is_joint(const struct commit *commit)
+{
+    for (size_t i = 0; i < commit->update_count; i++)
+        if (commit->updates[i].guard != LEDGER_CHAIN)
+            return false;
+    return commit->update_count > UPDATES_ALONE_MAX;
+}
+
+static bool is_fenced(const struct ledger_stock_update *update)
+{
+    return update->guard == LEDGER_CHAIN || update->guard == LEDGER_FENCED;
+}
+
+static bool guard_allows(const struct ledger_stock_update *update, const struct segment_row *row)
+{
+    bool exact = update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH;
+    return row->round == update->round && row->settings_version == update->settings_version &&
+           (!exact || row->fence == update->settled) &&
+           (!is_fenced(update) || row->fence < update->fence) &&
+           row->sold + update->units <= row->capacity;
+}
+
+/* Makes one stock update, if its guard allows it. */
+static enum db_result update_stock(struct ledger *ledger, struct ledger_stock_update *update)
+{
+    struct row *row = row_of_segment(update->sku, update->segment);
+    update->refused = true;
+    if (!row)
+        return DB_OK;
+    enum db_result result = session_lock(ledger, row);
+    if (result != DB_OK || !row->now.there || !guard_allows(update, &row->now.segment))
+        return result;
+    struct segment_row *segment = &txn_change(ledger->txn, row)->segment;
+    segment->sold += update->units;
+    segment->fence = is_fenced(update)                  ? update->fence
+                     : update->guard == LEDGER_UNFENCED ? segment->fence + 1
+                                                        : segment->fence;
+    update->refused = false;
+    return DB_OK;
+}
+
+static enum db_result update_all(struct ledger *ledger, struct commit *commit)
+{
+    enum db_result result = DB_OK;
+    for (size_t i = 0; i < commit->update_count && result == DB_OK; i++)
+        result = update_stock(ledger, &commit->updates[i]);
+    return result;
+}
+
+static enum db_result check_updates(struct commit *commit)
+{
+    bool refused = false;
+    for (size_t i = 0; i < commit->update_count; i++)
+        refused |= commit->updates[i].refused;
+    for (size_t i = 0; i < commit->update_count && refused && is_joint(commit); i++)
+        commit->updates[i].refused = true;
+    return refused ? DB_NO : DB_OK;
+}
+
+static void insert_expiries(struct ledger *ledger, const struct commit *commit)
+{
+    const struct ledger_order *orders = commit->orders;
+    for (size_t i = 0, next; i < commit->order_count; i = next) {
+        uint64_t first_id = orders[i].order_id, last_id = first_id;
+        for (next = i + 1;
+             next < commit->order_count && orders[next].expires_ms == orders[i].expires_ms;
+             next++) {
+            first_id = orders[next].order_id < first_id ? orders[next].order_id : first_id;
+            last_id = orders[next].order_id > last_id ? orders[next].order_id : last_id;
+        }
+        if (orders[i].expires_ms == 0)
+            continue;
+        struct row *row = row_make(TABLE_EXPIRY);
+        txn_take(ledger->txn, row);
+        struct version *version = txn_change(ledger->txn, row);
+        version->there = true;
+        version->expiry = (struct expiry_row){orders[i].expires_ms, first_id, last_id};
+    }
+}
+
+static enum db_result insert_key(struct ledger *ledger, const struct ledger_order *order)
+{
+    const struct row_key key = {.user_id = order->user_id, .key = order->key};
+    struct row *row;
+    enum db_result result = session_lock_key(ledger, TABLE_KEY, &key, &row);
+    if (result != DB_OK || row->now.there)
+        return result != DB_OK ? result : DB_DUPLICATE;
+    struct version *version = txn_change(ledger->txn, row);
+    version->there = true;
+    text_copy(version->user_id, order->user_id);
+    text_copy(version->key, order->key);
+    version->key_order_id = order->order_id;
+    return DB_OK;
+}
+
+static enum db_result insert_order(struct ledger *ledger, const struct ledger_order *order)
+{
+    const struct row_key key = {.order_id = order->order_id};
+    struct row *row;
+    enum db_result result = session_lock_key(ledger, TABLE_ORDER, &key, &row);
+    if (result != DB_OK || row->now.there)
+        return result != DB_OK ? result : DB_DUPLICATE;
+    struct version *version = txn_change(ledger->txn, row);
+    version->there = true;
+    text_copy(version->sku, order->sku);
+    text_copy(version->user_id, order->user_id);
+    text_copy(version->key, order->key ? order->key : "");
+    version->order = (struct order_row){.order_id = order->order_id,
+                                        .round = order->round,
+                                        .qty = order->qty,
+                                        .segment = order->segment,
+                                        .status = LEDGER_RESERVED,
+                                        .created_ms = order->created_ms,
+                                        .expires_ms = order->expires_ms,
+                                        .allocation_count = order->allocation_count};
+    assert(order->allocation_count <= ALLOCATIONS_MAX);
+    for (size_t i = 0; i < order->allocation_count; i++)
+        version->order.allocations[i] = order->allocations[i];
+    return DB_OK;
+}
+
+static enum db_result add_quota(struct ledger *ledger, const struct ledger_order *order)
+{
+    const struct row_key key = {
+        .sku = order->sku, .round = order->round, .user_id = order->user_id};
+    struct row *row;
+    enum db_result result = session_lock_key(ledger, TABLE_QUOTA, &key, &row);
+    if (result != DB_OK)
+        return result;
+    struct version *version = txn_change(ledger->txn, row);
+    struct quota_row *quota = &version->quota;
+    if (!version->there) {
+        text_copy(version->sku, order->sku);
+        text_copy(version->user_id, order->user_id);
+        *quota = (struct quota_row){.round = order->round};
+    }
+    version->there = true;
+    quota->units += order->qty;
+    quota->allowed = order->limit;
+    quota_id_add(quota, order->order_id);
+    return quota->units > quota->allowed ? DB_CHECK : DB_OK;
+}
+
+/* One statement for all orders of which it holds. */
+static enum db_result for_orders(struct ledger *ledger, const struct commit *commit,
+                                 bool (*holds)(const struct ledger_order *order),
+                                 enum db_result (*insert)(struct ledger *,
+                                                          const struct ledger_order *))
+{
+    enum db_result result = DB_OK;
+    size_t count = 0;
+    for (size_t i = 0; i < commit->order_count; i++)
+        count += holds(&commit->orders[i]);
+    if (count == 0)
+        return DB_OK;
+    result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    for (size_t i = 0; i < commit->order_count && result == DB_OK; i++)
+        if (holds(&commit->orders[i]))
+            result = insert(ledger, &commit->orders[i]);
+    return session_answer(ledger, result);
+}
+
+static bool has_key(const struct ledger_order *order)
+{
+    return order->key && order->key[0] != '\0';
+}
+
+static bool has_limit(const struct ledger_order *order)
+{
+    return order->limit > 0;
+}
+
+static bool is_any(const struct ledger_order *order)
+{
+    (void)order;
+    return true;
+}
+
+static enum db_result commit_body(struct ledger *ledger, void *context)
+{
+    struct commit *commit = context;
+    bool joint = is_joint(commit);
+    enum db_result result = session_send(ledger, true);
+    if (result == DB_OK) {
+        result = joint ? DB_OK : update_all(ledger, commit);
+        if (result == DB_OK)
+            insert_expiries(ledger, commit);
+        result = session_answer(ledger, result);
+    }
+    if (result == DB_OK && joint) {
+        result = session_send(ledger, true);
+        if (result == DB_OK)
+            result = session_answer(ledger, update_all(ledger, commit));
+    }
+    if (result == DB_OK)
+        result = check_updates(commit);
+    if (result == DB_OK)
+        result = for_orders(ledger, commit, has_key, insert_key);
+    if (result == DB_OK)
+        result = for_orders(ledger, commit, is_any, insert_order);
+    if (result == DB_OK)
+        result = for_orders(ledger, commit, has_limit, add_quota);
+    return result;
+}
+
+static void tell_commit(const struct commit *commit, enum ledger_result result)
+{
+    static const char *const names[] = {
+        "done", "refused by a guard", "a key is used", "a limit", "failed", "unknown"};
+    if (!story_told)
+        return;
+    for (size_t i = 0; i < commit->update_count; i++) {
+        const struct ledger_stock_update *update = &commit->updates[i];
+        story("    ledger: segment %u sold += %u, fence %llu -> %llu%s", update->segment,
+              update->units, (unsigned long long)update->settled, (unsigned long long)update->fence,
+              update->refused ? " (refused)" : "");
+    }
+    for (size_t i = 0; i < commit->order_count; i++)
+        story("    ledger: order %llu of %s for %u%s%s",
+              (unsigned long long)commit->orders[i].order_id, commit->orders[i].user_id,
+              commit->orders[i].qty, has_key(&commit->orders[i]) ? ", key " : "",
+              has_key(&commit->orders[i]) ? commit->orders[i].key : "");
+    story("    ledger: commit: %s", names[result]);
+}
+
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
+                                 size_t update_count, const struct ledger_order *orders,
+                                 size_t order_count)
+{
+    struct commit commit = {updates, update_count, orders, order_count};
+    enum ledger_result result = session_result(session_run(ledger, commit_body, &commit));
+    tell_commit(&commit, result);
+    return result;
+}
+
+/* ---- ledger_resolve, ledger_recover ---- */
+
+static enum db_result raise_fence(struct ledger *ledger, const char *sku, uint32_t segment,
+                                  uint64_t fence)
+{
+    struct row *row = row_of_segment(sku, segment);
+    enum db_result result = row ? session_lock(ledger, row) : DB_OK;
+    if (row && result == DB_OK && row->now.there && row->now.segment.fence < fence)
+        txn_change(ledger->txn, row)->segment.fence = fence;
+    return result;
+}
+
+struct question {
+    const struct ledger_stock_update *update;
+    uint64_t order_id;
+    bool found;
+};
+
+static enum db_result resolve_statement(struct ledger *ledger, void *context)
+{
+    struct question *question = context;
+    const struct ledger_stock_update *update = question->update;
+    uint64_t fence = is_fenced(update) ? update->fence : 0;
+    enum db_result result = raise_fence(ledger, update->sku, update->segment, fence);
+    struct row *row = row_of_order(question->order_id);
+    question->found = row && row_seen(row, ledger->txn)->there;
+    return result;
+}
+
+enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
+                                  uint64_t order_id)
+{
+    struct question question = {.update = update, .order_id = order_id};
+    if (session_read(ledger, resolve_statement, &question, true) != LEDGER_OK)
+        return LEDGER_FAILED;
+    tally(question.found ? "unknown commit done" : "unknown commit not done");
+    story("    ledger: the unknown commit of order %llu was %s", (unsigned long long)order_id,
+          question.found ? "done" : "not done");
+    if (!question.found)
+        return LEDGER_NO;
+    return ledger_confirm(ledger) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+struct recovery {
+    const char *sku;
+    struct ledger_segment *segments;
+    size_t count;
+};
+
+static enum db_result recover_body(struct ledger *ledger, void *context)
+{
+    struct recovery *recovery = context;
+    uint64_t fences[LEDGER_SEGMENTS_MAX];
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    for (size_t i = 0; i < recovery->count && result == DB_OK; i++) {
+        fences[i] = recovery->segments[i].fence;
+        result = raise_fence(ledger, recovery->sku, recovery->segments[i].segment, fences[i]);
+    }
+    result = session_answer(ledger, result);
+    for (size_t i = 0; i < recovery->count && result == DB_OK; i++) {
+        struct ledger_segment *segment = &recovery->segments[i];
+        const struct row *row = row_of_segment(recovery->sku, segment->segment);
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        segment->round = 0;
+        if (seen && seen->there)
+            segment_of_version(segment, seen);
+    }
+    return result;
+}
+
+enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segments, size_t count)
+{
+    struct recovery recovery = {sku, segments, count};
+    enum ledger_result result = session_result(session_run(ledger, recover_body, &recovery));
+    for (size_t i = 0; i < count && result == LEDGER_OK; i++)
+        story("    ledger: segment %u is recovered: sold %u of %u, fence %llu", segments[i].segment,
+              segments[i].sold, segments[i].capacity, (unsigned long long)segments[i].fence);
+    return result;
+}
+
+/* ---- ledger_confirm ---- */
+
+static enum db_result confirm_body(struct ledger *ledger, void *context)
+{
+    (void)context;
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    ledger->txn->wrote = true;
+    return session_answer(ledger, DB_OK);
+}
+
+enum ledger_result ledger_confirm(struct ledger *ledger)
+{
+    return session_result(session_run(ledger, confirm_body, NULL));
+}
+
+/* ---- ledger_pay ---- */
+
+struct payment {
+    struct ledger_record *const *records;
+    size_t count;
+    bool *moved;
+};
+
+static bool is_first(const struct payment *payment, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (payment->records[j]->order_id == payment->records[i]->order_id)
+            return false;
+    return true;
+}
+
+/* Three statements: lock those that can be paid and that nobody else has; change; read. */
+static enum db_result pay_body(struct ledger *ledger, void *context)
+{
+    struct payment *payment = context;
+    bool wrote = false;
+    enum db_result result = session_send(ledger, false);
+    for (size_t i = 0; i < payment->count && result == DB_OK; i++) {
+        struct row *row = row_of_order(payment->records[i]->order_id);
+        payment->moved[i] = row && is_first(payment, i) && !row->owner && row->was.there &&
+                            version_payable(&row->was) && txn_take(ledger->txn, row);
+        wrote |= payment->moved[i];
+    }
+    if (result == DB_OK)
+        result = session_answer(ledger, DB_OK);
+    if (result == DB_OK)
+        result = session_send(ledger, wrote);
+    if (result != DB_OK)
+        return result;
+    bool relies = false;
+    for (size_t i = 0; i < payment->count; i++) {
+        struct row *row = row_of_order(payment->records[i]->order_id);
+        if (payment->moved[i])
+            txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
+        record_of_row(payment->records[i], row, ledger->txn);
+        relies |= ledger_status_final(payment->records[i]->status);
+    }
+    for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
+        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id),
+                      ledger->txn);
+    result = session_answer(ledger, DB_OK);
+    if (result == DB_OK && relies && !wrote)
+        result = confirm_body(ledger, NULL);
+    return result;
+}
+
+enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
+                              size_t count, bool *moved_out)
+{
+    struct payment payment = {records, count, moved_out};
+    return session_result(session_run(ledger, pay_body, &payment));
+}

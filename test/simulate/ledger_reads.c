@@ -1,0 +1,317 @@
+/* What the simulated ledger is asked: sql/ledger_sale.h, ledger_segment.h, ledger_lookup.h,
+ * ledger_quota.h, ledger_due.h. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_quota.h"
+#include "sql/ledger_sale.h"
+#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger_text.h"
+
+/* ---- sales and segments ---- */
+
+struct sale_question {
+    const char *const *skus;
+    size_t count;
+    struct ledger_sale *sales_out; /* one for each sku; of round 0: there is none */
+};
+
+static enum db_result find_sales(struct ledger *ledger, void *context)
+{
+    struct sale_question *question = context;
+    for (size_t i = 0; i < question->count; i++) {
+        const struct row *row = row_of_sale(question->skus[i]);
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        question->sales_out[i].round = 0;
+        if (seen && seen->there)
+            sale_of_version(&question->sales_out[i], seen, ledger->txn);
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
+                                    struct ledger_sale *sale_out)
+{
+    struct ledger_sale found;
+    struct sale_question question = {&sku, 1, &found};
+    enum ledger_result result = session_read(ledger, find_sales, &question, false);
+    if (result != LEDGER_OK)
+        return LEDGER_FAILED;
+    if (found.round == 0)
+        return LEDGER_NO;
+    *sale_out = found;
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
+                                     void (*visit)(const struct ledger_sale *sale, void *context),
+                                     void *context)
+{
+    struct ledger_sale found[LEDGER_ORDERS_MAX];
+    struct sale_question question = {skus, count, found};
+    enum ledger_result result = session_read(ledger, find_sales, &question, false);
+    for (size_t i = 0; i < count && result == LEDGER_OK; i++)
+        if (found[i].round > 0)
+            visit(&found[i], context);
+    return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+struct segments_question {
+    const char *sku;
+    struct ledger_segment *segments_out;
+    size_t count;
+};
+
+static enum db_result find_segments(struct ledger *ledger, void *context)
+{
+    struct segments_question *question = context;
+    question->count = 0;
+    for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++) {
+        const struct row *row = row_of_segment(question->sku, i);
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        if (!seen || !seen->there)
+            break;
+        segment_of_version(&question->segments_out[question->count++], seen);
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
+                                   struct ledger_segment *segments_out, size_t *count_out)
+{
+    struct segments_question question = {sku, segments_out, 0};
+    enum ledger_result result = session_read(ledger, find_segments, &question, false);
+    *count_out = question.count;
+    if (result != LEDGER_OK)
+        return LEDGER_FAILED;
+    return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
+}
+
+/* ---- orders ---- */
+
+struct records_question {
+    struct ledger_record *const *records;
+    size_t count;
+};
+
+static enum db_result find_orders(struct ledger *ledger, void *context)
+{
+    struct records_question *question = context;
+    for (size_t i = 0; i < question->count; i++)
+        record_of_row(question->records[i], row_of_order(question->records[i]->order_id),
+                      ledger->txn);
+    return DB_OK;
+}
+
+enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
+                                      size_t count)
+{
+    struct records_question question = {records, count};
+    enum ledger_result result = session_read(ledger, find_orders, &question, false);
+    return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+void ledger_orders_drop(struct ledger *ledger)
+{
+    (void)ledger;
+}
+
+enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
+                                     struct ledger_record *record_out)
+{
+    record_out->order_id = order_id;
+    enum ledger_result result = ledger_orders_find(ledger, &record_out, 1);
+    return result == LEDGER_OK && record_out->status[0] == '\0' ? LEDGER_NO : result;
+}
+
+struct keys_question {
+    struct ledger_key *keys;
+    size_t count;
+};
+
+static enum db_result find_keys(struct ledger *ledger, void *context)
+{
+    struct keys_question *question = context;
+    for (size_t i = 0; i < question->count; i++) {
+        struct ledger_key *key = &question->keys[i];
+        const struct row *row = row_of_key(key->user_id, key->key);
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        key->order_id = 0;
+        if (!seen || !seen->there)
+            continue;
+        const struct row *order = row_of_order(seen->key_order_id);
+        const struct version *found = order ? row_seen(order, ledger->txn) : NULL;
+        if (!found || !found->there)
+            continue;
+        key->order_id = seen->key_order_id;
+        strcpy(key->sku, found->sku);
+        key->qty = found->order.qty;
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count)
+{
+    struct keys_question question = {keys, count};
+    enum ledger_result result = session_read(ledger, find_keys, &question, false);
+    return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+struct quotas_question {
+    struct ledger_quota *quotas;
+    size_t count;
+};
+
+static enum db_result find_quotas(struct ledger *ledger, void *context)
+{
+    struct quotas_question *question = context;
+    for (size_t i = 0; i < question->count; i++) {
+        struct ledger_quota *quota = &question->quotas[i];
+        const struct row *row = row_of_quota(quota->sku, quota->round, quota->user_id);
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        quota->units = 0;
+        quota->order_count = 0;
+        if (!seen || !seen->there)
+            continue;
+        quota->units = seen->quota.units;
+        quota->order_count = seen->quota.id_count;
+        memcpy(quota->order_ids, seen->quota.ids, sizeof quota->order_ids);
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota *quotas,
+                                      size_t count)
+{
+    struct quotas_question question = {quotas, count};
+    enum ledger_result result = session_read(ledger, find_quotas, &question, false);
+    return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+/* ---- what is due ---- */
+
+enum { RANGES_MAX = 64 };
+
+struct due_question {
+    const struct ledger_due_cursor *cursor;
+    size_t max;
+    struct row *ranges[TABLE_ROWS_MAX];
+    size_t range_count;
+    bool due[TABLE_ROWS_MAX]; /* a range has orders that are reserved and due */
+    struct ledger_due *due_out;
+    size_t count;
+};
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const struct expiry_row *one = &(*(struct row *const *)a)->was.expiry;
+    const struct expiry_row *other = &(*(struct row *const *)b)->was.expiry;
+    if (one->expires_ms != other->expires_ms)
+        return one->expires_ms < other->expires_ms ? -1 : 1;
+    return one->first_id < other->first_id ? -1 : one->first_id > other->first_id;
+}
+
+/* Few enough that the cursor is never needed: the ranges that are due are read in one go. */
+static enum db_result find_ranges(struct ledger *ledger, void *context)
+{
+    struct due_question *question = context;
+    struct row *row;
+    question->range_count = 0;
+    for (size_t i = 0; (row = table_row(TABLE_EXPIRY, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there && seen->expiry.expires_ms <= ledger_server_ms())
+            question->ranges[question->range_count++] = row;
+    }
+    qsort(question->ranges, question->range_count, sizeof(struct row *), compare_ranges);
+    if (question->range_count > RANGES_MAX)
+        question->range_count = RANGES_MAX;
+    return DB_OK;
+}
+
+static bool is_due(struct due_question *question, const struct version *order)
+{
+    bool due = false;
+    int64_t last_ms = question->ranges[question->range_count - 1]->was.expiry.expires_ms;
+    if (!order->there || order->order.status != LEDGER_RESERVED || order->order.expires_ms == 0 ||
+        order->order.expires_ms > last_ms)
+        return false;
+    for (size_t i = 0; i < question->range_count; i++) {
+        const struct expiry_row *range = &question->ranges[i]->was.expiry;
+        bool within =
+            order->order.order_id >= range->first_id && order->order.order_id <= range->last_id;
+        question->due[i] |= within;
+        due |= within;
+    }
+    return due;
+}
+
+static int compare_due(const void *a, const void *b)
+{
+    const struct ledger_due *one = a, *other = b;
+    return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
+}
+
+static enum db_result find_due(struct ledger *ledger, void *context)
+{
+    struct due_question *question = context;
+    const struct row *row;
+    question->count = 0;
+    memset(question->due, 0, sizeof question->due);
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)) && question->count < question->max; i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (!is_due(question, seen))
+            continue;
+        struct ledger_due *due = &question->due_out[question->count++];
+        due->order_id = seen->order.order_id;
+        strcpy(due->sku, seen->sku);
+        due->round = seen->order.round;
+        due->segment = seen->order.segment;
+    }
+    qsort(question->due_out, question->count, sizeof *question->due_out, compare_due);
+    return DB_OK;
+}
+
+static enum db_result delete_decided(struct ledger *ledger, void *context)
+{
+    struct due_question *question = context;
+    for (size_t i = 0; i < question->range_count; i++) {
+        if (question->due[i])
+            continue;
+        enum db_result result = session_lock(ledger, question->ranges[i]);
+        if (result != DB_OK)
+            return result;
+        txn_change(ledger->txn, question->ranges[i])->there = false;
+    }
+    return DB_OK;
+}
+
+static bool any_decided(const struct due_question *question)
+{
+    for (size_t i = 0; i < question->range_count; i++)
+        if (!question->due[i])
+            return true;
+    return false;
+}
+
+enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
+                                   size_t max, struct ledger_due *due_out, size_t *count_out)
+{
+    struct due_question question = {.cursor = cursor, .max = max, .due_out = due_out};
+    *count_out = 0;
+    if (session_read(ledger, find_ranges, &question, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    cursor->more = question.range_count == RANGES_MAX;
+    if (question.range_count == 0)
+        return LEDGER_OK;
+    if (session_read(ledger, find_due, &question, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    *count_out = question.count;
+    if (any_decided(&question) &&
+        session_read(ledger, delete_decided, &question, true) != LEDGER_OK)
+        return LEDGER_FAILED;
+    return LEDGER_OK;
+}

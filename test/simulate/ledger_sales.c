@@ -1,0 +1,391 @@
+/* Changes of a sale in the simulated ledger: sql/ledger_reset.h, ledger_restock.h,
+ * ledger_settings.h. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_reset.h"
+#include "sql/ledger_restock.h"
+#include "sql/ledger_settings.h"
+#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger_text.h"
+#include "test/simulate/story.h"
+
+#define VERSION_CLOSED UINT32_C(2147483648) /* as sql/ledger_settings.c */
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- reset ---- */
+
+struct reset {
+    struct ledger_sale *sale;
+    const uint64_t *fences;
+    struct ledger_segment *segments_out;
+};
+
+static enum db_result begin_round(struct ledger *ledger, struct ledger_sale *sale)
+{
+    struct row *row;
+    enum db_result result =
+        session_lock_key(ledger, TABLE_SALE, &(struct row_key){.sku = sale->sku}, &row);
+    if (result != DB_OK)
+        return result;
+    struct version *version = txn_change(ledger->txn, row);
+    if (!version->there) {
+        version->sale = (struct sale_row){0};
+        text_copy(version->sku, sale->sku);
+    }
+    version->there = true;
+    uint32_t settings_version = version->sale.settings.version + 1;
+    version->sale.settings = sale->settings;
+    version->sale.settings.version = settings_version;
+    version->sale.settings.counting = false;
+    version->sale.total = sale->total;
+    version->sale.segments = sale->segments;
+    sale->round = ++version->sale.round;
+    sale->settings.version = settings_version;
+    return DB_OK;
+}
+
+static enum db_result write_segment(struct ledger *ledger, const struct reset *reset, uint32_t i)
+{
+    const struct ledger_sale *sale = reset->sale;
+    struct row *row;
+    enum db_result result = session_lock_key(
+        ledger, TABLE_SEGMENT, &(struct row_key){.sku = sale->sku, .segment = i}, &row);
+    if (result != DB_OK)
+        return result;
+    struct version *version = txn_change(ledger->txn, row);
+    uint64_t fence = version->there ? version->segment.fence + 1 : 0;
+    version->there = true;
+    text_copy(version->sku, sale->sku);
+    version->segment = (struct segment_row){
+        .segment = i,
+        .round = sale->round,
+        .capacity = sale->total / sale->segments + (i < sale->total % sale->segments),
+        .settings_version = sale->settings.version,
+        .fence = greater(fence, reset->fences[i]),
+    };
+    return DB_OK;
+}
+
+static enum db_result delete_segments(struct ledger *ledger, const struct ledger_sale *sale)
+{
+    for (uint32_t i = sale->segments; i < LEDGER_SEGMENTS_MAX; i++) {
+        struct row *row = row_of_segment(sale->sku, i);
+        if (!row)
+            break;
+        enum db_result result = session_lock(ledger, row);
+        if (result != DB_OK)
+            return result;
+        txn_change(ledger->txn, row)->there = false;
+    }
+    return DB_OK;
+}
+
+static enum db_result reset_body(struct ledger *ledger, void *context)
+{
+    struct reset *reset = context;
+    struct ledger_sale *sale = reset->sale;
+    enum db_result result = session_send(ledger, true);
+    if (result == DB_OK)
+        result = session_answer(ledger, begin_round(ledger, sale));
+    if (result == DB_OK)
+        result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
+        result = write_segment(ledger, reset, i);
+    if (result == DB_OK)
+        result = delete_segments(ledger, sale);
+    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
+        segment_of_version(&reset->segments_out[i], &row_of_segment(sale->sku, i)->now);
+    return session_answer(ledger, result);
+}
+
+enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
+                                const uint64_t *fences, struct ledger_segment *segments_out)
+{
+    struct reset reset = {sale, fences, segments_out};
+    sale->sold = 0;
+    enum ledger_result result = session_result(session_run(ledger, reset_body, &reset));
+    story("    ledger: reset to round %u: %s", sale->round,
+          result == LEDGER_OK        ? "done"
+          : result == LEDGER_UNKNOWN ? "unknown"
+                                     : "failed");
+    return result;
+}
+
+/* ---- restock ---- */
+
+struct adding {
+    struct ledger_restock *restock;
+    struct ledger_sale *sale_out;
+    struct ledger_segment *segments_out;
+};
+
+static enum db_result write_key(struct ledger *ledger, const struct ledger_restock *restock,
+                                uint32_t round)
+{
+    struct row *row;
+    if (restock->key[0] == '\0')
+        return DB_OK;
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    result = session_lock_key(ledger, TABLE_RESTOCK,
+                              &(struct row_key){.sku = restock->sku, .key = restock->key}, &row);
+    if (result == DB_OK && row->now.there)
+        result = DB_DUPLICATE;
+    if (result == DB_OK) {
+        struct version *version = txn_change(ledger->txn, row);
+        version->there = true;
+        text_copy(version->sku, restock->sku);
+        text_copy(version->key, restock->key);
+        version->restock = (struct restock_row){restock->units, round};
+    }
+    return session_answer(ledger, result);
+}
+
+static enum db_result check_sale(struct ledger *ledger, struct ledger_restock *restock,
+                                 struct row **row_out)
+{
+    enum db_result result = session_send(ledger, false);
+    if (result != DB_OK)
+        return result;
+    *row_out = row_of_sale(restock->sku);
+    result = session_answer(ledger, *row_out ? session_lock(ledger, *row_out) : DB_OK);
+    if (result != DB_OK)
+        return result;
+    if (!*row_out || !(*row_out)->now.there ||
+        (*row_out)->now.sale.segments != restock->fence_count)
+        return DB_NO;
+    uint64_t total = (*row_out)->now.sale.total;
+    result = write_key(ledger, restock, (*row_out)->now.sale.round);
+    restock->too_many = result == DB_OK && total + restock->units > restock->total_max;
+    return restock->too_many ? DB_NO : result;
+}
+
+static enum db_result read_segments(struct ledger *ledger, struct adding *adding)
+{
+    const struct ledger_restock *restock = adding->restock;
+    size_t count = 0;
+    enum db_result result = session_send(ledger, false);
+    if (result != DB_OK)
+        return result;
+    for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX && result == DB_OK; i++) {
+        struct row *row = row_of_segment(restock->sku, i);
+        result = row ? session_lock(ledger, row) : DB_OK;
+        if (!row || result != DB_OK || !row->now.there)
+            break;
+        if (count < restock->fence_count)
+            segment_of_version(&adding->segments_out[count], &row->now);
+        count++;
+    }
+    result = session_answer(ledger, result);
+    return result != DB_OK ? result : count == restock->fence_count ? DB_OK : DB_NO;
+}
+
+static void level(struct ledger_segment *segments, size_t count, uint32_t units)
+{
+    uint32_t left = units;
+    for (size_t i = 0; i < count; i++)
+        left += segments[i].capacity - segments[i].sold;
+    for (size_t i = 0; i < count; i++)
+        segments[i].capacity =
+            segments[i].sold + left / (uint32_t)count + (i < left % (uint32_t)count);
+}
+
+static enum db_result write_changes(struct ledger *ledger, struct adding *adding, struct row *sale)
+{
+    const struct ledger_restock *restock = adding->restock;
+    enum db_result result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    struct sale_row *changed = &txn_change(ledger->txn, sale)->sale;
+    changed->total += restock->units;
+    changed->restocked += restock->units;
+    changed->settings.version++;
+    for (size_t i = 0; i < restock->fence_count; i++) {
+        struct row *row = row_of_segment(restock->sku, (uint32_t)i);
+        struct segment_row *segment = &txn_change(ledger->txn, row)->segment;
+        segment->capacity = adding->segments_out[i].capacity;
+        segment->settings_version++;
+        segment->fence = greater(segment->fence + 1, restock->fences[i]);
+    }
+    return session_answer(ledger, DB_OK);
+}
+
+static enum db_result restock_body(struct ledger *ledger, void *context)
+{
+    struct adding *adding = context;
+    struct row *sale = NULL;
+    enum db_result result = check_sale(ledger, adding->restock, &sale);
+    if (result == DB_OK)
+        result = read_segments(ledger, adding);
+    if (result != DB_OK)
+        return result;
+    level(adding->segments_out, adding->restock->fence_count, adding->restock->units);
+    result = write_changes(ledger, adding, sale);
+    if (result == DB_OK)
+        result = read_segments(ledger, adding);
+    if (result == DB_OK)
+        result = session_send(ledger, false);
+    if (result != DB_OK)
+        return result;
+    sale_of_version(adding->sale_out, &sale->now, ledger->txn);
+    return session_answer(ledger, DB_OK);
+}
+
+enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *restock,
+                                  struct ledger_sale *sale_out, struct ledger_segment *segments_out)
+{
+    struct adding adding = {restock, sale_out, segments_out};
+    restock->too_many = false;
+    enum ledger_result result = session_result(session_run(ledger, restock_body, &adding));
+    story("    ledger: restock of %u: %s", restock->units,
+          result == LEDGER_OK        ? "done"
+          : result == LEDGER_UNKNOWN ? "unknown"
+                                     : "not done");
+    return result;
+}
+
+struct restock_question {
+    const char *sku, *key;
+    bool found;
+    uint32_t units;
+};
+
+static enum db_result find_restock(struct ledger *ledger, void *context)
+{
+    struct restock_question *question = context;
+    const struct row *row = row_of_restock(question->sku, question->key);
+    const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+    question->found = seen && seen->there;
+    question->units = question->found ? seen->restock.units : 0;
+    return DB_OK;
+}
+
+enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, const char *key,
+                                       uint32_t *units_out)
+{
+    struct restock_question question = {.sku = sku, .key = key};
+    if (session_read(ledger, find_restock, &question, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    *units_out = question.found ? question.units : *units_out;
+    return question.found ? LEDGER_OK : LEDGER_NO;
+}
+
+/* ---- settings ---- */
+
+struct change {
+    const char *sku;
+    const struct ledger_settings *settings;
+    bool begins_count, counting;
+};
+
+static enum db_result set_versions(struct ledger *ledger, const char *sku, uint32_t version)
+{
+    for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++) {
+        struct row *row = row_of_segment(sku, i);
+        if (!row)
+            break;
+        enum db_result result = session_lock(ledger, row);
+        if (result != DB_OK)
+            return result;
+        if (row->now.there)
+            txn_change(ledger->txn, row)->segment.settings_version = version;
+    }
+    return DB_OK;
+}
+
+/* What has been committed by now, as the sale's segments are locked. */
+static uint64_t last_order(const struct ledger *ledger, const char *sku)
+{
+    const struct row *row;
+    uint64_t last = 0, sold = 0;
+    for (uint32_t i = 0; (row = row_of_segment(sku, i)); i++)
+        sold += row_seen(row, ledger->txn)->segment.sold;
+    for (size_t i = 0; sold > 0 && (row = table_row(TABLE_ORDER, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there)
+            last = greater(last, seen->order.order_id);
+    }
+    return last;
+}
+
+static enum db_result close_sale(struct ledger *ledger, const char *sku, uint32_t round)
+{
+    struct row *row;
+    enum db_result result = set_versions(ledger, sku, VERSION_CLOSED);
+    if (result == DB_OK)
+        result = session_lock_key(ledger, TABLE_COUNT, &(struct row_key){.sku = sku}, &row);
+    if (result != DB_OK)
+        return result;
+    struct version *version = txn_change(ledger->txn, row);
+    version->there = true;
+    text_copy(version->sku, sku);
+    version->count = (struct count_row){.round = round, .last_id = last_order(ledger, sku)};
+    return DB_OK;
+}
+
+static enum db_result open_sale(struct ledger *ledger, const char *sku, uint32_t version)
+{
+    enum db_result result = set_versions(ledger, sku, version);
+    struct row *row = row_of_count(sku);
+    if (result == DB_OK && row)
+        result = session_lock(ledger, row);
+    if (result == DB_OK && row)
+        txn_change(ledger->txn, row)->there = false;
+    return result;
+}
+
+static enum db_result change_body(struct ledger *ledger, void *context)
+{
+    const struct change *change = context;
+    uint32_t version = change->settings->version;
+    struct row *row = row_of_sale(change->sku);
+    enum db_result result = session_send(ledger, true);
+    if (result == DB_OK && row)
+        result = session_lock(ledger, row);
+    if (result == DB_OK && row && row->now.there && row->now.sale.settings.version == version) {
+        struct ledger_settings *settings = &txn_change(ledger->txn, row)->sale.settings;
+        *settings = *change->settings;
+        settings->version = version + 1;
+        settings->counting = false;
+        result = session_answer(ledger, DB_OK);
+    } else if (result == DB_OK) {
+        result = session_answer(ledger, DB_OK);
+        result = result == DB_OK ? DB_NO : result;
+    }
+    if (result != DB_OK || (change->counting && !change->begins_count))
+        return result;
+    result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    result = change->begins_count ? close_sale(ledger, change->sku, row->now.sale.round)
+                                  : open_sale(ledger, change->sku, version + 1);
+    return session_answer(ledger, result);
+}
+
+enum ledger_result ledger_settings_change(struct ledger *ledger, const char *sku,
+                                          struct ledger_settings *settings, bool begins_count)
+{
+    struct change change = {sku, settings, begins_count, settings->per_user_limit > 0};
+    change.counting &= begins_count || settings->counting;
+    enum ledger_result result = session_result(session_run(ledger, change_body, &change));
+    story("    ledger: settings version %u, limit %u%s%s: %s", settings->version + 1,
+          settings->per_user_limit, settings->paused ? ", paused" : "",
+          change.counting ? ", counting" : "",
+          result == LEDGER_OK        ? "done"
+          : result == LEDGER_UNKNOWN ? "unknown"
+                                     : "not done");
+    if (result == LEDGER_OK) {
+        settings->version++;
+        settings->counting = change.counting;
+    }
+    return result;
+}

@@ -1,0 +1,118 @@
+/* Rows of the simulated ledger as the structs that callers get. */
+#include "test/simulate/ledger_text.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_time.h"
+#include "test/simulate/ledger_session.h"
+
+void text_copy(char out[NAME_MAX_SIZE], const char *text)
+{
+    assert(strlen(text) < NAME_MAX_SIZE);
+    strcpy(out, text);
+}
+
+void segment_of_version(struct ledger_segment *segment_out, const struct version *version)
+{
+    const struct segment_row *row = &version->segment;
+    *segment_out =
+        (struct ledger_segment){row->segment, row->round, row->capacity, row->sold, row->fence};
+}
+
+const struct version *count_seen(const char *sku, uint32_t round, const struct txn *txn)
+{
+    const struct row *row = row_of_count(sku);
+    const struct version *seen = row ? row_seen(row, txn) : NULL;
+    return seen && seen->there && seen->count.round == round ? seen : NULL;
+}
+
+static uint32_t sold_of(const char *sku, const struct txn *txn)
+{
+    uint32_t sold = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
+        const struct version *seen = row_seen(row, txn);
+        if (seen->there && strcmp(seen->sku, sku) == 0)
+            sold += seen->segment.sold;
+    }
+    return sold;
+}
+
+void sale_of_version(struct ledger_sale *sale_out, const struct version *version,
+                     const struct txn *txn)
+{
+    const struct sale_row *row = &version->sale;
+    *sale_out = (struct ledger_sale){.round = row->round,
+                                     .total = row->total,
+                                     .segments = row->segments,
+                                     .sold = sold_of(version->sku, txn),
+                                     .settings = row->settings};
+    sale_out->settings.counting = count_seen(version->sku, row->round, txn) != NULL;
+    strcpy(sale_out->sku, version->sku);
+}
+
+bool version_payable(const struct version *version)
+{
+    return version_may(version, LEDGER_PAID);
+}
+
+bool version_may(const struct version *version, enum ledger_status to)
+{
+    const struct order_row *order = &version->order;
+    bool over = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
+    return order->status == LEDGER_RESERVED && (to == LEDGER_PAID      ? !over
+                                                : to == LEDGER_EXPIRED ? over
+                                                                       : true);
+}
+
+static void copy_allocations(struct ledger_record *record, const struct order_row *order)
+{
+    size_t size = order->allocation_count * sizeof order->allocations[0];
+    struct ledger_allocation *copied = malloc(size);
+    memcpy(copied, order->allocations, size);
+    record->allocations = copied;
+    record->allocation_count = order->allocation_count;
+}
+
+void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn)
+{
+    const struct version *seen = row ? row_seen(row, txn) : NULL;
+    *record = (struct ledger_record){.order_id = record->order_id};
+    if (!seen || !seen->there)
+        return;
+    const struct order_row *order = &seen->order;
+    strcpy(record->sku, seen->sku);
+    strcpy(record->user_id, seen->user_id);
+    strcpy(record->key, seen->key);
+    snprintf(record->status, sizeof record->status, "%s", ledger_status_name(order->status));
+    record->payable = version_payable(seen);
+    ledger_time_format(order->created_ms, record->created_at);
+    if (order->expires_ms != 0)
+        ledger_time_format(order->expires_ms, record->expires_at);
+    record->round = order->round;
+    record->qty = order->qty;
+    record->segment = order->segment;
+    if (order->segment == LEDGER_SEGMENT_SEVERAL)
+        copy_allocations(record, order);
+}
+
+void quota_id_add(struct quota_row *quota, uint64_t order_id)
+{
+    size_t kept =
+        quota->id_count < LEDGER_QUOTA_ORDERS_MAX ? quota->id_count : LEDGER_QUOTA_ORDERS_MAX - 1;
+    memmove(&quota->ids[1], &quota->ids[0], kept * sizeof quota->ids[0]);
+    quota->ids[0] = order_id;
+    quota->id_count = kept + 1;
+}
+
+void quota_id_remove(struct quota_row *quota, uint64_t order_id)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < quota->id_count; i++)
+        if (quota->ids[i] != order_id)
+            quota->ids[kept++] = quota->ids[i];
+    quota->id_count = kept;
+}

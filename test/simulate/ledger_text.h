@@ -1,0 +1,28 @@
+/* Rows of the simulated ledger as the structs that callers get. */
+#ifndef SIMULATE_LEDGER_TEXT_H
+#define SIMULATE_LEDGER_TEXT_H
+
+#include "sql/ledger_record.h"
+#include "test/simulate/ledger_table.h"
+
+/* Copies a name that must not be longer than a row has room for. */
+void text_copy(char out[NAME_MAX_SIZE], const char *text);
+
+void segment_of_version(struct ledger_segment *segment_out, const struct version *version);
+void sale_of_version(struct ledger_sale *sale_out, const struct version *version,
+                     const struct txn *txn);
+
+/* Fills in the record of its `order_id`; `row` is NULL when there is none. */
+void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn);
+
+/* Whether an order can be paid, or has to expire, by the server's clock. */
+bool version_payable(const struct version *version);
+bool version_may(const struct version *version, enum ledger_status to);
+
+/* A sale is being counted, in this round. */
+const struct version *count_seen(const char *sku, uint32_t round, const struct txn *txn);
+
+void quota_id_add(struct quota_row *quota, uint64_t order_id);
+void quota_id_remove(struct quota_row *quota, uint64_t order_id);
+
+#endif

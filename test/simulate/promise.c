@@ -1,0 +1,556 @@
+/* What the service promises, checked against what was answered and what the ledger has. */
+#include "test/simulate/promise.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stock/status_change.h"
+#include "test/simulate/chance.h"
+#include "test/simulate/ledger_table.h"
+#include "test/simulate/ledger_text.h"
+#include "test/simulate/loop.h"
+#include "test/simulate/redis_store.h"
+#include "test/simulate/scene.h"
+#include "test/simulate/story.h"
+#include "test/simulate/tally.h"
+
+enum { STATES_MAX = 256, QTY_MAX = 64, RESTOCKS_MAX = 64, GRACE_MS = 150, GRACE_FAULTS_MS = 6000 };
+
+/* A status that was answered as final. */
+struct state {
+    uint64_t order_id;
+    char status[16];
+};
+
+struct restock {
+    char key[16];
+    uint32_t units;
+    bool done, doubt;
+};
+
+static struct {
+    char broken[VIOLATION_SIZE];
+    struct given given[GIVEN_MAX];
+    size_t given_count;
+    struct state states[STATES_MAX];
+    size_t state_count;
+    struct restock restocks[RESTOCKS_MAX];
+    size_t restock_count;
+    struct restock *restocking; /* the present one */
+    bool was_doubt;
+    uint32_t resets_done, resets_doubt;
+    int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
+    uint32_t left;
+    int64_t changed_ns; /* when the sale or the orders last changed */
+} now;
+
+static void on_commit(const struct txn *txn);
+
+void promise_begin(void)
+{
+    memset(&now, 0, offsetof(__typeof__(now), given));
+    now.given_count = now.state_count = now.restock_count = 0;
+    now.resets_done = now.resets_doubt = now.left = 0;
+    now.changed_ns = 0;
+    for (size_t i = 0; i < QTY_MAX; i++)
+        now.short_ns[i] = loop_now_ns();
+    tables_on_commit(on_commit);
+}
+
+const char *promise_broken(void)
+{
+    return now.broken[0] != '\0' ? now.broken : NULL;
+}
+
+void promise_break(const char *format, ...)
+{
+    va_list arguments;
+    if (now.broken[0] != '\0')
+        return;
+    va_start(arguments, format);
+    vsnprintf(now.broken, sizeof now.broken, format, arguments);
+    va_end(arguments);
+    story("## BROKEN: %s", now.broken);
+}
+
+/* ---- the ledger by itself ---- */
+
+static const struct version *sale_now(void)
+{
+    const struct row *row = row_of_sale(SCENE_SKU);
+    return row && row->was.there ? &row->was : NULL;
+}
+
+static bool holds_units(const struct version *order, uint32_t round)
+{
+    return order->there && order->order.round == round &&
+           (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
+}
+
+static void add_units(const struct version *order, uint32_t *units)
+{
+    const struct order_row *row = &order->order;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < row->allocation_count; i++) {
+        units[row->allocations[i].segment] += row->allocations[i].qty;
+        sum += row->allocations[i].qty;
+    }
+    if (row->segment >= 0)
+        units[row->segment] += row->qty;
+    if (row->segment < 0 && sum != row->qty)
+        promise_break("order %llu of %u units has allocations of %u",
+                      (unsigned long long)row->order_id, row->qty, sum);
+}
+
+/* Never oversold; what the segments have sold is what the orders hold. */
+static void check_segments(const struct version *sale)
+{
+    uint32_t units[SCENE_SEGMENTS_MAX] = {0}, capacity = 0, sold = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        if (holds_units(&row->was, sale->sale.round))
+            add_units(&row->was, units);
+    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
+        const struct segment_row *segment = &row->was.segment;
+        if (!row->was.there)
+            continue;
+        capacity += segment->capacity;
+        sold += segment->sold;
+        if (segment->sold > segment->capacity)
+            promise_break("oversold: segment %u has sold %u of %u", segment->segment, segment->sold,
+                          segment->capacity);
+        if (segment->sold != units[segment->segment])
+            promise_break("segment %u has sold %u, and its orders hold %u", segment->segment,
+                          segment->sold, units[segment->segment]);
+    }
+    if (capacity != sale->sale.total)
+        promise_break("the sale has %u units, and its segments %u", sale->sale.total, capacity);
+    now.left = capacity - sold;
+}
+
+static uint32_t units_of_user(const char *user_id, uint32_t round)
+{
+    uint32_t units = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        if (holds_units(&row->was, round) && strcmp(row->was.user_id, user_id) == 0)
+            units += row->was.order.qty;
+    return units;
+}
+
+/* What is counted of each user is what the user has. */
+static void check_quotas(const struct version *sale)
+{
+    const struct row *row;
+    uint32_t round = sale->sale.round;
+    if (sale->sale.settings.per_user_limit == 0 || count_seen(SCENE_SKU, round, NULL))
+        return;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
+        if (!holds_units(&row->was, round))
+            continue;
+        const struct row *quota = row_of_quota(SCENE_SKU, round, row->was.user_id);
+        uint32_t units = units_of_user(row->was.user_id, round);
+        uint32_t counted = quota && quota->was.there ? quota->was.quota.units : 0;
+        if (counted != units)
+            promise_break("user %s has %u units, and %u are counted", row->was.user_id, units,
+                          counted);
+    }
+}
+
+/* A new order keeps to the settings that are in force when it is committed. */
+static void check_settings(const struct version *sale, const struct version *order)
+{
+    const struct ledger_settings *settings = &sale->sale.settings;
+    unsigned long long id = order->order.order_id;
+    int64_t at_ms = 0;
+    struct ledger_settings in_force = *settings;
+    in_force.counting = count_seen(SCENE_SKU, sale->sale.round, NULL) != NULL;
+    if (order->order.round != sale->sale.round)
+        promise_break("order %llu is of round %u, and the sale is in round %u", id,
+                      order->order.round, sale->sale.round);
+    if (stock_closed(&in_force, order->order.created_ms, &at_ms) != STOCK_OPEN)
+        promise_break("order %llu is accepted while the sale is closed", id);
+    uint32_t units = units_of_user(order->user_id, sale->sale.round);
+    if (settings->per_user_limit > 0 && units > settings->per_user_limit)
+        promise_break("user %s has %u units with order %llu, and the limit is %u", order->user_id,
+                      units, id, settings->per_user_limit);
+}
+
+/* A key has one order: that of its row. */
+static void check_key(const struct version *order)
+{
+    const struct row *key = row_of_key(order->user_id, order->key);
+    if (order->key[0] != '\0' &&
+        (!key || !key->was.there || key->was.key_order_id != order->order.order_id))
+        promise_break("order %llu is not the one of its key %s",
+                      (unsigned long long)order->order.order_id, order->key);
+}
+
+static const struct given *given_of(uint64_t order_id)
+{
+    for (size_t i = now.given_count; i-- > 0;)
+        if (now.given[i].order_id == order_id)
+            return &now.given[i];
+    return NULL;
+}
+
+static bool may_be_there(const struct given *given)
+{
+    return !given->answered || given->outcome == STOCK_ACCEPTED ||
+           given->outcome == STOCK_IN_DOUBT || given->outcome == STOCK_OPEN;
+}
+
+static void check_new_orders(const struct txn *txn, const struct version *sale)
+{
+    for (size_t i = 0; i < txn->count; i++) {
+        const struct row *row = txn->rows[i];
+        if (row->table != TABLE_ORDER || !row->was.there || row->committed_ns != loop_now_ns())
+            continue;
+        const struct given *given = given_of(row->was.order.order_id);
+        check_settings(sale, &row->was);
+        check_key(&row->was);
+        if (given && !may_be_there(given))
+            promise_break("order %llu was answered as not done, and is committed",
+                          (unsigned long long)given->order_id);
+    }
+}
+
+/* After a loss of what was not on the disk this compares as well. */
+static void on_commit(const struct txn *txn)
+{
+    const struct version *sale = sale_now();
+    uint32_t before = now.left;
+    if (!sale)
+        return;
+    now.changed_ns = loop_now_ns();
+    promise_redis();
+    check_segments(sale);
+    check_quotas(sale);
+    check_new_orders(txn, sale);
+    for (uint32_t qty = 0; qty < QTY_MAX; qty++)
+        if (before < qty || now.left < qty)
+            now.short_ns[qty] = loop_now_ns();
+}
+
+uint32_t promise_left(void)
+{
+    const struct version *sale = sale_now();
+    if (sale)
+        check_segments(sale);
+    return now.left;
+}
+
+/* ---- Redis beside the ledger ---- */
+
+static uint64_t number_in(const struct store_value *segment, const char *name)
+{
+    const char *text = store_field(segment, name);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* A segment that Redis calls settled at the ledger's own fence has what the ledger has left. */
+static void check_redis(const struct segment_row *row)
+{
+    char key[STORE_KEY_MAX];
+    snprintf(key, sizeof key, "seckill:{%s:%u}:segment", SCENE_SKU, row->segment);
+    const struct store_value *segment = store_get(key, INT64_MIN);
+    const char *open = segment->kind == STORE_HASH ? store_field(segment, "open") : NULL;
+    if (!open || open[0] != '\0' || number_in(segment, "settled") != row->fence ||
+        number_in(segment, "round") != row->round)
+        return;
+    if (number_in(segment, "available") != row->capacity - row->sold)
+        promise_break("segment %u is settled at the ledger's fence with %llu units left, not %u",
+                      row->segment, (unsigned long long)number_in(segment, "available"),
+                      row->capacity - row->sold);
+}
+
+void promise_redis(void)
+{
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++)
+        if (row->was.there)
+            check_redis(&row->was.segment);
+}
+
+/* Without a fault, and while nobody changes the sale, each update finds its fence. */
+void promise_calm(const struct stock_stats *stats)
+{
+    const uint32_t *struck;
+    const struct version *sale = sale_now();
+    if (chance_struck(&struck) == 0 && sale && sale->sale.settings.version == 1 &&
+        stats->refusals > 0)
+        promise_break("the ledger refused an update, and nothing had failed");
+}
+
+/* ---- orders ---- */
+
+struct given *promise_give(const struct stock_order *order)
+{
+    assert(now.given_count < GIVEN_MAX);
+    struct given *given = &now.given[now.given_count++];
+    *given =
+        (struct given){.order_id = order->order_id, .qty = order->qty, .since_ns = loop_now_ns()};
+    strcpy(given->user_id, order->user_id);
+    strcpy(given->key, order->key);
+    return given;
+}
+
+const struct given *promise_given(size_t i)
+{
+    return i < now.given_count ? &now.given[i] : NULL;
+}
+
+size_t promise_given_count(void)
+{
+    return now.given_count;
+}
+
+static const struct row *row_on_disk(uint64_t order_id)
+{
+    const struct row *row = row_of_order(order_id);
+    const struct version *disk = row ? (row->on_disk ? &row->was : &row->disk) : NULL;
+    return disk && disk->there ? row : NULL;
+}
+
+/* An accepted order is on the disk, and what it was asked to be. */
+static void check_accepted(const struct given *given, uint64_t order_id)
+{
+    const struct row *row = row_on_disk(order_id);
+    unsigned long long id = order_id;
+    if (!row) {
+        promise_break("order %llu was accepted, and is not on the disk", id);
+        return;
+    }
+    if (strcmp(row->was.user_id, given->user_id) != 0 || row->was.order.qty != given->qty ||
+        strcmp(row->was.key, given->key) != 0)
+        promise_break("order %llu was accepted, and the ledger has another one", id);
+}
+
+static void check_replayed(const struct given *given, uint64_t order_id)
+{
+    const struct row *key = row_of_key(given->user_id, given->key);
+    check_accepted(given, order_id);
+    if (!key || !key->was.there || key->was.key_order_id != order_id)
+        promise_break("key %s was answered with order %llu, which is not its own", given->key,
+                      (unsigned long long)order_id);
+}
+
+static void check_reused(const struct given *given)
+{
+    const struct row *key = row_of_key(given->user_id, given->key);
+    const struct row *order = key && key->was.there ? row_of_order(key->was.key_order_id) : NULL;
+    if (!order || order->was.order.qty == given->qty)
+        promise_break("key %s was refused as used for another order", given->key);
+}
+
+/* A repeat is not refused when its first try was accepted before the repeat came. */
+static void check_refused(const struct given *given)
+{
+    const struct row *key = row_of_key(given->user_id, given->key);
+    if (given->key[0] == '\0' || !key || !key->was.there || !key->on_disk ||
+        key->committed_ns >= given->since_ns)
+        return;
+    const struct row *order = row_on_disk(key->was.key_order_id);
+    if (order && order->was.order.qty == given->qty)
+        promise_break("key %s was refused, and its order %llu accepted before", given->key,
+                      (unsigned long long)key->was.key_order_id);
+}
+
+/* What a process has heard of the ledger counts for a moment longer, and longer still when its
+ * messages are lost. */
+static int64_t grace_ns(void)
+{
+    const uint32_t *struck;
+    return (chance_struck(&struck) > 0 ? GRACE_FAULTS_MS : GRACE_MS) * LOOP_MS;
+}
+
+/* Sold out is said only when the ledger had too few units, then or a moment before. */
+static void check_sold_out(const struct given *given)
+{
+    uint32_t left = promise_left();
+    if (left >= given->qty && given->qty < QTY_MAX &&
+        now.short_ns[given->qty] + grace_ns() < given->since_ns)
+        promise_break("an order for %u was sold out, and the ledger had %u for %lld ms", given->qty,
+                      left, (long long)((loop_now_ns() - now.short_ns[given->qty]) / LOOP_MS));
+}
+
+/* The user has so much, or had while the order was under way, that it would exceed the limit. */
+static void check_limit(const struct given *given)
+{
+    const struct version *sale = sale_now();
+    if (!sale || now.changed_ns + grace_ns() >= given->since_ns)
+        return;
+    uint32_t limit = sale->sale.settings.per_user_limit;
+    uint32_t units = units_of_user(given->user_id, sale->sale.round);
+    if (limit == 0 || units + given->qty <= limit)
+        promise_break("user %s has %u units, and was refused %u more by a limit of %u",
+                      given->user_id, units, given->qty, limit);
+}
+
+/* Without a fault every order is decided. */
+static void check_undecided(const struct given *given)
+{
+    const uint32_t *struck;
+    if (chance_struck(&struck) == 0)
+        promise_break("order %llu was not decided, and nothing had failed",
+                      (unsigned long long)given->order_id);
+}
+
+static const char *outcome_name(enum stock_outcome outcome)
+{
+    static const char *const names[] = {
+        [STOCK_OPEN] = "open",
+        [STOCK_ACCEPTED] = "accepted",
+        [STOCK_REPLAYED] = "replayed",
+        [STOCK_KEY_REUSED] = "key reused",
+        [STOCK_SOLD_OUT] = "sold out",
+        [STOCK_NOT_STARTED] = "not started",
+        [STOCK_ENDED] = "ended",
+        [STOCK_PAUSED] = "paused",
+        [STOCK_COUNTING] = "counting",
+        [STOCK_LIMIT] = "above the limit",
+        [STOCK_RATE_LIMITED] = "rate limited",
+        [STOCK_UNKNOWN_SKU] = "unknown sku",
+        [STOCK_AGAIN] = "again",
+        [STOCK_UNAVAILABLE] = "unavailable",
+        [STOCK_IN_DOUBT] = "in doubt",
+    };
+    size_t count = sizeof names / sizeof names[0];
+    return (size_t)outcome < count && names[outcome] ? names[outcome] : "?";
+}
+
+void promise_answer(struct given *given, const struct stock_order *order)
+{
+    given->answered = true;
+    given->outcome = order->outcome;
+    tally(outcome_name(order->outcome));
+    story("  order %llu of %s for %u%s%s: %s", (unsigned long long)given->order_id, given->user_id,
+          given->qty, given->key[0] ? ", key " : "", given->key, outcome_name(order->outcome));
+    if (order->outcome == STOCK_ACCEPTED)
+        check_accepted(given, given->order_id);
+    else if (row_of_order(given->order_id) && row_of_order(given->order_id)->was.there &&
+             order->outcome != STOCK_IN_DOUBT)
+        promise_break("order %llu was answered as %s, and is committed",
+                      (unsigned long long)given->order_id, outcome_name(order->outcome));
+    if (order->outcome == STOCK_REPLAYED)
+        check_replayed(given, order->order_id);
+    if (order->outcome == STOCK_KEY_REUSED)
+        check_reused(given);
+    if (stock_outcome_refused(order->outcome))
+        check_refused(given);
+    if (order->outcome == STOCK_SOLD_OUT)
+        check_sold_out(given);
+    if (order->outcome == STOCK_LIMIT)
+        check_limit(given);
+    if (order->outcome == STOCK_UNAVAILABLE || order->outcome == STOCK_IN_DOUBT)
+        check_undecided(given);
+}
+
+/* ---- the rest ---- */
+
+static void check_state(const struct state *state)
+{
+    const struct row *row = row_on_disk(state->order_id);
+    const struct version *disk = row ? (row->on_disk ? &row->was : &row->disk) : NULL;
+    const char *status = disk ? ledger_status_name(disk->order.status) : "gone";
+    if (strcmp(status, state->status) != 0)
+        promise_break("order %llu was answered as %s, and is %s",
+                      (unsigned long long)state->order_id, state->status, status);
+}
+
+void promise_state(const struct stock_status_change *change, const char *wanted)
+{
+    const char *status = change->record.status;
+    bool final = change->result == STOCK_STATE_OK ||
+                 (change->result == STOCK_STATE_REFUSED && strcmp(status, "reserved") != 0);
+    if (change->result == STOCK_STATE_OK && change->moved)
+        tally(strcmp(wanted, "paid") == 0 ? "order paid" : "order cancelled");
+    story("  order %llu is to be %s: %s", (unsigned long long)change->record.order_id, wanted,
+          change->result == STOCK_STATE_OK         ? "done"
+          : change->result == STOCK_STATE_REFUSED  ? "refused"
+          : change->result == STOCK_STATE_IN_DOUBT ? "in doubt"
+                                                   : "not done");
+    if (change->result == STOCK_STATE_OK && strcmp(status, wanted) != 0)
+        promise_break("order %llu was answered as %s by its record, and is to be %s",
+                      (unsigned long long)change->record.order_id, status, wanted);
+    if (!final || now.state_count == STATES_MAX)
+        return;
+    struct state *state = &now.states[now.state_count++];
+    state->order_id = change->record.order_id;
+    snprintf(state->status, sizeof state->status, "%s", status);
+    check_state(state);
+}
+
+/* The operator asks for one thing at a time. One who dies leaves it in doubt. */
+void promise_restock_begin(const char *key, uint32_t units)
+{
+    size_t i = 0;
+    while (i < now.restock_count && (key[0] == '\0' || strcmp(now.restocks[i].key, key) != 0))
+        i++;
+    assert(i < RESTOCKS_MAX);
+    if (i == now.restock_count) {
+        now.restocks[now.restock_count++] = (struct restock){.units = units};
+        strcpy(now.restocks[i].key, key);
+    }
+    now.restocking = &now.restocks[i];
+    now.was_doubt = now.restocking->doubt;
+    now.restocking->doubt = true;
+}
+
+void promise_restock_end(bool done, bool doubt)
+{
+    now.restocking->done |= done;
+    now.restocking->doubt = now.was_doubt || doubt;
+}
+
+void promise_reset_begin(void)
+{
+    now.resets_doubt++;
+}
+
+void promise_reset_end(bool done, bool doubt)
+{
+    now.resets_done += done;
+    now.resets_doubt -= !doubt;
+}
+
+static void check_restocks(const struct sale_row *sale)
+{
+    uint64_t least = 0, most = 0;
+    uint32_t resets_most = now.resets_done + now.resets_doubt;
+    for (size_t i = 0; i < now.restock_count; i++) {
+        least += now.restocks[i].done ? now.restocks[i].units : 0;
+        most += now.restocks[i].done || now.restocks[i].doubt ? now.restocks[i].units : 0;
+    }
+    if (sale->restocked < least || sale->restocked > most)
+        promise_break("restocks of %llu to %llu units were answered, and %llu were added",
+                      (unsigned long long)least, (unsigned long long)most,
+                      (unsigned long long)sale->restocked);
+    if (sale->round < now.resets_done || sale->round > resets_most)
+        promise_break("%u to %u resets were answered, and %u were done", now.resets_done,
+                      resets_most, sale->round);
+}
+
+void promise_end(void)
+{
+    const struct version *sale = sale_now();
+    if (sale) {
+        check_segments(sale);
+        check_quotas(sale);
+        check_restocks(&sale->sale);
+    }
+    for (size_t i = 0; i < now.given_count; i++) {
+        const struct given *given = &now.given[i];
+        const struct row *row = row_of_order(given->order_id);
+        if (given->answered && given->outcome == STOCK_ACCEPTED)
+            check_accepted(given, given->order_id);
+        else if (row && row->was.there && !may_be_there(given))
+            promise_break("order %llu was answered as %s, and is committed",
+                          (unsigned long long)given->order_id, outcome_name(given->outcome));
+    }
+    for (size_t i = 0; i < now.state_count; i++)
+        check_state(&now.states[i]);
+}

@@ -1,0 +1,62 @@
+/* What the service promises, checked against what was answered and what the ledger has. */
+#ifndef SIMULATE_PROMISE_H
+#define SIMULATE_PROMISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "stock/order.h"
+#include "stock/types.h"
+
+struct stock_status_change;
+
+enum { GIVEN_MAX = 4096, VIOLATION_SIZE = 256 };
+
+/* An order that was given to stock_sell under one id, and what became of it. */
+struct given {
+    uint64_t order_id;
+    char user_id[16], key[16];
+    uint32_t qty;
+    int64_t since_ns;
+    bool answered; /* false: the process died before */
+    enum stock_outcome outcome;
+};
+
+void promise_begin(void);
+
+/* The first promise that was broken, in words; NULL: none. */
+const char *promise_broken(void);
+void promise_break(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Notes an order before it is sold, and the answer to it. */
+struct given *promise_give(const struct stock_order *order);
+void promise_answer(struct given *given, const struct stock_order *order);
+
+/* The i-th order given; NULL: there are no more. */
+const struct given *promise_given(size_t i);
+size_t promise_given_count(void);
+
+/* Notes what was answered to a payment, or a cancellation. */
+void promise_state(const struct stock_status_change *change, const char *wanted);
+
+/* Notes a restock, or a reset, before it begins, as it may be done from then on; and its answer.
+ * Under a key, "" for none, units are added once. */
+void promise_restock_begin(const char *key, uint32_t units);
+void promise_restock_end(bool done, bool doubt);
+void promise_reset_begin(void);
+void promise_reset_end(bool done, bool doubt);
+
+/* Checks what Redis says now of each segment that is settled where the ledger is. */
+void promise_redis(void);
+
+/* Checks that nothing was in vain for a worker while nothing has failed. */
+void promise_calm(const struct stock_stats *stats);
+
+/* Units that the ledger has left of the present round. */
+uint32_t promise_left(void);
+
+/* At the end of a schedule, when nothing is under way any more. */
+void promise_end(void);
+
+#endif

@@ -1,0 +1,277 @@
+/* The simulated Redis server: requests that travel, are carried out one after the other, and are
+ * answered; and all that may go wrong with them. */
+#include "test/simulate/redis_server.h"
+
+#include <assert.h>
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stock/sale_cache.h"
+#include "test/simulate/chance.h"
+#include "test/simulate/loop.h"
+#include "test/simulate/promise.h"
+#include "test/simulate/redis_lua.h"
+#include "test/simulate/redis_store.h"
+#include "test/simulate/story.h"
+
+enum {
+    TRIP_US_MAX = 300, /* of a message, one way */
+    LATE_MS_MAX = 800,
+    STEP_MS_MAX = 2000, /* of the clock: a lease may last so much longer, twice */
+};
+
+static struct {
+    uint32_t epoch;
+    uint64_t known; /* scripts, one bit each */
+    int64_t clock_step_us;
+} server;
+
+static int64_t trip_ns(void)
+{
+    return (int64_t)(20 + chance_delay(TRIP_US_MAX)) * 1000;
+}
+
+void redis_server_begin(void)
+{
+    memset(&server, 0, sizeof server);
+    store_begin();
+    redis_lua_on_publish(redis_server_publish);
+}
+
+uint32_t redis_server_epoch(void)
+{
+    return server.epoch;
+}
+
+int64_t redis_server_us(void)
+{
+    return (LOOP_WALL_NS + loop_now_ns() - LOOP_START_NS) / 1000 + server.clock_step_us;
+}
+
+/* ---- what only a lock's holder may do ---- */
+
+static struct {
+    char token[STORE_TEXT_MAX]; /* of the lock; "": it is free */
+    struct store_value segment;
+} before;
+
+static bool ends_in(const char *key, const char *field)
+{
+    size_t length = strlen(key), end = strlen(field);
+    return length >= end && strcmp(key + length - end, field) == 0;
+}
+
+static const char *token_of(const char *key)
+{
+    const struct store_value *value = store_get(key, redis_server_us() / 1000);
+    return value->kind == STORE_STRING ? value->fields[0].text : "";
+}
+
+static void guard_begin(const char *const *keys, size_t count)
+{
+    if (count == 0 || !ends_in(keys[0], ":lock"))
+        return;
+    strcpy(before.token, token_of(keys[0]));
+    if (count > 1 && ends_in(keys[1], ":segment"))
+        before.segment = *store_get(keys[1], redis_server_us() / 1000);
+}
+
+/* Only the holder of a segment's lock changes the segment, or takes the lock away. */
+static void guard_end(const char *const *keys, size_t count, const char *token)
+{
+    if (count == 0 || !ends_in(keys[0], ":lock") || strcmp(before.token, token) == 0)
+        return;
+    if (before.token[0] != '\0' && strcmp(token_of(keys[0]), before.token) != 0)
+        promise_break("%s was taken from %s by %s", keys[0], before.token, token);
+    if (count > 1 && ends_in(keys[1], ":segment") &&
+        !store_is_same(&before.segment, store_get(keys[1], redis_server_us() / 1000)))
+        promise_break("%s was changed by %s, which does not hold its lock", keys[1], token);
+}
+
+/* ---- commands ---- */
+
+static redisReply *run_script(const struct redis_words *words)
+{
+    bool with_text = strcmp(words->text[0], "EVAL") == 0;
+    int script = redis_lua_find(words->text[1]);
+    assert(script >= 0);
+    uint64_t bit = UINT64_C(1) << script;
+    if (!with_text && !(server.known & bit))
+        return redis_reply_text(REDIS_REPLY_ERROR, "NOSCRIPT No matching script");
+    server.known |= bit;
+    if (chance_strikes(FAULT_REDIS_REFUSES))
+        return redis_reply_text(REDIS_REPLY_ERROR, "OOM command not allowed");
+    size_t keys = (size_t)atoi(words->text[2]);
+    const char *const *texts = &words->text[3];
+    store_script();
+    guard_begin(texts, keys);
+    redisReply *reply = redis_lua_run(script, texts, keys, texts + keys,
+                                      (size_t)words->count - 3 - keys, redis_server_us());
+    guard_end(texts, keys, texts[keys]);
+    return reply;
+}
+
+static redisReply *run_command(const struct redis_words *words)
+{
+    const char *name = words->text[0];
+    if (strncmp(name, "EVAL", 4) == 0)
+        return run_script(words);
+    if (strcmp(name, "PUBLISH") == 0)
+        redis_server_publish(words->text[1], words->text[2]);
+    else
+        assert(strcmp(name, "PING") == 0);
+    return redis_reply_text(REDIS_REPLY_STATUS, "OK");
+}
+
+static void tell(const struct redis_message *message, const struct redis_words *words,
+                 const redisReply *reply)
+{
+    if (!story_told)
+        return;
+    if (strncmp(words->text[0], "EVAL", 4) != 0) {
+        story("    redis: %s %s", words->text[0],
+              words->count > 1 ? words->text[words->count - 1] : "");
+        return;
+    }
+    char args[256] = "", answer[128] = "";
+    for (int i = 3; i < words->count; i++)
+        snprintf(args + strlen(args), sizeof args - strlen(args), " %s", words->text[i]);
+    for (size_t i = 0; i < reply->elements; i++)
+        snprintf(answer + strlen(answer), sizeof answer - strlen(answer), " %lld",
+                 (long long)reply->element[i]->integer);
+    bool number = reply->type == REDIS_REPLY_INTEGER;
+    if (number)
+        snprintf(answer, sizeof answer, " %lld", (long long)reply->integer);
+    story("    redis, for %s: %s%s =%s", message->sender,
+          redis_lua_name(redis_lua_find(words->text[1])), args,
+          reply->elements > 0 || number ? answer
+          : reply->str                  ? reply->str
+                                        : " nothing");
+}
+
+/* ---- losses ---- */
+
+/* A new run: connections end, and what it knows of scripts. */
+static void restart(void)
+{
+    server.epoch++;
+    server.known = 0;
+}
+
+/* What may befall the server whenever a message arrives. */
+static void befall(void)
+{
+    if (chance_strikes(FAULT_REDIS_EMPTY)) {
+        store_lose_all();
+        if (chance_effect(2) == 0)
+            restart();
+    }
+    if (chance_strikes(FAULT_REDIS_REWIND)) {
+        store_rewind(1 + chance_effect(1 + chance_effect(20)));
+        restart();
+    }
+    if (chance_strikes(FAULT_REDIS_RESTART))
+        restart();
+    if (chance_strikes(FAULT_REDIS_EVICT))
+        store_evict(chance_effect(1000));
+    if (chance_strikes(FAULT_REDIS_FORGETS_SCRIPTS))
+        server.known = 0;
+    if (chance_strikes(FAULT_REDIS_CLOCK))
+        server.clock_step_us = ((int64_t)chance_effect(2 * STEP_MS_MAX) - STEP_MS_MAX) * 1000;
+}
+
+/* ---- messages ---- */
+
+static void arrive_back(void *argument, uint32_t tag)
+{
+    struct redis_message *message = argument;
+    (void)tag;
+    if (message->waiter)
+        task_wake(message->waiter, message->waiter_tag);
+}
+
+static void close_message(struct redis_message *message)
+{
+    message->closed = true;
+    loop_at(loop_now_ns() + trip_ns(), arrive_back, message, 0);
+}
+
+static void arrive(void *argument, uint32_t tag)
+{
+    struct redis_message *message = argument;
+    (void)tag;
+    befall();
+    if (message->epoch != server.epoch) {
+        close_message(message);
+        return;
+    }
+    size_t until = message->keep;
+    if (until - message->done > 1 && chance_strikes(FAULT_REDIS_SPLIT))
+        until = message->done + 1 + chance_effect((uint32_t)(until - message->done - 1));
+    for (; message->done < until; message->done++) {
+        const struct redis_words *words = &message->commands[message->done];
+        message->replies[message->done] = run_command(words);
+        tell(message, words, message->replies[message->done]);
+        promise_redis();
+    }
+    if (message->done < message->keep)
+        loop_at(loop_now_ns() + trip_ns(), arrive, message, 0);
+    else if (message->keep < message->count || message->answer_lost)
+        close_message(message);
+    else
+        loop_at(loop_now_ns() + trip_ns(), arrive_back, message, 0);
+}
+
+void redis_server_send(struct redis_message *message)
+{
+    int64_t at_ns = loop_now_ns() + trip_ns();
+    message->keep = message->count;
+    if (chance_strikes(FAULT_REDIS_REQUEST_LOST))
+        message->keep = 0;
+    else if (message->count > 1 && chance_strikes(FAULT_REDIS_CUT))
+        message->keep = 1 + chance_effect((uint32_t)message->count - 1);
+    else if (chance_strikes(FAULT_REDIS_ANSWER_LOST))
+        message->answer_lost = true;
+    else if (chance_strikes(FAULT_REDIS_LATE))
+        at_ns += (100 + (int64_t)chance_effect(LATE_MS_MAX)) * LOOP_MS;
+    loop_at(at_ns, arrive, message, 0);
+}
+
+/* ---- channels ---- */
+
+struct news {
+    struct process *process;
+    char message[SALE_MESSAGE_SIZE];
+};
+
+/* To a process that sleeps the message comes when it wakes up. */
+static void deliver(void *argument, uint32_t incarnation)
+{
+    struct news *news = argument;
+    struct process *process = news->process;
+    if (!process->alive || process->incarnation != incarnation)
+        return;
+    if (process->asleep_until_ns > loop_now_ns()) {
+        loop_at(process->asleep_until_ns, deliver, news, incarnation);
+        return;
+    }
+    sale_cache_hear(process->cache, news->message);
+}
+
+void redis_server_publish(const char *channel, const char *text)
+{
+    (void)channel;
+    struct process *process = NULL;
+    for (size_t i = 0; (process = process_at(i)); i++) {
+        if (!process->alive)
+            continue;
+        struct news *news = calloc(1, sizeof *news);
+        news->process = process;
+        snprintf(news->message, sizeof news->message, "%s", text);
+        int64_t delay_ns = trip_ns();
+        if (chance_strikes(FAULT_MESSAGE_LATE))
+            delay_ns += (int64_t)chance_effect(500) * LOOP_MS;
+        loop_at(loop_now_ns() + delay_ns, deliver, news, process->incarnation);
+    }
+}

@@ -1,0 +1,14 @@
+/* Counts of what happened in all schedules, of whatever job, to show what they reach. */
+#ifndef SIMULATE_TALLY_H
+#define SIMULATE_TALLY_H
+
+/* Shares the counts with the jobs that are forked from now on. */
+void tally_open(void);
+
+/* Counts one; the text is a literal, or lives as long. */
+void tally(const char *what);
+
+/* Prints all counts, the greatest first. */
+void tally_print(void);
+
+#endif

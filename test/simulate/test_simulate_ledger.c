@@ -1,0 +1,788 @@
+/* The simulated ledger against a real server: the same random calls on both must give the same
+ * answers and leave the same rows. The linker has put "model_" before the model's functions. */
+#include "sql/test_server.h"
+
+#include "base/clock.h"
+#include "sql/ledger_confirm.h"
+#include "sql/ledger_count.h"
+#include "sql/ledger_due.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_pay.h"
+#include "sql/ledger_quota.h"
+#include "sql/ledger_recovery.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_restock.h"
+#include "sql/ledger_return.h"
+#include "sql/ledger_settings.h"
+#include "sql/ledger_setup.h"
+#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger_table.h"
+
+#define MODEL(function) __typeof__(function) model_##function
+MODEL(ledger_open);
+MODEL(ledger_commit);
+MODEL(ledger_resolve);
+MODEL(ledger_recover);
+MODEL(ledger_confirm);
+MODEL(ledger_sale_find);
+MODEL(ledger_sales_find);
+MODEL(ledger_segments);
+MODEL(ledger_keys_find);
+MODEL(ledger_orders_find);
+MODEL(ledger_quotas_find);
+MODEL(ledger_pay);
+MODEL(ledger_return);
+MODEL(ledger_due_list);
+MODEL(ledger_reset);
+MODEL(ledger_restock);
+MODEL(ledger_restock_find);
+MODEL(ledger_settings_change);
+MODEL(ledger_count_find);
+MODEL(ledger_count_step);
+#undef MODEL
+
+enum {
+    CALLS_DEFAULT = 400,
+    SEGMENTS_MAX = 4,
+    ORDERS_MAX = 4,
+    IDS_MAX = 6,
+    USERS = 3,
+    HOUR_MS = 3600000,
+    TEXT_SIZE = 1 << 18,
+};
+
+static const char *const skus[] = {"a", "b", "missing"};
+static const char *const users[USERS] = {"u0", "u1", "u2"};
+static struct ledger *real, *model;
+static struct db *db;
+static unsigned seed;
+static uint64_t last_id = 100;
+static char real_text[TEXT_SIZE], model_text[TEXT_SIZE];
+static char call_text[1024]; /* the present call, for messages */
+
+static uint32_t below(uint32_t bound)
+{
+    return (uint32_t)rand_r(&seed) % bound;
+}
+
+static bool one_in(uint32_t bound)
+{
+    return below(bound) == 0;
+}
+
+static const char *any_sku(void)
+{
+    return skus[one_in(20) ? 2 : below(2)];
+}
+
+static void __attribute__((format(printf, 1, 2))) describe(const char *format, ...)
+{
+    size_t used = strlen(call_text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(call_text + used, sizeof call_text - used, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- rows as text ---- */
+
+static void __attribute__((format(printf, 2, 3))) add(char *text, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, TEXT_SIZE - used, format, arguments);
+    va_end(arguments);
+}
+
+static void dump_query(const char *name, const char *query)
+{
+    if (db_query(db, query, strlen(query)) != DB_OK)
+        fail_msg("%s: %s", query, db_error(db));
+    for (char **row = db_row(db); row; row = db_row(db))
+        add(real_text, "%s %s\n", name, row[0]);
+}
+
+#define MS(column) "COALESCE(" LEDGER_MS_OF(column) ",0)"
+
+/* What follows SELECT CONCAT_WS(' ', for each table, in order of its key. */
+static const struct {
+    const char *name, *query;
+} queries[] = {
+    {"sale",
+     "sku,round,total,segments," MS("starts_at") "," MS(
+         "ends_at") ","
+                    "COALESCE(per_user_limit,0),COALESCE(pay_within_s,0),paused,settings_version)"
+                    "FROM sale ORDER BY sku"},
+    {"segment", "sku,segment,round,capacity,sold,fence,settings_version)"
+                "FROM stock_segment ORDER BY sku,segment"},
+    {"order", "order_id,sku,round,user_id,qty,COALESCE(segment,-1),status+0,"
+              "COALESCE(idempotency_key,'')," MS("expires_at") ")FROM orders ORDER BY order_id"},
+    {"part", "order_id,segment,qty)FROM order_allocation ORDER BY order_id,segment"},
+    {"key", "user_id,idempotency_key,order_id)FROM order_key ORDER BY user_id,idempotency_key"},
+    {"quota", "sku,round,user_id,units,allowed,order_ids)"
+              "FROM user_quota ORDER BY sku,round,user_id"},
+    {"expiry", MS("expires_at") ",first_id,last_id)FROM order_expiry ORDER BY expires_at,first_id"},
+    {"count", "sku,round,counted_to IS NOT NULL,COALESCE(counted_to,0),last_id)"
+              "FROM quota_count ORDER BY sku"},
+    {"restock", "sku,idempotency_key,units,round)FROM restock ORDER BY sku,idempotency_key"},
+};
+
+static void dump_real(void)
+{
+    char text[1024];
+    real_text[0] = '\0';
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        snprintf(text, sizeof text, "SELECT CONCAT_WS(' ',%s", queries[i].query);
+        dump_query(queries[i].name, text);
+    }
+}
+
+static void line_of_sale(char *line, const struct version *row)
+{
+    const struct ledger_settings *settings = &row->sale.settings;
+    sprintf(line, "%s %u %u %u %lld %lld %u %u %d %u", row->sku, row->sale.round, row->sale.total,
+            row->sale.segments, (long long)settings->starts_ms, (long long)settings->ends_ms,
+            settings->per_user_limit, settings->pay_within_s, settings->paused, settings->version);
+}
+
+static void line_of_segment(char *line, const struct version *row)
+{
+    const struct segment_row *segment = &row->segment;
+    sprintf(line, "%s %u %u %u %u %llu %u", row->sku, segment->segment, segment->round,
+            segment->capacity, segment->sold, (unsigned long long)segment->fence,
+            segment->settings_version);
+}
+
+static void line_of_order(char *line, const struct version *row)
+{
+    const struct order_row *order = &row->order;
+    sprintf(line, "%llu %s %u %s %u %d %d %s %lld", (unsigned long long)order->order_id, row->sku,
+            order->round, row->user_id, order->qty, order->segment, (int)order->status + 1,
+            row->key, (long long)order->expires_ms);
+}
+
+static void line_of_key(char *line, const struct version *row)
+{
+    sprintf(line, "%s %s %llu", row->user_id, row->key, (unsigned long long)row->key_order_id);
+}
+
+static void line_of_quota(char *line, const struct version *row)
+{
+    const struct quota_row *quota = &row->quota;
+    int used = sprintf(line, "%s %u %s %u %u ", row->sku, quota->round, row->user_id, quota->units,
+                       quota->allowed);
+    for (size_t i = 0; i < quota->id_count; i++)
+        used += sprintf(line + used, "%s%llu", i > 0 ? "," : "", (unsigned long long)quota->ids[i]);
+}
+
+static void line_of_expiry(char *line, const struct version *row)
+{
+    sprintf(line, "%lld %llu %llu", (long long)row->expiry.expires_ms,
+            (unsigned long long)row->expiry.first_id, (unsigned long long)row->expiry.last_id);
+}
+
+static void line_of_count(char *line, const struct version *row)
+{
+    sprintf(line, "%s %u %d %llu %llu", row->sku, row->count.round, row->count.cleared,
+            (unsigned long long)row->count.counted_to, (unsigned long long)row->count.last_id);
+}
+
+static void line_of_restock(char *line, const struct version *row)
+{
+    sprintf(line, "%s %s %u %u", row->sku, row->key, row->restock.units, row->restock.round);
+}
+
+static const struct {
+    const char *name;
+    void (*line_of)(char *line, const struct version *row);
+} tables[TABLES] = {
+    [TABLE_SALE] = {"sale", line_of_sale},    [TABLE_SEGMENT] = {"segment", line_of_segment},
+    [TABLE_ORDER] = {"order", line_of_order}, [TABLE_KEY] = {"key", line_of_key},
+    [TABLE_QUOTA] = {"quota", line_of_quota}, [TABLE_EXPIRY] = {"expiry", line_of_expiry},
+    [TABLE_COUNT] = {"count", line_of_count}, [TABLE_RESTOCK] = {"restock", line_of_restock},
+};
+
+enum { LINE_SIZE = 512 };
+static char lines[TABLE_ROWS_MAX * 2][LINE_SIZE];
+
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static void dump_lines(const char *name, size_t count)
+{
+    qsort(lines, count, LINE_SIZE, compare_lines);
+    for (size_t i = 0; i < count; i++)
+        add(model_text, "%s %s\n", name, lines[i]);
+}
+
+static void dump_parts(void)
+{
+    const struct row *row;
+    size_t count = 0;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        for (size_t j = 0; row->was.there && j < row->was.order.allocation_count; j++)
+            sprintf(lines[count++], "%llu %u %u", (unsigned long long)row->was.order.order_id,
+                    row->was.order.allocations[j].segment, row->was.order.allocations[j].qty);
+    dump_lines("part", count);
+}
+
+static void dump_model(void)
+{
+    model_text[0] = '\0';
+    for (int table = 0; table < TABLES; table++) {
+        const struct row *row;
+        size_t count = 0;
+        for (size_t i = 0; (row = table_row((enum table)table, i)); i++)
+            if (row->was.there)
+                tables[table].line_of(lines[count++], &row->was);
+        dump_lines(tables[table].name, count);
+        if (table == TABLE_ORDER)
+            dump_parts();
+    }
+}
+
+/* The first lines that differ, of texts with lines in the same order. */
+static void compare_rows(void)
+{
+    dump_real();
+    dump_model();
+    if (strcmp(real_text, model_text) == 0)
+        return;
+    size_t same = 0, line = 0;
+    while (real_text[same] == model_text[same])
+        if (real_text[same++] == '\n')
+            line = same;
+    fail_msg("after %s: the server has \"%.*s\", the model \"%.*s\"", call_text,
+             (int)strcspn(real_text + line, "\n"), real_text + line,
+             (int)strcspn(model_text + line, "\n"), model_text + line);
+}
+
+static void compare(enum ledger_result by_server, enum ledger_result by_model)
+{
+    if (by_server != by_model)
+        fail_msg("%s: %d by the server (%s), %d by the model", call_text, by_server,
+                 ledger_error(real), by_model);
+}
+
+#define COMPARE_BYTES(a, b)                                                                        \
+    do                                                                                             \
+        if (memcmp(&(a), &(b), sizeof(a)) != 0)                                                    \
+            fail_msg("%s: the answers differ in %s", call_text, #a);                               \
+    while (0)
+
+/* ---- calls ---- */
+
+static void begin(const char *name)
+{
+    call_text[0] = '\0';
+    describe("%s", name);
+    ledger_server_set(clock_wall_ms());
+}
+
+static size_t find_segments(const char *sku, struct ledger_segment *rows)
+{
+    struct ledger_segment other[LEDGER_SEGMENTS_MAX];
+    size_t count = 0, other_count = 0;
+    memset(rows, 0, LEDGER_SEGMENTS_MAX * sizeof *rows);
+    memset(other, 0, sizeof other);
+    compare(ledger_segments(real, sku, rows, &count),
+            model_ledger_segments(model, sku, other, &other_count));
+    assert_int_equal(count, other_count);
+    assert_memory_equal(rows, other, count * sizeof *rows);
+    return count;
+}
+
+static struct ledger_sale find_sale(const char *sku)
+{
+    struct ledger_sale sale, other;
+    memset(&sale, 0, sizeof sale);
+    memset(&other, 0, sizeof other);
+    compare(ledger_sale_find(real, sku, &sale), model_ledger_sale_find(model, sku, &other));
+    COMPARE_BYTES(sale.round, other.round);
+    COMPARE_BYTES(sale.sold, other.sold);
+    COMPARE_BYTES(sale.settings.version, other.settings.version);
+    COMPARE_BYTES(sale.settings.counting, other.settings.counting);
+    COMPARE_BYTES(sale.settings.per_user_limit, other.settings.per_user_limit);
+    COMPARE_BYTES(sale.settings.ends_ms, other.settings.ends_ms);
+    return sale;
+}
+
+static struct ledger_settings any_settings(void)
+{
+    int64_t now_ms = clock_wall_ms();
+    return (struct ledger_settings){
+        .starts_ms = one_in(3) ? now_ms : 0,
+        .ends_ms = one_in(3) ? now_ms + HOUR_MS : 0,
+        .per_user_limit = one_in(2) ? below(5) : 0,
+        .pay_within_s = one_in(2) ? below(100) : 0,
+        .paused = one_in(4),
+    };
+}
+
+static void call_reset(void)
+{
+    uint64_t fences[SEGMENTS_MAX];
+    struct ledger_segment rows[SEGMENTS_MAX], other_rows[SEGMENTS_MAX];
+    struct ledger_sale sale = {.total = 0}, other;
+    strcpy(sale.sku, skus[below(2)]);
+    sale.segments = 1 + below(SEGMENTS_MAX);
+    sale.total = sale.segments + below(40);
+    sale.settings = any_settings();
+    for (size_t i = 0; i < SEGMENTS_MAX; i++)
+        fences[i] = 1 + below(200);
+    memset(rows, 0, sizeof rows);
+    memset(other_rows, 0, sizeof other_rows);
+    other = sale;
+    begin("reset");
+    compare(ledger_reset(real, &sale, fences, rows),
+            model_ledger_reset(model, &other, fences, other_rows));
+    COMPARE_BYTES(sale, other);
+    assert_memory_equal(rows, other_rows, sale.segments * sizeof *rows);
+}
+
+struct commit_case {
+    struct ledger_stock_update updates[SEGMENTS_MAX], other[SEGMENTS_MAX];
+    size_t update_count;
+    struct ledger_order orders[ORDERS_MAX];
+    size_t order_count;
+    bool repeats; /* an order id, which several tables refuse */
+    struct ledger_allocation allocations[ORDERS_MAX][SEGMENTS_MAX];
+    char keys[ORDERS_MAX][8];
+};
+
+static void fill_orders(struct commit_case *made, const char *sku, const struct ledger_sale *sale,
+                        size_t segments)
+{
+    int64_t now_ms = clock_wall_ms();
+    uint32_t limit = sale->settings.per_user_limit;
+    int64_t expires_ms = one_in(2) ? 0 : one_in(2) ? now_ms - HOUR_MS : now_ms + HOUR_MS;
+    made->order_count = 1 + below(ORDERS_MAX);
+    made->repeats = one_in(40);
+    for (size_t i = 0; i < made->order_count; i++) {
+        bool several = segments > 1 && one_in(5);
+        made->keys[i][0] = '\0';
+        if (one_in(3))
+            sprintf(made->keys[i], "k%u", below(30));
+        made->orders[i] = (struct ledger_order){
+            .order_id = made->repeats && i == 0 ? last_id : ++last_id,
+            .sku = sku,
+            .user_id = users[below(USERS)],
+            .key = made->keys[i],
+            .round = sale->round,
+            .qty = several ? 3 : 1 + below(2),
+            .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)below((uint32_t)segments),
+            .allocations = made->allocations[i],
+            .allocation_count = several ? 2 : 0,
+            .created_ms = now_ms,
+            .limit = limit,
+            .expires_ms = expires_ms,
+        };
+        made->allocations[i][0] = (struct ledger_allocation){0, 1};
+        made->allocations[i][1] = (struct ledger_allocation){1, 2};
+    }
+}
+
+static uint32_t units_of(const struct commit_case *made, uint32_t segment)
+{
+    uint32_t units = 0;
+    for (size_t i = 0; i < made->order_count; i++) {
+        const struct ledger_order *order = &made->orders[i];
+        units += order->segment == (int32_t)segment ? order->qty : 0;
+        for (size_t j = 0; j < order->allocation_count; j++)
+            units += order->allocations[j].segment == segment ? order->allocations[j].qty : 0;
+    }
+    return units;
+}
+
+static void fill_updates(struct commit_case *made, const char *sku, const struct ledger_sale *sale,
+                         const struct ledger_segment *rows, size_t count)
+{
+    enum ledger_guard guard = one_in(3) ? (enum ledger_guard)below(4) : LEDGER_CHAIN;
+    made->update_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t units = units_of(made, i);
+        if (units == 0)
+            continue;
+        made->updates[made->update_count++] = (struct ledger_stock_update){
+            .sku = sku,
+            .segment = i,
+            .round = sale->round + one_in(40),
+            .units = units,
+            .fence = rows[i].fence + 1 + below(3) - one_in(30),
+            .settled = rows[i].fence - one_in(30),
+            .settings_version = sale->settings.version + one_in(40),
+            .guard = guard,
+        };
+    }
+}
+
+static void call_commit(void)
+{
+    static struct commit_case made;
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    const char *sku = skus[below(2)];
+    begin("commit");
+    struct ledger_sale sale = find_sale(sku);
+    size_t count = find_segments(sku, rows);
+    if (count == 0)
+        return;
+    fill_orders(&made, sku, &sale, count);
+    fill_updates(&made, sku, &sale, rows, count);
+    memcpy(made.other, made.updates, sizeof made.other);
+    describe(" of %zu orders, %zu updates", made.order_count, made.update_count);
+    enum ledger_result result =
+        ledger_commit(real, made.updates, made.update_count, made.orders, made.order_count);
+    enum ledger_result other =
+        model_ledger_commit(model, made.other, made.update_count, made.orders, made.order_count);
+    if (made.repeats) { /* which of two reasons comes first does not matter */
+        assert_int_equal(result == LEDGER_OK, other == LEDGER_OK);
+        return;
+    }
+    compare(result, other);
+    for (size_t i = 0; i < made.update_count; i++)
+        assert_int_equal(made.updates[i].refused, made.other[i].refused);
+}
+
+static uint64_t any_id(void)
+{
+    return last_id - below(last_id > 140 ? 40 : (uint32_t)last_id - 99) + one_in(30);
+}
+
+static void call_resolve(void)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    const char *sku = skus[below(2)];
+    begin("resolve");
+    size_t count = find_segments(sku, rows);
+    if (count == 0)
+        return;
+    uint32_t segment = below((uint32_t)count);
+    struct ledger_stock_update update = {.sku = sku,
+                                         .segment = segment,
+                                         .fence = rows[segment].fence + 1 - below(3),
+                                         .guard = (enum ledger_guard)below(4)};
+    uint64_t id = any_id();
+    compare(ledger_resolve(real, &update, id), model_ledger_resolve(model, &update, id));
+}
+
+static void call_recover(void)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX], other[SEGMENTS_MAX + 1];
+    const char *sku = any_sku();
+    begin("recover");
+    size_t count = find_segments(sku, rows);
+    for (size_t i = 0; i < count; i++)
+        rows[i].fence += 2 - below(4);
+    rows[count] = (struct ledger_segment){.segment = (uint32_t)count, .fence = 1};
+    size_t asked = 1 + below((uint32_t)count + 1);
+    memcpy(other, rows, asked * sizeof *other);
+    compare(ledger_recover(real, sku, rows, asked), model_ledger_recover(model, sku, other, asked));
+    for (size_t i = 0; i < asked; i++) {
+        assert_int_equal(rows[i].round, other[i].round);
+        if (rows[i].round > 0)
+            assert_memory_equal(&rows[i], &other[i], sizeof rows[i]);
+    }
+}
+
+static void compare_records(struct ledger_record *records, struct ledger_record *others,
+                            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct ledger_record *record = &records[i], *other = &others[i];
+        assert_string_equal(record->status, other->status);
+        if (record->status[0] == '\0')
+            continue;
+        assert_int_equal(record->order_id, other->order_id);
+        assert_string_equal(record->sku, other->sku);
+        assert_string_equal(record->user_id, other->user_id);
+        assert_string_equal(record->key, other->key);
+        assert_string_equal(record->created_at, other->created_at);
+        assert_string_equal(record->expires_at, other->expires_at);
+        assert_int_equal(record->payable, other->payable);
+        assert_int_equal(record->round, other->round);
+        assert_int_equal(record->qty, other->qty);
+        assert_int_equal(record->segment, other->segment);
+        assert_int_equal(record->allocation_count, other->allocation_count);
+        for (size_t j = 0; j < record->allocation_count; j++)
+            assert_memory_equal(&record->allocations[j], &other->allocations[j],
+                                sizeof record->allocations[j]);
+    }
+}
+
+static size_t name_records(struct ledger_record *records, struct ledger_record *others,
+                           struct ledger_record **pointers, struct ledger_record **other_pointers)
+{
+    size_t count = 1 + below(IDS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        records[i].order_id = others[i].order_id = any_id();
+        pointers[i] = &records[i];
+        other_pointers[i] = &others[i];
+    }
+    return count;
+}
+
+static void call_orders(void)
+{
+    struct ledger_record records[IDS_MAX], others[IDS_MAX], *pointers[IDS_MAX], *other[IDS_MAX];
+    size_t count = name_records(records, others, pointers, other);
+    begin("find orders");
+    ledger_orders_drop(real);
+    compare(ledger_orders_find(real, pointers, count),
+            model_ledger_orders_find(model, other, count));
+    compare_records(records, others, count);
+}
+
+static void call_pay(void)
+{
+    struct ledger_record records[IDS_MAX], others[IDS_MAX], *pointers[IDS_MAX], *other[IDS_MAX];
+    bool moved[IDS_MAX], other_moved[IDS_MAX];
+    size_t count = name_records(records, others, pointers, other);
+    begin("pay");
+    ledger_orders_drop(real);
+    compare(ledger_pay(real, pointers, count, moved),
+            model_ledger_pay(model, other, count, other_moved));
+    assert_memory_equal(moved, other_moved, count * sizeof *moved);
+    compare_records(records, others, count);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t *one = a, *other = b;
+    return *one < *other ? -1 : *one > *other;
+}
+
+static void call_return(void)
+{
+    static struct ledger_return returned, other;
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX], segments[SEGMENTS_MAX], others[SEGMENTS_MAX];
+    uint64_t ids[IDS_MAX];
+    const char *sku = skus[below(2)];
+    begin("return");
+    struct ledger_sale sale = find_sale(sku);
+    size_t count = find_segments(sku, rows);
+    if (count == 0)
+        return;
+    bool old = one_in(8);
+    size_t held = old ? 0 : one_in(4) ? 1 : count;
+    for (size_t i = 0; i < held; i++) {
+        segments[i] = (struct ledger_segment){.segment = (uint32_t)i,
+                                              .fence = rows[i].fence + 1 - one_in(15)};
+        others[i] = segments[i];
+    }
+    size_t id_count = 1 + below(IDS_MAX);
+    for (size_t i = 0; i < id_count; i++)
+        ids[i] = any_id();
+    returned = (struct ledger_return){.sku = sku,
+                                      .round = sale.round - (old ? 1 : 0),
+                                      .to = one_in(2) ? LEDGER_CANCELLED : LEDGER_EXPIRED,
+                                      .order_ids = ids,
+                                      .order_count = id_count,
+                                      .segments = segments,
+                                      .segment_count = held};
+    other = returned;
+    other.segments = others;
+    enum ledger_result result = ledger_return(real, &returned);
+    compare(result, model_ledger_return(model, &other));
+    if (result != LEDGER_OK)
+        return;
+    assert_int_equal(returned.moved, other.moved);
+    qsort(returned.moved_ids, returned.moved, sizeof *returned.moved_ids, compare_ids);
+    assert_memory_equal(returned.moved_ids, other.moved_ids,
+                        returned.moved * sizeof *returned.moved_ids);
+    for (size_t i = 0; i < held && returned.moved > 0; i++)
+        assert_memory_equal(&segments[i], &others[i], sizeof segments[i]);
+}
+
+static void call_keys(void)
+{
+    struct ledger_key keys[IDS_MAX], others[IDS_MAX];
+    char names[IDS_MAX][8];
+    size_t count = 1 + below(IDS_MAX);
+    begin("find keys");
+    for (size_t i = 0; i < count; i++) {
+        sprintf(names[i], "k%u", below(30));
+        keys[i] = (struct ledger_key){.user_id = users[below(USERS)], .key = names[i]};
+        others[i] = keys[i];
+    }
+    compare(ledger_keys_find(real, keys, count), model_ledger_keys_find(model, others, count));
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(keys[i].order_id, others[i].order_id);
+        assert_string_equal(keys[i].sku, others[i].sku);
+        assert_int_equal(keys[i].qty, others[i].qty);
+    }
+}
+
+static void call_quotas(void)
+{
+    struct ledger_quota quotas[2 * USERS], others[2 * USERS];
+    size_t count = 0;
+    begin("find quotas");
+    for (size_t sku = 0; sku < 2; sku++)
+        for (size_t user = 0; user < USERS; user++)
+            quotas[count++] = (struct ledger_quota){
+                .sku = skus[sku], .user_id = users[user], .round = find_sale(skus[sku]).round};
+    memcpy(others, quotas, sizeof others);
+    compare(ledger_quotas_find(real, quotas, count),
+            model_ledger_quotas_find(model, others, count));
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(quotas[i].units, others[i].units);
+        assert_int_equal(quotas[i].order_count, others[i].order_count);
+        assert_memory_equal(quotas[i].order_ids, others[i].order_ids,
+                            quotas[i].order_count * sizeof(uint64_t));
+    }
+}
+
+static void call_due(void)
+{
+    static struct ledger_due due[3600], others[3600];
+    struct ledger_due_cursor cursor = {.more = false}, other_cursor = {.more = false};
+    size_t count = 0, other_count = 0;
+    begin("list what is due");
+    compare(ledger_due_list(real, &cursor, 3600, due, &count),
+            model_ledger_due_list(model, &other_cursor, 3600, others, &other_count));
+    assert_int_equal(count, other_count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(due[i].order_id, others[i].order_id);
+        assert_string_equal(due[i].sku, others[i].sku);
+        assert_int_equal(due[i].round, others[i].round);
+        assert_int_equal(due[i].segment, others[i].segment);
+    }
+}
+
+static void call_restock(void)
+{
+    uint64_t fences[SEGMENTS_MAX];
+    struct ledger_segment rows[SEGMENTS_MAX], other_rows[SEGMENTS_MAX];
+    struct ledger_sale sale, other_sale;
+    const char *sku = any_sku();
+    char key[8] = "";
+    uint32_t units = 0, other_units = 0;
+    begin("restock");
+    if (one_in(2))
+        sprintf(key, "r%u", below(40));
+    for (size_t i = 0; i < SEGMENTS_MAX; i++)
+        fences[i] = 1 + below(300);
+    struct ledger_restock restock = {.sku = sku,
+                                     .key = key,
+                                     .units = 1 + below(9),
+                                     .total_max = one_in(10) ? 50 : 100000,
+                                     .fences = fences,
+                                     .fence_count = find_sale(sku).segments};
+    if (restock.fence_count == 0 || one_in(10))
+        restock.fence_count = 1 + below(SEGMENTS_MAX);
+    struct ledger_restock other = restock;
+    enum ledger_result result = ledger_restock(real, &restock, &sale, rows);
+    compare(result, model_ledger_restock(model, &other, &other_sale, other_rows));
+    assert_int_equal(restock.too_many, other.too_many);
+    if (result == LEDGER_OK) {
+        assert_memory_equal(rows, other_rows, restock.fence_count * sizeof *rows);
+        assert_int_equal(sale.total, other_sale.total);
+        assert_int_equal(sale.settings.version, other_sale.settings.version);
+        assert_int_equal(sale.settings.counting, other_sale.settings.counting);
+    }
+    compare(ledger_restock_find(real, sku, key, &units),
+            model_ledger_restock_find(model, sku, key, &other_units));
+    assert_int_equal(units, other_units);
+}
+
+static void call_settings(void)
+{
+    const char *sku = any_sku();
+    begin("change settings");
+    struct ledger_sale sale = find_sale(sku);
+    struct ledger_settings settings = any_settings();
+    bool unlimited = sale.settings.per_user_limit == 0;
+    settings.version = sale.settings.version + one_in(15);
+    settings.counting = sale.settings.counting;
+    struct ledger_settings other = settings;
+    bool begins = unlimited && settings.per_user_limit > 0;
+    compare(ledger_settings_change(real, sku, &settings, begins),
+            model_ledger_settings_change(model, sku, &other, begins));
+    assert_int_equal(settings.version, other.version);
+    assert_int_equal(settings.counting, other.counting);
+}
+
+static void call_count(void)
+{
+    char sku[IDENTIFIER_SIZE] = "", other[IDENTIFIER_SIZE] = "";
+    begin("count");
+    compare(ledger_count_find(real, sku), model_ledger_count_find(model, other));
+    const char *which = one_in(4) ? any_sku() : sku[0] != '\0' ? sku : "a";
+    uint32_t rows = 1 + below(6);
+    compare(ledger_count_step(real, which, rows), model_ledger_count_step(model, which, rows));
+}
+
+static void call_confirm(void)
+{
+    begin("confirm");
+    compare(ledger_confirm(real), model_ledger_confirm(model));
+}
+
+static const struct {
+    void (*call)(void);
+    uint32_t weight;
+} calls[] = {
+    {call_commit, 30}, {call_reset, 2},    {call_resolve, 3}, {call_recover, 3}, {call_orders, 3},
+    {call_pay, 5},     {call_return, 10},  {call_keys, 3},    {call_quotas, 3},  {call_due, 3},
+    {call_restock, 4}, {call_settings, 6}, {call_count, 8},   {call_confirm, 1},
+};
+
+static void call_any(void)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        sum += calls[i].weight;
+    uint32_t pick = below(sum);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (pick < calls[i].weight) {
+            calls[i].call();
+            return;
+        }
+        pick -= calls[i].weight;
+    }
+}
+
+/* SECKILL_CALLS and SECKILL_SEED: more calls, and others. */
+static uint32_t from_environment(const char *name, uint32_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
+}
+
+static void the_model_does_what_a_server_does(void **state)
+{
+    char error[128];
+    (void)state;
+    sql_server_clear();
+    real = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    assert_int_equal(ledger_migrate(real), LEDGER_OK);
+    db = sql_server_open(sql_server_url());
+    ledger_server_begin();
+    model = model_ledger_open("", 5000, error, sizeof error);
+    seed = from_environment("SECKILL_SEED", 1);
+    uint32_t count = from_environment("SECKILL_CALLS", CALLS_DEFAULT);
+    call_reset();
+    for (uint32_t i = 0; i < count; i++) {
+        call_any();
+        compare_rows();
+        if (i % 150 == 149) { /* before the model's tables are full */
+            sql_server_empty();
+            ledger_server_begin();
+            model = model_ledger_open("", 5000, error, sizeof error);
+            call_reset();
+        }
+    }
+    db_close(&db);
+    ledger_close(&real);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_does_what_a_server_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,37 @@
+/* One schedule's world: the sale, the processes, and who does what in them. */
+#ifndef SIMULATE_WORLD_H
+#define SIMULATE_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "test/simulate/chance.h"
+#include "test/simulate/loop.h"
+#include "test/simulate/scene.h"
+
+struct world {
+    uint32_t segments, total;
+    uint32_t per_user_limit, pay_within_s;
+    int processes, workers;
+    bool settling; /* no fault strikes any more, and no actor begins anything new */
+    uint64_t order_id;
+    uint32_t restock_keys;
+};
+
+extern struct world world;
+
+/* Opens the stock of the present task, with its own seed. */
+struct stock *world_stock(struct chance *chance);
+
+/* The actors, as bodies of tasks. Each takes a number of steps, and ends. */
+void actor_orders(void *argument); /* the worker's number */
+void actor_calls(void *argument);  /* pay, cancel, expire */
+void actor_admin(void *argument);  /* restock, settings, reset, reconcile */
+
+/* After the last fault: opens the sale, sells what is left at once, and finds it sold out. */
+void actor_closing(void *argument);
+
+/* Runs one schedule. NULL: every promise was kept; else the one that was broken. */
+const char *world_run(uint64_t seed, const struct mask *mask);
+
+#endif
