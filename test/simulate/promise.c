@@ -44,7 +44,8 @@ static struct {
     uint32_t resets_done, resets_doubt;
     int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
     uint32_t left;
-    int64_t changed_ns; /* when the sale or the orders last changed */
+    int64_t settings_ns; /* when the round or the settings last changed */
+    uint32_t round, settings_version;
 } now;
 
 static void on_commit(const struct txn *txn);
@@ -54,7 +55,7 @@ void promise_begin(void)
     memset(&now, 0, offsetof(__typeof__(now), given));
     now.given_count = now.state_count = now.restock_count = 0;
     now.resets_done = now.resets_doubt = now.left = 0;
-    now.changed_ns = 0;
+    now.round = now.settings_version = 0;
     for (size_t i = 0; i < QTY_MAX; i++)
         now.short_ns[i] = loop_now_ns();
     tables_on_commit(on_commit);
@@ -218,6 +219,14 @@ static void check_new_orders(const struct txn *txn, const struct version *sale)
     }
 }
 
+static void note_settings(const struct sale_row *sale)
+{
+    if (sale->round != now.round || sale->settings.version != now.settings_version)
+        now.settings_ns = loop_now_ns();
+    now.round = sale->round;
+    now.settings_version = sale->settings.version;
+}
+
 /* After a loss of what was not on the disk this compares as well. */
 static void on_commit(const struct txn *txn)
 {
@@ -225,7 +234,7 @@ static void on_commit(const struct txn *txn)
     uint32_t before = now.left;
     if (!sale)
         return;
-    now.changed_ns = loop_now_ns();
+    note_settings(&sale->sale);
     promise_redis();
     check_segments(sale);
     check_quotas(sale);
@@ -377,16 +386,27 @@ static void check_sold_out(const struct given *given)
                       left, (long long)((loop_now_ns() - now.short_ns[given->qty]) / LOOP_MS));
 }
 
-/* The user has so much, or had while the order was under way, that it would exceed the limit. */
+/* All units that a user had in a round at any time, and so no fewer than at any one time. */
+static uint32_t units_ever(const char *user_id, uint32_t round)
+{
+    uint32_t units = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        if (row->was.there && row->was.order.round == round &&
+            strcmp(row->was.user_id, user_id) == 0)
+            units += row->was.order.qty;
+    return units;
+}
+
 static void check_limit(const struct given *given)
 {
     const struct version *sale = sale_now();
-    if (!sale || now.changed_ns + grace_ns() >= given->since_ns)
+    if (!sale || now.settings_ns + grace_ns() >= given->since_ns)
         return;
     uint32_t limit = sale->sale.settings.per_user_limit;
-    uint32_t units = units_of_user(given->user_id, sale->sale.round);
+    uint32_t units = units_ever(given->user_id, sale->sale.round);
     if (limit == 0 || units + given->qty <= limit)
-        promise_break("user %s has %u units, and was refused %u more by a limit of %u",
+        promise_break("user %s never had more than %u units, and was refused %u by a limit of %u",
                       given->user_id, units, given->qty, limit);
 }
 

@@ -464,8 +464,15 @@ static void call_resolve(void)
                                          .segment = segment,
                                          .fence = rows[segment].fence + 1 - below(3),
                                          .guard = (enum ledger_guard)below(4)};
-    uint64_t id = any_id();
-    compare(ledger_resolve(real, &update, id), model_ledger_resolve(model, &update, id));
+    char key[8] = "";
+    if (one_in(3))
+        sprintf(key, "k%u", below(30));
+    const struct ledger_order order = {.order_id = any_id(),
+                                       .sku = sku,
+                                       .round = find_sale(sku).round,
+                                       .user_id = users[below(USERS)],
+                                       .key = key};
+    compare(ledger_resolve(real, &update, &order), model_ledger_resolve(model, &update, &order));
 }
 
 static void call_recover(void)
