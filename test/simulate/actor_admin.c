@@ -84,15 +84,21 @@ static void change(struct stock *stock, struct chance *chance)
 
 static void reset(struct stock *stock, struct chance *chance)
 {
-    struct ledger_sale sale = {.sku = SCENE_SKU};
-    sale.segments = 1 + chance_below(chance, 4);
-    sale.total = sale.segments + chance_below(chance, 8);
-    sale.settings.per_user_limit = world.per_user_limit;
+    struct stock_reset asked = {
+        .sku = SCENE_SKU,
+        .change = {STOCK_CHANGE_ALL, {.per_user_limit = world.per_user_limit}},
+        .end_round = true,
+    };
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
+    asked.segments = 1 + chance_below(chance, 4);
+    asked.total = asked.segments + chance_below(chance, 8);
     promise_reset_begin();
-    enum stock_admin_result result = stock_reset(stock, &sale, WAIT_MS);
+    enum stock_admin_result result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);
     bool done = result == STOCK_ADMIN_OK;
     tally(done ? "reset done" : "reset not done");
-    story("  reset to %u in %u: %s", sale.total, sale.segments, result_name(result));
+    story("  reset to %u in %u: %s", asked.total, asked.segments, result_name(result));
     promise_reset_end(done, result == STOCK_ADMIN_IN_DOUBT);
 }
 

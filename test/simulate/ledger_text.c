@@ -54,6 +54,12 @@ void sale_of_version(struct ledger_sale *sale_out, const struct version *version
     strcpy(sale_out->sku, version->sku);
 }
 
+uint32_t round_now(const char *sku)
+{
+    const struct row *row = row_of_sale(sku);
+    return row && row->was.there ? row->was.sale.round : 0;
+}
+
 bool version_payable(const struct version *version)
 {
     return version_may(version, LEDGER_PAID);
@@ -63,9 +69,11 @@ bool version_may(const struct version *version, enum ledger_status to)
 {
     const struct order_row *order = &version->order;
     bool over = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
-    return order->status == LEDGER_RESERVED && (to == LEDGER_PAID      ? !over
-                                                : to == LEDGER_EXPIRED ? over
-                                                                       : true);
+    uint32_t round = round_now(version->sku);
+    return order->status == LEDGER_RESERVED &&
+           (to == LEDGER_PAID      ? !over && order->round == round
+            : to == LEDGER_EXPIRED ? over || order->round < round
+                                   : true);
 }
 
 static void copy_allocations(struct ledger_record *record, const struct order_row *order)
@@ -88,7 +96,6 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
     strcpy(record->user_id, seen->user_id);
     strcpy(record->key, seen->key);
     snprintf(record->status, sizeof record->status, "%s", ledger_status_name(order->status));
-    record->payable = version_payable(seen);
     ledger_time_format(order->created_ms, record->created_at);
     if (order->expires_ms != 0)
         ledger_time_format(order->expires_ms, record->expires_at);

@@ -15,6 +15,9 @@ void sale_of_version(struct ledger_sale *sale_out, const struct version *version
 /* Fills in the record of its `order_id`; `row` is NULL when there is none. */
 void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn);
 
+/* The present round of a sale, as it is committed; 0: there is none. */
+uint32_t round_now(const char *sku);
+
 /* Whether an order can be paid, or has to expire, by the server's clock. */
 bool version_payable(const struct version *version);
 bool version_may(const struct version *version, enum ledger_status to);

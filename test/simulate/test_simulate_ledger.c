@@ -326,20 +326,27 @@ static void call_reset(void)
 {
     uint64_t fences[SEGMENTS_MAX];
     struct ledger_segment rows[SEGMENTS_MAX], other_rows[SEGMENTS_MAX];
-    struct ledger_sale sale = {.total = 0}, other;
-    strcpy(sale.sku, skus[below(2)]);
+    const char *sku = skus[below(2)];
+    struct ledger_sale sale = {.round = 0}, other;
+    struct ledger_reset asked = {.fences = fences, .end_round = !one_in(4)}, other_asked = asked;
+    ledger_sale_find(real, sku, &sale);
+    strcpy(sale.sku, sku);
+    uint32_t version = sale.settings.version;
     sale.segments = 1 + below(SEGMENTS_MAX);
     sale.total = sale.segments + below(40);
     sale.settings = any_settings();
+    sale.settings.version = version + one_in(10);
+    sale.round += one_in(10);
     for (size_t i = 0; i < SEGMENTS_MAX; i++)
         fences[i] = 1 + below(200);
     memset(rows, 0, sizeof rows);
     memset(other_rows, 0, sizeof other_rows);
     other = sale;
     begin("reset");
-    compare(ledger_reset(real, &sale, fences, rows),
-            model_ledger_reset(model, &other, fences, other_rows));
+    compare(ledger_reset(real, &asked, &sale, rows),
+            model_ledger_reset(model, &other_asked, &other, other_rows));
     COMPARE_BYTES(sale, other);
+    assert_int_equal(asked.held, other_asked.held);
     assert_memory_equal(rows, other_rows, sale.segments * sizeof *rows);
 }
 
@@ -509,6 +516,7 @@ static void compare_records(struct ledger_record *records, struct ledger_record 
         assert_string_equal(record->created_at, other->created_at);
         assert_string_equal(record->expires_at, other->expires_at);
         assert_int_equal(record->payable, other->payable);
+        assert_int_equal(record->round_over, other->round_over);
         assert_int_equal(record->round, other->round);
         assert_int_equal(record->qty, other->qty);
         assert_int_equal(record->segment, other->segment);
