@@ -402,7 +402,8 @@ static void read_paid(struct ledger_record *record, struct ledger *ledger)
     if (record->status[0] == '\0')
         return;
     record->payable = version_payable(row_seen(row, ledger->txn));
-    record->round_over = record->round < round_now(record->sku);
+    bool paid = row_seen(row, ledger->txn)->order.status == LEDGER_PAID;
+    record->round_over = !paid && record->round < round_now(record->sku);
 }
 
 /* Three statements: lock those that can be paid and that nobody else has; change; read. */
