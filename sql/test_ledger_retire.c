@@ -31,11 +31,15 @@ static int stop_group(void **state)
 
 static struct ledger_sale reset(const char *sku)
 {
-    struct ledger_sale sale = {.total = 1000, .segments = 1};
+    struct ledger_sale sale = {.round = 0};
     struct ledger_segment row;
+    struct ledger_reset beginning = {.fences = &fence, .end_round = true};
+    ledger_sale_find(ledger, sku, &sale);
     strcpy(sale.sku, sku);
+    sale.total = 1000;
+    sale.segments = 1;
     fence++;
-    assert_int_equal(ledger_reset(ledger, &sale, &fence, &row), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &beginning, &sale, &row), LEDGER_OK);
     return sale;
 }
 

@@ -392,7 +392,9 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
     for (size_t i = 0; i < payment->count && result == DB_OK; i++) {
         struct row *row = row_of_order(payment->records[i]->order_id);
         payment->moved[i] = row && is_first(payment, i) && !row->owner && row->was.there &&
-                            version_payable(&row->was) && txn_take(ledger->txn, row);
+                            version_payable(&row->was, ledger->txn) &&
+                            txn_take(ledger->txn, row_of_sale(row->was.sku)) &&
+                            txn_take(ledger->txn, row);
         wrote |= payment->moved[i];
     }
     if (result == DB_OK)
@@ -406,12 +408,12 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
         struct row *row = row_of_order(payment->records[i]->order_id);
         if (payment->moved[i])
             txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
-        record_of_row(payment->records[i], row, ledger->txn);
+        record_of_row(payment->records[i], row, ledger->txn, true);
         relies |= ledger_status_final(payment->records[i]->status);
     }
     for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
-        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id),
-                      ledger->txn);
+        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id), ledger->txn,
+                      true);
     result = session_answer(ledger, DB_OK);
     if (result == DB_OK && relies && !wrote)
         result = confirm_body(ledger, NULL);
