@@ -99,7 +99,8 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
     strcpy(record->key, seen->key);
     snprintf(record->status, sizeof record->status, "%s", ledger_status_name(order->status));
     record->payable = for_payment && version_payable(seen, txn);
-    record->round_over = for_payment && order->round < round_of_sale(seen->sku, txn);
+    record->round_over =
+        for_payment && order->status != LEDGER_PAID && order->round < round_of_sale(seen->sku, txn);
     ledger_time_format(order->created_ms, record->created_at);
     if (order->expires_ms != 0)
         ledger_time_format(order->expires_ms, record->expires_at);
