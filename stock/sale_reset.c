@@ -247,7 +247,8 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
         doubt |= result == STOCK_ADMIN_IN_DOUBT;
     }
     free(locked);
-    /* Once in doubt, only what is certain ends the doubt. */
-    bool open = result == STOCK_ADMIN_BUSY || result == STOCK_ADMIN_FAILED;
-    return doubt && open ? STOCK_ADMIN_IN_DOUBT : result;
+    /* Once in doubt, only what its key says ends the doubt: a try that is refused does not see a
+     * commit that ends later. */
+    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED;
+    return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
 }
