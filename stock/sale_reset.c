@@ -74,11 +74,12 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     *result_out = STOCK_ADMIN_FAILED;
     enum ledger_result found =
         ledger_reset_find(stock->ledger, sku, resetting->asked->key, then, request);
+    uint64_t connection = ledger_connection(stock->ledger);
     if (found == LEDGER_NO)
         return false;
-    /* The first may be visible and not on the disk yet. */
-    if (found != LEDGER_OK || ledger_confirm(stock->ledger) != LEDGER_OK ||
-        ledger_sale_find(stock->ledger, sku, &now) == LEDGER_FAILED)
+    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    if (found != LEDGER_OK || ledger_sale_find(stock->ledger, sku, &now) == LEDGER_FAILED ||
+        ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return true;
     *result_out = STOCK_ADMIN_KEY_REUSED;
     if (strcmp(request, resetting->request) != 0)
