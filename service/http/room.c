@@ -33,7 +33,7 @@ struct http_room {
     _Atomic unsigned connected;      /* connections, with those that are told to go */
     struct address_count *addresses; /* NULL: no limit */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
-    size_t thread_count;
+    _Atomic size_t thread_count; /* of those that have joined: the first serve already */
 };
 
 struct http_room *room_open(unsigned max, unsigned per_address)
@@ -60,8 +60,10 @@ void room_close(struct http_room **room_pointer)
 
 void room_join(struct http_room *room, struct http_thread *thread)
 {
-    assert(room->thread_count < LISTENER_SOCKETS_MAX);
-    room->threads[room->thread_count++] = thread;
+    size_t count = atomic_load(&room->thread_count);
+    assert(count < LISTENER_SOCKETS_MAX);
+    room->threads[count] = thread;
+    atomic_store(&room->thread_count, count + 1);
 }
 
 unsigned room_accept_max(const struct http_room *room)
@@ -187,7 +189,8 @@ static bool make_room(struct http_thread *thread)
 static struct http_thread *most_connections(struct http_room *room)
 {
     struct http_thread *most = room->threads[0];
-    for (size_t i = 1; i < room->thread_count; i++)
+    size_t count = atomic_load(&room->thread_count);
+    for (size_t i = 1; i < count; i++)
         if (atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
             most = room->threads[i];
     return most;
