@@ -14,7 +14,7 @@ struct ledger_record {
     char status[16];           /* "": there is no such order */
     /* Read for a payment alone; else false. */
     bool payable;    /* reserved, in time by the ledger's clock, and of the sale's present round */
-    bool round_over; /* the sale is in a later round */
+    bool round_over; /* not paid, and the sale is in a later round */
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;

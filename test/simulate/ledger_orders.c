@@ -383,28 +383,6 @@ static bool is_first(const struct payment *payment, size_t i)
     return true;
 }
 
-/* A payment locks the sale of its order, too, so that no reset comes in between. The real one
- * shares that lock with other payments; here they skip each other and come again. */
-static bool take_payable(struct ledger *ledger, struct row *row)
-{
-    struct row *sale = row && row->was.there ? row_of_sale(row->was.sku) : NULL;
-    if (!sale || row->owner || !version_payable(&row->was))
-        return false;
-    if (sale->owner != ledger->txn && (sale->owner || !txn_take(ledger->txn, sale)))
-        return false;
-    return txn_take(ledger->txn, row);
-}
-
-static void read_paid(struct ledger_record *record, struct ledger *ledger)
-{
-    struct row *row = row_of_order(record->order_id);
-    record_of_row(record, row, ledger->txn);
-    if (record->status[0] == '\0')
-        return;
-    record->payable = version_payable(row_seen(row, ledger->txn));
-    record->round_over = record->round < round_now(record->sku);
-}
-
 /* Three statements: lock those that can be paid and that nobody else has; change; read. */
 static enum db_result pay_body(struct ledger *ledger, void *context)
 {
@@ -413,7 +391,10 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
     enum db_result result = session_send(ledger, false);
     for (size_t i = 0; i < payment->count && result == DB_OK; i++) {
         struct row *row = row_of_order(payment->records[i]->order_id);
-        payment->moved[i] = is_first(payment, i) && take_payable(ledger, row);
+        payment->moved[i] = row && is_first(payment, i) && !row->owner && row->was.there &&
+                            version_payable(&row->was, ledger->txn) &&
+                            txn_take(ledger->txn, row_of_sale(row->was.sku)) &&
+                            txn_take(ledger->txn, row);
         wrote |= payment->moved[i];
     }
     if (result == DB_OK)
@@ -427,11 +408,12 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
         struct row *row = row_of_order(payment->records[i]->order_id);
         if (payment->moved[i])
             txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
-        record_of_row(payment->records[i], row, ledger->txn);
+        record_of_row(payment->records[i], row, ledger->txn, true);
         relies |= ledger_status_final(payment->records[i]->status);
     }
     for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
-        read_paid(payment->records[i], ledger);
+        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id), ledger->txn,
+                      true);
     result = session_answer(ledger, DB_OK);
     if (result == DB_OK && relies && !wrote)
         result = confirm_body(ledger, NULL);

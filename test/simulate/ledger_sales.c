@@ -1,12 +1,9 @@
-/* Changes of a sale in the simulated ledger: sql/ledger_reset.h, ledger_restock.h,
- * ledger_settings.h. */
+/* Changes of a sale in the simulated ledger: sql/ledger_restock.h, ledger_settings.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_reset.h"
 #include "sql/ledger_restock.h"
-#include "sql/ledger_round_orders.h"
 #include "sql/ledger_settings.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
@@ -17,150 +14,6 @@
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-/* ---- reset ---- */
-
-struct reset {
-    struct ledger_reset *asked;
-    struct ledger_sale *sale; /* as the caller has read it */
-    uint32_t round;           /* the new one, */
-    uint32_t version;         /* and that of its settings */
-    struct ledger_segment *segments_out;
-};
-
-/* Units that orders of the sale's round hold. */
-static enum db_result lock_held(struct ledger *ledger, const char *sku, uint32_t *held_out)
-{
-    *held_out = 0;
-    for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++) {
-        struct row *row = row_of_segment(sku, i);
-        if (!row)
-            break;
-        enum db_result result = session_lock(ledger, row);
-        if (result != DB_OK)
-            return result;
-        *held_out += row->now.there ? row->now.segment.sold : 0;
-    }
-    return DB_OK;
-}
-
-static enum db_result begin_round(struct ledger *ledger, struct reset *reset)
-{
-    const struct ledger_sale *sale = reset->sale;
-    struct row *row;
-    enum db_result result =
-        session_lock_key(ledger, TABLE_SALE, &(struct row_key){.sku = sale->sku}, &row);
-    if (result != DB_OK)
-        return result;
-    struct version *version = txn_change(ledger->txn, row);
-    if (!version->there) {
-        version->sale = (struct sale_row){0};
-        text_copy(version->sku, sale->sku);
-    }
-    version->there = true;
-    if (version->sale.round != sale->round ||
-        version->sale.settings.version != sale->settings.version)
-        return DB_NO;
-    result = lock_held(ledger, sale->sku, &reset->asked->held);
-    if (result != DB_OK || (reset->asked->held > 0 && !reset->asked->end_round))
-        return result == DB_OK ? DB_NO : result;
-    reset->version = sale->settings.version + 1;
-    version->sale.settings = sale->settings;
-    version->sale.settings.version = reset->version;
-    version->sale.settings.counting = false;
-    version->sale.total = sale->total;
-    version->sale.segments = sale->segments;
-    reset->round = ++version->sale.round;
-    return DB_OK;
-}
-
-static enum db_result write_segment(struct ledger *ledger, const struct reset *reset, uint32_t i)
-{
-    const struct ledger_sale *sale = reset->sale;
-    struct row *row;
-    enum db_result result = session_lock_key(
-        ledger, TABLE_SEGMENT, &(struct row_key){.sku = sale->sku, .segment = i}, &row);
-    if (result != DB_OK)
-        return result;
-    struct version *version = txn_change(ledger->txn, row);
-    uint64_t fence = version->there ? version->segment.fence + 1 : 0;
-    version->there = true;
-    text_copy(version->sku, sale->sku);
-    version->segment = (struct segment_row){
-        .segment = i,
-        .round = reset->round,
-        .capacity = sale->total / sale->segments + (i < sale->total % sale->segments),
-        .settings_version = reset->version,
-        .fence = greater(fence, reset->asked->fences[i]),
-    };
-    return DB_OK;
-}
-
-static enum db_result delete_segments(struct ledger *ledger, const struct ledger_sale *sale)
-{
-    for (uint32_t i = sale->segments; i < LEDGER_SEGMENTS_MAX; i++) {
-        struct row *row = row_of_segment(sale->sku, i);
-        if (!row)
-            break;
-        enum db_result result = session_lock(ledger, row);
-        if (result != DB_OK)
-            return result;
-        txn_change(ledger->txn, row)->there = false;
-    }
-    return DB_OK;
-}
-
-static enum db_result reset_body(struct ledger *ledger, void *context)
-{
-    struct reset *reset = context;
-    const struct ledger_sale *sale = reset->sale;
-    enum db_result result = session_send(ledger, true);
-    reset->asked->held = 0;
-    if (result == DB_OK)
-        result = session_answer(ledger, begin_round(ledger, reset));
-    if (result == DB_OK)
-        result = session_send(ledger, true);
-    if (result != DB_OK)
-        return result;
-    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
-        result = write_segment(ledger, reset, i);
-    if (result == DB_OK)
-        result = delete_segments(ledger, sale);
-    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
-        segment_of_version(&reset->segments_out[i], &row_of_segment(sale->sku, i)->now);
-    return session_answer(ledger, result);
-}
-
-/* Nobody resets with a key here. */
-enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *asked,
-                                struct ledger_sale *sale, struct ledger_segment *segments_out)
-{
-    struct reset reset = {.asked = asked, .sale = sale, .segments_out = segments_out};
-    assert(!asked->key || asked->key[0] == '\0');
-    enum ledger_result result = session_result(session_run(ledger, reset_body, &reset));
-    if (result == LEDGER_OK) {
-        sale->sold = 0;
-        sale->round = reset.round;
-        sale->settings.version = reset.version;
-        sale->settings.counting = false;
-    }
-    story("    ledger: reset to round %u: %s", sale->round,
-          result == LEDGER_OK        ? "done"
-          : result == LEDGER_UNKNOWN ? "unknown"
-          : result == LEDGER_NO      ? "refused"
-                                     : "failed");
-    return result;
-}
-
-/* The orders of a round that has ended stay as they are: as if nobody came to expire them. */
-enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE],
-                                         uint32_t *round_out)
-{
-    (void)ledger;
-    sku_out[0] = '\0';
-    *round_out = 0;
-    return LEDGER_NO;
 }
 
 /* ---- restock ---- */
