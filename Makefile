@@ -95,6 +95,7 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
+simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
@@ -251,7 +252,6 @@ $(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)
 	$(Q)nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }' >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $@.part $@
 
-simulate_tests := $(BUILD)/test/test_simulate $(BUILD)/test/test_simulate_ledger
 $(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
 $(BUILD)/test/test_simulate: $(BUILD)/simulate
 $(BUILD)/test/test_simulate_ledger: $(simulate_model) $(archive)
