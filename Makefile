@@ -20,6 +20,8 @@
 #   make tsan       every test under the thread sanitizer
 #   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
 #                   are its seconds and its seed, SANITIZE=thread another sanitizer
+#   make model      every state of the protocol, searched by spin: a minute and 3 GiB; DEEP=1 goes on
+#                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
 #   make format     let clang-format set the C sources
@@ -93,12 +95,13 @@ daemon   := $(BUILD)/seckilld
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
+simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
 headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http model valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -249,7 +252,6 @@ $(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)
 	$(Q)nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }' >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $@.part $@
 
-simulate_tests := $(BUILD)/test/test_simulate $(BUILD)/test/test_simulate_ledger
 $(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
 $(BUILD)/test/test_simulate: $(BUILD)/simulate
 $(BUILD)/test/test_simulate_ledger: $(simulate_model) $(archive)
@@ -359,6 +361,10 @@ tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
 
 # Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
+model:
+	@deploy/packages model
+	@test/model/run $(if $(DEEP),deep)
+
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \

@@ -53,15 +53,18 @@ static void redis_second(void)
 /* False for an address with a password, which a server for benches does not need. */
 static bool redis_connect_to(const char *url)
 {
-    char host[URL_MAX];
+    char host[URL_MAX], password[URL_MAX] = "";
     int port = 6379, db = 0;
-    if (strchr(url, '@') || sscanf(url, "redis://%255[^:/]:%d/%d", host, &port, &db) < 1)
+    if (sscanf(url, "redis://:%255[^@]@%255[^:/]:%d/%d", password, host, &port, &db) < 2 &&
+        (strchr(url, '@') || sscanf(url, "redis://%255[^:/]:%d/%d", host, &port, &db) < 1))
         return false;
     if (redis)
         redisFree(redis);
     redis = redisConnect(host, port);
     if (!redis || redis->err)
         die("redis", redis ? redis->errstr : "out of memory");
+    if (password[0] != '\0')
+        redis_expect(redisCommand(redis, "AUTH %s", password), 0);
     redis_expect(redisCommand(redis, "SELECT %d", db), 0);
     redisReply *reply = redisCommand(redis, "SCRIPT LOAD %s", release_text);
     if (!reply || reply->type != REDIS_REPLY_STRING)

@@ -65,12 +65,12 @@ static void test_renewals_of_one_hold_take_turns(void **state)
 {
     (void)state;
     static struct lock_driver slow;
-    struct seclock_handle *handle = take_slow(&slow, 400);
-    int64_t until_ms = now_ms() + 1000;
+    struct seclock_handle *handle = take_slow(&slow, 1200); /* a slow machine outlasts a shorter */
+    int64_t until_ms = now_ms() + 1500;
     int renewals = 0;
     for (; now_ms() < until_ms; renewals++) {
         assert_result(seclock_renew(handle), SECLOCK_OK);
-        sleep_ms(renewals % 4 == 3 ? 170 : 0); /* lets the watchdog be the next */
+        sleep_ms(renewals % 4 == 3 ? 500 : 0); /* lets the watchdog be the next */
     }
     assert_int_equal(seclock_state(handle), SECLOCK_STATE_HELD);
     assert_result(seclock_release(handle), SECLOCK_OK);

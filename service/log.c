@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "service/log_sink.h"
 
 #define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
@@ -27,7 +28,7 @@ struct limit {
     unsigned long suppressed;
 };
 
-static _Atomic int log_fd = STDERR_FILENO;
+static _Atomic unsigned long dropped; /* lines that nobody took, and nobody was told of yet */
 static _Atomic enum log_level log_level = LOG_INFO;
 /* Guards `limits`. Never held in a write, which may block for as long as the log's reader likes. */
 static pthread_mutex_t limits_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -37,7 +38,7 @@ void log_setup(enum log_level level, int fd)
 {
     assert(level <= LOG_ERROR && fd >= 0);
     log_level = level;
-    log_fd = fd;
+    log_sink_open(fd);
 }
 
 bool log_level_parse(const char *text, enum log_level *level_out)
@@ -116,15 +117,8 @@ static void line_write(struct line *line)
         line->length += sizeof TRUNCATED - 1;
     }
     line->text[line->length++] = '\n';
-
-    size_t done = 0;
-    while (done < line->length) {
-        ssize_t n = write(log_fd, line->text + done, line->length - done);
-        if (n > 0)
-            done += (size_t)n;
-        else if (errno != EINTR) /* a full or closed pipe must not stop a worker */
-            return;
-    }
+    if (!log_sink_write(line->text, line->length))
+        atomic_fetch_add(&dropped, 1);
 }
 
 static bool is_same(const char *one, const char *other)
@@ -200,6 +194,19 @@ static void write_due(const struct timespec *now, bool all)
     }
 }
 
+/* The line is lost as well while the log's reader stands still; then the count waits on. */
+static void write_dropped(const struct timespec *now)
+{
+    unsigned long lines = atomic_load_explicit(&dropped, memory_order_relaxed);
+    if (lines == 0 || !atomic_compare_exchange_strong(&dropped, &lines, 0))
+        return;
+    struct line line;
+    line_begin(&line, now, LOG_WARN, "log_lines_dropped");
+    line_print(&line, " lines=%lu\n", lines);
+    if (!log_sink_write(line.text, line.length))
+        atomic_fetch_add(&dropped, lines);
+}
+
 static void __attribute__((format(printf, 4, 0)))
 log_line(enum log_level level, const char *event, const char *server, const char *format,
          va_list arguments)
@@ -208,6 +215,7 @@ log_line(enum log_level level, const char *event, const char *server, const char
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     unsigned long suppressed;
+    write_dropped(&now);
     if (admit(level, event, server, now.tv_sec, &suppressed)) {
         struct line line;
         line_begin(&line, &now, level, event);
@@ -250,6 +258,7 @@ void log_flush(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    write_dropped(&now);
     write_due(&now, true);
 }
 

@@ -12,7 +12,7 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 #define LOG_EVENT_PER_SECOND 20 /* lines per second of one event and level */
 
 /* Sets the least level and the file descriptor, which stays the caller's; before the first call
- * they are LOG_INFO and 2. Any thread. */
+ * they are LOG_INFO and 2. Any thread; another descriptor only while no other thread logs. */
 void log_setup(enum log_level level, int fd);
 
 /* "debug", "info", "warn", "error"; false (and LOG_INFO) for any other text. */
@@ -31,7 +31,9 @@ bool log_enabled(enum log_level level);
  * are counted: the count appears as `suppressed=N` on the event's next line, or on a line of its
  * own with the next line of any event.
  *
- * Any thread may call. Keeps errno. Ignores an error of the write: nobody could be told of it.
+ * Any thread may call, and never waits for the log's reader: a line that a full pipe does not take
+ * is lost, and the next one that is written follows an event=log_lines_dropped with their number.
+ * Keeps errno.
  */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -103,6 +103,9 @@ struct request_call {
     uint64_t order_id;
     uint32_t total; /* units */
     uint32_t segments;
+    bool only_if; /* of a reset: only if the sale is in the round if_round */
+    uint32_t if_round;
+    bool end_round;
     struct stock_change change;
     struct ledger_filter filter; /* of a listing */
     uint64_t after;              /* the listing goes on behind this order */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "service/log.h"
@@ -199,6 +200,68 @@ static void test_many_events(void **state)
     assert_int_equal(count_of(read_log(), " x=1") + suppressed_sum(read_log()), 200);
 }
 
+/* Fills the log, whose reader stands still, and reads on: what was dropped is told. Each level has
+ * limits of its own. */
+static void assert_never_waits(int reader, int writer, enum log_level level)
+{
+    enum { KINDS = 8, LINES = KINDS * LOG_EVENT_PER_SECOND, TEXT = 3000 };
+    static const char *const events[KINDS] = {"blocked-0", "blocked-1", "blocked-2", "blocked-3",
+                                              "blocked-4", "blocked-5", "blocked-6", "blocked-7"};
+    static char text[TEXT + 1];
+    memset(text, 'x', TEXT);
+    restart();
+    log_setup(LOG_INFO, writer);
+    alarm(10); /* before: for ever */
+    for (int i = 0; i < LINES; i++)
+        log_event(level, events[i % KINDS], "text=%s", text);
+    ssize_t before = read(reader, written, sizeof written - 1);
+    assert_true(before > 0);
+    log_event(LOG_WARN, "goes-on", NULL);
+    alarm(0);
+    ssize_t after = read(reader, written + before, sizeof written - 1 - (size_t)before);
+    assert_true(after > 0);
+    written[before + after] = '\0';
+    const char *told = "event=log_lines_dropped lines=";
+    unsigned long dropped = 0;
+    for (const char *at = strstr(written, told); at; at = strstr(at + 1, told))
+        dropped += strtoul(at + strlen(told), NULL, 10);
+    assert_true(dropped > 0);
+    assert_int_equal(count_of(written, "event=blocked-") + dropped, LINES);
+    assert_non_null(strstr(written, "event=goes-on\n"));
+    log_setup(LOG_INFO, log_file);
+    close(reader);
+    close(writer);
+}
+
+static void test_pipe_whose_reader_stopped_stops_nobody(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_never_waits(ends[0], ends[1], LOG_WARN);
+}
+
+static void test_socket_whose_reader_stopped_stops_nobody(void **state)
+{
+    (void)state;
+    int ends[2], size = 4096;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    assert_never_waits(ends[0], ends[1], LOG_ERROR);
+}
+
+static void test_descriptor_of_the_caller_stays_blocking(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    log_setup(LOG_INFO, ends[1]);
+    assert_int_equal(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+    log_setup(LOG_INFO, log_file);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_failures_of_one_server_leave_one_line_a_second(void **state)
 {
     (void)state;
@@ -224,6 +287,9 @@ int main(void)
         cmocka_unit_test(test_flood_is_counted),
         cmocka_unit_test(test_failures_of_one_server_leave_one_line_a_second),
         cmocka_unit_test(test_threads_never_mix_lines),
+        cmocka_unit_test(test_pipe_whose_reader_stopped_stops_nobody),
+        cmocka_unit_test(test_socket_whose_reader_stopped_stops_nobody),
+        cmocka_unit_test(test_descriptor_of_the_caller_stays_blocking),
         cmocka_unit_test(test_many_events),
     };
     return cmocka_run_group_tests(tests, open_log, NULL);

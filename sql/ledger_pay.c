@@ -3,9 +3,13 @@
  *   lock the orders that can be paid, skipping those that somebody else has locked
  *     ─► UPDATE them · SELECT all ─► commit
  *
+ * A reset makes the sale's orders not payable: the payment holds the sale's row, shared, until it
+ * is committed, so none of a round that is over slips in.
+ *
  * why_skip_locked: an order that is being cancelled, or whose other payment hangs, must not keep
- * hundreds of payments waiting; and a transaction that waits for nobody takes part in no deadlock.
- * Ids of no order are not locked either, so that they cannot keep new orders from being written. */
+ * hundreds of payments waiting, nor may a sale that is being changed; and a transaction that waits
+ * for nobody takes part in no deadlock. Ids of no order are not locked either, so that
+ * they cannot keep new orders from being written. */
 #include "sql/ledger_pay.h"
 
 #include <assert.h>
@@ -26,7 +30,7 @@ static enum db_result lock_payable(const struct payment *payment)
     struct sql_text *sql = &payment->ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "SELECT o.order_id FROM orders o FORCE INDEX(PRIMARY)WHERE ");
-    ledger_status_text(sql, LEDGER_PAID);
+    ledger_status_text_locking(sql, LEDGER_PAID);
     sql_printf(sql, "AND o.order_id IN");
     order_set_ids(&payment->set, sql);
     sql_printf(sql, "FOR UPDATE SKIP LOCKED");
@@ -85,5 +89,6 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
 {
     struct payment payment = {.ledger = ledger, .moved = moved_out};
     order_set_init(&payment.set, records, count);
+    payment.set.asks_payable = true;
     return ledger_from_db(db_run(ledger->db, pay_body, &payment));
 }

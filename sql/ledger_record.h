@@ -12,7 +12,9 @@ struct ledger_record {
     char user_id[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* "" for none */
     char status[16];           /* "": there is no such order */
-    bool payable;              /* reserved and in time, by the ledger's clock when it was read */
+    /* Read for a payment alone; else false. */
+    bool payable;    /* reserved, in time by the ledger's clock, and of the sale's present round */
+    bool round_over; /* not paid, and the sale is in a later round */
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;

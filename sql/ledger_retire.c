@@ -1,8 +1,9 @@
 /* The end of a sale: its row and its segments go, its orders stay.
  *
- * why_units: orders have no index by their sale, so those that hold units are counted before, in
+ * why_fences: orders have no index by their sale, so those that hold units are counted before, in
  * pieces and without any lock. An order that is committed behind the count is found all the same:
- * the segments, which are locked then, have sold more than the paid units that were counted. */
+ * it raises a segment's fence, and under their locks the fences must be as before the count.
+ * The units sold would not tell: a paid order may be cancelled while another takes its units. */
 #include "sql/ledger_retire.h"
 
 #include <assert.h>
@@ -11,10 +12,29 @@
 #include "sql/ledger_round.h"
 #include "sql/ledger_status.h"
 
-/* Orders of the sale cannot be older than its sku, or than the last sale of it that was retired. */
-static enum ledger_result find_begin(struct ledger *ledger, const char *sku, uint64_t *begin_out)
+static void text_fences(struct sql_text *sql, const char *sku)
+{
+    sql_clear(sql);
+    sql_printf(sql, "SELECT SUM(fence)FROM stock_segment WHERE sku=");
+    sql_identifier(sql, sku);
+}
+
+static uint64_t read_fences(struct ledger *ledger)
+{
+    char **row = db_row(ledger->db);
+    return row ? ledger_u64(row[0]) : 0;
+}
+
+/* Notes the fences, and where to begin: orders of the sale cannot be older than its sku, or than
+ * the last sale of it that was retired. */
+static enum ledger_result begin_count(struct ledger *ledger, const char *sku,
+                                      struct ledger_held *held)
 {
     struct sql_text *sql = &ledger->sql;
+    text_fences(sql, sku);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    held->fences = read_fences(ledger);
     sql_clear(sql);
     sql_printf(sql, "SELECT MAX(last_id)FROM sale_round WHERE(retired OR round=0)AND sku=");
     sql_identifier(sql, sku);
@@ -22,32 +42,32 @@ static enum ledger_result find_begin(struct ledger *ledger, const char *sku, uin
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
     uint64_t last_id = row ? ledger_u64(row[0]) : 0;
-    *begin_out = last_id > LEDGER_ID_SKEW ? last_id - LEDGER_ID_SKEW : 0;
+    held->counted_to = last_id > LEDGER_ID_SKEW ? last_id - LEDGER_ID_SKEW : 0;
+    held->begun = true;
     return LEDGER_OK;
 }
 
-static void text_count(struct sql_text *sql, const char *sku, uint32_t round, uint64_t after)
+static void text_count(struct sql_text *sql, const char *sku, uint64_t after)
 {
     const char *reserved = ledger_status_name(LEDGER_RESERVED);
     const char *paid = ledger_status_name(LEDGER_PAID);
     sql_clear(sql);
     sql_printf(sql,
-               "SELECT COUNT(*),MAX(order_id),SUM(mine AND status='%s'),SUM(mine AND status='%s'),"
-               "SUM(IF(mine AND round=%u AND status='%s',qty,0))FROM(SELECT order_id,round,qty,"
-               "status,sku=",
-               reserved, paid, round, paid);
+               "SELECT COUNT(*),MAX(order_id),SUM(mine AND status='%s'),SUM(mine AND status='%s')"
+               "FROM(SELECT order_id,status,sku=",
+               reserved, paid);
     sql_identifier(sql, sku);
     sql_printf(sql, " AS mine FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d)o",
                (unsigned long long)after, LEDGER_HELD_ROWS);
 }
 
-enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku, uint32_t round,
+enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
                                      struct ledger_held *held)
 {
     assert(!held->done);
-    if (held->counted_to == 0 && find_begin(ledger, sku, &held->counted_to) != LEDGER_OK)
+    if (!held->begun && begin_count(ledger, sku, held) != LEDGER_OK)
         return LEDGER_FAILED;
-    text_count(&ledger->sql, sku, round, held->counted_to);
+    text_count(&ledger->sql, sku, held->counted_to);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
@@ -58,7 +78,6 @@ enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku, uin
         held->counted_to = ledger_u64(row[1]);
     held->reserved += ledger_u64(row[2]);
     held->paid += ledger_u64(row[3]);
-    held->paid_units += ledger_u64(row[4]);
     return LEDGER_OK;
 }
 
@@ -69,7 +88,7 @@ struct retirement {
 };
 
 /* Locks the sale's row and its segments, so that no order, nor any other change, is committed from
- * now on, and compares what is sold. */
+ * now on, and compares the fences. */
 static enum db_result lock(const struct retirement *retirement, struct db *db)
 {
     struct sql_text *sql = &retirement->ledger->sql;
@@ -83,15 +102,12 @@ static enum db_result lock(const struct retirement *retirement, struct db *db)
     char **row = db_row(db);
     if (!row || ledger_u32(row[0]) != retirement->sale->round)
         return DB_NO;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT sold FROM stock_segment WHERE sku=");
-    sql_identifier(sql, retirement->sale->sku);
+    text_fences(sql, retirement->sale->sku);
     sql_printf(sql, " FOR UPDATE");
     result = ledger_query(retirement->ledger);
-    uint64_t sold = 0;
-    for (row = result == DB_OK ? db_row(db) : NULL; row; row = db_row(db))
-        sold += ledger_u64(row[0]);
-    return result == DB_OK && sold != retirement->held->paid_units ? DB_NO : result;
+    if (result == DB_OK && read_fences(retirement->ledger) != retirement->held->fences)
+        return DB_NO;
+    return result;
 }
 
 static enum db_result retire_body(struct db *db, void *context)

@@ -9,19 +9,19 @@ enum { LEDGER_HELD_ROWS = 50000 }; /* orders of whatever sales that one call loo
 /* The orders of a sale that hold units, of all its rounds, counted in pieces. */
 struct ledger_held {
     uint64_t reserved, paid; /* orders */
-    uint64_t paid_units;     /* of the present round */
-    uint64_t counted_to;     /* orders up to this id are looked at; 0 to begin with */
-    bool done;
+    uint64_t fences;         /* the sum of the segments' before the count: any order raises it */
+    uint64_t counted_to;     /* orders up to this id are looked at */
+    bool begun, done;
 };
 
 /* Counts on, past at most LEDGER_HELD_ROWS orders. `held` is zero at first. LEDGER_OK or
  * LEDGER_FAILED. */
-enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku, uint32_t round,
+enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
                                      struct ledger_held *held);
 
 /* Ends a sale whose orders were counted: none is reserved. Deletes its row and its segments, and
  * notes its round, from which a later sale of the sku counts on. LEDGER_NO: nothing is done, as
- * there is no such sale, or it has another round or other orders by now: count again.
+ * there is no such sale, or it has another round or changed segments by now: count again.
  * LEDGER_UNKNOWN: the sale may be gone; calling again waits until the first try has ended. */
 enum ledger_result ledger_retire(struct ledger *ledger, const struct ledger_sale *sale,
                                  const struct ledger_held *held);

@@ -2,7 +2,10 @@
  *
  * why_ledgers_clock: the statement that changes the status decides whether the order's time to pay
  * is over, by the clock of the ledger's server, for payment and expiry alike. So daemons whose
- * clocks differ cannot disagree, and a moment is either in time or too late, never both. */
+ * clocks differ cannot disagree, and a moment is either in time or too late, never both.
+ *
+ * why_the_round: a reset replaces the units that the orders of earlier rounds hold. So an order is
+ * paid only while its round is the sale's present one, from which nothing leads back. */
 #include "sql/ledger_status.h"
 
 #include <string.h>
@@ -16,14 +19,24 @@ static const char *const names[] = {
     [LEDGER_EXPIRED] = "expired",
 };
 
+/* The present round of the order's sale. For a payment it is locked, so that no reset can end the
+ * round before the payment is committed. A sale that somebody is changing is skipped, by the words
+ * of MySQL or those of MariaDB: its order seems not payable in that statement alone. */
+#define ROUND_NOW(lock) "(SELECT s.round FROM sale s WHERE s.sku=o.sku" lock ")"
+#define SHARE_SKIP_LOCKED "/*!80001 FOR SHARE SKIP LOCKED*//*M! LOCK IN SHARE MODE SKIP LOCKED*/"
+
+#define EXPIRED "(o.expires_at<=UTC_TIMESTAMP(3)OR o.round<" ROUND_NOW("") ")"
+#define IN_TIME "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND o.round="
+
 /* All transitions. No statement changes a status but under the condition of ledger_status_text. */
 static const struct {
     enum ledger_status from, to;
     const char *when;
+    const char *when_locking; /* the same */
 } transitions[] = {
-    {LEDGER_RESERVED, LEDGER_PAID, "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))"},
-    {LEDGER_RESERVED, LEDGER_CANCELLED, "TRUE"},
-    {LEDGER_RESERVED, LEDGER_EXPIRED, "o.expires_at<=UTC_TIMESTAMP(3)"},
+    {LEDGER_RESERVED, LEDGER_PAID, IN_TIME ROUND_NOW(""), IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)},
+    {LEDGER_RESERVED, LEDGER_CANCELLED, "TRUE", "TRUE"},
+    {LEDGER_RESERVED, LEDGER_EXPIRED, EXPIRED, EXPIRED},
 };
 
 enum { TRANSITIONS = sizeof transitions / sizeof transitions[0] };
@@ -51,15 +64,25 @@ bool ledger_status_final(const char *status)
     return known;
 }
 
-void ledger_status_text(struct sql_text *sql, enum ledger_status to)
+static void text(struct sql_text *sql, enum ledger_status to, bool locking)
 {
     const char *lead = "(";
     for (size_t i = 0; i < TRANSITIONS; i++) {
         if (transitions[i].to != to)
             continue;
         sql_printf(sql, "%so.status='%s' AND %s", lead, names[transitions[i].from],
-                   transitions[i].when);
+                   locking ? transitions[i].when_locking : transitions[i].when);
         lead = " OR ";
     }
     sql_append(sql, ")", 1);
+}
+
+void ledger_status_text(struct sql_text *sql, enum ledger_status to)
+{
+    text(sql, to, false);
+}
+
+void ledger_status_text_locking(struct sql_text *sql, enum ledger_status to)
+{
+    text(sql, to, true);
 }

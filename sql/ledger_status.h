@@ -29,4 +29,9 @@ struct sql_text;
 /* Appends the condition under which the row `o` of orders may go to `to`. */
 void ledger_status_text(struct sql_text *sql, enum ledger_status to);
 
+/* The same for a statement that locks the order, to pay it: what the condition reads of the sale
+ * stays so until the transaction ends. An order whose sale somebody else is changing does not meet
+ * it, and may meet it again in the next statement. */
+void ledger_status_text_locking(struct sql_text *sql, enum ledger_status to);
+
 #endif

@@ -22,6 +22,7 @@ void order_set_init(struct order_set *set, struct ledger_record *const *records,
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
     set->records = records;
     set->count = count;
+    set->asks_payable = false;
     for (size_t i = 0; i < count; i++)
         set->entries[i] = (struct order_set_entry){records[i]->order_id, i};
     qsort(set->entries, count, sizeof *set->entries, compare_entries);
@@ -69,9 +70,16 @@ static void text_rows(const struct order_set *set, struct sql_text *sql)
 {
     /* Without the index named, the server reads the whole of a table that has few rows. */
     sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty,o.segment,o.idempotency_key,"
-                    "o.status,o.created_at,o.expires_at,");
-    ledger_status_text(sql, LEDGER_PAID);
-    sql_printf(sql, "FROM orders o FORCE INDEX(PRIMARY)WHERE o.order_id IN");
+                    "o.status,o.created_at,o.expires_at");
+    if (set->asks_payable) {
+        sql_append(sql, ",", 1);
+        ledger_status_text(sql, LEDGER_PAID);
+        /* Most are paid by now, and need not look for their sale. */
+        sql_printf(sql,
+                   ",o.status<>'%s' AND o.round<(SELECT s.round FROM sale s WHERE s.sku=o.sku)",
+                   ledger_status_name(LEDGER_PAID));
+    }
+    sql_printf(sql, " FROM orders o FORCE INDEX(PRIMARY)WHERE o.order_id IN");
     order_set_ids(set, sql);
 }
 
@@ -86,7 +94,6 @@ static void read_row(struct ledger_record *record, char **row)
     snprintf(record->status, sizeof record->status, "%s", row[7]);
     ledger_time_read(record->created_at, row[8]);
     ledger_time_read(record->expires_at, row[9]);
-    record->payable = ledger_u32(row[10]) != 0;
 }
 
 /* Fills in the first record of each id. True when several segments filled one of the orders. */
@@ -99,6 +106,10 @@ static bool read_rows(const struct order_set *set, struct db *db)
         size_t place = order_set_find(set, ledger_u64(row[0]));
         assert(place < set->count);
         read_row(set->records[place], row);
+        if (set->asks_payable) {
+            set->records[place]->payable = ledger_u32(row[10]) != 0;
+            set->records[place]->round_over = ledger_u32(row[11]) != 0;
+        }
         several |= set->records[place]->segment == LEDGER_SEGMENT_SEVERAL;
     }
     return several;

@@ -10,6 +10,7 @@ struct sql_text;
 struct order_set {
     struct ledger_record *const *records; /* the caller's */
     size_t count;
+    bool asks_payable; /* false to begin with; else `payable` and `round_over` are read */
     struct order_set_entry {
         uint64_t order_id;
         size_t place; /* in `records` */

@@ -27,12 +27,16 @@ static struct ledger *open_url(const char *url)
 /* Begins a round of the sale "s" with the same fence on every segment. */
 static struct ledger_sale reset(uint32_t total, uint32_t segments, uint64_t fence)
 {
-    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments};
+    struct ledger_sale sale = {.sku = "s"};
     struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     uint64_t fences[LEDGER_SEGMENTS_MAX];
     for (uint32_t i = 0; i < LEDGER_SEGMENTS_MAX; i++)
         fences[i] = fence;
-    assert_int_equal(ledger_reset(ledger, &sale, fences, rows), LEDGER_OK);
+    struct ledger_reset beginning = {.fences = fences, .end_round = true};
+    ledger_sale_find(ledger, "s", &sale);
+    sale.total = total;
+    sale.segments = segments;
+    assert_int_equal(ledger_reset(ledger, &beginning, &sale, rows), LEDGER_OK);
     for (uint32_t i = 0; i < segments; i++) {
         assert_int_equal(rows[i].segment, i);
         assert_int_equal(rows[i].round, sale.round);

@@ -38,8 +38,9 @@ static int start(void **state)
     for (int i = 0; i < 2; i++) {
         struct ledger_sale sale = {.total = 1000000, .segments = 1};
         struct ledger_segment row;
+        struct ledger_reset reset = {.fences = &fence};
         strcpy(sale.sku, i == 0 ? "s" : "t");
-        assert_int_equal(ledger_reset(ledger, &sale, &fence, &row), LEDGER_OK);
+        assert_int_equal(ledger_reset(ledger, &reset, &sale, &row), LEDGER_OK);
     }
     return 0;
 }

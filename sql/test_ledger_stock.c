@@ -33,11 +33,15 @@ static int start(void **state)
 
 static void reset(const char *sku, uint32_t total, uint32_t segments)
 {
-    struct ledger_sale sale = {.total = total, .segments = segments};
+    struct ledger_sale sale = {.round = 0};
     static struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
     static const uint64_t fences[LEDGER_SEGMENTS_MAX];
+    struct ledger_reset beginning = {.fences = fences, .end_round = true};
+    ledger_sale_find(ledger, sku, &sale);
+    sale.total = total;
+    sale.segments = segments;
     strcpy(sale.sku, sku);
-    assert_int_equal(ledger_reset(ledger, &sale, fences, rows), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &beginning, &sale, rows), LEDGER_OK);
 }
 
 /* What `note` was called with. */

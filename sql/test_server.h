@@ -80,7 +80,8 @@ static inline void sql_server_empty(void)
                   "DELETE FROM order_key;DELETE FROM order_allocation;"
                   "DELETE FROM order_batch;DELETE FROM order_index;"
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
-                  "DELETE FROM restock;DELETE FROM sale_round");
+                  "DELETE FROM restock;DELETE FROM sale_round;DELETE FROM sale_reset;"
+                  "DELETE FROM round_end");
 }
 
 /* How far the server's log has come, once it rests: a commit without a write does not move it, and

@@ -4,6 +4,7 @@
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_pay.h"
 #include "sql/ledger_return.h"
+#include "sql/ledger_round_orders.h"
 #include "sql/ledger_setup.h"
 #include "sql/ledger_status.h"
 #include "sql/test_server.h"
@@ -431,7 +432,7 @@ static void test_many_orders_are_looked_up_in_any_order(void **state)
         bool there = ids[i] >= 1 && ids[i] <= 4, several = ids[i] == 2 || ids[i] == 4;
         assert_int_equal(many[i].order_id, ids[i]);
         assert_int_equal(many[i].status[0] != '\0', there);
-        assert_int_equal(many[i].payable, ids[i] == 1);
+        assert_false(many[i].payable);
         assert_int_equal(many[i].allocation_count, several ? 3 : 0);
         assert_int_equal(many[i].segment == LEDGER_SEGMENT_SEVERAL, several);
         for (uint32_t a = 0; a < many[i].allocation_count; a++)
@@ -477,6 +478,109 @@ static void test_each_of_many_payments_has_its_own_outcome(void **state)
         assert_int_equal(many[0].allocation_count, 3);
     }
     assert_true(has_status(1, "paid") && has_status(5, "paid") && has_status(3, "reserved"));
+}
+
+static void test_only_orders_of_the_present_round_can_be_paid(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2};
+    insert(1, 1, 0, "reserved", future);
+    insert(2, 1, 0, "paid", NULL);
+    sql_server_do("UPDATE sale SET round=2");
+    name_orders(ids, 2);
+    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_true(!moved[0] && !many[0].payable && many[0].round_over);
+    assert_string_equal(many[0].status, "reserved");
+    assert_string_equal(many[1].status, "paid");
+    sql_server_do("UPDATE sale SET round=1");
+    assert_int_equal(ledger_pay(ledger, list, 2, moved), LEDGER_OK);
+    assert_true(moved[0] && !many[0].round_over);
+}
+
+/* A payment that looked at the round before the reset must be on the disk before the new round is
+ * open, or not at all. */
+static void test_payment_and_reset_wait_for_each_other(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1};
+    struct db *other = sql_server_open(sql_server_url());
+    insert(1, 1, 0, "reserved", NULL);
+    const char text[] = "START TRANSACTION;UPDATE sale SET round=2 WHERE sku='s'";
+    assert_int_equal(db_query(other, text, sizeof text - 1), DB_OK);
+    name_orders(ids, 1);
+    assert_int_equal(ledger_pay(ledger, list, 1, moved), LEDGER_OK);
+    assert_true(!moved[0] && many[0].payable); /* nobody knows yet: to be tried again */
+    assert_int_equal(db_query(other, "COMMIT", 6), DB_OK);
+    assert_int_equal(ledger_pay(ledger, list, 1, moved), LEDGER_OK);
+    assert_true(!moved[0] && !many[0].payable && many[0].round_over);
+    db_close(&other);
+}
+
+/* ---- the end of a round ---- */
+
+static void end_round(uint32_t units)
+{
+    sql_server_do("UPDATE sale SET round=2;INSERT INTO round_end(sku,round,units)VALUES('s',1,%u)",
+                  units);
+}
+
+static void test_end_of_a_round_expires_its_reserved_orders_in_pieces(void **state)
+{
+    (void)state;
+    uint32_t ended = 0, all = 0, pieces = 1, round = 0;
+    char sku[IDENTIFIER_SIZE];
+    for (uint64_t id = 1; id <= 100; id++)
+        insert(id, 1, 0, words[id % 4], NULL);
+    sql_server_do("UPDATE orders SET sku='t' WHERE order_id=41;"
+                  "UPDATE orders SET round=2 WHERE order_id>80");
+    end_round(1000); /* more than there are: read to the end */
+    assert_int_equal(ledger_round_end_find(ledger, sku, &round), LEDGER_OK);
+    assert_string_equal(sku, "s");
+    assert_int_equal(round, 1);
+    while (ledger_round_end_step(ledger, "s", 1, 30, &ended) == LEDGER_OK) {
+        pieces++;
+        all += ended;
+    }
+    all += ended;
+    assert_int_equal(pieces, 4);
+    assert_int_equal(all, 20);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM orders WHERE status='reserved'AND "
+                                   "round=1 AND sku='s'"),
+                     0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM orders WHERE status='reserved'"), 5);
+    assert_int_equal(sql_server_do("SELECT COUNT(*)FROM orders WHERE status='paid'"), 25);
+    assert_int_equal(ledger_round_end_find(ledger, sku, &round), LEDGER_NO);
+    assert_int_equal(ledger_round_end_step(ledger, "s", 1, 30, &ended), LEDGER_NO);
+    assert_int_equal(ended, 0);
+}
+
+static void test_end_of_a_round_reads_no_further_than_its_units(void **state)
+{
+    (void)state;
+    uint32_t ended = 0;
+    for (uint64_t id = 1; id <= 10; id++)
+        insert(id, 2, 0, id > 6 ? "reserved" : "cancelled", NULL);
+    end_round(8);
+    assert_int_equal(ledger_round_end_step(ledger, "s", 1, 3, &ended), LEDGER_OK);
+    assert_int_equal(ended, 3);
+    assert_int_equal(ledger_round_end_step(ledger, "s", 1, 3, &ended), LEDGER_NO);
+    assert_int_equal(ended, 1);
+}
+
+static void test_orders_that_hold_units_are_counted_in_pieces(void **state)
+{
+    (void)state;
+    struct ledger_round_use use = {.all_read = false};
+    for (uint64_t id = 1; id <= 40; id++)
+        insert(id, 3, 0, words[id % 4], NULL);
+    for (int pieces = 0; pieces < 4; pieces++)
+        assert_int_equal(ledger_round_count(ledger, "s", 1, 10, &use), LEDGER_OK);
+    assert_false(use.all_read); /* there may be more */
+    assert_int_equal(ledger_round_count(ledger, "s", 1, 10, &use), LEDGER_OK);
+    assert_true(use.all_read);
+    assert_int_equal(use.reserved, 10);
+    assert_int_equal(use.paid, 10);
+    assert_int_equal(use.units, 60);
 }
 
 /* A cancel that hangs between its statements must not stop the shop's other payments. */
@@ -562,6 +666,11 @@ int main(void)
         TEST(test_many_orders_are_looked_up_in_any_order),
         TEST(test_allocations_stay_until_they_are_dropped),
         TEST(test_each_of_many_payments_has_its_own_outcome),
+        TEST(test_only_orders_of_the_present_round_can_be_paid),
+        TEST(test_payment_and_reset_wait_for_each_other),
+        TEST(test_end_of_a_round_expires_its_reserved_orders_in_pieces),
+        TEST(test_end_of_a_round_reads_no_further_than_its_units),
+        TEST(test_orders_that_hold_units_are_counted_in_pieces),
         TEST(test_payment_of_a_locked_order_keeps_no_other_waiting),
         TEST(test_fullest_payment_is_one_transaction),
         TEST(test_payment_that_somebody_else_made_is_confirmed_by_a_write),

@@ -35,11 +35,16 @@ static int stop_group(void **state)
 
 static void reset(const char *sku)
 {
-    struct ledger_sale sale = {.total = TOTAL, .segments = 1};
+    struct ledger_sale sale = {.round = 0};
     struct ledger_segment row;
+    struct ledger_reset reset = {.fences = &fence, .end_round = true};
+    ledger_sale_find(ledger, sku, &sale);
+    sale.total = TOTAL;
+    sale.segments = 1;
+    sale.settings = (struct ledger_settings){.version = sale.settings.version};
     snprintf(sale.sku, sizeof sale.sku, "%s", sku);
     fence++;
-    assert_int_equal(ledger_reset(ledger, &sale, &fence, &row), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &reset, &sale, &row), LEDGER_OK);
 }
 
 /* Begins each test with one sale "s" of one segment. */

@@ -103,7 +103,8 @@ static enum stock_state_result result_of(const struct ledger_record *record, enu
         return STOCK_STATE_NO_ORDER;
     if (strcmp(record->status, ledger_status_name(to)) == 0)
         return STOCK_STATE_OK;
-    /* An order that is reserved and not payable is overdue, though nobody has expired it yet. */
+    /* An order that is reserved and not payable is overdue, or its round is over, though nobody has
+     * expired it yet. */
     bool open = to == LEDGER_PAID ? record->payable : ledger_status_may(record->status, to);
     return open ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
 }

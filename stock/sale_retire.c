@@ -58,8 +58,7 @@ static enum stock_admin_result count_held(struct stock *stock, struct retiring *
 {
     *retiring->held = (struct ledger_held){.reserved = 0};
     while (!retiring->held->done)
-        if (ledger_held_count(stock->ledger, retiring->sku, retiring->sale->round,
-                              retiring->held) != LEDGER_OK)
+        if (ledger_held_count(stock->ledger, retiring->sku, retiring->held) != LEDGER_OK)
             return STOCK_ADMIN_FAILED;
     return retiring->held->reserved > 0 ? STOCK_ADMIN_IN_USE : STOCK_ADMIN_OK;
 }

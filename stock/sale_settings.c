@@ -11,7 +11,7 @@ enum {
     COUNT_MS = 250, /* spent on counting by the change itself: the operator waits for it */
 };
 
-static void change_settings(struct ledger_settings *settings, const struct stock_change *change)
+void stock_change_apply(struct ledger_settings *settings, const struct stock_change *change)
 {
     const struct ledger_settings *to = &change->settings;
     if (change->fields & STOCK_CHANGE_STARTS)
@@ -54,7 +54,7 @@ enum stock_admin_result stock_change(struct stock *stock, const char *sku,
             return result == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
         struct ledger_settings *settings = &sale_out->settings;
         bool unlimited = settings->per_user_limit == 0;
-        change_settings(settings, change);
+        stock_change_apply(settings, change);
         if (settings->ends_ms != 0 && settings->ends_ms <= settings->starts_ms)
             return STOCK_ADMIN_WINDOW;
         result = ledger_settings_change(stock->ledger, sku, settings,

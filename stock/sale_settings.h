@@ -12,12 +12,16 @@ enum {
     STOCK_CHANGE_LIMIT = 4,
     STOCK_CHANGE_PAY = 8,
     STOCK_CHANGE_PAUSED = 16,
+    STOCK_CHANGE_ALL = 31,
 };
 
 struct stock_change {
     unsigned fields;
     struct ledger_settings settings;
 };
+
+/* Replaces those of the settings that the change names. */
+void stock_change_apply(struct ledger_settings *settings, const struct stock_change *change);
 
 /* Changes the settings of a sale while it runs, and publishes them to every process. After
  * STOCK_ADMIN_OK no order is accepted under older settings, by whichever process. Where a limit is

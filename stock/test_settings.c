@@ -94,9 +94,15 @@ static void hear(void)
 
 static void reset(uint32_t total, uint32_t segments, struct ledger_settings settings)
 {
-    struct ledger_sale sale = {
-        .sku = "s", .total = total, .segments = segments, .settings = settings};
-    assert_int_equal(stock_reset(stocks[0], &sale, 5000), STOCK_ADMIN_OK);
+    struct stock_reset asked = {.sku = "s",
+                                .total = total,
+                                .segments = segments,
+                                .change = {STOCK_CHANGE_ALL, settings},
+                                .end_round = true};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
+    assert_int_equal(stock_reset(stocks[0], &asked, 5000, &sale, &use, &ended), STOCK_ADMIN_OK);
     hear();
 }
 

@@ -65,8 +65,12 @@ static inline int stop(void **state)
 
 static inline void reset(uint32_t total, uint32_t segments)
 {
-    struct ledger_sale sale = {.sku = "s", .total = total, .segments = segments};
-    assert_int_equal(stock_reset(stock, &sale, WAIT_MS), STOCK_ADMIN_OK);
+    struct stock_reset asked = {
+        .sku = "s", .total = total, .segments = segments, .end_round = true};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
+    assert_int_equal(stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended), STOCK_ADMIN_OK);
 }
 
 /* Buys until it is decided. 0: sold out. */

@@ -91,11 +91,14 @@ static int stop(void **state)
  * then nothing is done. */
 static struct ledger_sale reset(const char *sku, uint32_t total, uint32_t segments)
 {
-    struct ledger_sale sale = {.total = total, .segments = segments};
+    struct stock_reset asked = {
+        .sku = sku, .total = total, .segments = segments, .end_round = true};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
     enum stock_admin_result result = STOCK_ADMIN_FAILED;
-    snprintf(sale.sku, sizeof sale.sku, "%s", sku);
     for (int tries = 0; tries < 10 && result == STOCK_ADMIN_FAILED; tries++)
-        result = stock_reset(stock, &sale, WAIT_MS);
+        result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);
     assert_int_equal(result, STOCK_ADMIN_OK);
     return sale;
 }
@@ -1024,10 +1027,13 @@ static void test_reset_to_more_and_to_fewer_segments(void **state)
 static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
 {
     (void)state;
-    struct ledger_sale sale = {.sku = "s", .total = 5, .segments = 1};
+    struct stock_reset asked = {.sku = "s", .total = 5, .segments = 1};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
     reset("s", 9, 3);
     lock_and_die(2, 400, 0);
-    assert_int_equal(stock_reset(stock, &sale, 60), STOCK_ADMIN_BUSY);
+    assert_int_equal(stock_reset(stock, &asked, 60, &sale, &use, &ended), STOCK_ADMIN_BUSY);
     assert_int_equal(sql_server_do("SELECT round FROM sale"), 1);
     assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock seckill:{s:1}:lock"), 0);
     assert_int_equal(reset("s", 5, 1).round, 2);
@@ -1037,7 +1043,10 @@ static void test_reset_waits_for_a_held_segment_or_does_nothing(void **state)
 static void test_reset_that_broke_off_leaves_its_segments_dirty(void **state)
 {
     (void)state;
-    struct ledger_sale sale = {.sku = "s", .total = 12, .segments = 3};
+    struct stock_reset asked = {.sku = "s", .total = 12, .segments = 3, .end_round = true};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
     struct sql_wire wire;
     reset("s", 9, 3);
     assert_int_equal(sell_out("s"), 9);
@@ -1046,7 +1055,7 @@ static void test_reset_that_broke_off_leaves_its_segments_dirty(void **state)
     assert_true(stock_ping_redis(over) && stock_ping_ledger(over));
     wire.fault = WIRE_LOSES_ANSWER;
     wire.server_port = 0;
-    assert_int_equal(stock_reset(over, &sale, WAIT_MS), STOCK_ADMIN_IN_DOUBT);
+    assert_int_equal(stock_reset(over, &asked, WAIT_MS, &sale, &use, &ended), STOCK_ADMIN_IN_DOUBT);
     stock_close(&over);
     sql_wire_close(&wire);
     assert_int_equal(count_dirty("s", 3), 3);
@@ -1118,8 +1127,11 @@ static void test_reset_of_one_sale_too_many_is_refused(void **state)
         snprintf(row.sku, sizeof row.sku, "s%d", i);
         sale_cache_put(cache, &row);
     }
-    struct ledger_sale more = {.sku = "more", .total = 1, .segments = 1};
-    assert_int_equal(stock_reset(stock, &more, WAIT_MS), STOCK_ADMIN_FULL);
+    struct stock_reset more = {.sku = "more", .total = 1, .segments = 1};
+    struct ledger_sale sale;
+    struct ledger_round_use use;
+    uint64_t ended = 0;
+    assert_int_equal(stock_reset(stock, &more, WAIT_MS, &sale, &use, &ended), STOCK_ADMIN_FULL);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale"), 0);
 }
 
@@ -1279,12 +1291,14 @@ static void test_reconcile_overtaken_by_a_reset_tells_of_the_new_round(void **st
     static const uint64_t fences[3] = {1, 1, 1};
     char error[128];
     struct ledger *ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
-    reset("s", 9, 3);
+    struct ledger_reset beginning = {.fences = fences};
+    sale.round = reset("s", 9, 3).round;
+    sale.settings.version = 1;
     lock_and_die(2, 10000, 0);
     assert_int_equal(pthread_create(&reconciler.thread, NULL, run_reconcile, &reconciler), 0);
     while (redis_server_do("EXISTS seckill:{s:1}:lock") == 0)
         sleep_ms(1);
-    assert_int_equal(ledger_reset(ledger, &sale, fences, rows), LEDGER_OK);
+    assert_int_equal(ledger_reset(ledger, &beginning, &sale, rows), LEDGER_OK);
     redis_server_do("DEL seckill:{s:2}:lock");
     pthread_join(reconciler.thread, NULL);
     ledger_close(&ledger);

@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from harness.processes import wait_until
+
 SCRIPT = Path(__file__).with_name("load.lua")
 
 
@@ -17,6 +19,7 @@ class Load:
                  stop_after=2000, delay_ms=0, users=1_000_000_000):
         self.prefix = Path(directory) / f"load-{time.monotonic_ns()}"
         self.seconds = seconds
+        self.daemon = daemon
         self.output = None
         script = {"prefix": self.prefix, "skus": ",".join(skus), "qty_min": qty[0],
                   "qty_max": qty[1], "stop_after": stop_after, "delay_ms": delay_ms,
@@ -36,6 +39,12 @@ class Load:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+
+    def wait_answered(self):
+        """Until the daemon, which nobody else has sent an order since its start, has answered wrk.
+        Before, wrk would die of the signal of stop(), and give up when the daemon is gone."""
+        answers = "seckill_order_seconds_count"
+        wait_until(lambda: self.daemon.metric(answers) > 0, "an answer to wrk")
 
     def stop(self):
         """Ends wrk early; requests in flight stay unanswered."""

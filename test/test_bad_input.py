@@ -179,11 +179,6 @@ def test_bad_change_is_400(daemon, body):
     assert daemon.stock()["paused"] is False
 
 
-def test_paused_is_no_field_of_a_reset(daemon):
-    body = {"sku": "demo", "total": 10, "segments": 1, "paused": False}
-    assert_problem(daemon.admin("POST", "/admin/stock/reset", body), 400, "invalid_request")
-
-
 @pytest.mark.parametrize("sku", ["none", "x" * 65, "a%00b", "%27", "a%20b", "%C3%A9", "demo%00",
                                  "'%20OR%201=1"])
 def test_change_of_no_sale_is_404(daemon, sku):

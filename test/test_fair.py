@@ -54,8 +54,8 @@ def test_order_of_a_quiet_sale_does_not_wait_for_the_queue_of_a_hot_one(stalled)
     assert {answer.status for answer in answers} == {201}
     served = [int(answer.json()["order_id"]) for answer in answers]
     before = sum(order_id < served[0] for order_id in served[1:])
-    # The batch that hung, and a turn of the hot sale; one more for orders that are taken again.
-    assert before <= 2 * BATCH
+    # A batch of each worker that hung, and a turn of the hot sale.
+    assert before <= 3 * BATCH
     assert audit(daemon, "hot") == HOT + 1
 
 

@@ -119,8 +119,21 @@ def test_repeat_of_an_accepted_order_is_answered_with_it(stack, spawn):
     assert_problem(daemon.order(key="k1", qty=2), 422, "idempotency_key_reused")
 
 
-def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn):
-    daemon = spawn(private_stack, rate_user_per_min=SLOW, rate_user_burst=2, deadline_ms=2000)
+@pytest.mark.parametrize("strategy", ["segment_lock", "database"])
+def test_limit_that_redis_cannot_tell_lets_nobody_through(stack, spawn, strategy):
+    daemon = spawn(stack, rate_user_per_min=SLOW, rate_user_burst=2, strategy=strategy)
+    daemon.reset("demo", 100, 4)
+    stack.redis("SET", "seckill:{rate}:users", "no list of users")
+    assert_problem(daemon.order(), 503, "unavailable")
+    stack.redis("DEL", "seckill:{rate}:users")
+    assert daemon.order().status == 201
+    assert audit_after_faults(daemon) == 1
+
+
+@pytest.mark.parametrize("strategy", ["segment_lock", "database"])
+def test_redis_down_is_unavailable_and_no_way_around(private_stack, spawn, strategy):
+    daemon = spawn(private_stack, rate_user_per_min=SLOW, rate_user_burst=2, deadline_ms=2000,
+                   strategy=strategy)
     daemon.reset("demo", 100, 4)
     assert [daemon.order().status for _ in range(3)] == [201, 201, 429]
     private_stack.redis_server.kill()

@@ -76,7 +76,7 @@ def test_order_of_an_earlier_round_that_is_reserved_keeps_the_sale(daemon):
     daemon.stack.ledger.run("UPDATE sale SET round = 2;"
                             " UPDATE stock_segment SET round = 2, sold = 0")
     assert_problem(retire(daemon), 409, "sale_in_use")
-    assert daemon.pay(old).status == 200
+    assert daemon.cancel(old).status == 200
     assert retire(daemon).status == 200
 
 

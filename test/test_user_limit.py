@@ -95,7 +95,7 @@ def test_kill_9_in_mid_load_leaves_no_unit_and_no_user_miscounted(stack, spawn, 
         loads[-1].stop()
         victim.start()
         loads.append(load(victim, connections=32, seconds=60, users=5000, qty=(1, 4)))
-    time.sleep(0.3)
+    loads[-1].wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert all(set(one.answers) <= ANSWERS for one in loads)
     steady.reconcile()
@@ -144,9 +144,10 @@ def test_limit_set_and_changed_in_mid_load(pair, load):
     pair[1].change(per_user_limit=100)
     wait_until(lambda: pair[0].stock()["sold"] > 10_000, "more sales")
     pair[0].change(per_user_limit=1)
-    sold = pair[0].stock()["sold"]
+    before = most()
     time.sleep(0.3)
-    assert pair[0].stock()["sold"] == sold
+    # Chance may have left a user without a unit: that user may still buy one.
+    assert all(int(units) <= max(1, int(before.get(user, 0))) for user, units in most().items())
     accepted = [order for one in loads for order in one.stop().accepted]
     pair[0].reconcile()
     audit(pair[1], accepted=accepted, changed=True)
@@ -177,8 +178,7 @@ def test_expired_units_are_bought_again_up_to_the_limit(stack, spawn, load):
         before = ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
         wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
                    > before + 100, "orders that expire")
-        # wrk gives up when the daemon is gone before it has connected.
-        wait_until(lambda: victim.metric("seckill_order_seconds_count") > 0, "an answer to wrk")
+        loads[-1].wait_answered()
         victim.kill()
         loads[-1].stop()
         victim.start()

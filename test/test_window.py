@@ -130,13 +130,16 @@ def test_sale_that_opens_and_closes_in_mid_load(stack, spawn, load):
                    outcome)
     for daemon in pair:
         wait_for("not_started", daemon)
-    starts, ends = from_now(1), from_now(5)
-    steady.change(starts_at=starts, ends_at=ends)
+    starts = from_now(1)
+    steady.change(starts_at=starts)
     wait_for("accepted", victim)
     victim.kill()
     loads[1].stop()
     victim.start()
     loads.append(load(victim, connections=32, seconds=60))
+    wait_for("accepted", victim)
+    ends = from_now(1)
+    steady.change(ends_at=ends)
     for daemon in pair:
         wait_for("ended", daemon)
     answers = [one.stop().answers for one in loads]
@@ -172,10 +175,12 @@ def test_changes_in_mid_load_are_exact(stack, spawn, load):
         assert orders_in_ledger(steady) == before, stop
         steady.change(**go)
         wait_for_sales(victim)
+        loads[-1].wait_answered()
         victim.kill()
         loads[-1].stop()
         victim.start()
         loads.append(load(victim, connections=32, seconds=60))
+    loads[-1].wait_answered()
     accepted = [order for one in loads for order in one.stop().accepted]
     assert all(set(one.answers) <= ANSWERS for one in loads)
     assert steady.stock()["available"] > 0, "the sale was over too soon for this test"

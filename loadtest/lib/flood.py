@@ -12,6 +12,7 @@ from lib.run import Run
 SETTLE_S = 0.5         # until every connection of the flood has its request under way
 PROBE_EVERY_S = 0.05
 PROBE_TIMEOUT_S = 10
+WASTES = ("blank_lines", "slow_headers", "slow_readers")  # of connections, by tools/waste
 OTHER_SKU = "paused"   # the sale that the operator pauses and resumes
 # Calls that probe each class but the buyers', whose orders are measured by rate.
 PROBES = {"shop": ("GET", "/user/u1/orders"), "admin": ("PATCH", f"/admin/sale/{OTHER_SKU}"),
@@ -82,6 +83,10 @@ class FloodRun(Run):
 
     def flood(self):
         """The load generator's command and environment."""
+        if self.settings["call"] in WASTES:
+            return [generators.HERE / "tools" / "waste", self.settings["call"],
+                    self.settings["flood_connections"], self.settings["seconds"] + 1,
+                    "%s:%d" % self.fleet.door.address], {}
         script = "order" if self.settings["call"] == "order" else "call"
         argv = generators.wrk_argv(
             self.fleet.door.url("/order"), 1, self.settings["flood_connections"],
@@ -107,6 +112,7 @@ class FloodRun(Run):
         rounds, flooded = result["rounds"], CLASSES.get(self.settings["call"], "buyer")
         result["of_alone"] = statistics.median(
             run["accepted_per_s"] / max(run["alone"]["accepted_per_s"], 1) for run in rounds)
+        result["alone_p99_ms"] = statistics.median(run["alone"]["p99_ms"] for run in rounds)
         result["flood_per_s"] = statistics.median(run["flood"]["answers_per_s"] for run in rounds)
         result["flood_refused"] = statistics.median(
             run["flood"]["errors"]["status"] / max(run["flood"]["requests"], 1) for run in rounds)

@@ -39,8 +39,9 @@ def takes_per_s(stack, batch, clients):
 
 def redis_benchmark(stack, batch, clients, count, words):
     parts = urlsplit(stack.redis_url)
+    login = ["-a", parts.password] if parts.password else []
     done = subprocess.run(
-        ["redis-benchmark", "-h", parts.hostname, "-p", str(parts.port), "-P", str(batch),
+        ["redis-benchmark", "-h", parts.hostname, "-p", str(parts.port), *login, "-P", str(batch),
          "-c", str(clients), "-n", str(max(count, batch * clients)), "--csv", *words],
         capture_output=True, text=True)
     rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) > 2]

@@ -81,20 +81,22 @@ def print_bare(name, runs):
                        ms(bare["p99_ms"]), "", ms(bare["p999_ms"]), ms(bare["max_ms"])))
 
 
-FLOOD = "{:<46} {:>9} {:>8} {:>12} {:>14} {:>10} {:>14} {:>10} {:>8}".format
+FLOOD = "{:<46} {:>9} {:>8} {:>12} {:>9} {:>9} {:>14} {:>10} {:>14} {:>10} {:>8}".format
 
 
 def print_flood(name, runs):
     """The probes of the runs that have some."""
     floods = [run for run in runs if "probed" in run]
     if floods:
-        print(FLOOD("flood of", "per s", "refused", "orders:", "PATCH paused:", "", "/readyz:", "",
-                    "refused"))
-        print(FLOOD("", "", "", "÷ alone", "p50 ms", "max ms", "p50 ms", "max ms", "besides"))
+        print(FLOOD("flood of", "per s", "refused", "orders:", "p99 ms", "p99 ms",
+                    "PATCH paused:", "", "/readyz:", "", "refused"))
+        print(FLOOD("", "", "", "÷ alone", "alone", "beside", "p50 ms", "max ms", "p50 ms",
+                    "max ms", "besides"))
     for run in floods:
         admin, ops = run["probed"]["admin"], run["probed"]["ops"]
         print(FLOOD(f"{name}: {run['label']}", f"{run['flood_per_s']:,.0f}",
                     f"{run['flood_refused']:.0%}", f"{run['of_alone']:.2f}",
+                    ms(run["alone_p99_ms"]), ms(run["p99_ms"]),
                     ms(admin["p50_ms"]), ms(admin["max_ms"]),
                     ms(ops["p50_ms"]), ms(ops["max_ms"]), run["refused"]))
 

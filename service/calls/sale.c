@@ -11,6 +11,7 @@
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/log.h"
+#include "service/metrics.h"
 #include "service/stock_snapshot.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
@@ -62,6 +63,15 @@ static void answer_failure(const struct call_worker *worker, struct request *req
     case STOCK_ADMIN_WINDOW:
         answer_detail(answer, PROBLEM_INVALID_REQUEST, "ends_at must be later than starts_at.");
         break;
+    case STOCK_ADMIN_ENDED:
+        answer_detail(
+            answer, PROBLEM_INVALID_REQUEST,
+            "The sale's ends_at, which a reset keeps, has passed; name another, or null.");
+        break;
+    case STOCK_ADMIN_KEY_REUSED:
+        answer_detail(answer, PROBLEM_KEY_REUSED,
+                      "Another reset of this sale was made with this Idempotency-Key.");
+        break;
     case STOCK_ADMIN_IN_DOUBT: /* the commit may have happened: never a failure */
         answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
         break;
@@ -76,10 +86,18 @@ static void answer_failure(const struct call_worker *worker, struct request *req
 static const char *result_name(enum stock_admin_result result)
 {
     static const char *const names[] = {
-        [STOCK_ADMIN_OK] = "ok",         [STOCK_ADMIN_NO_SALE] = "unknown_sku",
-        [STOCK_ADMIN_BUSY] = "busy",     [STOCK_ADMIN_FAILED] = "failed",
-        [STOCK_ADMIN_FULL] = "full",     [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
-        [STOCK_ADMIN_WINDOW] = "window", [STOCK_ADMIN_IN_USE] = "in_use",
+        [STOCK_ADMIN_OK] = "ok",
+        [STOCK_ADMIN_NO_SALE] = "unknown_sku",
+        [STOCK_ADMIN_BUSY] = "busy",
+        [STOCK_ADMIN_FAILED] = "failed",
+        [STOCK_ADMIN_FULL] = "full",
+        [STOCK_ADMIN_IN_DOUBT] = "outcome_unknown",
+        [STOCK_ADMIN_WINDOW] = "window",
+        [STOCK_ADMIN_IN_USE] = "in_use",
+        [STOCK_ADMIN_ENDED] = "ended",
+        [STOCK_ADMIN_KEY_REUSED] = "key_reused",
+        [STOCK_ADMIN_OTHER_ROUND] = "round_mismatch",
+        [STOCK_ADMIN_ROUND_IN_USE] = "round_in_use",
     };
     bool known = (size_t)result < sizeof names / sizeof *names && names[result];
     return known ? names[result] : "refused";
@@ -97,24 +115,62 @@ static const char *caller(const struct request *request)
 
 /* ---- reset ---- */
 
+static void answer_other_round(struct answer *answer, uint32_t round)
+{
+    char extra[32];
+    snprintf(extra, sizeof extra, ",\"round\":%u", round);
+    answer_members(answer, PROBLEM_OTHER_ROUND, NULL, extra);
+}
+
+/* An operator who is told what would be lost decides; a repeat sent by mistake ends here. */
+static void answer_round_in_use(struct answer *answer, const struct ledger_sale *sale,
+                                const struct ledger_round_use *use)
+{
+    char detail[200], extra[128];
+    const char *least = use->all_read ? "" : "at least ";
+    snprintf(detail, sizeof detail,
+             "Orders of round %u hold %u units: %s%u are reserved, %s%u are paid. "
+             "\"end_round\": true ends the reserved ones; paid ones stay paid.",
+             sale->round, sale->sold, least, use->reserved, least, use->paid);
+    snprintf(extra, sizeof extra,
+             ",\"round\":%u,\"units\":%u,\"reserved\":%u,\"paid\":%u,\"counted\":%s", sale->round,
+             sale->sold, use->reserved, use->paid, use->all_read ? "true" : "false");
+    answer_members(answer, PROBLEM_ROUND_IN_USE, detail, extra);
+}
+
 static void reset(struct call_worker *worker, struct request *request)
 {
-    struct ledger_sale sale = {
-        .total = request->call.total,
-        .segments = request->call.segments,
-        .settings = request->call.change.settings,
+    const struct request_call *call = &request->call;
+    const struct stock_reset asked = {
+        .sku = call->sku,
+        .total = call->total,
+        .segments = call->segments,
+        .change = call->change,
+        .key = call->key,
+        .only_if = call->only_if,
+        .if_round = call->if_round,
+        .end_round = call->end_round,
     };
     const char *sku = request->call.sku;
-    memcpy(sale.sku, sku, sizeof sale.sku);
-    enum stock_admin_result result = stock_reset(worker->stock, &sale, call_lock_wait_ms(worker));
+    struct ledger_sale sale = {.round = 0};
+    struct ledger_round_use use = {.all_read = false};
+    uint64_t ended = 0;
+    enum stock_admin_result result =
+        stock_reset(worker->stock, &asked, call_lock_wait_ms(worker), &sale, &use, &ended);
+    metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "reset",
-              "sku=%s total=%u segments=%u%s result=%s round=%u address=%s", sku,
+              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s", sku,
               request->call.total, request->call.segments,
               sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
-              result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0, caller(request));
+              call->end_round, result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0,
+              caller(request));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
+    else if (result == STOCK_ADMIN_OTHER_ROUND)
+        answer_other_round(&request->answer, sale.round);
+    else if (result == STOCK_ADMIN_ROUND_IN_USE)
+        answer_round_in_use(&request->answer, &sale, &use);
     else
         answer_failure(worker, request, result);
 }
@@ -125,17 +181,34 @@ static void work_reset(struct call_worker *worker, struct request **requests, si
         reset(worker, requests[i]);
 }
 
+/* Reads the conditions of a reset. NULL, or what is wrong with them. */
+static const char *read_conditions(const json_t *object, struct request_call *reset)
+{
+    const json_t *if_round = json_object_get(object, "if_round");
+    const json_t *end_round = json_object_get(object, "end_round");
+    json_int_t round = json_integer_value(if_round);
+    reset->only_if = if_round != NULL;
+    reset->if_round = (uint32_t)round;
+    reset->end_round = json_is_true(end_round);
+    if (if_round && (!json_is_integer(if_round) || round < 0 || round > UINT32_MAX))
+        return "if_round must be a whole number from 0, for no sale, to 4294967295.";
+    if (end_round && !json_is_boolean(end_round))
+        return "end_round must be true or false.";
+    size_t known = 3 + sale_settings_count(&reset->change) + !!if_round + !!end_round;
+    return json_object_size(object) > known
+               ? "There is a field other than sku, total, segments, starts_at, ends_at, "
+                 "per_user_limit, pay_within_s, paused, if_round and end_round."
+               : NULL;
+}
+
 /* NULL, or what is wrong with the body. */
 static const char *read_reset(const json_t *object, struct request_call *reset)
 {
     const char *detail = sale_settings_read(object, &reset->change);
+    if (!detail)
+        detail = read_conditions(object, reset);
     if (detail)
         return detail;
-    /* A new round is never paused: PATCH pauses it. */
-    if (reset->change.fields & STOCK_CHANGE_PAUSED ||
-        json_object_size(object) > 3 + sale_settings_count(&reset->change))
-        return "There is a field other than sku, total, segments, starts_at, ends_at, "
-               "per_user_limit and pay_within_s.";
     if (!read_number(object, "total", STOCK_TOTAL_MAX, &reset->total))
         return "total must be a whole number from 1 to 10000000.";
     if (!read_number(object, "segments", LEDGER_SEGMENTS_MAX, &reset->segments))
@@ -151,6 +224,8 @@ enum call_start call_sale_reset(struct service *service, struct request *request
     if (!object)
         return START_ANSWERED;
     const char *detail = read_reset(object, &request->call);
+    if (!detail)
+        detail = call_read_key(call, request->call.key);
     json_decref(object);
     return detail ? call_refuse(request, detail) : call_send(request, work_reset, true);
 }

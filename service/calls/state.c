@@ -28,14 +28,17 @@ struct state_work {
 
 /* A shop that has taken the money must know whether it came too late, or for what was given back
  * before: the words tell, and so does the member order_status. */
-static void answer_refused(struct answer *answer, const char *status,
+static void answer_refused(struct answer *answer, const struct ledger_record *record,
                            const char *const details[LEDGER_STATUSES])
 {
     char extra[64];
-    const char *detail = NULL;
+    const char *detail = NULL, *status = record->status;
     for (int i = 0; i < LEDGER_STATUSES; i++)
         if (strcmp(status, ledger_status_name(i)) == 0)
             detail = details[i];
+    /* Its reserved orders may be expired a little later. */
+    if (record->round_over && strcmp(status, ledger_status_name(LEDGER_CANCELLED)) != 0)
+        detail = "The sale is in a later round: the order was not paid before its round ended.";
     snprintf(extra, sizeof extra, ",\"order_status\":\"%s\"", status);
     answer_members(answer, PROBLEM_INVALID_STATE, detail, extra);
 }
@@ -51,7 +54,7 @@ static void answer_state(struct request *request, const struct stock_status_chan
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         break;
     case STOCK_STATE_REFUSED:
-        answer_refused(&request->answer, change->record.status, work->refused);
+        answer_refused(&request->answer, &change->record, work->refused);
         break;
     case STOCK_STATE_BUSY:
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE, work->busy);

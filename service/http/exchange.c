@@ -264,6 +264,6 @@ void exchange_end(void *cls, struct MHD_Connection *mhd, void **con_cls,
     if (!connection)
         return;
     connection_abandon(thread, connection);
-    waiting_add(thread, connection);
+    waiting_served(thread, connection);
     *con_cls = NULL;
 }

@@ -22,7 +22,8 @@
 
 enum {
     BACKLOG = 4096,
-    INHERITED_FIRST = 3,                      /* the first descriptor that systemd passes */
+    SEND_BUFFER = 65536, /* bytes of answers that the kernel keeps for a client that reads none */
+    INHERITED_FIRST = 3, /* the first descriptor that systemd passes */
     INHERITED_MAX = LISTENER_SOCKETS_MAX + 1, /* one of them for operators */
 };
 
@@ -57,6 +58,7 @@ static int bind_one(const struct addrinfo *where, bool shared)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER}, sizeof(int)); /* of connections */
     if (shared) /* the kernel spreads new connections over the sockets */
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (bind(fd, where->ai_addr, where->ai_addrlen) == 0)

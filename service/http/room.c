@@ -5,9 +5,9 @@
  * blank lines, do not set it back.
  *
  * why_strangers_first: a client that comes while all places are taken is let in, and the connection
- * that has waited longest is closed in its stead. As long as connections that never had an answer
- * are more than half of all, one of them is closed: a flood of connections that never complete a
- * request displaces itself, however fast it comes, and clients that are served stay. */
+ * that has waited longest is closed in its stead. As long as strangers are more than half of all,
+ * one of them is closed: connections that never had an answer, or do not take one. A flood of them
+ * displaces itself, however fast it comes, and clients that are served stay. */
 #include "service/http/room.h"
 
 #include <assert.h>

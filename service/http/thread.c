@@ -53,15 +53,26 @@ void waiting_add(struct http_thread *thread, struct http_connection *connection)
     list->last = connection;
 }
 
-void waiting_answered(struct http_thread *thread, struct http_connection *connection)
+/* Moves it to the list of those that are known, or not, as the one that waits since now. */
+static void set_known(struct http_thread *thread, struct http_connection *connection, bool known)
 {
     waiting_remove(connection);
-    if (!connection->known) {
-        assert(thread->strangers > 0);
+    if (known && !connection->known)
         thread->strangers--;
-        connection->known = true;
-    }
+    else if (!known && connection->known)
+        thread->strangers++;
+    connection->known = known;
     waiting_add(thread, connection);
+}
+
+void waiting_answered(struct http_thread *thread, struct http_connection *connection)
+{
+    set_known(thread, connection, false);
+}
+
+void waiting_served(struct http_thread *thread, struct http_connection *connection)
+{
+    set_known(thread, connection, true);
 }
 
 /* ---- requests ---- */

@@ -41,7 +41,7 @@ struct http_connection {
     struct http_thread *thread;
     struct http_connection *prev, *next; /* in one of the thread's lists of those that wait */
     bool waits;                          /* for its client: it is in that list */
-    bool known;                          /* it has had an answer */
+    bool known;                          /* its client has taken an answer, and leaves none lying */
     bool told_to_go;
     bool address_counted;
     int64_t since_ns; /* when it began to wait, or its client to send a request */
@@ -101,9 +101,11 @@ void http_wake(struct http_thread *thread);
  * client has taken an answer, or the next piece of it. */
 void waiting_add(struct http_thread *thread, struct http_connection *connection);
 
-/* The connection is given an answer: it is known from now on, and waits for its client to take
- * it. */
+/* The connection is given an answer, and waits for its client to take it: a stranger until then. */
 void waiting_answered(struct http_thread *thread, struct http_connection *connection);
+
+/* The client has taken the answer: the connection is known, and waits for the next request. */
+void waiting_served(struct http_thread *thread, struct http_connection *connection);
 
 /* The client has begun a request, or waits for an answer. */
 void waiting_remove(struct http_connection *connection);

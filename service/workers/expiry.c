@@ -1,6 +1,7 @@
 /* The expiry worker: a thread that lets unpaid orders expire, at work in one daemon of many. It
- * also finishes the counting that a limit set in mid-sale has begun, in whatever daemon, and
- * deletes what rounds that ended long ago have left (retention.c).
+ * also finishes what other calls have begun, in whatever daemon: the counting for a limit set in
+ * mid-sale, and the end of a round that was reset. And it deletes what rounds that ended long ago
+ * have left (retention.c).
  *
  * why_no_fence: a lock elects the daemon. A daemon that outlives its lease works beside the next
  * one for a moment, which wastes work and breaks nothing: each transaction moves only orders that
@@ -22,6 +23,7 @@
 #include "service/workers/retention.h"
 #include "stock/return_expired.h"
 #include "stock/sale_count.h"
+#include "stock/sale_round.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
  * versions must elect one among them. */
@@ -32,6 +34,7 @@ enum {
     FAILED_MS = 400, /* longer than that after a failure: time for another daemon to be elected */
     REST_PART = 5,   /* of the time that expiring took, see expire */
     COUNT_MS = 100,  /* of counting in a turn: orders that are due come in between */
+    END_MS = 100,    /* of ending orders of earlier rounds, likewise */
 };
 
 struct expiry_worker {
@@ -89,6 +92,7 @@ static bool get_elected(struct expiry_worker *worker)
  * back (`awaited`). */
 static bool expire(struct expiry_worker *worker)
 {
+    uint64_t ended = 0;
     struct ledger_due_cursor cursor = {.more = false};
     enum ledger_result result = LEDGER_OK;
     struct stock_expired expired;
@@ -100,17 +104,23 @@ static bool expire(struct expiry_worker *worker)
         enum ledger_result counted =
             stock_count(worker->stock, start_ns + COUNT_MS * CLOCK_NS_PER_MS);
         counting = counted == LEDGER_OK;
+        enum ledger_result rounds =
+            stock_round_end(worker->stock, clock_now_ns() + END_MS * CLOCK_NS_PER_MS, &ended);
+        counting |= rounds == LEDGER_OK;
         result = stock_expire(worker->stock, &cursor, &expired);
         metrics_add(METRIC_ORDERS_EXPIRED, expired.count);
         all += expired.count;
-        if (counted == LEDGER_FAILED)
+        if (counted == LEDGER_FAILED || rounds == LEDGER_FAILED)
             result = LEDGER_FAILED;
         if (counting || (cursor.more && 2 * expired.awaited < expired.count))
             worker_sleep_ns(&worker->thread, (clock_now_ns() - start_ns) / REST_PART);
     } while (result == LEDGER_OK && (cursor.more || counting) && is_elected(worker) &&
              !worker_stopping(&worker->thread));
+    metrics_add(METRIC_ORDERS_EXPIRED, ended);
     if (all > 0)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
+    if (ended > 0)
+        log_event(LOG_INFO, "rounds_ended", "orders=%llu", (unsigned long long)ended);
     if (result != LEDGER_OK)
         faults_log(worker->stock, "expiry_worker_failed", 0,
                    "orders that were not paid in time keep their units until this succeeds");

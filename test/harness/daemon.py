@@ -10,6 +10,8 @@ from harness.program import Program
 
 
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
+RESET_SETTINGS = {"starts_at": None, "ends_at": None, "per_user_limit": None, "pay_within_s": None,
+                  "paused": False}
 OPERATORS_PATHS = ("/admin/", "/healthz", "/readyz", "/metrics")
 
 
@@ -93,7 +95,9 @@ class Daemon(Program):
         return response.status, response.body.decode()
 
     def reset(self, sku="demo", total=1000, segments=20, **settings):
-        body = {"sku": sku, "total": total, "segments": segments, **settings}
+        """Begins a round with these settings and no others, whatever the round before still has."""
+        body = {"sku": sku, "total": total, "segments": segments, "end_round": True,
+                **RESET_SETTINGS, **settings}
         return content(self.admin("POST", "/admin/stock/reset", body))
 
     def change(self, sku="demo", **settings):

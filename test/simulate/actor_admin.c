@@ -84,16 +84,33 @@ static void change(struct stock *stock, struct chance *chance)
 
 static void reset(struct stock *stock, struct chance *chance)
 {
-    struct ledger_sale sale = {.sku = SCENE_SKU};
-    sale.segments = 1 + chance_below(chance, 4);
-    sale.total = sale.segments + chance_below(chance, 8);
-    sale.settings.per_user_limit = world.per_user_limit;
-    promise_reset_begin();
-    enum stock_admin_result result = stock_reset(stock, &sale, WAIT_MS);
+    char key[16] = "";
+    struct ledger_sale sale = {.round = 0};
+    struct ledger_round_use use = {.units = 0};
+    uint64_t ended = 0;
+    uint32_t segments = 1 + chance_below(chance, 4), total = segments + chance_below(chance, 8);
+    if (chance_below(chance, 3) > 0) { /* a repeat asks for the same */
+        uint32_t number = world.reset_keys;
+        if (number == 0 || chance_below(chance, 2) == 0)
+            number = ++world.reset_keys;
+        snprintf(key, sizeof key, "e%u", number);
+        segments = 1 + number % 4;
+        total = segments + number;
+    }
+    struct stock_reset asked = {.sku = SCENE_SKU,
+                                .total = total,
+                                .segments = segments,
+                                .key = key,
+                                .end_round = key[0] != '\0' || chance_below(chance, 3) > 0};
+    promise_reset_begin(key);
+    enum stock_admin_result result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);
     bool done = result == STOCK_ADMIN_OK;
     tally(done ? "reset done" : "reset not done");
-    story("  reset to %u in %u: %s", sale.total, sale.segments, result_name(result));
+    story("  reset to %u in %u%s%s: %s", total, segments, key[0] ? ", key " : "", key,
+          result_name(result));
     promise_reset_end(done, result == STOCK_ADMIN_IN_DOUBT);
+    if (result == STOCK_ADMIN_KEY_REUSED)
+        promise_break("the key %s of a reset was refused as used for another one", key);
 }
 
 static void reconcile(struct stock *stock)

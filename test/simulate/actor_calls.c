@@ -7,6 +7,7 @@
 #include "stock/return_expired.h"
 #include "stock/return_order.h"
 #include "stock/sale_count.h"
+#include "stock/sale_round.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/story.h"
@@ -49,6 +50,8 @@ static void expire(struct stock *stock)
     struct ledger_due_cursor cursor = {.more = false};
     struct stock_expired expired;
     stock_count(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS);
+    uint64_t ended = 0;
+    stock_round_end(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS, &ended);
     stock_expire(stock, &cursor, &expired);
     if (expired.count > 0)
         tally("orders expired");

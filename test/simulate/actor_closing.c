@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "stock/sale_count.h"
+#include "stock/sale_round.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
 #include "stock/stock.h"
@@ -29,6 +30,18 @@ static void open_sale(struct stock *stock)
         clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
     }
     promise_break("the sale cannot be opened although no fault strikes any more");
+}
+
+static void end_rounds(struct stock *stock)
+{
+    uint64_t ended = 0;
+    for (int i = 0; i < TRIES_MAX; i++) {
+        if (stock_round_end(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS, &ended) ==
+            LEDGER_NO)
+            return;
+        clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+    }
+    promise_break("the rounds before do not end although no fault strikes any more");
 }
 
 /* Tries an order until it has that outcome, or as often as that should take. */
@@ -60,6 +73,7 @@ void actor_closing(void *argument)
     struct stock *stock = world_stock(&chance);
     (void)argument;
     open_sale(stock);
+    end_rounds(stock);
     uint32_t left = promise_left();
     story("  %u units are left", left);
     if (left > 1 && chance_below(&chance, 4) == 0 && !buy(stock, left / 2, STOCK_ACCEPTED))

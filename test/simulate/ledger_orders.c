@@ -274,9 +274,16 @@ static enum db_result raise_fence(struct ledger *ledger, const char *sku, uint32
 
 struct question {
     const struct ledger_stock_update *update;
-    uint64_t order_id;
+    const struct ledger_order *order;
     bool found;
 };
+
+static bool is_same(const struct version *row, const struct ledger_order *order)
+{
+    return row->there && strcmp(row->sku, order->sku) == 0 && row->order.round == order->round &&
+           strcmp(row->user_id, order->user_id) == 0 &&
+           strcmp(row->key, order->key ? order->key : "") == 0;
+}
 
 static enum db_result resolve_statement(struct ledger *ledger, void *context)
 {
@@ -284,20 +291,20 @@ static enum db_result resolve_statement(struct ledger *ledger, void *context)
     const struct ledger_stock_update *update = question->update;
     uint64_t fence = is_fenced(update) ? update->fence : 0;
     enum db_result result = raise_fence(ledger, update->sku, update->segment, fence);
-    struct row *row = row_of_order(question->order_id);
-    question->found = row && row_seen(row, ledger->txn)->there;
+    const struct row *row = row_of_order(question->order->order_id);
+    question->found = row && is_same(row_seen(row, ledger->txn), question->order);
     return result;
 }
 
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
-                                  uint64_t order_id)
+                                  const struct ledger_order *order)
 {
-    struct question question = {.update = update, .order_id = order_id};
+    struct question question = {.update = update, .order = order};
     if (session_read(ledger, resolve_statement, &question, true) != LEDGER_OK)
         return LEDGER_FAILED;
     tally(question.found ? "unknown commit done" : "unknown commit not done");
-    story("    ledger: the unknown commit of order %llu was %s", (unsigned long long)order_id,
-          question.found ? "done" : "not done");
+    story("    ledger: the unknown commit of order %llu was %s",
+          (unsigned long long)order->order_id, question.found ? "done" : "not done");
     if (!question.found)
         return LEDGER_NO;
     return ledger_confirm(ledger) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
@@ -385,7 +392,9 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
     for (size_t i = 0; i < payment->count && result == DB_OK; i++) {
         struct row *row = row_of_order(payment->records[i]->order_id);
         payment->moved[i] = row && is_first(payment, i) && !row->owner && row->was.there &&
-                            version_payable(&row->was) && txn_take(ledger->txn, row);
+                            version_payable(&row->was, ledger->txn) &&
+                            txn_take(ledger->txn, row_of_sale(row->was.sku)) &&
+                            txn_take(ledger->txn, row);
         wrote |= payment->moved[i];
     }
     if (result == DB_OK)
@@ -399,12 +408,12 @@ static enum db_result pay_body(struct ledger *ledger, void *context)
         struct row *row = row_of_order(payment->records[i]->order_id);
         if (payment->moved[i])
             txn_change(ledger->txn, row)->order.status = LEDGER_PAID;
-        record_of_row(payment->records[i], row, ledger->txn);
+        record_of_row(payment->records[i], row, ledger->txn, true);
         relies |= ledger_status_final(payment->records[i]->status);
     }
     for (size_t i = 0; i < payment->count; i++) /* of an id that comes twice, after its change */
-        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id),
-                      ledger->txn);
+        record_of_row(payment->records[i], row_of_order(payment->records[i]->order_id), ledger->txn,
+                      true);
     result = session_answer(ledger, DB_OK);
     if (result == DB_OK && relies && !wrote)
         result = confirm_body(ledger, NULL);

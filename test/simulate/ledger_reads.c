@@ -103,7 +103,7 @@ static enum db_result find_orders(struct ledger *ledger, void *context)
     struct records_question *question = context;
     for (size_t i = 0; i < question->count; i++)
         record_of_row(question->records[i], row_of_order(question->records[i]->order_id),
-                      ledger->txn);
+                      ledger->txn, false);
     return DB_OK;
 }
 

@@ -60,7 +60,8 @@ static enum db_result find_returnable(struct ledger *ledger, struct returning *r
         if (result != DB_OK)
             return result;
         if (!row->now.there || row->now.order.round != returned->round ||
-            strcmp(row->now.sku, returned->sku) != 0 || !version_may(&row->now, returned->to)) {
+            strcmp(row->now.sku, returned->sku) != 0 ||
+            !version_may(&row->now, returned->to, ledger->txn)) {
             txn_give(ledger->txn, row);
             continue;
         }

@@ -1,10 +1,8 @@
-/* Changes of a sale in the simulated ledger: sql/ledger_reset.h, ledger_restock.h,
- * ledger_settings.h. */
+/* Changes of a sale in the simulated ledger: sql/ledger_restock.h, ledger_settings.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_reset.h"
 #include "sql/ledger_restock.h"
 #include "sql/ledger_settings.h"
 #include "test/simulate/ledger_session.h"
@@ -16,107 +14,6 @@
 static uint64_t greater(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-/* ---- reset ---- */
-
-struct reset {
-    struct ledger_sale *sale;
-    const uint64_t *fences;
-    struct ledger_segment *segments_out;
-};
-
-static enum db_result begin_round(struct ledger *ledger, struct ledger_sale *sale)
-{
-    struct row *row;
-    enum db_result result =
-        session_lock_key(ledger, TABLE_SALE, &(struct row_key){.sku = sale->sku}, &row);
-    if (result != DB_OK)
-        return result;
-    struct version *version = txn_change(ledger->txn, row);
-    if (!version->there) {
-        version->sale = (struct sale_row){0};
-        text_copy(version->sku, sale->sku);
-    }
-    version->there = true;
-    uint32_t settings_version = version->sale.settings.version + 1;
-    version->sale.settings = sale->settings;
-    version->sale.settings.version = settings_version;
-    version->sale.settings.counting = false;
-    version->sale.total = sale->total;
-    version->sale.segments = sale->segments;
-    sale->round = ++version->sale.round;
-    sale->settings.version = settings_version;
-    return DB_OK;
-}
-
-static enum db_result write_segment(struct ledger *ledger, const struct reset *reset, uint32_t i)
-{
-    const struct ledger_sale *sale = reset->sale;
-    struct row *row;
-    enum db_result result = session_lock_key(
-        ledger, TABLE_SEGMENT, &(struct row_key){.sku = sale->sku, .segment = i}, &row);
-    if (result != DB_OK)
-        return result;
-    struct version *version = txn_change(ledger->txn, row);
-    uint64_t fence = version->there ? version->segment.fence + 1 : 0;
-    version->there = true;
-    text_copy(version->sku, sale->sku);
-    version->segment = (struct segment_row){
-        .segment = i,
-        .round = sale->round,
-        .capacity = sale->total / sale->segments + (i < sale->total % sale->segments),
-        .settings_version = sale->settings.version,
-        .fence = greater(fence, reset->fences[i]),
-    };
-    return DB_OK;
-}
-
-static enum db_result delete_segments(struct ledger *ledger, const struct ledger_sale *sale)
-{
-    for (uint32_t i = sale->segments; i < LEDGER_SEGMENTS_MAX; i++) {
-        struct row *row = row_of_segment(sale->sku, i);
-        if (!row)
-            break;
-        enum db_result result = session_lock(ledger, row);
-        if (result != DB_OK)
-            return result;
-        txn_change(ledger->txn, row)->there = false;
-    }
-    return DB_OK;
-}
-
-static enum db_result reset_body(struct ledger *ledger, void *context)
-{
-    struct reset *reset = context;
-    struct ledger_sale *sale = reset->sale;
-    enum db_result result = session_send(ledger, true);
-    if (result == DB_OK)
-        result = session_answer(ledger, begin_round(ledger, sale));
-    if (result == DB_OK)
-        result = session_send(ledger, true);
-    if (result != DB_OK)
-        return result;
-    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
-        result = write_segment(ledger, reset, i);
-    if (result == DB_OK)
-        result = delete_segments(ledger, sale);
-    for (uint32_t i = 0; i < sale->segments && result == DB_OK; i++)
-        segment_of_version(&reset->segments_out[i], &row_of_segment(sale->sku, i)->now);
-    return session_answer(ledger, result);
-}
-
-enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_sale *sale,
-                                const uint64_t *fences, struct ledger_segment *segments_out)
-{
-    struct reset reset = {sale, fences, segments_out};
-    sale->sold = 0;
-    enum ledger_result result = session_result(session_run(ledger, reset_body, &reset));
-    story("    ledger: reset to round %u: %s", sale->round,
-          result == LEDGER_OK        ? "done"
-          : result == LEDGER_UNKNOWN ? "unknown"
-                                     : "failed");
-    return result;
 }
 
 /* ---- restock ---- */

@@ -81,7 +81,10 @@ static bool is_key(enum table table, const struct version *row, const struct row
     case TABLE_QUOTA:
         return row->quota.round == key->round && strcmp(row->user_id, key->user_id) == 0 &&
                strcmp(row->sku, key->sku) == 0;
+    case TABLE_ROUND_END:
+        return row->round_end.round == key->round && strcmp(row->sku, key->sku) == 0;
     case TABLE_RESTOCK:
+    case TABLE_RESET:
         return strcmp(row->key, key->key) == 0 && strcmp(row->sku, key->sku) == 0;
     default:
         return false;
@@ -131,6 +134,16 @@ struct row *row_of_count(const char *sku)
 struct row *row_of_restock(const char *sku, const char *key)
 {
     return row_find(TABLE_RESTOCK, &(struct row_key){.sku = sku, .key = key});
+}
+
+struct row *row_of_reset(const char *sku, const char *key)
+{
+    return row_find(TABLE_RESET, &(struct row_key){.sku = sku, .key = key});
+}
+
+struct row *row_of_round_end(const char *sku, uint32_t round)
+{
+    return row_find(TABLE_ROUND_END, &(struct row_key){.sku = sku, .round = round});
 }
 
 /* ---- transactions ---- */

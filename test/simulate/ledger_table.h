@@ -27,6 +27,8 @@ enum table {
     TABLE_EXPIRY,
     TABLE_COUNT,
     TABLE_RESTOCK,
+    TABLE_RESET,
+    TABLE_ROUND_END,
     TABLES
 };
 
@@ -72,6 +74,16 @@ struct restock_row {
     uint32_t units, round;
 };
 
+struct reset_row {
+    struct sale_row sale; /* as it was then */
+    const char *request;
+};
+
+struct round_end_row {
+    uint32_t round, units;
+    uint64_t next_id; /* 0: none */
+};
+
 struct version {
     bool there;
     char sku[NAME_MAX_SIZE], user_id[NAME_MAX_SIZE], key[NAME_MAX_SIZE];
@@ -84,6 +96,8 @@ struct version {
         struct expiry_row expiry;
         struct count_row count;
         struct restock_row restock;
+        struct reset_row reset;
+        struct round_end_row round_end;
     };
 };
 
@@ -127,6 +141,8 @@ struct row *row_of_key(const char *user_id, const char *key);
 struct row *row_of_quota(const char *sku, uint32_t round, const char *user_id);
 struct row *row_of_count(const char *sku);
 struct row *row_of_restock(const char *sku, const char *key);
+struct row *row_of_reset(const char *sku, const char *key);
+struct row *row_of_round_end(const char *sku, uint32_t round);
 
 /* A new row that is not there yet. */
 struct row *row_make(enum table table);

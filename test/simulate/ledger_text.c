@@ -54,18 +54,27 @@ void sale_of_version(struct ledger_sale *sale_out, const struct version *version
     strcpy(sale_out->sku, version->sku);
 }
 
-bool version_payable(const struct version *version)
+uint32_t round_of_sale(const char *sku, const struct txn *txn)
 {
-    return version_may(version, LEDGER_PAID);
+    const struct row *row = row_of_sale(sku);
+    const struct version *seen = row ? row_seen(row, txn) : NULL;
+    return seen && seen->there ? seen->sale.round : 0;
 }
 
-bool version_may(const struct version *version, enum ledger_status to)
+bool version_payable(const struct version *version, const struct txn *txn)
+{
+    return version_may(version, LEDGER_PAID, txn);
+}
+
+bool version_may(const struct version *version, enum ledger_status to, const struct txn *txn)
 {
     const struct order_row *order = &version->order;
-    bool over = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
-    return order->status == LEDGER_RESERVED && (to == LEDGER_PAID      ? !over
-                                                : to == LEDGER_EXPIRED ? over
-                                                                       : true);
+    uint32_t round = round_of_sale(version->sku, txn);
+    bool late = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
+    bool allowed = to == LEDGER_PAID      ? !late && order->round == round
+                   : to == LEDGER_EXPIRED ? late || order->round < round
+                                          : true;
+    return order->status == LEDGER_RESERVED && allowed;
 }
 
 static void copy_allocations(struct ledger_record *record, const struct order_row *order)
@@ -77,7 +86,8 @@ static void copy_allocations(struct ledger_record *record, const struct order_ro
     record->allocation_count = order->allocation_count;
 }
 
-void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn)
+void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
+                   bool for_payment)
 {
     const struct version *seen = row ? row_seen(row, txn) : NULL;
     *record = (struct ledger_record){.order_id = record->order_id};
@@ -88,7 +98,9 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
     strcpy(record->user_id, seen->user_id);
     strcpy(record->key, seen->key);
     snprintf(record->status, sizeof record->status, "%s", ledger_status_name(order->status));
-    record->payable = version_payable(seen);
+    record->payable = for_payment && version_payable(seen, txn);
+    record->round_over =
+        for_payment && order->status != LEDGER_PAID && order->round < round_of_sale(seen->sku, txn);
     ledger_time_format(order->created_ms, record->created_at);
     if (order->expires_ms != 0)
         ledger_time_format(order->expires_ms, record->expires_at);

@@ -12,12 +12,17 @@ void segment_of_version(struct ledger_segment *segment_out, const struct version
 void sale_of_version(struct ledger_sale *sale_out, const struct version *version,
                      const struct txn *txn);
 
-/* Fills in the record of its `order_id`; `row` is NULL when there is none. */
-void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn);
+/* Fills in the record of its `order_id`; `row` is NULL when there is none. For a payment it says
+ * whether the order can be paid. */
+void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
+                   bool for_payment);
 
 /* Whether an order can be paid, or has to expire, by the server's clock. */
-bool version_payable(const struct version *version);
-bool version_may(const struct version *version, enum ledger_status to);
+bool version_payable(const struct version *version, const struct txn *txn);
+bool version_may(const struct version *version, enum ledger_status to, const struct txn *txn);
+
+/* The present round of a sale; 0: there is none. */
+uint32_t round_of_sale(const char *sku, const struct txn *txn);
 
 /* A sale is being counted, in this round. */
 const struct version *count_seen(const char *sku, uint32_t round, const struct txn *txn);

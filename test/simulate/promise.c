@@ -17,7 +17,7 @@
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 
-enum { STATES_MAX = 256, QTY_MAX = 64, RESTOCKS_MAX = 64, GRACE_MS = 150, GRACE_FAULTS_MS = 6000 };
+enum { STATES_MAX = 256, QTY_MAX = 64, ONCES_MAX = 64, GRACE_MS = 150, GRACE_FAULTS_MS = 6000 };
 
 /* A status that was answered as final. */
 struct state {
@@ -25,7 +25,8 @@ struct state {
     char status[16];
 };
 
-struct restock {
+/* A restock, or a reset, as of one unit. */
+struct once {
     char key[16];
     uint32_t units;
     bool done, doubt;
@@ -37,14 +38,15 @@ static struct {
     size_t given_count;
     struct state states[STATES_MAX];
     size_t state_count;
-    struct restock restocks[RESTOCKS_MAX];
-    size_t restock_count;
-    struct restock *restocking; /* the present one */
-    bool was_doubt;
-    uint32_t resets_done, resets_doubt;
+    struct onces {
+        struct once all[ONCES_MAX], *present;
+        size_t count;
+        bool was_doubt;
+    } restocks, resets;
     int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
     uint32_t left;
-    int64_t changed_ns; /* when the sale or the orders last changed */
+    int64_t settings_ns; /* when the round or the settings last changed */
+    uint32_t round, settings_version;
 } now;
 
 static void on_commit(const struct txn *txn);
@@ -52,9 +54,9 @@ static void on_commit(const struct txn *txn);
 void promise_begin(void)
 {
     memset(&now, 0, offsetof(__typeof__(now), given));
-    now.given_count = now.state_count = now.restock_count = 0;
-    now.resets_done = now.resets_doubt = now.left = 0;
-    now.changed_ns = 0;
+    now.given_count = now.state_count = now.restocks.count = now.resets.count = 0;
+    now.left = 0;
+    now.round = now.settings_version = 0;
     for (size_t i = 0; i < QTY_MAX; i++)
         now.short_ns[i] = loop_now_ns();
     tables_on_commit(on_commit);
@@ -218,6 +220,14 @@ static void check_new_orders(const struct txn *txn, const struct version *sale)
     }
 }
 
+static void note_settings(const struct sale_row *sale)
+{
+    if (sale->round != now.round || sale->settings.version != now.settings_version)
+        now.settings_ns = loop_now_ns();
+    now.round = sale->round;
+    now.settings_version = sale->settings.version;
+}
+
 /* After a loss of what was not on the disk this compares as well. */
 static void on_commit(const struct txn *txn)
 {
@@ -225,7 +235,7 @@ static void on_commit(const struct txn *txn)
     uint32_t before = now.left;
     if (!sale)
         return;
-    now.changed_ns = loop_now_ns();
+    note_settings(&sale->sale);
     promise_redis();
     check_segments(sale);
     check_quotas(sale);
@@ -377,16 +387,27 @@ static void check_sold_out(const struct given *given)
                       left, (long long)((loop_now_ns() - now.short_ns[given->qty]) / LOOP_MS));
 }
 
-/* The user has so much, or had while the order was under way, that it would exceed the limit. */
+/* All units that a user had in a round at any time, and so no fewer than at any one time. */
+static uint32_t units_ever(const char *user_id, uint32_t round)
+{
+    uint32_t units = 0;
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        if (row->was.there && row->was.order.round == round &&
+            strcmp(row->was.user_id, user_id) == 0)
+            units += row->was.order.qty;
+    return units;
+}
+
 static void check_limit(const struct given *given)
 {
     const struct version *sale = sale_now();
-    if (!sale || now.changed_ns + grace_ns() >= given->since_ns)
+    if (!sale || now.settings_ns + grace_ns() >= given->since_ns)
         return;
     uint32_t limit = sale->sale.settings.per_user_limit;
-    uint32_t units = units_of_user(given->user_id, sale->sale.round);
+    uint32_t units = units_ever(given->user_id, sale->sale.round);
     if (limit == 0 || units + given->qty <= limit)
-        promise_break("user %s has %u units, and was refused %u more by a limit of %u",
+        promise_break("user %s never had more than %u units, and was refused %u by a limit of %u",
                       given->user_id, units, given->qty, limit);
 }
 
@@ -485,53 +506,70 @@ void promise_state(const struct stock_status_change *change, const char *wanted)
 }
 
 /* The operator asks for one thing at a time. One who dies leaves it in doubt. */
-void promise_restock_begin(const char *key, uint32_t units)
+static void begin_once(struct onces *onces, const char *key, uint32_t units)
 {
     size_t i = 0;
-    while (i < now.restock_count && (key[0] == '\0' || strcmp(now.restocks[i].key, key) != 0))
+    while (i < onces->count && (key[0] == '\0' || strcmp(onces->all[i].key, key) != 0))
         i++;
-    assert(i < RESTOCKS_MAX);
-    if (i == now.restock_count) {
-        now.restocks[now.restock_count++] = (struct restock){.units = units};
-        strcpy(now.restocks[i].key, key);
+    assert(i < ONCES_MAX);
+    if (i == onces->count) {
+        onces->all[onces->count++] = (struct once){.units = units};
+        strcpy(onces->all[i].key, key);
     }
-    now.restocking = &now.restocks[i];
-    now.was_doubt = now.restocking->doubt;
-    now.restocking->doubt = true;
+    onces->present = &onces->all[i];
+    onces->was_doubt = onces->present->doubt;
+    onces->present->doubt = true;
+}
+
+static void end_once(struct onces *onces, bool done, bool doubt)
+{
+    onces->present->done |= done;
+    onces->present->doubt = onces->was_doubt || doubt;
+}
+
+static void check_onces(const struct onces *onces, uint64_t seen, const char *what)
+{
+    uint64_t least = 0, most = 0;
+    for (size_t i = 0; i < onces->count; i++) {
+        const struct once *once = &onces->all[i];
+        least += once->done ? once->units : 0;
+        most += once->done || once->doubt ? once->units : 0;
+    }
+    if (seen < least || seen > most)
+        promise_break("%s: %llu to %llu were answered, and %llu were done", what,
+                      (unsigned long long)least, (unsigned long long)most,
+                      (unsigned long long)seen);
+}
+
+void promise_restock_begin(const char *key, uint32_t units)
+{
+    begin_once(&now.restocks, key, units);
 }
 
 void promise_restock_end(bool done, bool doubt)
 {
-    now.restocking->done |= done;
-    now.restocking->doubt = now.was_doubt || doubt;
+    end_once(&now.restocks, done, doubt);
 }
 
-void promise_reset_begin(void)
+void promise_reset_begin(const char *key)
 {
-    now.resets_doubt++;
+    begin_once(&now.resets, key, 1);
 }
 
 void promise_reset_end(bool done, bool doubt)
 {
-    now.resets_done += done;
-    now.resets_doubt -= !doubt;
+    end_once(&now.resets, done, doubt);
 }
 
-static void check_restocks(const struct sale_row *sale)
+/* Orders of rounds that are over have ended, or were paid before. */
+static void check_old_rounds(uint32_t round)
 {
-    uint64_t least = 0, most = 0;
-    uint32_t resets_most = now.resets_done + now.resets_doubt;
-    for (size_t i = 0; i < now.restock_count; i++) {
-        least += now.restocks[i].done ? now.restocks[i].units : 0;
-        most += now.restocks[i].done || now.restocks[i].doubt ? now.restocks[i].units : 0;
-    }
-    if (sale->restocked < least || sale->restocked > most)
-        promise_break("restocks of %llu to %llu units were answered, and %llu were added",
-                      (unsigned long long)least, (unsigned long long)most,
-                      (unsigned long long)sale->restocked);
-    if (sale->round < now.resets_done || sale->round > resets_most)
-        promise_break("%u to %u resets were answered, and %u were done", now.resets_done,
-                      resets_most, sale->round);
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
+        if (row->was.there && row->was.order.round < round &&
+            row->was.order.status == LEDGER_RESERVED)
+            promise_break("order %llu of round %u is still reserved in round %u",
+                          (unsigned long long)row->was.order.order_id, row->was.order.round, round);
 }
 
 void promise_end(void)
@@ -540,7 +578,9 @@ void promise_end(void)
     if (sale) {
         check_segments(sale);
         check_quotas(sale);
-        check_restocks(&sale->sale);
+        check_onces(&now.restocks, sale->sale.restocked, "units of restocks");
+        check_onces(&now.resets, sale->sale.round, "resets");
+        check_old_rounds(sale->sale.round);
     }
     for (size_t i = 0; i < now.given_count; i++) {
         const struct given *given = &now.given[i];

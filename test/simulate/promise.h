@@ -41,10 +41,10 @@ size_t promise_given_count(void);
 void promise_state(const struct stock_status_change *change, const char *wanted);
 
 /* Notes a restock, or a reset, before it begins, as it may be done from then on; and its answer.
- * Under a key, "" for none, units are added once. */
+ * Under a key, "" for none, it is done once. */
 void promise_restock_begin(const char *key, uint32_t units);
 void promise_restock_end(bool done, bool doubt);
-void promise_reset_begin(void);
+void promise_reset_begin(const char *key);
 void promise_reset_end(bool done, bool doubt);
 
 /* Checks what Redis says now of each segment that is settled where the ledger is. */

@@ -24,13 +24,13 @@ struct write {
 
 static struct slot slots[SLOTS];
 static size_t slot_count;
-static struct write writes[WRITES_MAX]; /* the last ones, in a ring */
-static size_t write_count;
+static struct write writes[WRITES_MAX];  /* the last ones, in a ring */
+static size_t write_count, write_oldest; /* all so far, and the first that is still known */
 static uint32_t present_script;
 
 void store_begin(void)
 {
-    slot_count = write_count = 0;
+    slot_count = write_count = write_oldest = 0;
 }
 
 static struct slot *slot_of(const char *key)
@@ -66,6 +66,8 @@ struct store_value *store_change(const char *key, int64_t now_ms)
     struct slot *slot = slot_of(key);
     expire(slot, now_ms);
     struct write *write = &writes[write_count++ % WRITES_MAX];
+    if (write_count - write_oldest > WRITES_MAX)
+        write_oldest = write_count - WRITES_MAX;
     write->slot = (size_t)(slot - slots);
     write->script = present_script;
     write->before.kind = slot->value.kind;
@@ -108,7 +110,7 @@ bool store_is_same(const struct store_value *a, const struct store_value *b)
 
 void store_lose_all(void)
 {
-    slot_count = write_count = 0;
+    slot_count = write_count = write_oldest = 0;
 }
 
 void store_script(void)
@@ -116,16 +118,15 @@ void store_script(void)
     present_script++;
 }
 
-/* Stops where the ring has been overwritten, amid no script. */
+/* Stops where a script's first writes may have been overwritten. */
 void store_rewind(size_t scripts)
 {
-    size_t kept = write_count > WRITES_MAX ? write_count - WRITES_MAX : 0;
-    uint32_t last = 0;
-    for (size_t lost = 0; write_count > kept; write_count--) {
+    uint32_t last = 0, partial = write_oldest > 0 ? writes[write_oldest % WRITES_MAX].script : 0;
+    for (size_t lost = 0; write_count > write_oldest; write_count--) {
         const struct write *write = &writes[(write_count - 1) % WRITES_MAX];
         if (lost == 0 || write->script != last)
             lost++;
-        if (lost > scripts)
+        if (lost > scripts || write->script == partial)
             break;
         last = write->script;
         slots[write->slot].value = write->before;

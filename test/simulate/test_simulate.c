@@ -1,4 +1,4 @@
-/* The simulation in short: schedules keep every promise, and a seed repeats exactly. */
+/* The simulation in short: its first schedules, and that a seed repeats exactly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,6 +44,12 @@ static void schedules_without_faults_keep_every_promise(void **state)
     run_seeds("--calm");
 }
 
+static void the_first_schedules_keep_every_promise(void **state)
+{
+    (void)state;
+    run_seeds("");
+}
+
 static void a_seed_repeats_exactly(void **state)
 {
     static char first[1 << 20], second[1 << 20];
@@ -61,6 +67,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_without_faults_keep_every_promise),
+        cmocka_unit_test(the_first_schedules_keep_every_promise),
         cmocka_unit_test(a_seed_repeats_exactly),
     };
     (void)argc;

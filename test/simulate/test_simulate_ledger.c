@@ -13,6 +13,7 @@
 #include "sql/ledger_reset.h"
 #include "sql/ledger_restock.h"
 #include "sql/ledger_return.h"
+#include "sql/ledger_round_orders.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "test/simulate/ledger_session.h"
@@ -34,6 +35,10 @@ MODEL(ledger_pay);
 MODEL(ledger_return);
 MODEL(ledger_due_list);
 MODEL(ledger_reset);
+MODEL(ledger_reset_find);
+MODEL(ledger_round_count);
+MODEL(ledger_round_end_find);
+MODEL(ledger_round_end_step);
 MODEL(ledger_restock);
 MODEL(ledger_restock_find);
 MODEL(ledger_settings_change);
@@ -126,6 +131,9 @@ static const struct {
     {"count", "sku,round,counted_to IS NOT NULL,COALESCE(counted_to,0),last_id)"
               "FROM quota_count ORDER BY sku"},
     {"restock", "sku,idempotency_key,units,round)FROM restock ORDER BY sku,idempotency_key"},
+    {"reset", "sku,idempotency_key,round,total,segments,request)"
+              "FROM sale_reset ORDER BY sku,idempotency_key"},
+    {"end", "sku,round,units,COALESCE(next_id,0))FROM round_end ORDER BY sku,round"},
 };
 
 static void dump_real(void)
@@ -193,6 +201,19 @@ static void line_of_restock(char *line, const struct version *row)
     sprintf(line, "%s %s %u %u", row->sku, row->key, row->restock.units, row->restock.round);
 }
 
+static void line_of_reset(char *line, const struct version *row)
+{
+    const struct sale_row *sale = &row->reset.sale;
+    sprintf(line, "%s %s %u %u %u %s", row->sku, row->key, sale->round, sale->total, sale->segments,
+            row->reset.request);
+}
+
+static void line_of_end(char *line, const struct version *row)
+{
+    sprintf(line, "%s %u %u %llu", row->sku, row->round_end.round, row->round_end.units,
+            (unsigned long long)row->round_end.next_id);
+}
+
 static const struct {
     const char *name;
     void (*line_of)(char *line, const struct version *row);
@@ -201,6 +222,7 @@ static const struct {
     [TABLE_ORDER] = {"order", line_of_order}, [TABLE_KEY] = {"key", line_of_key},
     [TABLE_QUOTA] = {"quota", line_of_quota}, [TABLE_EXPIRY] = {"expiry", line_of_expiry},
     [TABLE_COUNT] = {"count", line_of_count}, [TABLE_RESTOCK] = {"restock", line_of_restock},
+    [TABLE_RESET] = {"reset", line_of_reset}, [TABLE_ROUND_END] = {"end", line_of_end},
 };
 
 enum { LINE_SIZE = 512 };
@@ -325,22 +347,64 @@ static struct ledger_settings any_settings(void)
 static void call_reset(void)
 {
     uint64_t fences[SEGMENTS_MAX];
+    char key[8] = "", request[LEDGER_RESET_TEXT_MAX], other_request[LEDGER_RESET_TEXT_MAX];
     struct ledger_segment rows[SEGMENTS_MAX], other_rows[SEGMENTS_MAX];
-    struct ledger_sale sale = {.total = 0}, other;
-    strcpy(sale.sku, skus[below(2)]);
+    const char *sku = skus[below(2)];
+    begin("reset");
+    struct ledger_sale sale = find_sale(sku), other;
+    strcpy(sale.sku, sku);
     sale.segments = 1 + below(SEGMENTS_MAX);
     sale.total = sale.segments + below(40);
+    uint32_t version = sale.settings.version + one_in(15);
     sale.settings = any_settings();
+    sale.settings.version = version;
+    sale.round += one_in(15);
     for (size_t i = 0; i < SEGMENTS_MAX; i++)
         fences[i] = 1 + below(200);
+    if (one_in(2))
+        sprintf(key, "e%u", below(20));
     memset(rows, 0, sizeof rows);
     memset(other_rows, 0, sizeof other_rows);
     other = sale;
-    begin("reset");
-    compare(ledger_reset(real, &sale, fences, rows),
-            model_ledger_reset(model, &other, fences, other_rows));
-    COMPARE_BYTES(sale, other);
-    assert_memory_equal(rows, other_rows, sale.segments * sizeof *rows);
+    struct ledger_reset reset = {
+        .key = key, .request = "total=1", .fences = fences, .end_round = !one_in(5)};
+    struct ledger_reset other_reset = reset;
+    enum ledger_result result = ledger_reset(real, &reset, &sale, rows);
+    compare(result, model_ledger_reset(model, &other_reset, &other, other_rows));
+    assert_int_equal(reset.held, other_reset.held);
+    if (result == LEDGER_OK) {
+        COMPARE_BYTES(sale.round, other.round);
+        COMPARE_BYTES(sale.settings.version, other.settings.version);
+        assert_memory_equal(rows, other_rows, sale.segments * sizeof *rows);
+    }
+    compare(ledger_reset_find(real, sku, key, &sale, request),
+            model_ledger_reset_find(model, sku, key, &other, other_request));
+}
+
+static void call_round(void)
+{
+    struct ledger_round_use use = {.next_id = 0}, other_use = use;
+    char sku[IDENTIFIER_SIZE] = "", other_sku[IDENTIFIER_SIZE] = "";
+    uint32_t round = 0, other_round = 0, ended = 0, other_ended = 0, rows = 1 + below(20);
+    begin("end a round");
+    const char *which = skus[below(2)];
+    uint32_t counted = find_sale(which).round - one_in(3);
+    compare(ledger_round_count(real, which, counted, rows, &use),
+            model_ledger_round_count(model, which, counted, rows, &other_use));
+    COMPARE_BYTES(use.reserved, other_use.reserved);
+    COMPARE_BYTES(use.paid, other_use.paid);
+    COMPARE_BYTES(use.units, other_use.units);
+    COMPARE_BYTES(use.next_id, other_use.next_id);
+    COMPARE_BYTES(use.all_read, other_use.all_read);
+    enum ledger_result found = ledger_round_end_find(real, sku, &round);
+    compare(found, model_ledger_round_end_find(model, other_sku, &other_round));
+    if (found != LEDGER_OK)
+        return;
+    assert_string_equal(sku, other_sku);
+    assert_int_equal(round, other_round);
+    compare(ledger_round_end_step(real, sku, round, rows, &ended),
+            model_ledger_round_end_step(model, other_sku, other_round, rows, &other_ended));
+    assert_int_equal(ended, other_ended);
 }
 
 struct commit_case {
@@ -464,8 +528,15 @@ static void call_resolve(void)
                                          .segment = segment,
                                          .fence = rows[segment].fence + 1 - below(3),
                                          .guard = (enum ledger_guard)below(4)};
-    uint64_t id = any_id();
-    compare(ledger_resolve(real, &update, id), model_ledger_resolve(model, &update, id));
+    char key[8] = "";
+    if (one_in(3))
+        sprintf(key, "k%u", below(30));
+    const struct ledger_order order = {.order_id = any_id(),
+                                       .sku = sku,
+                                       .round = find_sale(sku).round,
+                                       .user_id = users[below(USERS)],
+                                       .key = key};
+    compare(ledger_resolve(real, &update, &order), model_ledger_resolve(model, &update, &order));
 }
 
 static void call_recover(void)
@@ -502,6 +573,7 @@ static void compare_records(struct ledger_record *records, struct ledger_record 
         assert_string_equal(record->created_at, other->created_at);
         assert_string_equal(record->expires_at, other->expires_at);
         assert_int_equal(record->payable, other->payable);
+        assert_int_equal(record->round_over, other->round_over);
         assert_int_equal(record->round, other->round);
         assert_int_equal(record->qty, other->qty);
         assert_int_equal(record->segment, other->segment);
@@ -725,9 +797,9 @@ static const struct {
     void (*call)(void);
     uint32_t weight;
 } calls[] = {
-    {call_commit, 30}, {call_reset, 2},    {call_resolve, 3}, {call_recover, 3}, {call_orders, 3},
-    {call_pay, 5},     {call_return, 10},  {call_keys, 3},    {call_quotas, 3},  {call_due, 3},
-    {call_restock, 4}, {call_settings, 6}, {call_count, 8},   {call_confirm, 1},
+    {call_commit, 30}, {call_reset, 3},   {call_round, 4},    {call_resolve, 3}, {call_recover, 3},
+    {call_orders, 3},  {call_pay, 5},     {call_return, 10},  {call_keys, 3},    {call_quotas, 3},
+    {call_due, 3},     {call_restock, 4}, {call_settings, 6}, {call_count, 8},   {call_confirm, 1},
 };
 
 static void call_any(void)

@@ -66,12 +66,17 @@ static void set_up(void *argument)
 {
     struct chance chance = chance_stream(2);
     struct stock *stock = world_stock(&chance);
-    struct ledger_sale sale = {.sku = SCENE_SKU, .total = world.total, .segments = world.segments};
+    struct stock_reset reset = {
+        .sku = SCENE_SKU, .total = world.total, .segments = world.segments, .key = ""};
+    struct ledger_sale sale;
+    struct ledger_round_use use = {.units = 0};
+    uint64_t ended = 0;
     (void)argument;
-    sale.settings.per_user_limit = world.per_user_limit;
-    sale.settings.pay_within_s = world.pay_within_s;
-    promise_reset_begin();
-    bool done = stock_reset(stock, &sale, 1000) == STOCK_ADMIN_OK;
+    reset.change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY;
+    reset.change.settings.per_user_limit = world.per_user_limit;
+    reset.change.settings.pay_within_s = world.pay_within_s;
+    promise_reset_begin("");
+    bool done = stock_reset(stock, &reset, 1000, &sale, &use, &ended) == STOCK_ADMIN_OK;
     promise_reset_end(done, false);
     if (!done)
         promise_break("the sale cannot be created");

@@ -15,7 +15,7 @@ struct world {
     int processes, workers;
     bool settling; /* no fault strikes any more, and no actor begins anything new */
     uint64_t order_id;
-    uint32_t restock_keys;
+    uint32_t restock_keys, reset_keys;
 };
 
 extern struct world world;

@@ -1,0 +1,22 @@
+/* Where the log goes, without ever waiting for its reader.
+ *
+ * why_reopened: a pipe or terminal whose reader has stopped would keep a worker in write(2), and in
+ * the end all of them. O_NONBLOCK belongs to the open file, which other processes share, and which
+ * may be the user's terminal: so the sink opens the same pipe or terminal once more for itself. */
+#ifndef SECKILL_SERVICE_LOG_SINK_H
+#define SECKILL_SERVICE_LOG_SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes to this descriptor from now on; it stays the caller's. The same one again changes nothing.
+ * Before the first call the sink is descriptor 2, which may wait. Another descriptor: only while no
+ * other thread logs. */
+void log_sink_open(int fd);
+
+/* Writes a whole line with one system call, so that lines do not mix; length: at most PIPE_BUF.
+ * False when the line is lost: the reader has stopped or is gone, or the disk is full. Any thread.
+ * Never waits, but for a disk that does. */
+bool log_sink_write(const char *line, size_t length);
+
+#endif
