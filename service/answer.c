@@ -122,6 +122,7 @@ void answer_json(struct answer *answer, unsigned status, struct json_t *value)
 void answer_prepared(struct answer *answer, struct prepared *prepared)
 {
     answer_clear(answer);
+    answer->status = 200;
     answer->prepared = prepared;
 }
 
@@ -133,7 +134,7 @@ void answer_stream(struct answer *answer, unsigned status, const char *content_t
     answer->stream = true;
 }
 
-/* status and content_type stay: they mean nothing without one of the members cleared here. */
+/* content_type stays: it means nothing without one of the members cleared here. */
 void answer_clear(struct answer *answer)
 {
     if (answer->text != answer->inline_text)
@@ -141,6 +142,7 @@ void answer_clear(struct answer *answer)
     prepared_release(&answer->prepared);
     answer->text = NULL;
     answer->length = 0;
+    answer->status = 0;
     answer->cache_control = NULL;
     answer->new_order_id = 0;
     answer->retry_after_s = 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "service/answer.h"
+#include "service/http/prepared.h"
 #include "service/test_json.h"
 
 static struct answer answer;
@@ -137,6 +138,17 @@ static void test_answer_owns_its_text_until_it_is_cleared(void **state)
     assert_int_equal(answer.length, 0);
 }
 
+/* A request's answer is used again, for another request. */
+static void test_status_is_that_of_the_last_answer(void **state)
+{
+    (void)state;
+    answer_problem(&answer, PROBLEM_UNAVAILABLE);
+    answer_prepared(&answer, prepared_new("text/plain", "no-store", strdup("x"), 1));
+    assert_int_equal(answer.status, 200);
+    answer_clear(&answer);
+    assert_int_equal(answer.status, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -149,6 +161,7 @@ int main(void)
         TEST(test_problem_is_cut_to_its_buffer),
         TEST(test_unknown_order_outcome_names_the_order),
         TEST(test_answer_owns_its_text_until_it_is_cleared),
+        TEST(test_status_is_that_of_the_last_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,29 @@ static void test_reset_that_this_process_has_missed_is_noticed(void **state)
     audit(8);
 }
 
+/* Else the other processes go on calling the sale sold out. */
+static void test_return_is_published(void **state)
+{
+    (void)state;
+    char message[IDENTIFIER_SIZE];
+    reset(2, 1);
+    uint64_t first = buy(1), second = buy(1);
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "s");
+    sql_server_do("UPDATE orders SET expires_at='2020-01-01' WHERE status='reserved';"
+                  "INSERT INTO order_expiry VALUES('2020-01-01',%llu,%llu)",
+                  (unsigned long long)second, (unsigned long long)second);
+    struct ledger_due_cursor place = {.more = false};
+    struct stock_expired expired;
+    assert_int_equal(stock_expire(stock, &place, &expired), LEDGER_OK);
+    assert_int_equal(expired.count, 1);
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    redis_close(&redis);
+}
+
 static void test_cancel_of_what_is_too_late_to_pay(void **state)
 {
     (void)state;
@@ -810,6 +833,7 @@ int main(void)
         TEST(test_order_of_several_segments_gives_back_to_each),
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
+        TEST(test_return_is_published),
         TEST(test_cancel_of_what_is_too_late_to_pay),
         TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),

@@ -26,6 +26,7 @@ enum {
 };
 
 static const char *strategy = "segment_lock";
+static int own_lease_ms = LEASE_MS;
 static struct sale_cache *cache;
 static struct stock *stock;
 static _Atomic uint64_t last_id;
@@ -44,7 +45,7 @@ static struct stock *open_stock(struct sale_cache *of, const char *redis_url, co
         .strategy = strategy,
         .redis_url = redis_url,
         .mysql_url = sql_url,
-        .lease_ms = LEASE_MS,
+        .lease_ms = own_lease_ms,
         .redis_timeout_ms = 1000,
         .mysql_timeout_ms = 5000,
         .resolve_ms = 200,
@@ -797,7 +798,88 @@ static void test_unreachable_redis_is_unavailable(void **state)
     audit("s", 0);
 }
 
+/* A loopback port that leads to Redis, one connection at a time. */
+struct line {
+    char url[64];
+    int listener;
+    pthread_t thread;
+    atomic_bool cut; /* before the next answer comes back; used up by it */
+};
+
+static bool line_pass(struct line *line, int from, int to, bool answer)
+{
+    char bytes[65536];
+    ssize_t size = recv(from, bytes, sizeof bytes, 0);
+    if (size <= 0 || (answer && atomic_exchange(&line->cut, false)))
+        return false;
+    return send(to, bytes, (size_t)size, MSG_NOSIGNAL) == size;
+}
+
+static void *line_serve(void *context)
+{
+    struct line *line = context;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    const char *port = strrchr(redis_server_url(), ':');
+    address.sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int client; (client = accept(line->listener, NULL, NULL)) >= 0; close(client)) {
+        int server = socket(AF_INET, SOCK_STREAM, 0);
+        struct pollfd ends[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
+        bool whole = connect(server, (struct sockaddr *)&address, sizeof address) == 0;
+        while (whole && poll(ends, 2, -1) > 0) {
+            whole = !ends[0].revents || line_pass(line, client, server, false);
+            whole = whole && (!ends[1].revents || line_pass(line, server, client, true));
+        }
+        close(server);
+    }
+    return NULL;
+}
+
+/* What Redis has locked before its answer was lost is released, not left to its lease. */
+static void test_nothing_stays_locked_after_a_lost_answer(void **state)
+{
+    (void)state;
+    struct line line = {.url = ""};
+    int port = 0;
+    line.listener = listen_anywhere(&port);
+    snprintf(line.url, sizeof line.url, "redis://127.0.0.1:%d/0", port);
+    assert_int_equal(pthread_create(&line.thread, NULL, line_serve, &line), 0);
+    reset("s", 5, 1);
+    own_lease_ms = 60000;
+    struct stock *over = open_stock(cache, line.url, sql_server_url());
+    own_lease_ms = LEASE_MS;
+    struct stock_order one = order("s", 1, "");
+    assert_int_equal(sell_once(over, &one), STOCK_ACCEPTED);
+    one = order("s", 1, "");
+    atomic_store(&line.cut, true);
+    assert_int_equal(sell_once(over, &one), STOCK_AGAIN);
+    assert_false(atomic_load(&line.cut));
+    assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
+    assert_int_equal(sell_out("s"), 4);
+    stock_close(&over);
+    shutdown(line.listener, SHUT_RDWR);
+    pthread_join(line.thread, NULL);
+    close(line.listener);
+    audit("s", 5);
+}
+
 /* ---- what the ledger may do ---- */
+
+/* Its first try may have been accepted, and nothing tells. */
+static void test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up(void **state)
+{
+    (void)state;
+    reset("s", 1, 1);
+    assert_int_equal(sell_out("s"), 1);
+    sql_server_do("RENAME TABLE order_key TO hidden_order_key");
+    struct stock_order orders[] = {order("s", 1, "k"), order("none", 1, "k2"), order("s", 1, "")};
+    for (int i = 0; i < 3; i++)
+        sell_all(stock, &orders[i], 1);
+    sql_server_do("RENAME TABLE hidden_order_key TO order_key");
+    assert_int_equal(orders[0].outcome, STOCK_UNAVAILABLE);
+    assert_int_equal(orders[1].outcome, STOCK_UNAVAILABLE);
+    assert_int_equal(orders[2].outcome, STOCK_SOLD_OUT);
+}
 
 static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
 {
@@ -1376,6 +1458,7 @@ static int run_common(const char *name)
         TEST(test_repeat_does_not_use_up_the_last_unit),
         TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
         TEST(test_duplicates_of_a_refused_order_are_refused_with_it),
+        TEST(test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up),
         TEST(test_redis_that_forgot_everything_is_filled_again),
         TEST(test_lost_fence_keys_do_no_harm),
         TEST(test_ledger_ahead_of_redis_clock_is_caught_up_with),
@@ -1412,6 +1495,7 @@ int main(void)
         TEST(test_nothing_stays_locked_beside_orders_without_units),
         TEST(test_no_batch_keeps_most_of_a_sale_locked),
         TEST(test_nothing_stays_locked_after_a_lost_take),
+        TEST(test_nothing_stays_locked_after_a_lost_answer),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),

@@ -139,6 +139,26 @@ def test_complete_request_is_never_given_up_for_another_client(stack, proxies, s
         assert [read_response(sock).status for sock in buyers] == [201] * 8
 
 
+def test_buyer_gets_an_idle_place_while_the_orders_of_others_are_under_way(stack, proxies, spawn):
+    """However many there are whose first order it is."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), connections_max=20,
+                   admin_listen="127.0.0.1:0")
+    daemon.reset()
+    with ExitStack() as clients:
+        idle = [clients.enter_context(connect(daemon)) for _ in range(9)]
+        assert [ask(sock) for sock in idle] == [200] * 9
+        buyers = [clients.enter_context(connect(daemon)) for _ in range(11)]
+        trap = proxy.once(WRITE, before=lambda link: time.sleep(0.5))
+        for number, sock in enumerate(buyers):
+            sock.sendall(order_bytes(user_id=f"u{number}"))
+        trap.wait()
+        for number in range(9):
+            buyers.append(clients.enter_context(connect(daemon)))
+            buyers[-1].sendall(order_bytes(user_id=f"v{number}"))
+        assert [read_response(sock).status for sock in buyers] == [201] * 20
+
+
 def test_address_has_so_many_connections_and_a_proxy_any_number(stack, spawn):
     daemon = spawn(stack, connections_per_address=5, trusted_proxies="127.0.0.3",
                    admin_listen="127.0.0.1:0")

@@ -147,6 +147,9 @@ def test_stream_that_cannot_go_on_does_not_look_complete(private_stack, spawn):
         while piece := sock.recv(1 << 20):
             rest += piece
         assert not rest.endswith(b"0\r\n\r\n")
+    wait_until(lambda: "event=listings_failed" in daemon.log(), "a line in the log")
+    line = re.search(r"event=listings_failed .*", daemon.log())[0]
+    assert "server=ledger" in line and "calls=1 " in line and "incomplete" in line
     assert_problem(daemon.admin("GET", PATH), 503, "unavailable")
     private_stack.maria_server.start()
     wait_until(lambda: daemon.admin("GET", PATH).status == 200, "a whole stream")

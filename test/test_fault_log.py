@@ -88,6 +88,18 @@ def test_lookups_that_fail_are_logged(stack, proxies, spawn):
     ledger.admit()
 
 
+def test_answer_after_a_failure_is_no_failure(stack, proxies, spawn):
+    _, ledger, urls = both_through(proxies, stack)
+    daemon = spawn(stack, deadline_ms=1000, http_threads=1, **urls)
+    daemon.reset("demo", 10, 1)
+    ledger.refuse()
+    assert_problem(daemon.get("/stock/demo"), 503, "unavailable")
+    ledger.admit()
+    wait_until(lambda: daemon.get("/stock/demo").status == 200, "the stock")
+    assert daemon.get("/order/1").status == 404  # the worker has logged what was before
+    assert {line["server"] for line in events(daemon, "lookups_failed")} == {"ledger"}
+
+
 def test_ledger_that_hangs_leaves_a_line_for_the_order_it_cost(stack, proxies, spawn):
     _, ledger, urls = both_through(proxies, stack)
     daemon = spawn(stack, deadline_ms=300, **urls)

@@ -194,6 +194,17 @@ def test_sockets_of_systemd_outlive_the_daemon(stack, tmp_path):
         assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
 
 
+def test_more_clients_wait_for_the_start_than_there_may_be(stack, tmp_path):
+    """The first HTTP threads make room in all of them while the last ones are being started."""
+    with contextlib.ExitStack() as clients:
+        public = clients.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        for _ in range(100):
+            clients.enter_context(socket.create_connection(public.getsockname(), timeout=10))
+        with Activated([public] * 8, ":".join(["seckilld"] * 8), stack, tmp_path,
+                       connections_max=4, http_threads=8) as daemon:
+            wait_until(lambda: daemon.log().count("event=connections_full"), "a full daemon")
+
+
 def test_socket_that_does_not_listen_is_exit_2(stack, tmp_path):
     with socket.socket() as useless:
         daemon = Activated([useless], "", stack, tmp_path)

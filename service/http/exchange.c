@@ -195,6 +195,7 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
 {
     struct request *request = connection->request;
     request_list_remove(request);
+    waiting_busy(thread, connection);
     if (!fair_admit(thread, request))
         return MHD_YES;
     request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */

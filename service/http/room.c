@@ -5,9 +5,11 @@
  * blank lines, do not set it back.
  *
  * why_strangers_first: a client that comes while all places are taken is let in, and the connection
- * that has waited longest is closed in its stead. As long as strangers are more than half of all,
- * one of them is closed: connections that never had an answer, or do not take one. A flood of them
- * displaces itself, however fast it comes, and clients that are served stay. */
+ * that has waited longest is closed in its stead. As long as strangers are more than half of those
+ * on which no request is under way, one of them is closed: connections that never had an answer, or
+ * do not take one. A flood of them displaces itself, however fast it comes, and clients that are
+ * served stay. Buyers whose first order is under way are no such flood: for the next buyer an idle
+ * connection is closed. */
 #include "service/http/room.h"
 
 #include <assert.h>
@@ -33,7 +35,7 @@ struct http_room {
     _Atomic unsigned connected;      /* connections, with those that are told to go */
     struct address_count *addresses; /* NULL: no limit */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
-    size_t thread_count;
+    _Atomic size_t thread_count; /* of those that have joined: the first serve already */
 };
 
 struct http_room *room_open(unsigned max, unsigned per_address)
@@ -60,8 +62,10 @@ void room_close(struct http_room **room_pointer)
 
 void room_join(struct http_room *room, struct http_thread *thread)
 {
-    assert(room->thread_count < LISTENER_SOCKETS_MAX);
-    room->threads[room->thread_count++] = thread;
+    size_t count = atomic_load(&room->thread_count);
+    assert(count < LISTENER_SOCKETS_MAX);
+    room->threads[count] = thread;
+    atomic_store(&room->thread_count, count + 1);
 }
 
 unsigned room_accept_max(const struct http_room *room)
@@ -159,7 +163,7 @@ static struct http_connection *earlier(struct http_connection *one, struct http_
 /* The connection that is closed to make room; see why_strangers_first. NULL: none. */
 static struct http_connection *choose(const struct http_thread *thread)
 {
-    bool strangers = 2 * thread->strangers > atomic_load(&thread->connections);
+    bool strangers = 2 * thread->strangers > atomic_load(&thread->connections) - thread->busy;
     struct http_connection *chosen =
         earlier(first_quiet(&thread->waiting[false]), longest_sending(thread, strangers));
     return strangers && chosen ? chosen : earlier(chosen, first_quiet(&thread->waiting[true]));
@@ -187,7 +191,8 @@ static bool make_room(struct http_thread *thread)
 static struct http_thread *most_connections(struct http_room *room)
 {
     struct http_thread *most = room->threads[0];
-    for (size_t i = 1; i < room->thread_count; i++)
+    size_t count = atomic_load(&room->thread_count);
+    for (size_t i = 1; i < count; i++)
         if (atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
             most = room->threads[i];
     return most;
@@ -221,6 +226,7 @@ void room_leave(struct http_thread *thread, struct http_connection *connection)
     struct http_room *room = thread->room;
     if (!connection->told_to_go)
         go(thread, connection);
+    waiting_not_busy(thread, connection);
     thread->strangers -= !connection->known;
     if (connection->address_counted)
         address_count_remove(room->addresses, &connection->address);

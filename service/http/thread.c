@@ -53,15 +53,35 @@ void waiting_add(struct http_thread *thread, struct http_connection *connection)
     list->last = connection;
 }
 
-/* Moves it to the list of those that are known, or not, as the one that waits since now. */
-static void set_known(struct http_thread *thread, struct http_connection *connection, bool known)
+static void note_known(struct http_thread *thread, struct http_connection *connection, bool known)
 {
-    waiting_remove(connection);
+    assert(!connection->waits);
     if (known && !connection->known)
         thread->strangers--;
     else if (!known && connection->known)
         thread->strangers++;
     connection->known = known;
+}
+
+void waiting_busy(struct http_thread *thread, struct http_connection *connection)
+{
+    note_known(thread, connection, true);
+    thread->busy += !connection->busy;
+    connection->busy = true;
+}
+
+void waiting_not_busy(struct http_thread *thread, struct http_connection *connection)
+{
+    thread->busy -= connection->busy;
+    connection->busy = false;
+}
+
+/* Moves it to the list of those that are known, or not, as the one that waits since now. */
+static void set_known(struct http_thread *thread, struct http_connection *connection, bool known)
+{
+    waiting_not_busy(thread, connection);
+    waiting_remove(connection);
+    note_known(thread, connection, known);
     waiting_add(thread, connection);
 }
 

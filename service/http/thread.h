@@ -41,7 +41,9 @@ struct http_connection {
     struct http_thread *thread;
     struct http_connection *prev, *next; /* in one of the thread's lists of those that wait */
     bool waits;                          /* for its client: it is in that list */
-    bool known;                          /* its client has taken an answer, and leaves none lying */
+    bool known;                          /* its client has taken an answer, and leaves none lying;
+                                          * or is owed one */
+    bool busy;                           /* a complete request has no answer yet */
     bool told_to_go;
     bool address_counted;
     int64_t since_ns; /* when it began to wait, or its client to send a request */
@@ -80,6 +82,7 @@ struct http_thread {
     struct http_room *room;
     struct connection_list waiting[2]; /* for their clients; [1]: known ones, see room.c */
     size_t strangers;                  /* connections that are not known */
+    size_t busy;                       /* connections whose request is complete */
     _Atomic size_t connections;        /* open ones; others may read */
     _Atomic unsigned room_asked;       /* connections that others ask the thread to close */
     int64_t room_log_ns;               /* when the next line about connections may be logged */
@@ -109,6 +112,13 @@ void waiting_served(struct http_thread *thread, struct http_connection *connecti
 
 /* The client has begun a request, or waits for an answer. */
 void waiting_remove(struct http_connection *connection);
+
+/* The client's request is complete, and is not given up for another client: it is known until it is
+ * answered. May be called again. */
+void waiting_busy(struct http_thread *thread, struct http_connection *connection);
+
+/* The request has its answer, or the connection is being closed. */
+void waiting_not_busy(struct http_thread *thread, struct http_connection *connection);
 
 /* Asserts that the table in thread.c has the transition. */
 void request_phase(struct request *request, enum http_phase phase);

@@ -61,9 +61,9 @@ static void refuse(struct order_worker *worker, size_t count)
         struct request *request = worker->requests[i];
         atomic_store_explicit(&request->published_id, 0, memory_order_relaxed);
         if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
-            metrics_count(METRIC_ORDERS_UNAVAILABLE);
             answer_problem(&request->answer, PROBLEM_NO_ORDER_ID);
-            request_move(request, REQUEST_TAKEN, REQUEST_DONE);
+            if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) /* else see answer */
+                metrics_count(METRIC_ORDERS_UNAVAILABLE);
         }
         queue_leave(worker->service->orders, request->flow);
     }
