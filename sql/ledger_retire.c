@@ -2,8 +2,9 @@
  *
  * why_fences: orders have no index by their sale, so those that hold units are counted before, in
  * pieces and without any lock. An order that is committed behind the count is found all the same:
- * it raises a segment's fence, and under their locks the fences must be as before the count.
- * The units sold would not tell: a paid order may be cancelled while another takes its units. */
+ * it changes the units sold or the fence of a segment, and under their locks both must be as
+ * before the count. Neither tells by itself: orders sold by counters leave the fence as it is, and
+ * a paid order may be cancelled, which raises the fence, while another takes its units. */
 #include "sql/ledger_retire.h"
 
 #include <assert.h>
@@ -12,29 +13,30 @@
 #include "sql/ledger_round.h"
 #include "sql/ledger_status.h"
 
-static void text_fences(struct sql_text *sql, const char *sku)
+static void text_segments(struct sql_text *sql, const char *sku)
 {
     sql_clear(sql);
-    sql_printf(sql, "SELECT SUM(fence)FROM stock_segment WHERE sku=");
+    sql_printf(sql, "SELECT SUM(fence),SUM(sold)FROM stock_segment WHERE sku=");
     sql_identifier(sql, sku);
 }
 
-static uint64_t read_fences(struct ledger *ledger)
+static void read_segments(struct ledger *ledger, uint64_t *fences_out, uint64_t *sold_out)
 {
     char **row = db_row(ledger->db);
-    return row ? ledger_u64(row[0]) : 0;
+    *fences_out = row ? ledger_u64(row[0]) : 0;
+    *sold_out = row ? ledger_u64(row[1]) : 0;
 }
 
-/* Notes the fences, and where to begin: orders of the sale cannot be older than its sku, or than
- * the last sale of it that was retired. */
+/* Notes the segments' sums, and where to begin: orders of the sale cannot be older than its sku, or
+ * than the last sale of it that was retired. */
 static enum ledger_result begin_count(struct ledger *ledger, const char *sku,
                                       struct ledger_held *held)
 {
     struct sql_text *sql = &ledger->sql;
-    text_fences(sql, sku);
+    text_segments(sql, sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    held->fences = read_fences(ledger);
+    read_segments(ledger, &held->fences, &held->sold);
     sql_clear(sql);
     sql_printf(sql, "SELECT MAX(last_id)FROM sale_round WHERE(retired OR round=0)AND sku=");
     sql_identifier(sql, sku);
@@ -88,7 +90,7 @@ struct retirement {
 };
 
 /* Locks the sale's row and its segments, so that no order, nor any other change, is committed from
- * now on, and compares the fences. */
+ * now on, and compares these. */
 static enum db_result lock(const struct retirement *retirement, struct db *db)
 {
     struct sql_text *sql = &retirement->ledger->sql;
@@ -102,12 +104,15 @@ static enum db_result lock(const struct retirement *retirement, struct db *db)
     char **row = db_row(db);
     if (!row || ledger_u32(row[0]) != retirement->sale->round)
         return DB_NO;
-    text_fences(sql, retirement->sale->sku);
+    text_segments(sql, retirement->sale->sku);
     sql_printf(sql, " FOR UPDATE");
     result = ledger_query(retirement->ledger);
-    if (result == DB_OK && read_fences(retirement->ledger) != retirement->held->fences)
-        return DB_NO;
-    return result;
+    if (result != DB_OK)
+        return result;
+    uint64_t fences = 0, sold = 0;
+    read_segments(retirement->ledger, &fences, &sold);
+    bool same = fences == retirement->held->fences && sold == retirement->held->sold;
+    return same ? DB_OK : DB_NO;
 }
 
 static enum db_result retire_body(struct db *db, void *context)

@@ -9,7 +9,7 @@ enum { LEDGER_HELD_ROWS = 50000 }; /* orders of whatever sales that one call loo
 /* The orders of a sale that hold units, of all its rounds, counted in pieces. */
 struct ledger_held {
     uint64_t reserved, paid; /* orders */
-    uint64_t fences;         /* the sum of the segments' before the count: any order raises it */
+    uint64_t fences, sold;   /* sums of the segments' before the count: any order changes one */
     uint64_t counted_to;     /* orders up to this id are looked at */
     bool begun, done;
 };

@@ -53,14 +53,15 @@ static int start(void **state)
 }
 
 /* Commits `count` orders of the sale, each with a key, of the users u0, u1 and u2 in turn. */
-static void commit(const struct ledger_sale *sale, size_t count)
+static void commit_under(const struct ledger_sale *sale, size_t count, enum ledger_guard guard)
 {
     struct ledger_order orders[BATCH];
     char names[BATCH][16], keys[BATCH][32];
     struct ledger_stock_update move = {.sku = sale->sku,
                                        .round = sale->round,
                                        .units = (uint32_t)count,
-                                       .settings_version = sale->settings.version};
+                                       .settings_version = sale->settings.version,
+                                       .guard = guard};
     assert_true(count <= BATCH);
     move.settled =
         (uint64_t)sql_server_do("SELECT fence FROM stock_segment WHERE sku='%s'", sale->sku);
@@ -77,6 +78,11 @@ static void commit(const struct ledger_sale *sale, size_t count)
                                           .created_ms = 1790000000123};
     }
     assert_int_equal(ledger_commit(ledger, &move, 1, orders, count), LEDGER_OK);
+}
+
+static void commit(const struct ledger_sale *sale, size_t count)
+{
+    commit_under(sale, count, LEDGER_CHAIN);
 }
 
 static struct ledger_held count_held(const struct ledger_sale *sale)
@@ -147,6 +153,19 @@ static void test_order_in_place_of_a_paid_one_keeps_the_sale(void **state)
     assert_int_equal(held.reserved, 1);
 }
 
+/* Strategies that sell by the counters leave the fence where it is. */
+static void test_order_by_whatever_guard_keeps_the_sale(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    for (int guard = LEDGER_CHAIN; guard <= LEDGER_UNFENCED; guard++) {
+        sql_server_do("UPDATE orders SET status='paid'");
+        struct ledger_held held = count_held(&sale);
+        commit_under(&sale, 1, (enum ledger_guard)guard);
+        assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_NO);
+    }
+}
+
 static void test_round_that_was_reset_keeps_the_sale(void **state)
 {
     (void)state;
@@ -214,6 +233,7 @@ int main(void)
         TEST(test_orders_that_hold_units_are_counted),
         TEST(test_order_behind_the_count_keeps_the_sale),
         TEST(test_order_in_place_of_a_paid_one_keeps_the_sale),
+        TEST(test_order_by_whatever_guard_keeps_the_sale),
         TEST(test_round_that_was_reset_keeps_the_sale),
         TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
     };
