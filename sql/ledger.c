@@ -55,6 +55,11 @@ struct db_stats ledger_stats(const struct ledger *ledger)
     return db_stats(ledger->db);
 }
 
+uint64_t ledger_connection(const struct ledger *ledger)
+{
+    return db_stats(ledger->db).connects;
+}
+
 enum ledger_result ledger_ping(struct ledger *ledger)
 {
     return ledger_from_db(db_ping(ledger->db));

@@ -45,6 +45,11 @@ const char *ledger_error(const struct ledger *ledger);
 
 struct db_stats ledger_stats(const struct ledger *ledger);
 
+/* The number of the present connection: it counts those made, from 1. What was read on an earlier
+ * one is no longer certain, as the server may have died in between, and have forgotten what was
+ * visible and not on its disk. */
+uint64_t ledger_connection(const struct ledger *ledger);
+
 /* Asks the server for an answer, connecting if need be. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_ping(struct ledger *ledger);
 

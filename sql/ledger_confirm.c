@@ -22,7 +22,9 @@ static enum db_result confirm_body(struct db *db, void *context)
     return ledger_query(ledger);
 }
 
-enum ledger_result ledger_confirm(struct ledger *ledger)
+enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
 {
-    return ledger_from_db(db_run(ledger->db, confirm_body, ledger));
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, confirm_body, ledger));
+    bool same = ledger_connection(ledger) == connection;
+    return result == LEDGER_OK && !same ? LEDGER_FAILED : result;
 }

@@ -4,12 +4,17 @@
 
 #include "sql/ledger.h"
 
-/* Makes sure that all that this ledger has read so far is on the disk.
+/* Makes sure that all is on the disk that this ledger has read on a connection, by its number
+ * (ledger_connection, asked after the reading).
  *
  * why_a_write: InnoDB shows a commit to others before it is on the disk, and a server that dies in
  * between forgets it. A commit of one's own, of whatever it is, returns only after everything that
- * was committed before it is on the disk as well. LEDGER_OK, LEDGER_FAILED or LEDGER_UNKNOWN. */
-enum ledger_result ledger_confirm(struct ledger *ledger);
+ * was committed before it is on the disk as well.
+ *
+ * why_one_connection: a server that died after the reading may have forgotten what was read; its
+ * successor's commit says nothing of it. LEDGER_OK, LEDGER_FAILED (also when another connection is
+ * in use by now: read again) or LEDGER_UNKNOWN. */
+enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection);
 
 /* ---- for sql/ only ---- */
 

@@ -55,8 +55,9 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
         return LEDGER_FAILED;
     if (!db_row(ledger->db))
         return LEDGER_NO;
+    uint64_t connection = ledger_connection(ledger);
     /* The old transaction had set the fence itself, so nothing has been written by now. */
-    return ledger_confirm(ledger) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+    return ledger_confirm(ledger, connection) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
 struct recovery {

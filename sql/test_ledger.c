@@ -1,4 +1,5 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_query.h"
 #include "sql/ledger_recovery.h"
@@ -635,6 +636,19 @@ static void break_connection(void)
     sql_server_do("KILL %s", db_row(ledger->db)[0]);
 }
 
+/* The server may have died in between, and have forgotten what was read before. */
+static void test_what_was_read_on_another_connection_is_not_confirmed(void **state)
+{
+    (void)state;
+    assert_int_equal(ledger_ping(ledger), LEDGER_OK);
+    uint64_t connection = ledger_connection(ledger);
+    assert_int_equal(ledger_confirm(ledger, connection), LEDGER_OK);
+    break_connection();
+    assert_int_equal(ledger_confirm(ledger, connection), LEDGER_FAILED);
+    assert_true(ledger_connection(ledger) > connection);
+    assert_int_equal(ledger_confirm(ledger, ledger_connection(ledger)), LEDGER_OK);
+}
+
 /* Orders of every kind: with and without a key, of one segment and of several. */
 static struct ledger_order nth_order(uint64_t id, const char *key)
 {
@@ -1103,6 +1117,7 @@ int main(void)
         TEST_WITHOUT_BULK(test_commit_with_a_known_key_is_duplicate),
         TEST_WITHOUT_BULK(test_batches_of_every_size_are_written_alike),
         TEST_WITHOUT_BULK(test_large_batch_stands_or_falls_together),
+        TEST(test_what_was_read_on_another_connection_is_not_confirmed),
     };
     return cmocka_run_group_tests(tests, start_group, NULL);
 }

@@ -639,7 +639,7 @@ static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **
     assert_string_equal(record.status, "paid");
     int64_t after = sql_server_log();
     assert_true(after > before);
-    assert_int_equal(ledger_confirm(ledger), LEDGER_OK);
+    assert_int_equal(ledger_confirm(ledger, ledger_connection(ledger)), LEDGER_OK);
     assert_true(sql_server_log() > after);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
 }

@@ -139,6 +139,15 @@ static bool replay_all(struct stock *stock, struct stock_order *const *repeats,
     return true;
 }
 
+/* What was found on two connections no commit confirms: 0 is the number of none. */
+static void note_unconfirmed(struct stock *stock)
+{
+    uint64_t connection = ledger_connection(stock->ledger);
+    bool other = stock->replay_unconfirmed && stock->replay_connection != connection;
+    stock->replay_connection = other ? 0 : connection;
+    stock->replay_unconfirmed = true;
+}
+
 /* Decides the orders whose keys were found. False when the ledger cannot be asked. */
 static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
                          const struct ledger_key *keys, size_t count)
@@ -151,7 +160,7 @@ static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
     for (size_t i = 0; i < count; i++) {
         if (keys[i].order_id == 0)
             continue;
-        stock->replay_unconfirmed = true;
+        note_unconfirmed(stock);
         if (same_body(keyed[i], keys[i].sku, keys[i].qty)) {
             records[found].order_id = keys[i].order_id;
             repeats[found++] = keyed[i];
@@ -207,12 +216,18 @@ bool replay_find_refused(struct stock *stock, struct stock_order *const *orders,
     return replay_find(stock, orders, count);
 }
 
+void replay_committed(struct stock *stock)
+{
+    if (ledger_connection(stock->ledger) == stock->replay_connection)
+        stock->replay_unconfirmed = false;
+}
+
 void replay_confirm(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     if (!stock->replay_unconfirmed)
         return;
     stock->replay_unconfirmed = false;
-    if (ledger_confirm(stock->ledger) == LEDGER_OK)
+    if (ledger_confirm(stock->ledger, stock->replay_connection) == LEDGER_OK)
         return;
     for (size_t i = 0; i < count; i++) {
         if (orders[i]->outcome != STOCK_REPLAYED && orders[i]->outcome != STOCK_KEY_REUSED)

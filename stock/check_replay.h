@@ -26,6 +26,10 @@ bool replay_find_expected(struct stock *stock, struct stock_order *const *orders
  * repeats are to be expected. */
 bool replay_find_refused(struct stock *stock, struct stock_order *const *orders, size_t count);
 
+/* After a commit of the batch: it has confirmed what was found before it, unless that was on an
+ * earlier connection (see ledger_confirm). */
+void replay_committed(struct stock *stock);
+
 /* Comes before repeats are answered: what they were answered from is on the disk after it, or they
  * are STOCK_UNAVAILABLE. Costs a commit, unless the batch has committed since its keys were looked
  * up. */

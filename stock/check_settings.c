@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_settings.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
@@ -78,14 +79,31 @@ void settings_refuse(struct stock *stock, struct stock_order *order, enum stock_
 }
 
 struct finding {
-    struct sale_cache *cache;
-    bool full;
+    struct ledger_sale *rows;
+    size_t count;
 };
 
-static void put_found(const struct ledger_sale *row, void *context)
+static void note_found(const struct ledger_sale *row, void *context)
 {
     struct finding *finding = context;
-    finding->full |= sale_cache_put(finding->cache, row) == NULL;
+    finding->rows[finding->count++] = *row;
+}
+
+/* Looks up sales for the cache, which learns only what is on the disk (see stock_sale_reload).
+ * False when the ledger cannot be asked, or the cache is full. */
+static bool learn_sales(struct stock *stock, const char *const *skus, size_t count)
+{
+    struct finding finding = {.rows = calloc(count, sizeof *finding.rows)};
+    if (!finding.rows)
+        abort();
+    bool good = ledger_sales_find(stock->ledger, skus, count, note_found, &finding) == LEDGER_OK;
+    uint64_t connection = ledger_connection(stock->ledger);
+    if (good && finding.count > 0)
+        good = ledger_confirm(stock->ledger, connection) == LEDGER_OK;
+    for (size_t i = 0; good && i < finding.count; i++)
+        good = sale_cache_put(stock->sale_cache, &finding.rows[i]) != NULL;
+    free(finding.rows);
+    return good;
 }
 
 /* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however
@@ -93,7 +111,6 @@ static void put_found(const struct ledger_sale *row, void *context)
 static bool find_sales(struct stock *stock, struct stock_order *const *orders, size_t count)
 {
     const char *skus[STOCK_BATCH_MAX];
-    struct finding finding = {.cache = stock->sale_cache};
     size_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
         orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
@@ -102,11 +119,11 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     }
     if (unknown == 0)
         return true;
-    bool asked = ledger_sales_find(stock->ledger, skus, unknown, put_found, &finding) == LEDGER_OK;
+    bool learnt = learn_sales(stock, skus, unknown);
     for (size_t i = 0; i < count; i++)
         if (!orders[i]->sale)
             orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
-    return asked && !finding.full;
+    return learnt;
 }
 
 /* `found`: an order without a sale in the cache has none in the ledger either. */

@@ -138,12 +138,12 @@ void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t 
 /* ---- cancelling ---- */
 
 /* Orders that somebody else has cancelled or paid are answered only when that is on the disk. */
-static void confirm_seen(struct stock *stock, struct trial *trial)
+static void confirm_seen(struct stock *stock, struct trial *trial, uint64_t connection)
 {
     bool seen = false;
     for (size_t i = 0; i < trial->open_count; i++)
         seen |= !is_open(trial->open[i]->result) && trial->open[i]->result != STOCK_STATE_NO_ORDER;
-    if (!seen || ledger_confirm(stock->ledger) == LEDGER_OK)
+    if (!seen || ledger_confirm(stock->ledger, connection) == LEDGER_OK)
         return;
     for (size_t i = 0; i < trial->open_count; i++)
         if (trial->open[i]->result != STOCK_STATE_NO_ORDER)
@@ -160,14 +160,16 @@ static void cancel_once(struct stock *stock, struct trial *trial)
         set_all(trial, STOCK_STATE_FAILED);
         return;
     }
+    uint64_t connection = ledger_connection(stock->ledger);
     for (size_t i = 0; i < trial->open_count; i++) {
         trial->open[i]->result = result_of(records[i], LEDGER_CANCELLED);
         if (trial->open[i]->result == STOCK_STATE_BUSY)
             pending[pending_count++] = trial->open[i];
     }
-    /* A commit of this call confirms all that was read before it. */
-    if (!return_group(stock, pending, pending_count, LEDGER_CANCELLED))
-        confirm_seen(stock, trial);
+    /* A commit of this call confirms all that was read before it on the same connection. */
+    bool committed = return_group(stock, pending, pending_count, LEDGER_CANCELLED);
+    if (!committed || ledger_connection(stock->ledger) != connection)
+        confirm_seen(stock, trial, connection);
 }
 
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,

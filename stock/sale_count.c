@@ -2,6 +2,7 @@
 #include "stock/sale_count.h"
 
 #include "base/clock.h"
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_count.h"
 #include "sql/ledger_sale.h"
 #include "stock/sale_lock.h"
@@ -28,7 +29,8 @@ static uint32_t next_rows(uint32_t rows, int64_t took_ns)
 static void publish(struct stock *stock, const char *sku)
 {
     struct ledger_sale sale;
-    if (ledger_sale_find(stock->ledger, sku, &sale) == LEDGER_OK)
+    if (ledger_sale_find(stock->ledger, sku, &sale) == LEDGER_OK &&
+        ledger_confirm(stock->ledger, ledger_connection(stock->ledger)) == LEDGER_OK)
         sale_publish(stock, &sale);
 }
 

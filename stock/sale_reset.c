@@ -74,11 +74,12 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     *result_out = STOCK_ADMIN_FAILED;
     enum ledger_result found =
         ledger_reset_find(stock->ledger, sku, resetting->asked->key, then, request);
+    uint64_t connection = ledger_connection(stock->ledger);
     if (found == LEDGER_NO)
         return false;
-    /* The first may be visible and not on the disk yet. */
-    if (found != LEDGER_OK || ledger_confirm(stock->ledger) != LEDGER_OK ||
-        ledger_sale_find(stock->ledger, sku, &now) == LEDGER_FAILED)
+    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    if (found != LEDGER_OK || ledger_sale_find(stock->ledger, sku, &now) == LEDGER_FAILED ||
+        ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return true;
     *result_out = STOCK_ADMIN_KEY_REUSED;
     if (strcmp(request, resetting->request) != 0)
@@ -247,7 +248,8 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
         doubt |= result == STOCK_ADMIN_IN_DOUBT;
     }
     free(locked);
-    /* Once in doubt, only what is certain ends the doubt. */
-    bool open = result == STOCK_ADMIN_BUSY || result == STOCK_ADMIN_FAILED;
-    return doubt && open ? STOCK_ADMIN_IN_DOUBT : result;
+    /* Once in doubt, only what its key says ends the doubt: a try that is refused does not see a
+     * commit that ends later. */
+    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED;
+    return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
 }

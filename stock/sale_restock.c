@@ -35,11 +35,13 @@ static enum ledger_result find_key(struct stock *stock, const struct adding *add
     enum ledger_result found = ledger_restock_find(stock->ledger, adding->sku, adding->key, &units);
     if (found != LEDGER_OK)
         return found;
-    /* The first may be visible and not on the disk yet. */
-    if (ledger_confirm(stock->ledger) != LEDGER_OK)
+    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    uint64_t connection = ledger_connection(stock->ledger);
+    found = ledger_sale_find(stock->ledger, adding->sku, adding->sale_out);
+    if (found == LEDGER_FAILED || ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return LEDGER_FAILED;
     *result_out = units == adding->units ? STOCK_RESTOCK_DONE : STOCK_RESTOCK_KEY_REUSED;
-    return ledger_sale_find(stock->ledger, adding->sku, adding->sale_out);
+    return found;
 }
 
 /* Adds the units in one transaction under the locks, and releases them. */

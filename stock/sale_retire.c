@@ -38,6 +38,7 @@ static enum stock_admin_result end_gone(struct stock *stock, struct retiring *re
 {
     uint32_t segments = 0;
     enum ledger_result found = ledger_retired_find(stock->ledger, retiring->sku, &segments);
+    uint64_t connection = ledger_connection(stock->ledger);
     if (found == LEDGER_FAILED)
         return STOCK_ADMIN_FAILED;
     if (found == LEDGER_NO)
@@ -47,7 +48,7 @@ static enum stock_admin_result end_gone(struct stock *stock, struct retiring *re
         drop_locked(stock, retiring->locked);
     if (!retiring->doubt)
         return STOCK_ADMIN_NO_SALE;
-    if (ledger_confirm(stock->ledger) != LEDGER_OK)
+    if (ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return STOCK_ADMIN_IN_DOUBT;
     sale_publish_retired(stock, retiring->sku, retiring->sale->round);
     return STOCK_ADMIN_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "sql/ledger_confirm.h"
 #include "sql/ledger_sale.h"
 
 /* Batches hold a segment for a moment and wake nobody when they release it. */
@@ -57,6 +58,18 @@ void stock_revalidate(struct stock *stock)
     ledger_ping(stock->ledger);
 }
 
+/* True when the ledger says something that this process does not know yet. */
+static bool is_news(struct sale *known, enum ledger_result result, const struct ledger_sale *row)
+{
+    if (!known || result != LEDGER_OK)
+        return known || result == LEDGER_OK;
+    struct sale_snapshot snapshot = sale_snapshot(known);
+    return row->round != snapshot.round || row->settings.version != snapshot.settings.version;
+}
+
+/* why_confirmed: a server that dies forgets what was visible and not on its disk, and the next
+ * change of the sale then gets the same round or version. A cache that has learnt the lost one
+ * would keep it. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
 {
     struct ledger_sale row;
@@ -67,6 +80,11 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
     int64_t asked_ns = clock_now_ns();
     uint32_t round = known ? sale_snapshot(known).round : 0;
     enum ledger_result result = ledger_sale_find(stock->ledger, sku, &row);
+    if (result != LEDGER_OK && result != LEDGER_NO)
+        return result;
+    uint64_t connection = ledger_connection(stock->ledger);
+    if (is_news(known, result, &row) && ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+        return LEDGER_FAILED;
     if (result == LEDGER_NO && known)
         sale_cache_retire(stock->sale_cache, sku, round);
     if (result != LEDGER_OK)

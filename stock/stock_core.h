@@ -26,8 +26,9 @@ struct stock {
     unsigned random;
     unsigned
         look_batches; /* in which all users of limited sales are looked up; see check_limit.c */
-    unsigned replay_batches; /* in which all keys are looked up before; see check_replay.c */
-    bool replay_unconfirmed; /* the first order of a repeat may not be on the disk yet */
+    unsigned replay_batches;    /* in which all keys are looked up before; see check_replay.c */
+    bool replay_unconfirmed;    /* the first order of a repeat may not be on the disk yet */
+    uint64_t replay_connection; /* on which it was found; see replay_committed */
 
     struct script_call *calls; /* the next pipeline; the last batch's settles and releases first */
     size_t call_count;

@@ -146,7 +146,7 @@ enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
             batch->updates[0].refused = true;
     }
     if (result == LEDGER_OK) /* and with it all that was read before */
-        stock->replay_unconfirmed = false;
+        replay_committed(stock);
     return result;
 }
 

@@ -260,7 +260,8 @@ def test_kill_9_at_each_step_of_a_cancel(stack, proxies, spawn, pattern, when, h
     other.reset("demo", 6, 2)
     order_id = other.order(qty=4).json()["order_id"]
     assert len(sell_out_after_faults(other)) == 2
-    assert victim.cancel(1).answer == "404 unknown_order"  # its connection to the ledger is there
+    assert victim.order().status == 409  # it knows the sale, and its connections are there
+    assert victim.cancel(1).answer == "404 unknown_order"
 
     def die(link):
         victim.kill()

@@ -30,7 +30,7 @@
     X(COMMIT_LOST, "a commit is lost before the ledger", 40)                                       \
     X(COMMIT_ANSWER_LOST, "the answer to a commit is lost", 60)                                    \
     X(COMMIT_LATE, "a commit ends after its client gave up", 40)                                   \
-    X(LEDGER_CRASH, "the ledger's server dies", 8)                                                 \
+    X(LEDGER_CRASH, "the ledger's server dies", 20)                                                \
     X(LEDGER_CLOCK, "the clock of the ledger steps", 10)                                           \
     X(LEDGER_READ_ONLY, "the ledger refuses writes for a while", 6)                                \
     X(CRASH, "a process dies", 12)                                                                 \

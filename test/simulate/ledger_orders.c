@@ -307,7 +307,8 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
           (unsigned long long)order->order_id, question.found ? "done" : "not done");
     if (!question.found)
         return LEDGER_NO;
-    return ledger_confirm(ledger) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
+    uint64_t connection = ledger_connection(ledger);
+    return ledger_confirm(ledger, connection) == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
 struct recovery {
@@ -362,9 +363,11 @@ static enum db_result confirm_body(struct ledger *ledger, void *context)
     return session_answer(ledger, DB_OK);
 }
 
-enum ledger_result ledger_confirm(struct ledger *ledger)
+enum ledger_result ledger_confirm(struct ledger *ledger, uint64_t connection)
 {
-    return session_result(session_run(ledger, confirm_body, NULL));
+    enum ledger_result result = session_result(session_run(ledger, confirm_body, NULL));
+    bool same = ledger_connection(ledger) == connection;
+    return result == LEDGER_OK && !same ? LEDGER_FAILED : result;
 }
 
 /* ---- ledger_pay ---- */

@@ -14,6 +14,8 @@
 enum {
     TRIP_US_MAX = 300,
     SYNC_US_MAX = 600,
+    SYNC_SLOW_US_MAX = 20000,
+    SYNC_SLOW_PART = 6, /* one in so many is slow */
     CONNECT_NS = 400000,
     LOCK_WAIT_MS = 3000, /* as sql/db_connection.c sets it */
     RUN_TRIES_MAX = 5,
@@ -215,6 +217,7 @@ static bool connect_now(struct ledger *ledger)
     }
     ledger->delay_ns = 0;
     ledger->connected = true;
+    ledger->connects++;
     ledger->epoch = server.epoch;
     return true;
 }
@@ -264,7 +267,8 @@ static void sync_now(void *argument, uint32_t epoch)
 /* The server flushes to its disk, whether its client still lives or not. */
 enum db_result session_sync(struct ledger *ledger)
 {
-    int64_t ns = (int64_t)(50 + chance_delay(SYNC_US_MAX)) * 1000;
+    uint32_t us_max = chance_delay(SYNC_SLOW_PART) == 0 ? SYNC_SLOW_US_MAX : SYNC_US_MAX;
+    int64_t ns = (int64_t)(50 + chance_delay(us_max)) * 1000;
     loop_at(loop_now_ns() + ns, sync_now, NULL, server.epoch);
     task_travel(ns);
     if (!task_current())
@@ -422,6 +426,11 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
 void ledger_close(struct ledger **ledger)
 {
     *ledger = NULL;
+}
+
+uint64_t ledger_connection(const struct ledger *ledger)
+{
+    return ledger->connects;
 }
 
 struct fault *ledger_fault(struct ledger *ledger)

@@ -12,6 +12,7 @@ struct ledger {
     struct task *task; /* that uses it */
     bool connected, in_run, in_doubt;
     uint32_t epoch; /* of the server's run in which it connected */
+    uint64_t connects;
     int timeout_ms;
     int64_t retry_at_ns;
     int64_t delay_ns; /* of the next try to connect after a failed one */

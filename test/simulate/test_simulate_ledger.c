@@ -25,6 +25,7 @@ MODEL(ledger_commit);
 MODEL(ledger_resolve);
 MODEL(ledger_recover);
 MODEL(ledger_confirm);
+MODEL(ledger_connection);
 MODEL(ledger_sale_find);
 MODEL(ledger_sales_find);
 MODEL(ledger_segments);
@@ -790,7 +791,8 @@ static void call_count(void)
 static void call_confirm(void)
 {
     begin("confirm");
-    compare(ledger_confirm(real), model_ledger_confirm(model));
+    compare(ledger_confirm(real, ledger_connection(real)),
+            model_ledger_confirm(model, model_ledger_connection(model)));
 }
 
 static const struct {
