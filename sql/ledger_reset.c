@@ -13,7 +13,7 @@ struct beginning {
     struct ledger *ledger;
     struct ledger_reset *reset;
     const struct ledger_sale *sale; /* as the caller has read it, with the new settings */
-    uint32_t round;                 /* before; that of a sku whose sale was retired goes on */
+    uint32_t round, version;        /* before; those of a sku whose sale was retired go on */
     struct ledger_segment *segments_out;
 };
 
@@ -35,8 +35,9 @@ static enum db_result lock_sale(struct beginning *beginning, struct db *db)
     assert(row);
     bool created = db_affected(db, 0) == 1;
     beginning->round = ledger_u32(row[0]);
+    beginning->version = ledger_u32(row[1]);
     bool same = (created ? 0 : beginning->round) == sale->round &&
-                ledger_u32(row[1]) == sale->settings.version;
+                (created ? 0 : beginning->version) == sale->settings.version;
     return same ? DB_OK : DB_NO;
 }
 
@@ -87,7 +88,7 @@ static void text_sale(struct sql_text *sql, const struct beginning *beginning)
     sql_printf(sql, "UPDATE sale SET ");
     ledger_settings_text(sql, &sale->settings);
     sql_printf(sql, "settings_version=%u,round=%u,total=%u,segments=%u WHERE sku=",
-               sale->settings.version + 1, beginning->round + 1, sale->total, sale->segments);
+               beginning->version + 1, beginning->round + 1, sale->total, sale->segments);
     sql_identifier(sql, sale->sku);
     sql_append(sql, ";", 1);
     if (held == 0)
@@ -111,7 +112,7 @@ static void text_rows(struct sql_text *sql, const struct beginning *beginning)
     for (uint32_t i = 0; i < sale->segments; i++) {
         sql_printf(sql, "%s(", i == 0 ? lead : ",");
         sql_identifier(sql, sale->sku);
-        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, beginning->round + 1, sale->settings.version + 1,
+        sql_printf(sql, ",%u,%u,%u,%u,0,%llu)", i, beginning->round + 1, beginning->version + 1,
                    base + (i < extra), (unsigned long long)fences[i]);
     }
     sql_printf(sql, "ON DUPLICATE KEY UPDATE round=VALUES(round),"
@@ -153,11 +154,12 @@ enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *rese
 {
     assert(sale->segments > 0 && sale->segments <= LEDGER_SEGMENTS_MAX);
     assert(sale->segments <= sale->total);
-    struct beginning beginning = {ledger, reset, sale, sale->round, segments_out};
+    struct beginning beginning = {
+        .ledger = ledger, .reset = reset, .sale = sale, .segments_out = segments_out};
     enum ledger_result result = ledger_from_db(db_run(ledger->db, reset_body, &beginning));
     if (result == LEDGER_OK) {
         sale->round = beginning.round + 1;
-        sale->settings.version++;
+        sale->settings.version = beginning.version + 1;
         sale->settings.counting = false;
         sale->sold = 0;
     }

@@ -1,11 +1,19 @@
 /* The rounds of a sale that have ended, as SQL. */
 #include "sql/ledger_round.h"
 
+/* The version of the settings that a sale of the sku begins from. Those of a sale that was retired
+ * must not come again, or whoever still has its settings would take them for the present ones. So a
+ * later sale counts from the time of day, as changes are rarer than seconds; the rounds tell apart
+ * sales of one second. */
+#define FIRST_VERSION                                                                              \
+    "IF(MAX(round)IS NULL,0,"                                                                      \
+    "GREATEST(TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP()),0)+16*MAX(round))"
+
 void ledger_round_row_text(struct sql_text *sql, const char *sku)
 {
-    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments)SELECT ");
+    sql_printf(sql, "INSERT IGNORE INTO sale(sku,round,total,segments,settings_version)SELECT ");
     sql_identifier(sql, sku);
-    sql_printf(sql, ",COALESCE(MAX(round),0),0,0 FROM sale_round WHERE sku=");
+    sql_printf(sql, ",COALESCE(MAX(round),0),0,0," FIRST_VERSION " FROM sale_round WHERE sku=");
     sql_identifier(sql, sku);
 }
 

@@ -4,6 +4,7 @@
 #include "sql/ledger_purge.h"
 #include "sql/ledger_reset.h"
 #include "sql/ledger_retire.h"
+#include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
 
@@ -176,6 +177,27 @@ static void test_round_that_was_reset_keeps_the_sale(void **state)
     assert_int_equal(rows("sale"), 1);
 }
 
+/* Whoever has the settings of the sale that is gone neither changes the next one's nor takes them
+ * for its own. */
+static void test_settings_of_a_retired_sale_are_no_later_ones(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    for (int i = 0; i < 3; i++) {
+        struct ledger_settings old = sale.settings;
+        struct ledger_held held = count_held(&sale);
+        assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+        sale = reset("s");
+        assert_true(sale.settings.version > old.version);
+        assert_int_equal(sql_server_do("SELECT settings_version FROM stock_segment"),
+                         sale.settings.version);
+        old.paused = true;
+        assert_int_equal(ledger_settings_change(ledger, "s", &old, false), LEDGER_NO);
+        commit(&sale, 1);
+        sql_server_do("UPDATE orders SET status='paid'");
+    }
+}
+
 /* Purges until nothing is due, in pieces of so many rows. Adds up what went. */
 static struct ledger_purged purge(unsigned piece)
 {
@@ -235,6 +257,7 @@ int main(void)
         TEST(test_order_in_place_of_a_paid_one_keeps_the_sale),
         TEST(test_order_by_whatever_guard_keeps_the_sale),
         TEST(test_round_that_was_reset_keeps_the_sale),
+        TEST(test_settings_of_a_retired_sale_are_no_later_ones),
         TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

@@ -133,10 +133,11 @@ static bool work(struct expiry_worker *worker)
     unsigned days = (unsigned)worker->service->config.retention_days;
     if (!expire(worker))
         return false;
+    faults_begin(worker->stock);
     if (retention_work(&worker->retention, stock_ledger(worker->stock), days))
         return true;
-    log_event(LOG_WARN, "retention_failed", "ledger=%s",
-              LOG_QUOTE(ledger_error(stock_ledger(worker->stock))));
+    faults_log(worker->stock, "retention_failed", 0,
+               "what ended rounds have left stays until this succeeds");
     return false;
 }
 

@@ -155,7 +155,9 @@ static void log_change(const struct probe *probe, enum health_state state, const
     else
         log_event(LOG_WARN, probe->down, "reason=%s address=%s error=%s effect=%s",
                   health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),
-                  LOG_QUOTE("orders are refused, 503 unavailable, until it is up"));
+                  LOG_QUOTE(state == HEALTH_NO_NODE
+                                ? "orders are refused, 503 no_order_id, until it leases a node"
+                                : "orders are refused, 503 unavailable, until it is up"));
 }
 
 static void run(void *context)
