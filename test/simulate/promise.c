@@ -17,7 +17,14 @@
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 
-enum { STATES_MAX = 256, QTY_MAX = 64, ONCES_MAX = 64, GRACE_MS = 150, GRACE_FAULTS_MS = 6000 };
+enum {
+    STATES_MAX = 256,
+    QTY_MAX = 64,
+    ONCES_MAX = 64,
+    GRACE_MS = 60,
+    SETTINGS_MS = 110 /* for so long a process trusts the settings that it read */,
+    GRACE_FAULTS_MS = 6000
+};
 
 /* A status that was answered as final. */
 struct state {
@@ -57,6 +64,7 @@ void promise_begin(void)
     now.given_count = now.state_count = now.restocks.count = now.resets.count = 0;
     now.left = 0;
     now.round = now.settings_version = 0;
+    now.settings_ns = INT64_MIN / 2;
     for (size_t i = 0; i < QTY_MAX; i++)
         now.short_ns[i] = loop_now_ns();
     tables_on_commit(on_commit);
@@ -222,7 +230,8 @@ static void check_new_orders(const struct txn *txn, const struct version *sale)
 
 static void note_settings(const struct sale_row *sale)
 {
-    if (sale->round != now.round || sale->settings.version != now.settings_version)
+    bool first = now.round == 0;
+    if (!first && (sale->round != now.round || sale->settings.version != now.settings_version))
         now.settings_ns = loop_now_ns();
     now.round = sale->round;
     now.settings_version = sale->settings.version;
@@ -301,8 +310,10 @@ struct given *promise_give(const struct stock_order *order)
 {
     assert(now.given_count < GIVEN_MAX);
     struct given *given = &now.given[now.given_count++];
-    *given =
-        (struct given){.order_id = order->order_id, .qty = order->qty, .since_ns = loop_now_ns()};
+    *given = (struct given){.order_id = order->order_id,
+                            .qty = order->qty,
+                            .since_ns = loop_now_ns(),
+                            .created_ms = order->created_ms};
     strcpy(given->user_id, order->user_id);
     strcpy(given->key, order->key);
     return given;
@@ -399,25 +410,19 @@ static uint32_t units_ever(const char *user_id, uint32_t round)
     return units;
 }
 
+/* Orders that a crash of the server has lost may have counted. */
 static void check_limit(const struct given *given)
 {
     const struct version *sale = sale_now();
-    if (!sale || now.settings_ns + grace_ns() >= given->since_ns)
+    if (chance_struck_kind(FAULT_LEDGER_CRASH))
+        return;
+    if (!sale || now.settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
         return;
     uint32_t limit = sale->sale.settings.per_user_limit;
     uint32_t units = units_ever(given->user_id, sale->sale.round);
     if (limit == 0 || units + given->qty <= limit)
         promise_break("user %s never had more than %u units, and was refused %u by a limit of %u",
                       given->user_id, units, given->qty, limit);
-}
-
-/* Without a fault every order is decided. */
-static void check_undecided(const struct given *given)
-{
-    const uint32_t *struck;
-    if (chance_struck(&struck) == 0)
-        promise_break("order %llu was not decided, and nothing had failed",
-                      (unsigned long long)given->order_id);
 }
 
 static const char *outcome_name(enum stock_outcome outcome)
@@ -443,6 +448,35 @@ static const char *outcome_name(enum stock_outcome outcome)
     return (size_t)outcome < count && names[outcome] ? names[outcome] : "?";
 }
 
+static bool is_closed(enum stock_outcome outcome)
+{
+    return outcome == STOCK_NOT_STARTED || outcome == STOCK_ENDED || outcome == STOCK_PAUSED ||
+           outcome == STOCK_COUNTING;
+}
+
+/* The sale was closed to the order, by settings that had not been replaced long ago. */
+static void check_closed(const struct given *given, enum stock_outcome outcome)
+{
+    const struct version *sale = sale_now();
+    int64_t at_ms = 0;
+    if (!sale || now.settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
+        return;
+    struct ledger_settings in_force = sale->sale.settings;
+    in_force.counting = count_seen(SCENE_SKU, sale->sale.round, NULL) != NULL;
+    if (stock_closed(&in_force, given->created_ms, &at_ms) == STOCK_OPEN)
+        promise_break("order %llu was refused as %s, and the sale was open",
+                      (unsigned long long)given->order_id, outcome_name(outcome));
+}
+
+/* Without a fault every order is decided. */
+static void check_undecided(const struct given *given)
+{
+    const uint32_t *struck;
+    if (chance_struck(&struck) == 0)
+        promise_break("order %llu was not decided, and nothing had failed",
+                      (unsigned long long)given->order_id);
+}
+
 void promise_answer(struct given *given, const struct stock_order *order)
 {
     given->answered = true;
@@ -466,6 +500,8 @@ void promise_answer(struct given *given, const struct stock_order *order)
         check_sold_out(given);
     if (order->outcome == STOCK_LIMIT)
         check_limit(given);
+    if (is_closed(order->outcome))
+        check_closed(given, order->outcome);
     if (order->outcome == STOCK_UNAVAILABLE || order->outcome == STOCK_IN_DOUBT)
         check_undecided(given);
 }

@@ -18,7 +18,7 @@ struct given {
     uint64_t order_id;
     char user_id[16], key[16];
     uint32_t qty;
-    int64_t since_ns;
+    int64_t since_ns, created_ms;
     bool answered; /* false: the process died before */
     enum stock_outcome outcome;
 };
