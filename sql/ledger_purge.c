@@ -122,6 +122,7 @@ static enum db_result purge_users(struct piece *piece, struct db *db)
     sql_printf(sql, "DELETE FROM user_quota WHERE ");
     text_round(piece, "");
     sql_printf(sql, " LIMIT %u;DELETE FROM restock WHERE ", piece->rows);
+    text_round(piece, ";DELETE FROM sale_reset WHERE ");
     text_round(piece, "");
     enum db_result result = ledger_query(piece->ledger);
     if (result != DB_OK)

@@ -228,6 +228,8 @@ static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
         assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
         sql_server_do("INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
                       "SELECT sku,round,user_id,COUNT(*),99,'' FROM orders GROUP BY 1,2,3");
+        sql_server_do("INSERT INTO sale_reset(sku,idempotency_key,request,round,total,segments,"
+                      "paused)SELECT sku,round,'',round,1,1,0 FROM orders GROUP BY sku,round");
         assert_int_equal(purge(piece).keys, 0); /* nothing is that old */
         sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
         struct ledger_purged gone = purge(piece);
@@ -237,6 +239,7 @@ static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
         assert_int_equal(rows("orders"), 41);
         assert_int_equal(rows("order_key"), 30);
         assert_int_equal(rows("user_quota"), 6);
+        assert_int_equal(rows("sale_reset"), 2);
         assert_int_equal(sql_server_do("SELECT SUM(LENGTH(orders)-LENGTH(REPLACE(orders,':','')))"
                                        "FROM order_index"),
                          30);
