@@ -800,7 +800,7 @@ static void test_unreachable_redis_is_unavailable(void **state)
 
 /* A loopback port that leads to Redis, one connection at a time. */
 struct line {
-    char url[64];
+    char url[128];
     int listener;
     pthread_t thread;
     atomic_bool cut; /* before the next answer comes back; used up by it */
@@ -842,7 +842,9 @@ static void test_nothing_stays_locked_after_a_lost_answer(void **state)
     struct line line = {.url = ""};
     int port = 0;
     line.listener = listen_anywhere(&port);
-    snprintf(line.url, sizeof line.url, "redis://127.0.0.1:%d/0", port);
+    const char *url = redis_server_url(), *at = strrchr(url, '@');
+    assert_non_null(at); /* the password */
+    snprintf(line.url, sizeof line.url, "%.*s127.0.0.1:%d/0", (int)(at + 1 - url), url, port);
     assert_int_equal(pthread_create(&line.thread, NULL, line_serve, &line), 0);
     reset("s", 5, 1);
     own_lease_ms = 60000;
