@@ -20,7 +20,7 @@
 #   make tsan       every test under the thread sanitizer
 #   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
 #                   are its seconds and its seed, SANITIZE=thread another sanitizer
-#   make model      every state of the protocol, searched by spin: a minute and 3 GiB; DEEP=1 goes on
+#   make model      every state of the protocol, searched by spin: 90 seconds, 3 GiB; DEEP=1 goes on
 #                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
 #   make lint       style, include direction, scripts, reference configuration
