@@ -86,4 +86,7 @@ bool chance_struck_kind(enum fault_kind fault);
 uint32_t chance_steps(void);
 const char *chance_fault_name(enum fault_kind fault);
 
+/* How many faults have struck in all schedules of all jobs, and of how many kinds; see tally.h. */
+uint64_t chance_faults_tallied(size_t *kinds_out);
+
 #endif

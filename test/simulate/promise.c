@@ -482,6 +482,8 @@ void promise_answer(struct given *given, const struct stock_order *order)
     given->answered = true;
     given->outcome = order->outcome;
     tally(outcome_name(order->outcome));
+    if (order->outcome == STOCK_ACCEPTED)
+        tally_add("units accepted", given->qty);
     story("  order %llu of %s for %u%s%s: %s", (unsigned long long)given->order_id, given->user_id,
           given->qty, given->key[0] ? ", key " : "", given->key, outcome_name(order->outcome));
     if (order->outcome == STOCK_ACCEPTED)
