@@ -1,5 +1,5 @@
-/* After the last fault: what is overdue must expire, an order be cancelled, what is left be sold, in
- * one order, and the sale be retired and made anew, each within a bounded number of tries. */
+/* After the last fault: what is overdue must expire, an order be cancelled, what is left be sold
+ * at once, and the sale be retired and made anew, each within a bounded number of tries. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static void reconcile(struct stock *stock, const char *sku)
 
 static void sell_rest(struct stock *stock, const char *sku, struct chance *chance)
 {
-    if (world.counters)
+    if (scene.counters)
         reconcile(stock, sku);
     uint32_t left = promise_left(sku);
     story("  %u units of %s are left", left, sku);
@@ -199,6 +199,6 @@ void actor_closing(void *argument)
     struct chance chance = chance_stream(400);
     struct stock *stock = world_stock(&chance);
     (void)argument;
-    for (int i = 0; i < world.sales && !promise_broken(); i++)
+    for (int i = 0; i < scene.sales && !promise_broken(); i++)
         close_sale(stock, SCENE_SKU(i), &chance);
 }

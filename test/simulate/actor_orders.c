@@ -85,8 +85,8 @@ static void fill(struct worker *worker)
         worker->batch[worker->count++] = new_order(worker);
 }
 
-/* Orders that are to be tried again stay, until their deadline. Once no fault strikes any more, each
- * must be decided, however long that takes. */
+/* Orders that are to be tried again stay, until their deadline. Once no fault strikes any more,
+ * each must be decided, however long that takes. */
 static void keep_undecided(struct worker *worker)
 {
     size_t kept = 0;

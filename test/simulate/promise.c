@@ -17,7 +17,6 @@
 #include "test/simulate/scene.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
-#include "test/simulate/world.h"
 
 enum {
     STATES_MAX = 256,
@@ -306,7 +305,7 @@ static void check_sale(const char *sku)
 static void on_commit(const struct txn *txn)
 {
     promise_redis();
-    for (int i = 0; i < world.sales; i++)
+    for (int i = 0; i < scene.sales; i++)
         check_sale(SCENE_SKU(i));
     check_new_orders(txn);
 }
@@ -368,7 +367,7 @@ static void check_redis(const char *sku, const struct segment_row *row)
 void promise_redis(void)
 {
     const struct row *row;
-    for (size_t i = 0; world.locked && (row = table_row(TABLE_SEGMENT, i)); i++)
+    for (size_t i = 0; scene.locked && (row = table_row(TABLE_SEGMENT, i)); i++)
         if (row->was.there)
             check_redis(row->was.sku, &row->was.segment);
 }
@@ -378,7 +377,7 @@ void promise_calm(const struct stock_stats *stats)
 {
     const uint32_t *struck;
     const struct version *sale = sale_now(SCENE_SKU(0));
-    if (chance_struck(&struck) == 0 && world.sales == 1 && world.locked && sale &&
+    if (chance_struck(&struck) == 0 && scene.sales == 1 && scene.locked && sale &&
         sale->sale.settings.version == 1 && stats->refusals > 0)
         promise_break("the ledger refused an update, and nothing had failed");
 }
@@ -478,7 +477,7 @@ static void check_sold_out(const struct given *given)
 {
     uint32_t left = promise_left(given->sku);
     const int64_t *short_ns = watched(given->sku)->short_ns;
-    if (!world.counters && left >= given->qty && given->qty < QTY_MAX &&
+    if (!scene.counters && left >= given->qty && given->qty < QTY_MAX &&
         short_ns[given->qty] + grace_ns() < given->since_ns)
         promise_break("an order for %u was sold out, and the ledger had %u for %lld ms", given->qty,
                       left, (long long)((loop_now_ns() - short_ns[given->qty]) / LOOP_MS));
@@ -569,8 +568,8 @@ static void check_rate(const struct given *given)
     uint32_t count = 0;
     for (size_t i = 0; i < now.given_count; i++)
         count += strcmp(now.given[i].user_id, given->user_id) == 0;
-    if (world.rate_burst == 0 ||
-        (count <= world.rate_burst && !chance_struck_kind(FAULT_REDIS_CLOCK)))
+    if (scene.rate_burst == 0 ||
+        (count <= scene.rate_burst && !chance_struck_kind(FAULT_REDIS_CLOCK)))
         promise_break("order %llu of %s was refused by its rate, after %u orders of %s",
                       (unsigned long long)given->order_id, given->sku, count, given->user_id);
 }
@@ -746,7 +745,7 @@ static void end_sale(const char *sku)
 
 void promise_end(void)
 {
-    for (int i = 0; i < world.sales; i++)
+    for (int i = 0; i < scene.sales; i++)
         end_sale(SCENE_SKU(i));
     for (size_t i = 0; i < now.given_count; i++) {
         const struct given *given = &now.given[i];

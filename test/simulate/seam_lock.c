@@ -165,7 +165,7 @@ static int64_t trip_ns(void)
     return (int64_t)(20 + chance_delay(TRIP_US_MAX)) * 1000;
 }
 
-/* It never waits: BUSY, OK, or a failure. Whose answer is lost may hold it, until its lease ends. */
+/* It never waits: BUSY, OK, or a failure. Whose answer is lost may hold it until its lease ends. */
 static enum seclock_result acquire_guard(struct seclock_client *client,
                                          struct seclock_handle *handle)
 {

@@ -37,9 +37,9 @@ static bool is_over(void)
 struct stock *world_stock(struct chance *chance)
 {
     char error[128];
-    struct stock_options options = {.strategy = world.strategy,
-                                    .lock = world.guarded ? "mysql" : NULL,
-                                    .rates = world.rate_burst > 0 ? &rates : NULL,
+    struct stock_options options = {.strategy = scene.strategy,
+                                    .lock = scene.guarded ? "mysql" : NULL,
+                                    .rates = scene.rate_burst > 0 ? &rates : NULL,
                                     .redis_url = "redis://simulated",
                                     .mysql_url = "mysql://simulated",
                                     .lease_ms = SCENE_LEASE_MS,
@@ -57,18 +57,18 @@ struct stock *world_stock(struct chance *chance)
 static void plan_ways(struct chance *chance)
 {
     uint32_t way = chance_below(chance, 16);
-    world.strategy = way == 0   ? "single_lock"
+    scene.strategy = way == 0   ? "single_lock"
                      : way == 1 ? "atomic"
                      : way == 2 ? "database"
                                 : "segment_lock";
-    world.locked = way > 2;
-    world.counters = way == 1;
-    world.guarded = way == 3 || way == 4;
-    world.rate_burst = way == 5 ? 3 + chance_below(chance, 20) : 0;
-    world.sales = chance_below(chance, 4) == 0 ? 2 : 1;
+    scene.locked = way > 2;
+    scene.counters = way == 1;
+    scene.guarded = way == 3 || way == 4;
+    scene.rate_burst = way == 5 ? 3 + chance_below(chance, 20) : 0;
+    scene.sales = chance_below(chance, 4) == 0 ? 2 : 1;
     world.retires = chance_below(chance, 3) == 0;
-    tally(way < 5 ? world.strategy : "segment_lock alone");
-    atomic_store(&rates.user_burst, world.rate_burst);
+    tally(way < 5 ? scene.strategy : "segment_lock alone");
+    atomic_store(&rates.user_burst, scene.rate_burst);
     atomic_store(&rates.user_per_min, RATE_PER_MIN);
 }
 
@@ -77,6 +77,7 @@ static void plan(uint64_t seed)
     (void)seed;
     struct chance chance = chance_stream(1), ways = chance_stream(4);
     world = (struct world){.order_id = 1000};
+    scene = (struct scene){.sales = 1};
     plan_ways(&ways);
     world.segments = 1 + chance_below(&chance, 4);
     world.total = world.segments + chance_below(&chance, 16);
@@ -90,7 +91,7 @@ static void plan(uint64_t seed)
 
 const char *world_sku(struct chance *chance)
 {
-    return SCENE_SKU(world.sales > 1 ? chance_below(chance, (uint32_t)world.sales) : 0);
+    return SCENE_SKU(scene.sales > 1 ? chance_below(chance, (uint32_t)scene.sales) : 0);
 }
 
 /* The second sale is smaller. */
@@ -113,7 +114,7 @@ static void set_up(void *argument)
     struct chance chance = chance_stream(2);
     struct stock *stock = world_stock(&chance);
     (void)argument;
-    for (int i = 0; i < world.sales; i++) {
+    for (int i = 0; i < scene.sales; i++) {
         struct stock_reset reset;
         struct ledger_sale sale;
         struct ledger_round_use use = {.units = 0};
@@ -221,8 +222,8 @@ const char *world_run(uint64_t seed, const struct mask *mask)
     story("---- %u units in %u segments, %d processes, %d workers, limit %u, to pay within %u s, "
           "%d sales, %s%s, burst %u ----",
           world.total, world.segments, world.processes, world.workers, world.per_user_limit,
-          world.pay_within_s, world.sales, world.strategy, world.guarded ? " and a guard lock" : "",
-          world.rate_burst);
+          world.pay_within_s, scene.sales, scene.strategy, scene.guarded ? " and a guard lock" : "",
+          scene.rate_burst);
     chance_arm(false);
     task_start(process_at(0), "set up", set_up, NULL, 0);
     run(1000, "the sale is not created");

@@ -10,13 +10,7 @@
 #include "test/simulate/scene.h"
 
 struct world {
-    int sales;
-    const char *strategy;
-    bool locked;   /* by segment_lock, without which an order may be refused in vain */
-    bool counters; /* units under way are missing from them, and leak with their process */
-    bool guarded;  /* by a guard lock */
     bool retires;
-    uint32_t rate_burst;      /* of orders of one user; 0: no limit */
     uint32_t segments, total; /* of the first sale */
     uint32_t per_user_limit, pay_within_s;
     int processes, workers;
