@@ -27,6 +27,7 @@ enum {
 
 static const char *strategy = "segment_lock";
 static int own_lease_ms = LEASE_MS;
+static const struct stock_rates *own_rates; /* of stocks that are opened; NULL: no limits */
 static struct sale_cache *cache;
 static struct stock *stock;
 static _Atomic uint64_t last_id;
@@ -50,6 +51,7 @@ static struct stock *open_stock(struct sale_cache *of, const char *redis_url, co
         .mysql_timeout_ms = 5000,
         .resolve_ms = 200,
         .remember_left_ms = 100,
+        .rates = own_rates,
     };
     struct stock *opened = stock_open(&options, of, error, sizeof error);
     if (!opened)
@@ -835,17 +837,29 @@ static void *line_serve(void *context)
     return NULL;
 }
 
+static void line_open(struct line *line)
+{
+    int port = 0;
+    const char *url = redis_server_url(), *at = strrchr(url, '@');
+    assert_non_null(at); /* the password */
+    *line = (struct line){.listener = listen_anywhere(&port)};
+    snprintf(line->url, sizeof line->url, "%.*s127.0.0.1:%d/0", (int)(at + 1 - url), url, port);
+    assert_int_equal(pthread_create(&line->thread, NULL, line_serve, line), 0);
+}
+
+static void line_close(struct line *line)
+{
+    shutdown(line->listener, SHUT_RDWR);
+    pthread_join(line->thread, NULL);
+    close(line->listener);
+}
+
 /* What Redis has locked before its answer was lost is released, not left to its lease. */
 static void test_nothing_stays_locked_after_a_lost_answer(void **state)
 {
     (void)state;
-    struct line line = {.url = ""};
-    int port = 0;
-    line.listener = listen_anywhere(&port);
-    const char *url = redis_server_url(), *at = strrchr(url, '@');
-    assert_non_null(at); /* the password */
-    snprintf(line.url, sizeof line.url, "%.*s127.0.0.1:%d/0", (int)(at + 1 - url), url, port);
-    assert_int_equal(pthread_create(&line.thread, NULL, line_serve, &line), 0);
+    struct line line;
+    line_open(&line);
     reset("s", 5, 1);
     own_lease_ms = 60000;
     struct stock *over = open_stock(cache, line.url, sql_server_url());
@@ -859,10 +873,31 @@ static void test_nothing_stays_locked_after_a_lost_answer(void **state)
     assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
     assert_int_equal(sell_out("s"), 4);
     stock_close(&over);
-    shutdown(line.listener, SHUT_RDWR);
-    pthread_join(line.thread, NULL);
-    close(line.listener);
+    line_close(&line);
     audit("s", 5);
+}
+
+/* Whoever could lose the answer would else order as often as he likes. */
+static void test_order_whose_rate_was_not_told_is_asked_for_again(void **state)
+{
+    (void)state;
+    static const struct stock_rates one_a_minute = {.user_per_min = 1, .user_burst = 1};
+    struct line line;
+    line_open(&line);
+    reset("s", 5, 1);
+    own_rates = &one_a_minute;
+    struct stock *over = open_stock(cache, line.url, sql_server_url());
+    own_rates = NULL;
+    struct stock_order one = order("s", 1, "");
+    assert_int_equal(sell_once(over, &one), STOCK_ACCEPTED);
+    one = order("s", 1, "");
+    atomic_store(&line.cut, true);
+    assert_int_equal(sell_once(over, &one), STOCK_AGAIN);
+    assert_false(atomic_load(&line.cut));
+    assert_int_equal(sell_once(over, &one), STOCK_RATE_LIMITED);
+    stock_close(&over);
+    line_close(&line);
+    audit("s", 1);
 }
 
 /* ---- what the ledger may do ---- */
@@ -1498,6 +1533,7 @@ int main(void)
         TEST(test_no_batch_keeps_most_of_a_sale_locked),
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_nothing_stays_locked_after_a_lost_answer),
+        TEST(test_order_whose_rate_was_not_told_is_asked_for_again),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),
