@@ -118,6 +118,11 @@ class FaultProxy:
             self._traps.append(trap)
         return trap
 
+    def forget(self, trap):
+        """Takes back a trap that no request has sprung."""
+        with self._lock:
+            self._traps.remove(trap)
+
     def _accept(self, listener):
         with listener:
             while True:
