@@ -8,7 +8,8 @@
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them; SEED=7 repeats one and tells its story
-#   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
+#   make mutants    small faults put into the core, one at a time: which seed of the simulation, which
+#                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -344,8 +345,8 @@ simulate:
 
 mutants:
 	@deploy/packages test
-	@$(MAKE) $(BUILD)/simulate
-	@test/simulate/mutants $(MUTANTS_ARGS)
+	@$(MAKE) tests
+	@test/mutants/run $(MUTANTS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:
