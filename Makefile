@@ -7,7 +7,8 @@
 #   make check      the unit tests only
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
-#                   SEEDS=100000 of them; SEED=7 repeats one and tells its story
+#                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
+#                   and tells its story
 #   make mutants    small faults put into the core, one at a time: which seed of the simulation, which
 #                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
@@ -337,11 +338,11 @@ test-lock:
 	@$(MAKE) tests
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
 
-# SEEDS: how many schedules; SEED: this one alone, with its story.
+# SEEDS: how many schedules, from seed FROM on, by JOBS processes; SEED: one alone, with its story.
 simulate:
 	@deploy/packages test
 	@$(MAKE) $(BUILD)/simulate
-	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000)) $(SIMULATE_ARGS)
+	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000) $(if $(FROM),--from $(FROM)) $(if $(JOBS),--jobs $(JOBS))) $(SIMULATE_ARGS)
 
 mutants:
 	@deploy/packages test

@@ -311,8 +311,8 @@ MUTANTS = {
         "test_state.py::test_commit_of_a_move_lost"),
     "seen_cancel_not_confirmed": Mutant(
         "a cancellation that somebody else made is on the disk when it is answered",
-        (("stock/return_order.c", "        confirm_seen(stock, trial, connection);\n}",
-          "        (void)confirm_seen;\n}"),),
+        (("stock/return_order.c", "        confirm_ended(stock, &this_try);\n}",
+          "        (void)confirm_ended;\n}"),),
         "test_returns/test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered"),
     "return_not_published": Mutant(
         "units that came back end the memory of a sold-out sale in every process",
