@@ -12,6 +12,7 @@
 #include "stock/sale_reset.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
+#include "stock/stock_core.h"
 #include "stock/stock.h"
 
 #include <signal.h>
@@ -1189,6 +1190,23 @@ static void test_settings_changed_elsewhere_are_noticed(void **state)
 /* The ledger refuses what was decided by older settings. Nobody may come after the batch, so the
  * batch itself recovers what it has taken: one segment, updated by itself, or many by one
  * statement. */
+/* The change may be visible and not on the disk yet; if the server forgets it the next change gets
+ * the same version, and a process that has learnt the lost one would keep it. */
+static void test_settings_changed_elsewhere_are_learnt_after_a_write(void **state)
+{
+    (void)state;
+    struct sale *sale = NULL;
+    reset("s", 9, 3);
+    for (int i = 0; i < 2; i++) { /* as settings of a sale that is known, and of one that is not */
+        sql_server_do("UPDATE sale SET settings_version=settings_version+1");
+        if (i == 1)
+            sale_cache_retire(cache, "s", 1);
+        int64_t before = sql_server_log();
+        assert_int_equal(stock_sale_reload(stock, "s", &sale), LEDGER_OK);
+        assert_true(sql_server_log() > before);
+    }
+}
+
 static void test_settings_changed_in_between_leave_no_segment_dirty(void **state)
 {
     (void)state;
@@ -1542,6 +1560,7 @@ int main(void)
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),
         TEST(test_reset_of_one_sale_too_many_is_refused),
+        TEST(test_settings_changed_elsewhere_are_learnt_after_a_write),
         TEST(test_reconcile_finds_and_repairs_what_differs),
         TEST(test_reconcile_wants_a_sale_and_its_locks),
         TEST(test_reconcile_overtaken_by_a_reset_tells_of_the_new_round),
