@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 ORDERS = "test/simulate/ledger_orders.c"
 RETURNS = "test/simulate/ledger_returns.c"
+RETIRE = "test/simulate/ledger_retire.c"
 ROUNDS = "test/simulate/ledger_rounds.c"
 SALES = "test/simulate/ledger_sales.c"
+
+NO_PART = "not simulated"
+NOT_SEEN = "not seen"  # 10,000 seeds did not show it
 
 
 class Mutant(NamedTuple):
@@ -16,7 +20,7 @@ class Mutant(NamedTuple):
     edits: tuple  # (file, text, text instead)...; the text is in the file exactly once
     unit: str = ""  # program/test
     system: str = ""  # file.py::test
-    simulated: bool = True  # False: the simulation has no such part
+    simulated: str = ""  # why the simulation need not be tried: NO_PART or NOT_SEEN
 
 
 MUTANTS = {
@@ -34,7 +38,8 @@ MUTANTS = {
         "fences grow though the server's clock is set back",
         (("lua/include/fence_next.lua", "tonumber(stored_fence) >= tonumber(fence)", "false"),),
         "test_script/test_fence_grows_though_its_key_is_ahead_of_the_clock",
-        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis"),
+        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
+        simulated=NOT_SEEN),
     "take_without_the_lock": Mutant(
         "only the lock's holder takes units",
         (("lua/stock_take.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
@@ -98,7 +103,8 @@ MUTANTS = {
         "a segment sells on though Redis forgot its fences",
         (("stock/recovery.c", "else if (row->fence > hold->lock.fence) {", "else if (false) {"),),
         "test_stock/test_ledger_ahead_of_redis_clock_is_caught_up_with",
-        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis"),
+        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
+        simulated=NOT_SEEN),
     "refused_segments_stay_as_they_are": Mutant(
         "a segment whose update the ledger refused is recovered",
         (("stock/strategy_segment_lock.c", "        recover_refused(stock, batch);",
@@ -214,7 +220,8 @@ MUTANTS = {
           "if (sale->snapshot.epoch == epoch) {\n        /* left_until_ns last",
           "if (epoch != UINT32_MAX) {\n        /* left_until_ns last"),),
         "test_sale/test_finding_older_than_returned_units_is_not_remembered",
-        "test_state.py::test_unit_that_comes_back_while_the_ledger_is_asked_for_units_is_sold"),
+        "test_state.py::test_unit_that_comes_back_while_the_ledger_is_asked_for_units_is_sold",
+        simulated=NOT_SEEN),
 
     # ---- keys ----
     "keys_not_looked_up_last": Mutant(
@@ -240,7 +247,8 @@ MUTANTS = {
         "after a repeat was told that the sale has ended its first try is not accepted",
         (("stock/sell.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
         "test_settings/test_repeat_past_the_end_stops_its_first_try",
-        "test_window.py::test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end"),
+        "test_window.py::test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end",
+        simulated=NOT_SEEN),
 
     # ---- limits, windows and other settings ----
     "limit_off_by_one": Mutant(
@@ -276,24 +284,26 @@ MUTANTS = {
           "settings_version=%u WHERE settings_version>=%u*0 AND sku="),
          (SALES, "row->now.sale.settings.version == version)", "true)")),
         "test_ledger/test_settings_change_only_from_the_version_given",
-        "test_window.py::test_many_changes_at_once_all_happen"),
+        "test_window.py::test_many_changes_at_once_all_happen",
+        simulated=NOT_SEEN),
     "lost_settings_are_learnt": Mutant(
         "settings that the ledger's server forgets were never in force anywhere",
         (("stock/stock_core.c",
           "if (is_news(known, result, &row) && ledger_confirm(stock->ledger, connection) != "
-          "LEDGER_OK)", "if (is_news(known, result, &row) && connection == UINT64_MAX)"),)),
+          "LEDGER_OK)", "if (is_news(known, result, &row) && connection == UINT64_MAX)"),),
+        "test_stock/test_settings_changed_elsewhere_are_learnt_after_a_write"),
     "rate_is_not_asked_again": Mutant(
         "an order whose rate was not told is asked for again",
         (("stock/check_rate.c", "order->rate_passed = call->result == REDIS_ANSWERED;",
           "order->rate_passed = true;"),),
         "test_stock/test_order_whose_rate_was_not_told_is_asked_for_again",
-        "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=False),
+        "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
     "rate_never_refuses": Mutant(
         "no user orders faster than the rate limit",
         (("lua/rate_limit.lua", "if user > 0 and user_due > latest[1] then", "if false then"),),
         "test_script/test_orders_above_the_burst_are_refused_and_told_when",
         "test_rate.py::test_user_gets_the_burst_and_then_429_while_others_buy",
-        simulated=False),
+        simulated=NO_PART),
 
     # ---- units that come back ----
     "returned_twice": Mutant(
@@ -319,7 +329,8 @@ MUTANTS = {
         (("stock/return_batch.c",
           "    redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(batch->sale));\n", ""),),
         "test_returns/test_return_is_published",
-        "test_state.py::test_every_daemon_is_told_of_a_return"),
+        "test_state.py::test_every_daemon_is_told_of_a_return",
+        simulated=NOT_SEEN),
     # ---- payment and expiry ----
     "payment_without_the_row_lock": Mutant(
         "an order ends in one status",
@@ -338,14 +349,16 @@ MUTANTS = {
         (("sql/ledger_status.c", "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
          (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n", "\n")),
         "test_status/test_payment_and_reset_wait_for_each_other",
-        "test_reset.py::test_reset_waits_for_a_payment_under_way"),
+        "test_reset.py::test_reset_waits_for_a_payment_under_way",
+        simulated=NOT_SEEN),
     "paid_after_its_time": Mutant(
         "an order that is overdue is not paid",
         (("sql/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
          ("test/simulate/ledger_text.c", "!late && order->round == round",
           "order->round == round")),
         "test_status/test_time_to_pay_is_over_at_its_moment",
-        "test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it"),
+        "test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it",
+        simulated=NOT_SEEN),
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
         (("sql/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
@@ -372,26 +385,30 @@ MUTANTS = {
         (("stock/sale_restock.c",
           "if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)", "if (false)"),),
         "test_restock/test_repeat_tells_every_process_of_the_units",
-        "test_restock.py::test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody"),
+        "test_restock.py::test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody",
+        simulated=NOT_SEEN),
     "restock_leaves_the_fences": Mutant(
         "what Redis said before a restock counts no more",
         (("sql/ledger_restock.c", "fence=GREATEST(fence+1,%llu)WHERE",
           "fence=GREATEST(fence,%llu*0)WHERE"),
-         (SALES, "greater(segment->fence + 1, restock->fences[i])", "segment->fence"))),
+         (SALES, "greater(segment->fence + 1, restock->fences[i])", "segment->fence")),
+        "test_user_quota/test_units_added_while_the_orders_are_counted"),
     "reset_key_not_written": Mutant(
         "a reset with a key happens once",
         (("sql/ledger_reset.c", "    if (!reset->key || reset->key[0] == '\\0')\n",
           "    if (!reset->key || reset->key[0] != '\\1')\n"),
          (ROUNDS, "    if (!reset->key || reset->key[0] == '\\0')\n",
           "    if (!reset->key || reset->key[0] != '\\1')\n")),
-        "", "test_reset.py::test_key_makes_a_reset_happen_once"),
+        "test_ledger/test_key_begins_one_round",
+        "test_reset.py::test_key_makes_a_reset_happen_once"),
     "reset_ends_a_round_in_use": Mutant(
         "a reset ends reserved orders only when it is told to",
         (("sql/ledger_reset.c", "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
           "return DB_OK;"),
          (ROUNDS, "result == DB_OK && refused ? DB_NO : result", "refused ? result : result")),
-        "",
-        "test_reset.py::test_order_that_is_committed_before_a_reset_is_not_ended_without_a_word"),
+        "test_ledger/test_round_in_use_is_not_ended_unless_that_is_asked_for",
+        "test_reset.py::test_order_that_is_committed_before_a_reset_is_not_ended_without_a_word",
+        simulated=NOT_SEEN),
     "old_round_not_ended": Mutant(
         "no order of a round that is over stays reserved",
         (("sql/ledger_reset.c", "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
@@ -403,46 +420,91 @@ MUTANTS = {
         "every process hears of a reset, a restock and a change",
         (("stock/sale_lock.c", "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
         "test_stock/test_reset_is_published",
-        "test_restock.py::test_every_daemon_is_told_of_each_change_of_a_sale"),
+        "test_restock.py::test_every_daemon_is_told_of_each_change_of_a_sale",
+        simulated=NOT_SEEN),
 
     # ---- the end of a sale, and node numbers ----
     "order_behind_the_count_is_overlooked": Mutant(
         "a sale with reserved orders is not retired",
         (("sql/ledger_retire.c",
           "fences == retirement->held->fences && sold == retirement->held->sold",
-          "fences >= retirement->held->fences || sold == retirement->held->sold"),),
+          "fences >= retirement->held->fences || sold == retirement->held->sold"),
+         (RETIRE, "fences == retirement->held->fences && sold == retirement->held->sold",
+          "fences >= retirement->held->fences || sold == retirement->held->sold")),
         "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
-        "test_retire.py::test_order_that_comes_while_the_orders_are_counted_keeps_the_sale",
-        simulated=False),
+        "test_retire.py::test_order_that_comes_while_the_orders_are_counted_keeps_the_sale"),
     "reserved_orders_end_with_their_sale": Mutant(
         "a sale with reserved orders is not retired",
         (("sql/ledger_retire.c", "held->reserved += ledger_u64(row[2]);",
-          "held->paid += ledger_u64(row[2]);"),),
+          "held->paid += ledger_u64(row[2]);"),
+         (RETIRE, "held->reserved += seen->order.status == LEDGER_RESERVED;",
+          "held->paid += seen->order.status == LEDGER_RESERVED;")),
         "test_ledger_retire/test_orders_that_hold_units_are_counted",
-        "test_retire.py::test_sale_with_reserved_orders_stays", simulated=False),
+        "test_retire.py::test_sale_with_reserved_orders_stays"),
     "rounds_of_a_sku_begin_again": Mutant(
         "an order of a retired sale belongs to no later sale of its sku",
-        (("sql/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),),
-        "", "test_retire.py::test_sku_that_comes_again_counts_its_rounds_on", simulated=False),
+        (("sql/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
+         (ROUNDS, "    version->sale.round = last->sale_round.round;\n", "")),
+        "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
+        "test_retire.py::test_sku_that_comes_again_counts_its_rounds_on"),
     "node_begins_behind_its_own_clock": Mutant(
         "no two orders have one id, though clocks differ",
         (("sql/ledger_node.c", "ids_before > node->next_ms ? ids_before : node->next_ms",
           "ids_before > UINT64_MAX / 2 ? ids_before : node->next_ms"),),
         "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
         "test_node.py::test_next_holder_begins_behind_the_ids_of_the_last",
-        simulated=False),
+        simulated=NO_PART),
     "node_renewed_though_taken": Mutant(
         "a daemon that slept beyond its lease gives its number up",
         (("sql/ledger_node.c", "text_lease(sql, &renewed);\n    text_and_holder(sql, node);",
           "text_lease(sql, &renewed);"),),
         "test_ledger_node/test_lease_that_ended_is_renewed_unless_it_was_taken",
         "test_node.py::test_daemon_that_slept_beyond_its_lease_goes_on_with_another_number",
-        simulated=False),
+        simulated=NO_PART),
     "node_taken_from_its_holder": Mutant(
         "two daemons have no number in common",
         (("sql/ledger_node.c", '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
         "test_ledger_node/test_number_in_use_is_refused_with_its_holder",
-        "test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=False),
+        "test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
+}
+
+# Guards that can be dropped with no loss, as the simulation shows; README.md says why.
+REDUNDANT = {
+    "update_of_an_older_fence": Mutant(
+        "a segment's fence only grows",
+        (("sql/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu\""),
+         (ORDERS, "(!is_fenced(update) || row->fence < update->fence) &&", ""))),
+    "update_of_another_round": Mutant(
+        "an order moves a segment of its own round",
+        (("sql/stock_update.c", "AND segment=%u AND round=%u AND settings_version=%u\"",
+          "AND segment=%u AND round>=%u*0 AND settings_version=%u\""),
+         (ORDERS, "return row->round == update->round && row->settings_version",
+          "return row->settings_version"))),
+    "take_from_another_round": Mutant(
+        "nobody takes units of another round",
+        (("lua/stock_take.lua", " or segment[2] ~= ARGV[2]", ""),)),
+    "return_without_its_mark": Mutant(
+        "a return that broke off leaves its segments dirty",
+        (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
+    "return_sets_the_fence_back": Mutant(
+        "a return that comes late changes no segment that others have sold from",
+        (("sql/ledger_return.c", "AND round=%u AND fence<%llu AND",
+          "AND round=%u AND fence<>%llu AND"),
+         (RETURNS, "row->now.segment.fence >= returning->fences[i]",
+          "row->now.segment.fence == returning->fences[i]"))),
+    "settles_wait_for_a_trip": Mutant(
+        "no segment stays locked behind the last batch",
+        (("stock/sell.c", "    if (stock->stats.redis_calls == trips)\n        "
+          "stock_run_posted(stock);", "    (void)trips;"),)),
+    "later_round_not_loaded": Mutant(
+        "who cancels an order of a round that is news to the process makes it known",
+        (("stock/return_batch.c",
+          "if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)",
+          "if (found == LEDGER_OK && false)"),)),
+    "older_settings_are_learnt": Mutant(
+        "settings that arrive late do not replace newer ones",
+        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
+          "row->settings.version != sale->snapshot.settings.version)"),)),
 }
 
 # What the system column tries when the test that the table names does not find a mutant: of each
