@@ -119,9 +119,10 @@ class FaultProxy:
         return trap
 
     def forget(self, trap):
-        """Takes back a trap that no request has sprung."""
+        """Takes a trap away again that nothing has sprung."""
         with self._lock:
-            self._traps.remove(trap)
+            if trap in self._traps:
+                self._traps.remove(trap)
 
     def _accept(self, listener):
         with listener:
