@@ -6,6 +6,7 @@
 #include "stock/return_batch.h"
 #include "stock/return_expired.h"
 #include "stock/return_order.h"
+#include "stock/sale_retire.h"
 #include "stock/stock_core.h"
 #include "stock/test_stage.h"
 
@@ -174,6 +175,29 @@ static void test_return_is_published(void **state)
     assert_int_equal(expired.count, 1);
     assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     redis_close(&redis);
+}
+
+/* Others have ended its last orders, and retired it, after units of it came back here. */
+static void test_sale_retired_between_two_returns_is_published(void **state)
+{
+    static struct return_batch batch;
+    struct ledger_sale sale;
+    struct ledger_held held;
+    (void)state;
+    memset(&batch, 0, sizeof batch);
+    reset(6, 2);
+    uint64_t first = buy(1);
+    assert_int_equal(ledger_order_find(stock->ledger, first, &record), LEDGER_OK);
+    assert_true(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    batch.ids[batch.returned.order_count++] = first;
+    return_batch_post_lock(stock, &batch, (uint32_t)record.segment);
+    assert_true(return_batch_lock(stock));
+    assert_int_equal(return_batch_return(stock, &batch), LEDGER_OK);
+    stock_flush(stock);
+    assert_int_equal(stock_retire(stock, "s", WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
+    assert_false(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    return_batch_end(stock, &batch);
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
 }
 
 static void test_cancel_of_what_is_too_late_to_pay(void **state)
@@ -834,6 +858,7 @@ int main(void)
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
         TEST(test_return_is_published),
+        TEST(test_sale_retired_between_two_returns_is_published),
         TEST(test_cancel_of_what_is_too_late_to_pay),
         TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),
