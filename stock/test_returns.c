@@ -97,6 +97,23 @@ static void test_repeats_are_harmless_and_others_refused(void **state)
     audit(2);
 }
 
+/* What somebody else has decided may be visible and not on the disk yet. */
+static void test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    const uint64_t paid = buy(2), cancelled = buy(3);
+    assert_int_equal(pay(paid), STOCK_STATE_OK);
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    int64_t before = sql_server_log();
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    assert_false(moved);
+    int64_t between = sql_server_log();
+    assert_true(between > before);
+    assert_int_equal(cancel(paid), STOCK_STATE_REFUSED);
+    assert_true(sql_server_log() > between);
+}
+
 static void test_order_of_several_segments_gives_back_to_each(void **state)
 {
     (void)state;
@@ -149,6 +166,28 @@ static void test_reset_that_this_process_has_missed_is_noticed(void **state)
     assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 1);
     not_ended_yet();
     assert_int_equal(cancel(old), STOCK_STATE_OK);
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 2);
+    assert_int_equal(sell_out(), 8);
+    audit(8);
+}
+
+/* The process that sold the order, and the reset before it, are not heard of here. */
+static void test_cancel_of_a_later_round_makes_that_round_known(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    struct sale_cache *mine = cache;
+    struct stock *this = stock;
+    cache = sale_cache_open();
+    stock = open_stock(sql_server_url());
+    reset(8, 1);
+    uint64_t later = buy(3);
+    stock_close(&stock);
+    sale_cache_close(&cache);
+    stock = this;
+    cache = mine;
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 1);
+    assert_int_equal(cancel(later), STOCK_STATE_OK);
     assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 2);
     assert_int_equal(sell_out(), 8);
     audit(8);
@@ -854,9 +893,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_cancelled_units_are_sold_again_at_once),
         TEST(test_repeats_are_harmless_and_others_refused),
+        TEST(test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered),
         TEST(test_order_of_several_segments_gives_back_to_each),
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
+        TEST(test_cancel_of_a_later_round_makes_that_round_known),
         TEST(test_return_is_published),
         TEST(test_sale_retired_between_two_returns_is_published),
         TEST(test_cancel_of_what_is_too_late_to_pay),
