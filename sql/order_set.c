@@ -153,7 +153,9 @@ static void read_allocations(const struct order_set *set, struct ledger *ledger)
     size_t count = 0, size = 64;
     struct ledger_block *block = block_resize(NULL, size);
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        struct ledger_record *record = set->records[order_set_find(set, ledger_u64(row[0]))];
+        size_t place = order_set_find(set, ledger_u64(row[0]));
+        assert(place < set->count);
+        struct ledger_record *record = set->records[place];
         if (record->allocation_count == LEDGER_SEGMENTS_MAX)
             continue;
         if (count == size)
