@@ -120,6 +120,12 @@ MUTANTS = {
          ("sql/stock_update.c", '"AND fence=? AND', '"AND(fence=? OR 1)AND'),
          (ORDERS, "(!exact || row->fence == update->settled) &&", "")),
         "test_ledger/test_commit_is_refused_by_each_guard"),
+    "update_of_an_older_fence": Mutant(
+        "a segment's fence only grows",
+        (("sql/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu*0\""),
+         ("sql/stock_update.c", "AND fence<VALUES(fence)", ""),
+         (ORDERS, "(!is_fenced(update) || row->fence < update->fence) &&", "")),
+        "test_ledger/test_commit_is_refused_by_each_guard"),
     "settings_guard_dropped": Mutant(
         "no order is accepted under settings that are not in force",
         (("sql/stock_update.c", "round=%u AND settings_version=%u\"",
@@ -470,10 +476,6 @@ MUTANTS = {
 
 # Guards that can be dropped with no loss, as the simulation shows; README.md says why.
 REDUNDANT = {
-    "update_of_an_older_fence": Mutant(
-        "a segment's fence only grows",
-        (("sql/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu\""),
-         (ORDERS, "(!is_fenced(update) || row->fence < update->fence) &&", ""))),
     "update_of_another_round": Mutant(
         "an order moves a segment of its own round",
         (("sql/stock_update.c", "AND segment=%u AND round=%u AND settings_version=%u\"",
