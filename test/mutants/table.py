@@ -292,6 +292,11 @@ MUTANTS = {
         "test_ledger/test_settings_change_only_from_the_version_given",
         "test_window.py::test_change_does_not_undo_another_that_came_in_between",
         simulated=NOT_SEEN),
+    "older_settings_are_learnt": Mutant(
+        "settings that arrive late do not replace newer ones",
+        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
+          "row->settings.version != sale->snapshot.settings.version)"),),
+        "test_sale/test_only_newer_settings_are_taken"),
     "lost_settings_are_learnt": Mutant(
         "settings that the ledger's server forgets were never in force anywhere",
         (("stock/stock_core.c",
@@ -501,12 +506,8 @@ REDUNDANT = {
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",
         (("stock/return_batch.c",
-          "if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)",
+          "if (found == LEDGER_OK && sale_snapshot(sale).round < round)",
           "if (found == LEDGER_OK && false)"),)),
-    "older_settings_are_learnt": Mutant(
-        "settings that arrive late do not replace newer ones",
-        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
-          "row->settings.version != sale->snapshot.settings.version)"),)),
 }
 
 # What the system column tries when the test that the table names does not find a mutant: of each
