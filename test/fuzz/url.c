@@ -53,11 +53,12 @@ static void write_url(const struct url *url, const char *scheme, char *at)
     *at = '\0';
 }
 
-/* An unencoded host with a % or : may have come out of %XX, and then has no other spelling here. */
+/* A host with a colon or a % that is not from brackets came out of %XX, and has no other spelling
+ * here. */
 static bool can_write(const char *text, const struct url *url)
 {
-    return strchr(text, '[') ||
-           (!strchr(url->host, ':') && !strchr(url->host, '%') && url->host[0] != '[');
+    bool plain = !strchr(url->host, ':') && !strchr(url->host, '%') && url->host[0] != '[';
+    return plain || (strchr(text, '[') && !strchr(text, '%'));
 }
 
 static void check_written(const char *text, const struct url *url, const char *scheme)
