@@ -50,6 +50,8 @@ struct http_connection {
     struct address address;
 };
 
+enum { HTTP_LINES = 3 }; /* of held calls, see fair.c */
+
 /* What fair.c keeps. */
 struct http_fair {
     size_t orders;       /* sent to order workers and not come back */
@@ -57,7 +59,7 @@ struct http_fair {
     int64_t answered_ns; /* when an order was answered */
     int64_t counted_ns;  /* up to when time has added to the credit */
     int64_t credit;
-    size_t seen; /* calls of this turn that might have been held */
+    size_t seen[HTTP_LINES]; /* calls of this turn that might have been held, by line */
 };
 
 struct http_thread {
