@@ -92,6 +92,10 @@ struct http_thread {
     size_t in_flight;                  /* requests sent on and not come back */
     size_t replies;                    /* queued in the last run of libmicrohttpd */
     size_t answers;                    /* of these, to requests that had waited */
+    size_t accepts;                    /* clients that connected in the last run */
+    size_t accepts_seen;               /* and since the last look at those that wait, see loop.c */
+    bool stuck;                        /* at that look clients waited, and none had been accepted */
+    int64_t stuck_look_ns;             /* when to look again */
     unsigned runs_due;                 /* of libmicrohttpd, before the thread may wait again */
     int64_t now_ns;                    /* of this turn */
     bool closing;                      /* answers close their connections */
