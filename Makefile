@@ -7,8 +7,11 @@
 #   make check      the unit tests only
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
-#                   SEEDS=100000 of them; SEED=7 repeats one and tells its story
+#                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
+#                   and tells its story
 #   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
+#   make chaos      faults of every kind strike a running service; then every answer that clients got
+#                   is compared with the ledger: DURATION=60 seconds, SEED= to repeat the schedule
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -103,7 +106,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http overload model valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http overload model valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -338,16 +341,23 @@ test-lock:
 	@$(MAKE) tests
 	@SECKILL_DAEMON=$(BUILD)/seckilld $(PYTHON) -m pytest -q -p no:cacheprovider -n 4 --dist loadgroup test/lock
 
-# SEEDS: how many schedules; SEED: this one alone, with its story.
+# SEEDS: how many schedules, from seed FROM on, by JOBS processes; SEED: one alone, with its story.
 simulate:
 	@deploy/packages test
 	@$(MAKE) $(BUILD)/simulate
-	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000)) $(SIMULATE_ARGS)
+	@$(BUILD)/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000) $(if $(FROM),--from $(FROM)) $(if $(JOBS),--jobs $(JOBS))) $(SIMULATE_ARGS)
 
 mutants:
 	@deploy/packages test
 	@$(MAKE) $(BUILD)/simulate
 	@test/simulate/mutants $(MUTANTS_ARGS)
+
+# DURATION: seconds of faults; SEED: of their schedule; CHAOS_ARGS="--print 50" shows it alone.
+chaos:
+	@deploy/packages chaos
+	@$(MAKE) $(daemon) $(BUILD)/test/shifted_clock.so
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/chaos/run $(if $(SEED),--seed $(SEED)) \
+	    $(if $(DURATION),--duration $(DURATION)) $(CHAOS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:

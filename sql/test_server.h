@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -159,6 +160,14 @@ struct sql_wire {
     _Atomic int fault; /* enum sql_wire_fault; used up when it strikes */
 };
 
+/* The line costs no time of its own. */
+static inline int sql_wire_hurry(int end)
+{
+    if (end >= 0)
+        setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    return end;
+}
+
 static inline int sql_wire_dial(const struct sql_wire *wire)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -169,7 +178,7 @@ static inline int sql_wire_dial(const struct sql_wire *wire)
         close(server);
         return -1;
     }
-    return server;
+    return sql_wire_hurry(server);
 }
 
 /* Passes on what one side sends; false when the connection is over. */
@@ -196,7 +205,8 @@ static inline bool sql_wire_pass(struct sql_wire *wire, int from, int to, bool f
 static inline void *sql_wire_serve(void *argument)
 {
     struct sql_wire *wire = argument;
-    for (int client; (client = accept(wire->listener, NULL, NULL)) >= 0; close(client)) {
+    for (int client; (client = sql_wire_hurry(accept(wire->listener, NULL, NULL))) >= 0;
+         close(client)) {
         int server = sql_wire_dial(wire);
         struct pollfd ends[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
         bool whole = server >= 0;

@@ -137,39 +137,57 @@ void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t 
 
 /* ---- cancelling ---- */
 
-/* Orders that somebody else has cancelled or paid are answered only when that is on the disk. */
-static void confirm_seen(struct stock *stock, struct trial *trial, uint64_t connection)
+/* The orders of one try, as the ledger says they stand when it begins. */
+struct cancel_try {
+    uint64_t connection;                                  /* that they were read on */
+    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* cancelled or paid by others */
+    size_t ended_count;
+    struct stock_status_change *pending[STOCK_CHANGES_MAX]; /* to be cancelled */
+    size_t pending_count;
+};
+
+static bool cancel_read(struct stock *stock, struct trial *trial, struct cancel_try *this_try)
 {
-    bool seen = false;
-    for (size_t i = 0; i < trial->open_count; i++)
-        seen |= !is_open(trial->open[i]->result) && trial->open[i]->result != STOCK_STATE_NO_ORDER;
-    if (!seen || ledger_confirm(stock->ledger, connection) == LEDGER_OK)
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    this_try->ended_count = this_try->pending_count = 0;
+    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
+        LEDGER_OK)
+        return false;
+    this_try->connection = ledger_connection(stock->ledger);
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        change->result = result_of(records[i], LEDGER_CANCELLED);
+        if (change->result == STOCK_STATE_BUSY)
+            this_try->pending[this_try->pending_count++] = change;
+        else if (change->result != STOCK_STATE_NO_ORDER)
+            this_try->ended[this_try->ended_count++] = change;
+    }
+    return true;
+}
+
+/* Orders that somebody else has cancelled or paid are answered only when that is on the disk. What
+ * this try has cancelled itself, or left in doubt, stays as it is. */
+static void confirm_ended(struct stock *stock, const struct cancel_try *this_try)
+{
+    if (this_try->ended_count == 0 ||
+        ledger_confirm(stock->ledger, this_try->connection) == LEDGER_OK)
         return;
-    for (size_t i = 0; i < trial->open_count; i++)
-        if (trial->open[i]->result != STOCK_STATE_NO_ORDER)
-            trial->open[i]->result = STOCK_STATE_FAILED;
+    for (size_t i = 0; i < this_try->ended_count; i++)
+        this_try->ended[i]->result = STOCK_STATE_FAILED;
 }
 
 static void cancel_once(struct stock *stock, struct trial *trial)
 {
-    struct ledger_record *records[STOCK_CHANGES_MAX];
-    struct stock_status_change *pending[STOCK_CHANGES_MAX];
-    size_t pending_count = 0;
-    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
-        LEDGER_OK) {
+    struct cancel_try this_try;
+    if (!cancel_read(stock, trial, &this_try)) {
         set_all(trial, STOCK_STATE_FAILED);
         return;
     }
-    uint64_t connection = ledger_connection(stock->ledger);
-    for (size_t i = 0; i < trial->open_count; i++) {
-        trial->open[i]->result = result_of(records[i], LEDGER_CANCELLED);
-        if (trial->open[i]->result == STOCK_STATE_BUSY)
-            pending[pending_count++] = trial->open[i];
-    }
     /* A commit of this call confirms all that was read before it on the same connection. */
-    bool committed = return_group(stock, pending, pending_count, LEDGER_CANCELLED);
-    if (!committed || ledger_connection(stock->ledger) != connection)
-        confirm_seen(stock, trial, connection);
+    bool committed =
+        return_group(stock, this_try.pending, this_try.pending_count, LEDGER_CANCELLED);
+    if (!committed || ledger_connection(stock->ledger) != this_try.connection)
+        confirm_ended(stock, &this_try);
 }
 
 void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,

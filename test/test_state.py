@@ -374,3 +374,17 @@ def test_cancel_without_redis_or_ledger_changes_nothing(stack, proxies, spawn):
         assert answered(lambda: daemon.cancel(order_id)).status == 200
         assert len(sell_out_after_faults(daemon)) == 1
         assert audit_after_faults(daemon) == 4
+
+
+def test_cancel_that_is_committed_over_a_second_connection_is_answered_200(stack, proxies, spawn):
+    """Its first one is lost in the transaction. Who cancelled need not be confirmed by anybody."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 10, 1)
+    order_id = daemon.order().json()["order_id"]
+    proxy.delay = 0.01  # so that there is no time for a further try
+    trap = proxy.once(rb"a\.segment.* FOR UPDATE", before=Link.cut)
+    response = daemon.cancel(order_id)
+    trap.wait()
+    assert (response.status, response.json().get("status")) == (200, "cancelled"), response
+    audit_after_faults(daemon)

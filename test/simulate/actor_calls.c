@@ -53,8 +53,7 @@ static void expire(struct stock *stock)
     uint64_t ended = 0;
     stock_round_end(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS, &ended);
     stock_expire(stock, &cursor, &expired);
-    if (expired.count > 0)
-        tally("orders expired");
+    tally_add("order expired", expired.count);
     story("  %zu orders have expired", expired.count);
 }
 

@@ -152,3 +152,17 @@ const char *chance_fault_name(enum fault_kind fault)
 {
     return faults[fault].text;
 }
+
+uint64_t chance_faults_tallied(size_t *kinds_out)
+{
+    uint64_t sum = 0;
+    size_t kinds = 0;
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        uint64_t count = tally_count(faults[i].text);
+        sum += count;
+        kinds += count > 0;
+    }
+    if (kinds_out)
+        *kinds_out = kinds;
+    return sum;
+}

@@ -1,8 +1,13 @@
 /* Runs schedules, one seed after the other, until one breaks a promise; tells the story of it.
  *
- * usage: simulate [--seeds N] [--from N] [--jobs N] [--counts] [--calm] [--seed N [--whole]] */
+ * usage: simulate [--seeds N] [--from N] [--jobs N] [--quiet] [--calm] [--seed N [--whole]]
+ *
+ * Several jobs share the seeds. Every ten seconds a line says how far they are, and from which seed
+ * a run that is killed can go on. SIGINT and SIGTERM end a run early, with its summary. */
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,22 +15,29 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/simulate/chance.h"
 #include "test/simulate/redis_lua.h"
 #include "test/simulate/shrink.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 #include "test/simulate/world.h"
 
+enum { JOBS_MAX = 64, PROGRESS_S = 10, POLL_MS = 50 };
+
 struct options {
     uint64_t from, seeds;
     long jobs;
-    bool one, whole, counts, calm;
+    bool one, whole, quiet, calm;
 };
 
 /* Shared by the jobs. */
 struct progress {
     _Atomic uint64_t next, done, broken; /* broken: the smallest such seed + 1; 0: none */
+    _Atomic uint64_t at[JOBS_MAX];       /* the seed that each job is at; UINT64_MAX: at none */
+    _Atomic bool stop;
 };
+
+static volatile sig_atomic_t interrupted;
 
 static uint64_t now_at; /* the seed of the present schedule */
 
@@ -62,35 +74,113 @@ static void note_broken(struct progress *progress, uint64_t seed)
         continue;
 }
 
-static void work(struct progress *progress, const struct options *options)
+static void work(struct progress *progress, const struct options *options, long job)
 {
     const struct mask mask = {.calm = options->calm};
-    for (;;) {
-        uint64_t seed = now_at = options->from + progress->next++;
+    while (!progress->stop) {
+        uint64_t seed = now_at = progress->at[job] = options->from + progress->next++;
         if (seed >= options->from + options->seeds ||
             (progress->broken != 0 && seed >= progress->broken))
-            return;
+            break;
         if (world_run(seed, &mask))
             note_broken(progress, seed);
         progress->done++;
     }
+    progress->at[job] = UINT64_MAX;
 }
 
-/* A job that dies, as of an assertion, has failed with the seed that it was at; its message says
- * which assertion. */
-static bool run_jobs(struct progress *progress, const struct options *options)
+/* The first seed that may not have been run. */
+static uint64_t next_seed(const struct progress *progress, const struct options *options)
+{
+    uint64_t next = options->from + progress->next, end = options->from + options->seeds;
+    next = next < end ? next : end;
+    for (long i = 0; i < options->jobs; i++)
+        next = progress->at[i] < next ? progress->at[i] : next;
+    return next;
+}
+
+static void on_stop(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void start_jobs(struct progress *progress, const struct options *options)
+{
+    fflush(stdout);
+    for (long i = 0; i < options->jobs; i++) {
+        progress->at[i] = options->from;
+        pid_t pid = fork();
+        if (pid < 0)
+            abort();
+        if (pid > 0)
+            continue;
+        signal(SIGINT, SIG_IGN); /* the parent tells when to stop */
+        signal(SIGTERM, SIG_DFL);
+        work(progress, options, i);
+        _exit(0);
+    }
+}
+
+static void say_progress(const struct progress *progress, const struct options *options,
+                         double took)
+{
+    if (!options->quiet)
+        printf("%8.0f s: %llu schedules, %.0f a second, %llu faults, next seed %llu\n", took,
+               (unsigned long long)progress->done, (double)progress->done / took,
+               (unsigned long long)chance_faults_tallied(NULL),
+               (unsigned long long)next_seed(progress, options));
+}
+
+/* A job that dies has failed with the seed that it was at, which it tells; then all stop. */
+static bool run_jobs(struct progress *progress, const struct options *options, double start)
 {
     bool good = true;
-    fflush(stdout);
-    for (long i = 1; i < options->jobs; i++)
-        if (fork() == 0) {
-            work(progress, options);
-            _exit(0);
+    double said = start;
+    start_jobs(progress, options);
+    for (long running = options->jobs; running > 0;) {
+        int status;
+        if (waitpid(-1, &status, WNOHANG) > 0) {
+            bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            good &= ended;
+            progress->stop |= !ended;
+            running--;
+            continue;
         }
-    work(progress, options);
-    for (int status; wait(&status) > 0;)
-        good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (interrupted)
+            progress->stop = true;
+        if (seconds() - said >= PROGRESS_S) {
+            said = seconds();
+            say_progress(progress, options, said - start);
+        }
+        poll(NULL, 0, POLL_MS);
+    }
     return good;
+}
+
+static const char *how_it_ended(const struct progress *progress, bool good)
+{
+    return progress->broken ? "a promise was broken"
+           : !good          ? "a job died"
+           : interrupted    ? "no promise was broken; interrupted"
+                            : "no promise was broken";
+}
+
+static void say_summary(const struct progress *progress, const struct options *options, double took,
+                        bool good)
+{
+    size_t kinds = 0;
+    uint64_t next = next_seed(progress, options), faults = chance_faults_tallied(&kinds);
+    if (!options->quiet)
+        tally_print();
+    printf("%llu schedules in %.1f s, %.0f a second, seeds %llu to %llu; %llu faults of %zu kinds; "
+           "%llu orders accepted of %llu units, %llu ended; %s\n",
+           (unsigned long long)progress->done, took, (double)progress->done / took,
+           (unsigned long long)options->from, (unsigned long long)(next - 1),
+           (unsigned long long)faults, kinds, (unsigned long long)tally_count("accepted"),
+           (unsigned long long)tally_count("units accepted"),
+           (unsigned long long)(tally_count("order cancelled") + tally_count("order expired")),
+           how_it_ended(progress, good));
 }
 
 static int search(const struct options *options)
@@ -99,14 +189,12 @@ static int search(const struct options *options)
         mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     double start = seconds();
     tally_open();
-    bool good = run_jobs(progress, options);
-    double took = seconds() - start;
-    printf("%llu schedules in %.1f s, %.0f a second\n", (unsigned long long)progress->done, took,
-           (double)progress->done / took);
-    if (options->counts)
-        tally_print();
+    signal(SIGINT, on_stop);
+    signal(SIGTERM, on_stop);
+    bool good = run_jobs(progress, options, start);
+    say_summary(progress, options, seconds() - start, good);
     if (progress->broken == 0)
-        return good ? 0 : 1;
+        return good && !interrupted ? 0 : 1;
     return tell(progress->broken - 1, false, options->calm);
 }
 
@@ -132,8 +220,8 @@ int main(int argc, char **argv)
     static const struct option names[] = {
         {"seeds", required_argument, NULL, 'n'}, {"from", required_argument, NULL, 'f'},
         {"jobs", required_argument, NULL, 'j'},  {"seed", required_argument, NULL, 's'},
-        {"whole", no_argument, NULL, 'w'},       {"counts", no_argument, NULL, 'c'},
-        {"calm", no_argument, NULL, 'q'},        {0},
+        {"whole", no_argument, NULL, 'w'},       {"quiet", no_argument, NULL, 'q'},
+        {"calm", no_argument, NULL, 'c'},        {0},
     };
     struct options options = {.from = 1, .seeds = 20000, .jobs = sysconf(_SC_NPROCESSORS_ONLN)};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -148,11 +236,15 @@ int main(int argc, char **argv)
         else if (option == 'w')
             options.whole = true;
         else if (option == 'c')
-            options.counts = true;
-        else if (option == 'q')
             options.calm = true;
+        else if (option == 'q')
+            options.quiet = true;
         else
             return 2;
+    }
+    if (options.jobs < 1 || options.jobs > JOBS_MAX) {
+        fprintf(stderr, "simulate: --jobs is 1 to %d\n", JOBS_MAX);
+        return 2;
     }
     signal(SIGABRT, on_abort);
     setvbuf(stdout, NULL, _IOLBF, 0);

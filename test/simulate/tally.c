@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { COUNTS_MAX = 128 };
+enum { COUNTS_MAX = 256 };
 
 /* Jobs are forks of one process, so a literal has the same address in each. */
 struct count {
@@ -34,14 +34,29 @@ static bool is_place(struct count *count, const char *what)
     return atomic_compare_exchange_strong(&count->what, &present, what) || present == what;
 }
 
-void tally(const char *what)
+void tally_add(const char *what, uint64_t count)
 {
     size_t slot = (uintptr_t)what / 8;
     for (size_t i = 0; counts && i < COUNTS_MAX; i++)
         if (is_place(&counts[(slot + i) % COUNTS_MAX], what)) {
-            counts[(slot + i) % COUNTS_MAX].count++;
+            counts[(slot + i) % COUNTS_MAX].count += count;
             return;
         }
+}
+
+void tally(const char *what)
+{
+    tally_add(what, 1);
+}
+
+/* Literals of one text may have several addresses. */
+uint64_t tally_count(const char *what)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; counts && i < COUNTS_MAX; i++)
+        if (counts[i].what && strcmp(counts[i].what, what) == 0)
+            count += counts[i].count;
+    return count;
 }
 
 static int compare(const void *a, const void *b)
