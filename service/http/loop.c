@@ -31,12 +31,13 @@
 #include "service/log.h"
 
 enum {
-    TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
-    POLLED_TURN_MS = 2,    /* while connections are polled, see libmicrohttpd_ms */
-    RUNS_AFTER_REPLY = 3,  /* see run */
-    HANGUPS_MAX = 64,      /* looked at in one turn */
-    ACCEPTS_OF_RUN = 10,   /* libmicrohttpd accepts no more clients in one run */
-    ACCEPT_RUNS_MAX = 8,   /* further runs of a turn for clients that wait to be accepted */
+    TURN_MS_MAX = 1000,   /* libmicrohttpd looks for idle connections at least this often */
+    POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
+    RUNS_AFTER_REPLY = 3, /* see run */
+    HANGUPS_MAX = 64,     /* looked at in one turn */
+    ACCEPTS_OF_RUN = 10,  /* libmicrohttpd accepts no more clients in one run */
+    ACCEPT_RUNS_MAX = 8,  /* further runs of a turn for clients that wait to be accepted */
+    PLACES_PER_ACCEPT = 32,
     STUCK_MS = 250,        /* between looks at clients whom nobody accepts, see unstick */
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
@@ -184,10 +185,13 @@ static void run(struct http_thread *thread)
 }
 
 /* A turn under load takes some ms. With ten clients accepted in each, a crowd that connects would
- * fill the queue of the listening socket, and whoever finds that full waits a second. */
+ * fill the queue of the listening socket, and whoever finds that full waits a second. But where
+ * there are few places, clients who come so fast would lose them before they have sent a word. */
 static void accept_more(struct http_thread *thread)
 {
-    for (int i = 0; i < ACCEPT_RUNS_MAX && thread->accepts >= ACCEPTS_OF_RUN; i++)
+    int most = (int)(room_accept_max(thread->room) / PLACES_PER_ACCEPT / ACCEPTS_OF_RUN);
+    most = most < ACCEPT_RUNS_MAX ? most : ACCEPT_RUNS_MAX;
+    for (int i = 0; i < most && thread->accepts >= ACCEPTS_OF_RUN; i++)
         run(thread);
 }
 

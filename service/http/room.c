@@ -232,6 +232,8 @@ void room_shrink(struct http_thread *thread)
 {
     struct http_room *room = thread->room;
     unsigned taken = atomic_load(&room->taken);
+    if (atomic_load(&room->connected) >= room_accept_max(room))
+        return; /* nobody is accepted because requests are under way on all connections */
     atomic_store(&room->max, taken > FREED ? taken - FREED : 1);
     for (int i = 0; i < FREED && make_room(thread); i++)
         continue;
