@@ -9,7 +9,8 @@
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
 #                   and tells its story
-#   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
+#   make mutants    small faults put into the core, one at a time: which seed of the simulation, which
+#                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
 #   make chaos      faults of every kind strike a running service; then every answer that clients got
 #                   is compared with the ledger: DURATION=60 seconds, SEED= to repeat the schedule
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
@@ -349,8 +350,8 @@ simulate:
 
 mutants:
 	@deploy/packages test
-	@$(MAKE) $(BUILD)/simulate
-	@test/simulate/mutants $(MUTANTS_ARGS)
+	@$(MAKE) tests
+	@test/mutants/run $(MUTANTS_ARGS)
 
 # DURATION: seconds of faults; SEED: of their schedule; CHAOS_ARGS="--print 50" shows it alone.
 chaos:

@@ -160,6 +160,12 @@ def never_sold_out(record, _):
             yield "an order of steady was answered sold_out", [one]
 
 
+@check("every stock page adds up")
+def pages_add_up(record, _):
+    for one in record.pages:
+        yield f"a page of {one.page['sku']} mixes moments or rounds", [one]
+
+
 # What became of orders
 
 def final(status):

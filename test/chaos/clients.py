@@ -6,7 +6,7 @@ import random
 import threading
 import time
 
-from chaos.record import UNKNOWN, Call, Change, Try
+from chaos.record import UNKNOWN, Call, Change, Page, Try
 
 PATIENCE = 15.0                     # seconds; a daemon that serves answers long before
 HURRIED = (0.3, 1.0, PATIENCE)      # some clients give up sooner
@@ -154,8 +154,10 @@ class Buyer(Client):
         self.ask("get")
 
     def look_at_stock(self):
-        answer, _ = self.send(self.home, "GET", f"/stock/{self.random.choice(SALES)}")
+        answer, page = self.send(self.home, "GET", f"/stock/{self.random.choice(SALES)}")
         self.record.add_other("stock", answer)
+        if answer == "200":
+            self.record.add_page(Page(self.record.now(), page))
 
     def list_orders(self):
         answer, _ = self.send(self.home, "GET", f"/user/u{self.random.randrange(USERS)}/orders")

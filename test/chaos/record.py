@@ -62,12 +62,19 @@ class Change:
 
 
 @dataclass(slots=True)
-class Away:
-    """A time in which a daemon did not run: nobody can blame it for no answer."""
+class Page:
+    """A stock page."""
 
-    daemon: int
     start: float
-    end: float
+    page: dict
+
+    def adds_up(self):
+        """The segments of one round make up the sale."""
+        segments = self.page["segments"]
+        return (self.page["sold"] + self.page["available"] == self.page["total"]
+                and sum(one["capacity"] for one in segments) == self.page["total"]
+                and sum(one["sold"] for one in segments) == self.page["sold"]
+                and all(0 <= one["sold"] <= one["capacity"] for one in segments))
 
 
 class Record:
@@ -76,6 +83,7 @@ class Record:
     def __init__(self):
         self.began = time.monotonic()
         self.tries, self.calls, self.changes = [], [], []
+        self.pages = []  # that do not add up
         self.answers = Counter()
         self.hangs = []  # (daemon, start, end, what): patient requests without an answer
         self.recent_orders, self.recent_tries = deque(maxlen=RECENT), deque(maxlen=RECENT)
@@ -105,6 +113,12 @@ class Record:
         with self._lock:
             self.changes.append(one)
             self.answers[f"{one.what} " + (one.answer or "no answer")] += 1
+
+    def add_page(self, one):
+        """Keeps it only when it is wrong: there are many."""
+        if not one.adds_up():
+            with self._lock:
+                self.pages.append(one)
 
     def add_other(self, what, answer):
         with self._lock:

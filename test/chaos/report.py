@@ -59,15 +59,18 @@ def print_counts(record):
 
 
 def print_results(results, injector, seed):
+    """The checks that failed come last, for those who read only the end of a log."""
     for title, violations in results.items():
-        print(f"{'FAIL' if violations else 'ok  '}  {title}"
-              + (f": {len(violations)} violations" if violations else ""))
+        if not violations:
+            print(f"ok  {title}")
+    failures = {title: violations for title, violations in results.items() if violations}
+    for title, violations in failures.items():
+        print(f"--- failed: {title}: {len(violations)} violations")
         for violation in violations[:STORIES_PER_CHECK]:
             print_story(violation, injector)
-    failed = sum(bool(violations) for violations in results.values())
-    print(f"\nviolations: {sum(map(len, results.values()))}; seed {seed}")
-    print(f"{len(results) - failed} passed, {failed} failed")
-    return failed
+    print(f"\nviolations: {sum(map(len, failures.values()))}; seed {seed}")
+    print(f"{len(results) - len(failures)} passed, {len(failures)} failed")
+    return len(failures)
 
 
 def print_story(violation, injector):

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.books import Books, Row
 from chaos.checks import CHECKS, run_checks
-from chaos.record import Call, Change, Record, Try
+from chaos.record import Call, Change, Page, Record, Try
 
 
 def accepted(order_id="1", key="k1", user="u1", qty=2, answer="201", start=1.0, round_no=1):
@@ -20,6 +20,12 @@ def row(order_id="1", key="k1", user="u1", qty=2, status="reserved", round_no=1)
     return Row(order_id, "steady", round_no, user, qty, status, key, False)
 
 
+def page(total=10, sold=4, available=6, segments=((5, 1), (5, 3))):
+    return Page(1.0, {"sku": "steady", "total": total, "sold": sold, "available": available,
+                      "segments": [{"capacity": capacity, "sold": gone}
+                                   for capacity, gone in segments]})
+
+
 def reset(key="r1", start=0.0, limit=None):
     return Change("reset", "steady", {"per_user_limit": limit}, key, 0, start, start + 0.1, "200")
 
@@ -28,7 +34,8 @@ def broken(records, rows, sales=None, resets=None, restocks=None):
     """The checks that tell of violations."""
     record = Record()
     for one in records:
-        {Try: record.add_try, Call: record.add_call, Change: record.add_change}[type(one)](one)
+        {Try: record.add_try, Call: record.add_call, Change: record.add_change,
+         Page: record.add_page}[type(one)](one)
     books = Books({one.order_id: one for one in rows}, restocks or {},
                   resets or {("steady", "r1"): (1, 10)}, sales or {"steady": (1, 10)})
     return {title for title, found in run_checks(record, books).items() if found}
@@ -41,6 +48,7 @@ REASON = "no order is paid, cancelled or expired without a reason"
 ONE_KEY = "a key has one order, and every answer names it"
 REFUSED = "an order that was only refused is not in the ledger"
 LIMIT = "nobody has more than the greatest limit that was in force"
+PAGES = "every stock page adds up"
 FOUND = "an unclear order that is found later is in the ledger, one that is not there is not found"
 
 CASES = {
@@ -84,6 +92,10 @@ CASES = {
         {"an order that was told of is found"}),
     "an order is found that is not there": (
         [told("get", "200", "reserved")], [], {FOUND}),
+    "a page has more units than the sale": ([page(available=7)], [], {PAGES}),
+    "a page mixes two moments": ([page(segments=((5, 1), (5, 4)))], [], {PAGES}),
+    "a page mixes two rounds": ([page(segments=((5, 1), (6, 3)))], [], {PAGES}),
+    "a page is oversold": ([page(5, 4, 1, ((1, 2), (4, 2)))], [], {PAGES}),
     "a strange answer": (
         [accepted(None, answer="500 oops")], [], {"every answer is one that the interface names"}),
 }
@@ -99,7 +111,7 @@ def test_true_record_passes():
     records = [reset(limit=5), accepted(), accepted(answer="200", start=2.0),
                accepted(None, "k2", answer=None), accepted("3", None, "u3", answer="201"),
                accepted(None, None, "u4", answer="503 overloaded"), told("pay", "503 unavailable"),
-               told("pay", None, start=3.0), told("get", "200", "paid", 4.0)]
+               told("pay", None, start=3.0), told("get", "200", "paid", 4.0), page()]
     assert not broken(records, [row(status="paid"), row("3", None, "u3")])
 
 
