@@ -280,57 +280,31 @@ static size_t batches_within(struct ledger_order_ids *ids, const struct batch *b
     return count;
 }
 
-static void text_users(struct sql_text *sql, const char *const *user_ids, size_t count)
-{
-    sql_printf(sql, " AND user_id IN(");
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, ",", i > 0);
-        sql_identifier(sql, user_ids[i]);
-    }
-    sql_append(sql, ")", 1);
-}
-
-/* Finds the users' orders in some batches. */
-static bool search_batches(struct ledger *ledger, const char *const *user_ids, size_t count,
-                           const struct batch *batches, size_t batch_count,
-                           struct ledger_order_ids *ids)
-{
-    struct sql_text *sql = &ledger->sql;
-    sql_clear(sql);
-    sql_printf(sql, "SELECT order_id,user_id FROM orders WHERE ");
-    text_ranges(sql, batches, batch_count);
-    text_users(sql, user_ids, count);
-    if (ledger_read(ledger) != DB_OK)
-        return false;
-    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
-        for (size_t i = 0; i < count; i++)
-            if (strcmp(row[1], user_ids[i]) == 0)
-                add_id(&ids[i], ledger_u64(row[0]));
-    return true;
-}
-
-bool ledger_index_waiting(struct ledger *ledger, const char *const *user_ids, size_t count,
-                          struct ledger_order_ids *ids)
+/* Finds the user's orders in the batches that wait to be indexed. */
+static bool find_waiting(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids)
 {
     enum { MAX = BEGUN_MAX + WAITING_BATCHES_MAX };
+    struct sql_text *sql = &ledger->sql;
     struct batch *batches = calloc(MAX, sizeof *batches);
     if (!batches)
         abort();
-    assert(count > 0);
-    for (size_t i = 0; i < count; i++) {
-        assert(ids[i].after == ids[0].after && ids[i].count == 0);
-        ids[i].end = UINT64_MAX;
-    }
-    text_next(&ledger->sql, "SELECT first_id,last_id,orders FROM order_batch WHERE", "first_id",
-              ids[0].after, WAITING_BATCHES_MAX);
-    sql_printf(&ledger->sql, "ORDER BY first_id");
+    text_next(sql, "SELECT first_id,last_id,orders FROM order_batch WHERE", "first_id", ids->after,
+              WAITING_BATCHES_MAX);
+    sql_printf(sql, "ORDER BY first_id");
     bool read = ledger_read(ledger) == DB_OK;
-    size_t found = read ? read_batches(ledger, batches, MAX) : 0, within = 0;
-    read &= found < MAX; /* no answer is better than one that leaves orders out */
-    for (size_t i = 0; i < count; i++)
-        within = batches_within(&ids[i], batches, found); /* the same for all */
-    if (read && within > 0)
-        read = search_batches(ledger, user_ids, count, batches, within, ids);
+    size_t count = read ? read_batches(ledger, batches, MAX) : 0;
+    read &= count < MAX; /* no answer is better than one that leaves orders out */
+    count = batches_within(ids, batches, count);
+    if (read && count > 0) {
+        sql_clear(sql);
+        sql_printf(sql, "SELECT order_id FROM orders WHERE ");
+        text_ranges(sql, batches, count);
+        sql_printf(sql, " AND user_id=");
+        sql_identifier(sql, user_id);
+        read = ledger_read(ledger) == DB_OK;
+        for (char **row = read ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db))
+            add_id(ids, ledger_u64(row[0]));
+    }
     free(batches);
     return read;
 }
@@ -383,7 +357,8 @@ bool ledger_index_find(struct ledger *ledger, const char *user_id, struct ledger
 {
     char select[96];
     uint32_t hash = 0;
-    if (!read_hash(ledger, user_id, &hash))
+    ids->end = UINT64_MAX;
+    if (!find_waiting(ledger, user_id, ids) || !read_hash(ledger, user_id, &hash))
         return false;
     snprintf(select, sizeof select, "SELECT run,orders FROM order_index WHERE bucket=%u AND",
              hash % LEDGER_INDEX_BUCKETS);

@@ -37,14 +37,7 @@ struct ledger_order_ids {
 /* Appends the statement that notes the orders of a commit as not indexed yet. */
 void ledger_index_text(struct sql_text *sql, const struct ledger_order *orders, size_t count);
 
-/* Collects the ids of orders that are not indexed yet, of some users, each with a list that begins
- * at the same `after`. It comes before ledger_index_find for the same lists, so that an order that
- * is indexed in between is found twice, never missed. False: the ledger failed. */
-bool ledger_index_waiting(struct ledger *ledger, const char *const *user_ids, size_t count,
-                          struct ledger_order_ids *ids);
-
-/* Adds the ids of the user's orders that are indexed; other users' may be among them. False: the
- * ledger failed. */
+/* Collects ids of the user's orders; other users' may be among them. False: the ledger failed. */
 bool ledger_index_find(struct ledger *ledger, const char *user_id, struct ledger_order_ids *ids);
 
 #endif

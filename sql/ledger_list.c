@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sql/ledger_index.h"
@@ -95,78 +94,35 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
     return LEDGER_OK;
 }
 
-/* Completes the list of a user's ids, of which those that are not indexed yet are there, and reads
- * the orders. */
-static enum ledger_result list_user(struct ledger *ledger, const struct ledger_filter *filter,
-                                    struct ledger_order_ids *ids, size_t max,
-                                    struct ledger_listed *orders_out, size_t *count_out,
-                                    uint64_t *next_out)
+enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
+                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
+                                      size_t *count_out, uint64_t *next_out)
 {
+    struct ledger_order_ids ids = {.after = after};
     assert(filter->user_id[0] != '\0' && max > 0);
-    if (!ledger_index_find(ledger, filter->user_id, ids))
+    *count_out = 0;
+    *next_out = 0;
+    if (!ledger_index_find(ledger, filter->user_id, &ids))
         return LEDGER_FAILED;
-    uint64_t end = ids->end == UINT64_MAX ? 0 : ids->end;
-    if (ids->count == 0) {
+    uint64_t end = ids.end == UINT64_MAX ? 0 : ids.end;
+    if (ids.count == 0) {
         *next_out = end;
         return LEDGER_OK;
     }
     sql_clear(&ledger->sql);
     sql_append(&ledger->sql, columns, sizeof columns - 1);
-    for (size_t i = 0; i < ids->count; i++) {
+    for (size_t i = 0; i < ids.count; i++) {
         sql_append(&ledger->sql, i == 0 ? "order_id IN(" : ",", i == 0 ? 12 : 1);
-        sql_number(&ledger->sql, ids->ids[i]);
+        sql_number(&ledger->sql, ids.ids[i]);
     }
     sql_append(&ledger->sql, ")", 1);
     if (read_page(ledger, filter, max, orders_out, count_out) != LEDGER_OK)
         return LEDGER_FAILED;
     if (*count_out == max)
         *next_out = orders_out[max - 1].order_id;
-    else if (ids->more) /* the filter left few of these ids, but the index has more */
-        *next_out = ids->ids[ids->count - 1];
+    else if (ids.more) /* the filter left few of these ids, but the index has more */
+        *next_out = ids.ids[ids.count - 1];
     else
         *next_out = end;
     return LEDGER_OK;
-}
-
-struct ledger_waiting {
-    struct ledger_order_ids ids[LEDGER_WAITING_USERS_MAX];
-};
-
-struct ledger_waiting *ledger_waiting_find(struct ledger *ledger, const char *const *user_ids,
-                                           size_t count)
-{
-    struct ledger_waiting *waiting = calloc(1, sizeof *waiting);
-    if (!waiting)
-        abort();
-    assert(count <= LEDGER_WAITING_USERS_MAX);
-    if (ledger_index_waiting(ledger, user_ids, count, waiting->ids))
-        return waiting;
-    free(waiting);
-    return NULL;
-}
-
-enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
-                                      uint64_t after, size_t max, struct ledger_listed *orders_out,
-                                      size_t *count_out, uint64_t *next_out)
-{
-    struct ledger_order_ids ids = {.after = after};
-    const char *user_id = filter->user_id;
-    *count_out = 0;
-    *next_out = 0;
-    if (!ledger_index_waiting(ledger, &user_id, 1, &ids))
-        return LEDGER_FAILED;
-    return list_user(ledger, filter, &ids, max, orders_out, count_out, next_out);
-}
-
-enum ledger_result ledger_user_first_orders(struct ledger *ledger,
-                                            const struct ledger_filter *filter,
-                                            const struct ledger_waiting *waiting, size_t user,
-                                            size_t max, struct ledger_listed *orders_out,
-                                            size_t *count_out, uint64_t *next_out)
-{
-    struct ledger_order_ids ids = waiting->ids[user];
-    assert(user < LEDGER_WAITING_USERS_MAX && ids.after == 0);
-    *count_out = 0;
-    *next_out = 0;
-    return list_user(ledger, filter, &ids, max, orders_out, count_out, next_out);
 }

@@ -8,7 +8,6 @@
 enum {
     LEDGER_SCAN_MAX = 100000,  /* rows that one call reads to find the wanted ones */
     LEDGER_USER_IDS_MAX = 512, /* orders of a user that one call reads */
-    LEDGER_WAITING_USERS_MAX = 32,
 };
 
 struct ledger_listed {
@@ -42,19 +41,5 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
 enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger_filter *filter,
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out);
-
-/* The orders of some users that are not indexed yet, looked for in one statement: that costs as
- * much as for one user. The caller frees it; NULL: the ledger failed. */
-struct ledger_waiting;
-struct ledger_waiting *ledger_waiting_find(struct ledger *ledger, const char *const *user_ids,
-                                           size_t count);
-
-/* The same as ledger_user_orders from the user's first order on; `waiting` was found before, with
- * filter->user_id as its user number `user`. */
-enum ledger_result ledger_user_first_orders(struct ledger *ledger,
-                                            const struct ledger_filter *filter,
-                                            const struct ledger_waiting *waiting, size_t user,
-                                            size_t max, struct ledger_listed *orders_out,
-                                            size_t *count_out, uint64_t *next_out);
 
 #endif

@@ -201,33 +201,6 @@ static void test_orders_are_indexed_when_enough_commits_wait(void **state)
     }
 }
 
-/* One statement for all of them; what is indexed meanwhile is found all the same. */
-static void test_first_orders_of_several_users_are_looked_for_together(void **state)
-{
-    (void)state;
-    const char *user_ids[] = {"u1", "nobody", "u0", "u1"};
-    const size_t wanted[] = {2 * RUN + 1, 0, 2 * RUN + 1, 2 * RUN + 1};
-    size_t count = 0;
-    uint64_t next = 0;
-    for (int i = 0; i < RUN; i++)
-        commit("s", 4, 2);
-    struct ledger_waiting *waiting = ledger_waiting_find(ledger, user_ids, 4);
-    assert_non_null(waiting);
-    assert_int_equal(index_orders(), LEDGER_OK);
-    commit("s", 2, 2);
-    for (size_t i = 0; i < 4; i++) {
-        struct ledger_filter user = filter("", user_ids[i], "");
-        assert_int_equal(
-            ledger_user_first_orders(ledger, &user, waiting, i, 3, page, &count, &next), LEDGER_OK);
-        assert_int_equal(count, wanted[i] > 0 ? 3 : 0);
-        for (size_t j = 0; j < count; j++)
-            assert_string_equal(page[j].user_id, user_ids[i]);
-        assert_int_equal(next, count > 0 ? page[count - 1].order_id : 0);
-        assert_int_equal(read_all(ledger_user_orders, user, PAGE), wanted[i]);
-    }
-    free(waiting);
-}
-
 /* An order may be committed long after its id was made, when all orders around it are indexed. */
 static void test_late_commit_is_found_before_and_after_it_is_indexed(void **state)
 {
@@ -321,7 +294,6 @@ int main(void)
         TEST(test_scan_looks_at_a_bounded_number_of_rows),
         TEST(test_listed_order_has_all_its_fields),
         TEST(test_orders_are_indexed_when_enough_commits_wait),
-        TEST(test_first_orders_of_several_users_are_looked_for_together),
         TEST(test_late_commit_is_found_before_and_after_it_is_indexed),
         TEST(test_few_commits_are_indexed_when_asked_for),
         TEST(test_look_up_reads_a_part_of_what_waits),

@@ -81,7 +81,7 @@ def test_long_answers_that_nobody_reads_do_not_fill_the_memory(stack, spawn):
 
 
 def test_user_listings_of_many_users_at_once_do_not_mix(stack, spawn):
-    """They are looked for together; some are repeated, go on from a page, or are of nobody."""
+    """Some are repeated, go on from a page, or are of nobody."""
     daemon = spawn(stack, **STEADY)
     daemon.reset(total=10_000)
     orders = {}

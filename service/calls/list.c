@@ -101,26 +101,10 @@ static const char *read_query(struct request_call *asked, const struct call *cal
 
 /* ---- one page from the ledger ---- */
 
-/* How far a page may look, and what was found for it together with other pages. */
-struct look {
-    int64_t until_ns;
-    const struct ledger_waiting *waiting; /* NULL: nothing */
-    size_t user;                          /* its number there */
-};
-
-static struct look look_alone(void)
-{
-    return (struct look){.until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS};
-}
-
 /* One call looks at a bounded number of rows. A user's orders have an index of their own. */
-static enum ledger_result read_rows(struct ledger *ledger, struct request_call *asked,
-                                    const struct look *look, size_t max,
+static enum ledger_result read_rows(struct ledger *ledger, struct request_call *asked, size_t max,
                                     struct ledger_listed *orders_out, size_t *count_out)
 {
-    if (look->waiting && asked->after == 0)
-        return ledger_user_first_orders(ledger, &asked->filter, look->waiting, look->user, max,
-                                        orders_out, count_out, &asked->after);
     if (asked->filter.user_id[0] != '\0')
         return ledger_user_orders(ledger, &asked->filter, asked->after, max, orders_out, count_out,
                                   &asked->after);
@@ -133,20 +117,21 @@ static enum ledger_result read_rows(struct ledger *ledger, struct request_call *
  * the rows that one call looks at the filter may let few through, so it is repeated until the page
  * is full, all rows were seen, or the time is over. */
 static struct ledger_listed *fetch(struct call_worker *worker, struct request_call *asked,
-                                   const struct look *look, size_t *count_out)
+                                   size_t *count_out)
 {
     enum ledger_result result = LEDGER_OK;
+    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
     struct ledger_listed *orders = calloc(asked->limit, sizeof *orders);
     size_t found = 0, count = 0;
     if (!orders)
         abort();
     do {
-        result = read_rows(stock_ledger(worker->stock), asked, look, asked->limit - count,
-                           orders + count, &found);
+        result = read_rows(stock_ledger(worker->stock), asked, asked->limit - count, orders + count,
+                           &found);
         count += found;
         assert(count <= asked->limit);
     } while (result == LEDGER_OK && count < asked->limit && asked->after != 0 &&
-             clock_now_ns() < look->until_ns);
+             clock_now_ns() < until_ns);
     *count_out = count;
     if (result == LEDGER_OK)
         return orders;
@@ -192,67 +177,27 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
     answer_end(answer, (size_t)(at - text));
 }
 
-/* False when the ledger failed. Clients that take no answers may not fill the memory with pages. */
-static bool page(struct call_worker *worker, struct request *request, const struct look *look)
+/* Clients that take no answers may not fill the memory with pages. */
+static void page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
     if (answers_bytes() > ANSWERS_BYTES_MAX) {
         answer_detail(&request->answer, PROBLEM_OVERLOADED,
                       "Too many long answers wait for their clients; try again later.");
-        return true;
+        return;
     }
-    struct ledger_listed *orders = fetch(worker, &request->call, look, &count);
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
         answer_problem(&request->answer, faults_problem(worker->stock));
     free(orders);
-    return orders;
 }
 
 static void work_page(struct call_worker *worker, struct request **requests, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct look look = look_alone();
-        page(worker, requests[i], &look);
-    }
-}
-
-static void refuse_all(struct call_worker *worker, struct request **requests, size_t count)
-{
     for (size_t i = 0; i < count; i++)
-        answer_problem(&requests[i]->answer, faults_problem(worker->stock));
-}
-
-/* The orders that are not indexed yet are looked for once for all first pages. A ledger that has
- * failed one page is not asked for the others. */
-static void work_user_pages(struct call_worker *worker, struct request **requests, size_t count)
-{
-    const char *user_ids[LEDGER_WAITING_USERS_MAX];
-    size_t users = 0, user = 0;
-    struct look look = look_alone();
-    struct ledger_waiting *waiting = NULL;
-    assert(count <= LEDGER_WAITING_USERS_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (requests[i]->call.after == 0)
-            user_ids[users++] = requests[i]->call.filter.user_id;
-    if (users > 1) {
-        waiting = ledger_waiting_find(stock_ledger(worker->stock), user_ids, users);
-        if (!waiting) {
-            refuse_all(worker, requests, count);
-            return;
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        bool first = requests[i]->call.after == 0;
-        look.waiting = first ? waiting : NULL;
-        look.user = first ? user++ : 0;
-        if (!page(worker, requests[i], &look)) {
-            refuse_all(worker, requests + i, count - i);
-            break;
-        }
-    }
-    free(waiting);
+        page(worker, requests[i]);
 }
 
 enum call_start call_list_user(struct service *service, struct request *request,
@@ -263,7 +208,7 @@ enum call_start call_list_user(struct service *service, struct request *request,
     const char *detail = read_query(asked, call, PARAMETERS_OF_PAGE);
     if (!detail && !identifier_copy(call->tail, strcspn(call->tail, "/"), asked->filter.user_id))
         detail = "The user_id in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-    return detail ? call_refuse(request, detail) : call_send(request, work_user_pages, false);
+    return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
 }
 
 enum call_start call_list_all(struct service *service, struct request *request,
@@ -296,8 +241,7 @@ static void csv(struct call_worker *worker, struct request *request)
     struct stream *stream = request->call.stream;
     bool first = !request->answer.stream;
     size_t count = 0;
-    struct look look = look_alone();
-    struct ledger_listed *orders = fetch(worker, &request->call, &look, &count);
+    struct ledger_listed *orders = fetch(worker, &request->call, &count);
     stream_clear(stream);
     stream->ended = request->call.after == 0;
     stream->failed = !orders;
