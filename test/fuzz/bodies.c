@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/user_id.h"
 #include "service/calls/order.h"
 #include "service/calls/sale.h"
 #include "service/calls/sale_settings.h"
@@ -20,6 +21,11 @@ enum { TOTAL_MAX = 10000000 };
 static bool is_name(const char *text)
 {
     return identifier_valid(text, strlen(text));
+}
+
+static bool is_user(const char *text)
+{
+    return user_id_valid(text, strlen(text));
 }
 
 static bool is_key(const char *text)
@@ -44,13 +50,13 @@ static void check_readers(const struct call *call)
     }
     assert(one.qty == other.qty && one.qty >= 1 && one.qty <= STOCK_QTY_MAX);
     assert(strcmp(one.sku, other.sku) == 0 && is_name(one.sku));
-    assert(strcmp(one.user_id, other.user_id) == 0 && is_name(one.user_id));
+    assert(strcmp(one.user_id, other.user_id) == 0 && is_user(one.user_id));
 }
 
 static void check_order(const struct request *request)
 {
     const struct stock_order *order = &request->order;
-    assert(is_name(order->sku) && is_name(order->user_id) && is_key(order->key));
+    assert(is_name(order->sku) && is_user(order->user_id) && is_key(order->key));
     assert(order->qty >= 1 && order->qty <= STOCK_QTY_MAX);
 }
 

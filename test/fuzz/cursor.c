@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/decimal.h"
+#include "base/user_id.h"
 #include "service/calls/list.h"
 #include "service/calls/order_get.h"
 #include "service/calls/sale.h"
@@ -24,6 +25,11 @@ static bool is_name(const char *text)
     return identifier_valid(text, strlen(text));
 }
 
+static bool is_user(const char *text)
+{
+    return user_id_valid(text, strlen(text));
+}
+
 static void check_filter(const struct request *request)
 {
     static const char *const statuses[] = {"", "reserved", "paid", "cancelled", "expired"};
@@ -32,14 +38,14 @@ static void check_filter(const struct request *request)
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         known |= strcmp(filter->status, statuses[i]) == 0;
     assert(known && (filter->sku[0] == '\0' || is_name(filter->sku)));
-    assert(filter->user_id[0] == '\0' || is_name(filter->user_id));
+    assert(filter->user_id[0] == '\0' || is_user(filter->user_id));
     assert(request->call.limit >= 1 && request->call.limit <= 1000);
 }
 
 static void check_user(const struct request *request)
 {
     check_filter(request);
-    assert(is_name(request->call.filter.user_id));
+    assert(is_user(request->call.filter.user_id));
 }
 
 static void check_sales(const struct request *request)

@@ -436,7 +436,8 @@ static void run_list(struct ledger *ledger, unsigned what)
     assert(result == LEDGER_OK || result == LEDGER_FAILED);
     assert(count <= MAX);
     for (size_t i = 0; result == LEDGER_OK && i < count; i++)
-        assert(fits(orders[i].sku, IDENTIFIER_SIZE) && fits(orders[i].user_id, IDENTIFIER_SIZE) &&
+        assert(fits(orders[i].sku, IDENTIFIER_SIZE) &&
+               fits(orders[i].user_id, sizeof orders[i].user_id) &&
                fits(orders[i].status, sizeof orders[i].status) &&
                fits(orders[i].created_at, LEDGER_TIME_SIZE) &&
                fits(orders[i].expires_at, LEDGER_TIME_SIZE));
