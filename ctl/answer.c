@@ -76,7 +76,7 @@ int answer_check(const struct context *context, const struct reply *reply, const
 
 void answer_print(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_COMPACT);
+    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
     putchar('\n');
 }
 

@@ -266,9 +266,12 @@ static void print_lines(const json_t *lines, const char *before)
 {
     size_t i;
     const json_t *line;
+    char text[2 * TEXT_SIZE];
     json_array_foreach(lines, i, line)
     {
-        printf("%s: %s\n", before, json_string_value(line));
+        snprintf(text, sizeof text, "%s", json_string_value(line));
+        say_clean(text); /* of what the service has said */
+        printf("%s: %s\n", before, text);
     }
 }
 
