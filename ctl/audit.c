@@ -180,7 +180,8 @@ static int read_all(struct audit *audit)
     return status;
 }
 
-/* EX_OK: compared, whatever the differences. */
+/* EX_OK: compared, whatever the differences. A reading that stood still is repeated also when the
+ * time is over, as one alone shows nothing. */
 static int read_until_steady(struct audit *audit, int64_t wait_s)
 {
     int64_t until_ns = clock_now_ns() + wait_s * CLOCK_NS_PER_S;
@@ -189,7 +190,7 @@ static int read_until_steady(struct audit *audit, int64_t wait_s)
         int status = read_all(audit);
         steady = audit->moved ? 0 : steady + 1;
         if (status != EX_OK || json_array_size(audit->differences) == 0 || steady == STEADY_TRIES ||
-            clock_now_ns() >= until_ns)
+            (steady == 0 && clock_now_ns() >= until_ns))
             return status;
         clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
     }
