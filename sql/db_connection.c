@@ -1,4 +1,6 @@
 /* A db's connection: made, set up, found broken, and what the server's errors say of it. */
+#define _GNU_SOURCE /* memmem */
+
 #include "sql/db_connection.h"
 
 #include <assert.h>
@@ -49,26 +51,36 @@ void db_keep_error(struct db *db, unsigned code, const char *text)
 }
 
 /* Reads a word and moves on behind it. */
-static void next_word(const char **at, char *word_out, size_t size)
+static void next_word(const char **at, const char *end, char *word_out, size_t size)
 {
-    *at += strspn(*at, " ;");
-    size_t length = strcspn(*at, " (;,=");
-    snprintf(word_out, size, "%.*s", (int)length, *at);
-    *at += length;
+    while (*at < end && strchr(" ;", **at))
+        ++*at;
+    const char *word = *at;
+    while (*at < end && !strchr(" (;,=", **at))
+        ++*at;
+    snprintf(word_out, size, "%.*s", (int)(*at - word), word);
+}
+
+/* The place behind `word`; NULL if it does not stand there. */
+static const char *behind(const char *at, const char *end, const char *word)
+{
+    size_t length = strlen(word);
+    const char *found = memmem(at, (size_t)(end - at), word, length);
+    return found ? found + length : NULL;
 }
 
 /* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. */
-static void describe(const char *text, char out[48])
+static void describe(const struct db *db, char out[48])
 {
     char verb[16], table[28] = "";
-    const char *at = text, *from;
-    next_word(&at, verb, sizeof verb);
-    if (strcmp(verb, "UPDATE") == 0)
-        next_word(&at, table, sizeof table);
-    else if ((from = strstr(at, "INTO ")) != NULL || (from = strstr(at, "FROM ")) != NULL) {
-        at = from + 5;
-        next_word(&at, table, sizeof table);
+    const char *at = db->doing, *end = at + db->doing_length;
+    next_word(&at, end, verb, sizeof verb);
+    if (strcmp(verb, "UPDATE") != 0) {
+        const char *into = behind(at, end, "INTO ");
+        at = into ? into : behind(at, end, "FROM ");
     }
+    if (at)
+        next_word(&at, end, table, sizeof table);
     snprintf(out, 48, "%s%s%s", verb, table[0] ? " " : "", table);
 }
 
@@ -76,7 +88,7 @@ void db_note_fault(struct db *db)
 {
     char doing[48] = "connect";
     if (db->doing)
-        describe(db->doing, doing);
+        describe(db, doing);
     fault_note(&db->fault, doing, db->error);
 }
 
@@ -184,7 +196,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
     case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
-        describe(db->doing, db->soft);
+        describe(db, db->soft);
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;

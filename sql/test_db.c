@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <time.h>
 
+#include "base/fault.h"
+
 static struct db *db;
 
 static enum db_result query(struct db *on, const char *text)
@@ -38,6 +40,21 @@ static int stop(void **state)
     db_close(&db);
     sql_server_do("DROP TABLE t");
     return 0;
+}
+
+/* ---- faults ---- */
+
+/* The text of a statement has a length and no end: what stands behind it belongs to others. */
+static void test_fault_names_the_table_of_its_own_statement(void **state)
+{
+    (void)state;
+    static const char text[] = "SELECT nothing FROM elsewhere";
+    assert_int_equal(db_query(db, text, strlen("SELECT nothing")), DB_FAILED);
+    assert_string_equal(db_fault(db)->doing, "SELECT");
+    assert_int_equal(query(db, text), DB_FAILED);
+    assert_string_equal(db_fault(db)->doing, "SELECT elsewhere");
+    assert_int_equal(db_query(db, "INSERT INTO there(n) VALUES(1)", 17), DB_FAILED);
+    assert_string_equal(db_fault(db)->doing, "INSERT there");
 }
 
 /* ---- urls ---- */
@@ -487,6 +504,7 @@ int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
+        TEST(test_fault_names_the_table_of_its_own_statement),
         cmocka_unit_test(test_urls_of_the_form_are_taken),
         cmocka_unit_test(test_other_urls_are_refused),
         cmocka_unit_test(test_url_too_long_is_refused),
