@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from audit import audit, audit_after_faults, sell_out
+from daemon import TOKEN
 from harness.client import assert_problem
 from harness.processes import wait_until
 
@@ -45,6 +46,38 @@ def test_times_are_kept_to_the_millisecond_and_without_a_fraction(daemon):
     stock = daemon.stock()
     assert stock["starts_at"] == "2026-11-20T21:30:00.000Z"
     assert stock["ends_at"] == "2036-11-20T21:30:00.500Z"
+
+
+@pytest.mark.parametrize("given, shown", [
+    ("2036-11-21T05:30:00+08:00", "2036-11-20T21:30:00.000Z"),
+    ("2036-11-20T16:30:00.25-05:00", "2036-11-20T21:30:00.250Z"),
+    ("2036-11-20t21:30:00.123456789z", "2036-11-20T21:30:00.123Z"),
+    ("2036-12-31T18:59:60.9-05:00", "2037-01-01T00:00:00.000Z"),
+    ("1999-12-31T23:00:00-01:00", "2000-01-01T00:00:00.000Z"),
+])
+def test_times_of_any_offset_are_shown_in_utc(daemon, given, shown):
+    assert daemon.reset("demo", 10, 2, starts_at=given)["starts_at"] == shown
+    assert daemon.change(starts_at=None, ends_at=given)["ends_at"] == shown
+    assert daemon.stock()["ends_at"] == shown
+
+
+def test_sale_opens_at_the_moment_whatever_its_offset(daemon):
+    """One that is over by a clock that reads +08:00 as UTC, and open by one that does not."""
+    china = timezone(timedelta(hours=8))
+    now = datetime.now(china)
+    daemon.reset("demo", 10, 2, starts_at=(now - timedelta(hours=1)).isoformat())
+    assert daemon.order().status == 201
+    daemon.change(starts_at=(now + timedelta(hours=1)).isoformat())
+    assert_problem(daemon.order(), 409, "sale_not_started")
+
+
+def test_repeated_reset_may_spell_its_time_otherwise(daemon):
+    body = {"sku": "demo", "total": 10, "segments": 2}
+    headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": "k"}
+    for time_text in ("2036-11-20T21:30:00Z", "2036-11-21T05:30:00.000+08:00"):
+        answer = daemon.request("POST", "/admin/stock/reset", {**body, "ends_at": time_text},
+                                headers)
+        assert (answer.status, answer.json()["round"]) == (200, 1)
 
 
 @pytest.mark.parametrize("key", [None, "k"])

@@ -4,58 +4,13 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "service/calls/sale_time.h"
 #include "sql/ledger_time.h"
 
-enum { YEAR_MIN = 2000 };
-
-/* Reads exactly `digits` digits and then `after`, unless that is NUL. */
-static bool read_part(const char **at, const char *end, int digits, char after, int *out)
-{
-    *out = 0;
-    for (; digits > 0; digits--, (*at)++) {
-        if (*at == end || **at < '0' || **at > '9')
-            return false;
-        *out = *out * 10 + (**at - '0');
-    }
-    if (after == '\0')
-        return true;
-    return *at < end && *(*at)++ == after;
-}
-
-/* Nothing, or a point and one to three digits. */
-static bool read_fraction(const char **at, const char *end, int *ms_out)
-{
-    *ms_out = 0;
-    if (*at == end || **at != '.')
-        return true;
-    int unit = 100;
-    for ((*at)++; *at < end && **at >= '0' && **at <= '9' && unit > 0; (*at)++, unit /= 10)
-        *ms_out += (**at - '0') * unit;
-    return unit < 100;
-}
-
-bool sale_time_parse(const char *text, size_t length, int64_t *ms_out)
-{
-    struct tm utc = {0};
-    int ms = 0;
-    const char *at = text, *end = text + length;
-    bool good =
-        read_part(&at, end, 4, '-', &utc.tm_year) && read_part(&at, end, 2, '-', &utc.tm_mon) &&
-        read_part(&at, end, 2, 'T', &utc.tm_mday) && read_part(&at, end, 2, ':', &utc.tm_hour) &&
-        read_part(&at, end, 2, ':', &utc.tm_min) && read_part(&at, end, 2, '\0', &utc.tm_sec) &&
-        read_fraction(&at, end, &ms);
-    if (!good || end - at != 1 || *at != 'Z' || utc.tm_year < YEAR_MIN)
-        return false;
-    utc.tm_year -= 1900;
-    utc.tm_mon -= 1;
-    struct tm given = utc;
-    time_t seconds = timegm(&utc); /* which makes March 1 of a February 29 that does not exist */
-    *ms_out = (int64_t)seconds * 1000 + ms;
-    return given.tm_mon == utc.tm_mon && given.tm_mday == utc.tm_mday &&
-           given.tm_hour == utc.tm_hour && given.tm_min == utc.tm_min && given.tm_sec == utc.tm_sec;
-}
+#define TIME_FORM                                                                                  \
+    " must be null or an RFC 3339 time with Z or an offset, like 2026-11-20T21:30:00Z or "         \
+    "2026-11-21T05:30:00+08:00, from the year 2000 to 9999 in UTC."
 
 /* Null is a value: it takes the setting away. 0 stands for that. */
 static bool read_time(const json_t *value, int64_t *ms_out)
@@ -86,9 +41,9 @@ const char *sale_settings_read(const json_t *object, struct stock_change *change
                          (limit ? STOCK_CHANGE_LIMIT : 0) | (pay ? STOCK_CHANGE_PAY : 0) |
                          (paused ? STOCK_CHANGE_PAUSED : 0);
     if (starts && !read_time(starts, &settings->starts_ms))
-        return "starts_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
+        return "starts_at" TIME_FORM;
     if (ends && !read_time(ends, &settings->ends_ms))
-        return "ends_at must be null or a time in UTC like 2026-11-20T21:30:00Z.";
+        return "ends_at" TIME_FORM;
     if (limit && !read_number(limit, PER_USER_LIMIT_MAX, &settings->per_user_limit))
         return "per_user_limit must be null or a whole number from 1 to 10000000.";
     if (pay && !read_number(pay, PAY_WITHIN_S_MAX, &settings->pay_within_s))

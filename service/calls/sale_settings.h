@@ -11,10 +11,6 @@ enum {
     PAY_WITHIN_S_MAX = 30 * 24 * 3600 /* a month */
 };
 
-/* Reads a moment in UTC as RFC 3339 writes it, like 2026-11-20T21:30:00Z or with up to three digits
- * of a second's fraction, between the years 2000 and 9999, as ms since 1970. */
-bool sale_time_parse(const char *text, size_t length, int64_t *ms_out);
-
 /* Reads the members of `object` that are settings; null stands for none. Returns NULL, or what is
  * wrong with one of them. */
 const char *sale_settings_read(const json_t *object, struct stock_change *change_out);

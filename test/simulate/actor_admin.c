@@ -1,12 +1,15 @@
-/* What an operator asks for: units added, settings changed, a new round, a reconciliation. */
+/* What an operator asks for: units added, settings changed, a new round, a reconciliation,
+ * the end of a sale. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "stock/return_order.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
 #include "stock/sale_restock.h"
+#include "stock/sale_retire.h"
 #include "stock/sale_settings.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
@@ -14,20 +17,20 @@
 #include "test/simulate/tally.h"
 #include "test/simulate/world.h"
 
-enum { STEPS_MAX = 4, WAIT_MS = 300, PERIOD_US = 40000, UNITS_MAX = 4 };
+enum { STEPS_MAX = 4, WAIT_MS = 300, PERIOD_US = 40000, UNITS_MAX = 4, DECIDED_MAX = 12 };
 
 static const char *result_name(enum stock_admin_result result)
 {
     static const char *const names[] = {
         [STOCK_ADMIN_OK] = "done",           [STOCK_ADMIN_NO_SALE] = "no sale",
         [STOCK_ADMIN_BUSY] = "busy",         [STOCK_ADMIN_FAILED] = "failed",
-        [STOCK_ADMIN_IN_DOUBT] = "in doubt",
+        [STOCK_ADMIN_IN_DOUBT] = "in doubt", [STOCK_ADMIN_IN_USE] = "in use",
     };
     size_t count = sizeof names / sizeof names[0];
     return (size_t)result < count && names[result] ? names[result] : "refused";
 }
 
-static void restock(struct stock *stock, struct chance *chance)
+static void restock(struct stock *stock, const char *sku, struct chance *chance)
 {
     char key[16] = "";
     struct ledger_sale sale;
@@ -40,19 +43,18 @@ static void restock(struct stock *stock, struct chance *chance)
         snprintf(key, sizeof key, "r%u", number);
         units = 1 + number % UNITS_MAX;
     }
-    promise_restock_begin(key, units);
-    enum stock_restock_result result =
-        stock_restock(stock, SCENE_SKU, units, key, WAIT_MS, &sale, &why);
+    promise_restock_begin(sku, key, units);
+    enum stock_restock_result result = stock_restock(stock, sku, units, key, WAIT_MS, &sale, &why);
     bool done = result == STOCK_RESTOCK_DONE;
     tally(done ? "restock done" : "restock not done");
-    story("  restock of %u%s%s: %s", units, key[0] ? ", key " : "", key,
+    story("  restock of %s, %u%s%s: %s", sku, units, key[0] ? ", key " : "", key,
           done ? "done" : result_name(why));
-    promise_restock_end(done, !done && why == STOCK_ADMIN_IN_DOUBT);
+    promise_restock_end(sku, done, !done && why == STOCK_ADMIN_IN_DOUBT);
     if (result == STOCK_RESTOCK_KEY_REUSED)
         promise_break("the key %s of a restock was refused as used for other units", key);
 }
 
-static void change(struct stock *stock, struct chance *chance)
+static void change(struct stock *stock, const char *sku, struct chance *chance)
 {
     struct stock_change change = {.fields = 0};
     struct ledger_sale sale;
@@ -73,16 +75,18 @@ static void change(struct stock *stock, struct chance *chance)
         break;
     default:
         change.fields = STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS;
+        change.settings.starts_ms =
+            chance_below(chance, 4) > 0 ? 0 : now_ms + 1 + chance_below(chance, 30);
         change.settings.ends_ms =
             chance_below(chance, 2) == 0 ? 0 : now_ms + 1 + chance_below(chance, 50);
         break;
     }
-    enum stock_admin_result result = stock_change(stock, SCENE_SKU, &change, &sale);
+    enum stock_admin_result result = stock_change(stock, sku, &change, &sale);
     tally(result == STOCK_ADMIN_OK ? "settings changed" : "settings not changed");
-    story("  change of settings %u: %s", change.fields, result_name(result));
+    story("  change of settings %u of %s: %s", change.fields, sku, result_name(result));
 }
 
-static void reset(struct stock *stock, struct chance *chance)
+static void reset(struct stock *stock, const char *sku, struct chance *chance)
 {
     char key[16] = "";
     struct ledger_sale sale = {.round = 0};
@@ -97,41 +101,77 @@ static void reset(struct stock *stock, struct chance *chance)
         segments = 1 + number % 4;
         total = segments + number;
     }
-    struct stock_reset asked = {.sku = SCENE_SKU,
+    struct stock_reset asked = {.sku = sku,
                                 .total = total,
                                 .segments = segments,
                                 .key = key,
                                 .end_round = key[0] != '\0' || chance_below(chance, 3) > 0};
-    promise_reset_begin(key);
+    promise_reset_begin(sku, key);
     enum stock_admin_result result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);
     bool done = result == STOCK_ADMIN_OK;
     tally(done ? "reset done" : "reset not done");
-    story("  reset to %u in %u%s%s: %s", total, segments, key[0] ? ", key " : "", key,
+    story("  reset of %s to %u in %u%s%s: %s", sku, total, segments, key[0] ? ", key " : "", key,
           result_name(result));
-    promise_reset_end(done, result == STOCK_ADMIN_IN_DOUBT);
+    promise_reset_end(sku, done, result == STOCK_ADMIN_IN_DOUBT);
     if (result == STOCK_ADMIN_KEY_REUSED)
         promise_break("the key %s of a reset was refused as used for another one", key);
 }
 
-static void reconcile(struct stock *stock)
+static void reconcile(struct stock *stock, const char *sku)
 {
     struct stock_report *report = malloc(sizeof *report);
-    enum stock_admin_result result = stock_reconcile(stock, SCENE_SKU, WAIT_MS, report);
-    story("  reconcile: %s", result_name(result));
+    enum stock_admin_result result = stock_reconcile(stock, sku, WAIT_MS, report);
+    story("  reconcile %s: %s", sku, result_name(result));
     free(report);
+}
+
+/* Decides what is reserved: no sale can be retired before. Orders may come in between. */
+static void decide_reserved(struct stock *stock, const char *sku, struct chance *chance)
+{
+    struct stock_status_change change;
+    uint64_t order_id = 0;
+    for (int i = 0; i < DECIDED_MAX && (order_id = promise_reserved(sku, false)) != 0; i++) {
+        bool pay = chance_below(chance, 2) == 0;
+        memset(&change, 0, sizeof change);
+        change.record.order_id = order_id;
+        if (pay)
+            stock_pay(stock, &change, 1, WAIT_MS);
+        else
+            stock_cancel(stock, &change, 1, WAIT_MS);
+        promise_state(&change, pay ? "paid" : "cancelled");
+    }
+}
+
+static void retire(struct stock *stock, const char *sku, struct chance *chance)
+{
+    struct ledger_sale sale = {.round = 0};
+    struct ledger_held held;
+    if (chance_below(chance, 4) > 0)
+        decide_reserved(stock, sku, chance);
+    enum stock_admin_result result = stock_retire(stock, sku, WAIT_MS, &sale, &held);
+    bool done = result == STOCK_ADMIN_OK;
+    tally(done ? "sale retired" : "sale not retired");
+    story("  retire %s, round %u: %s", sku, sale.round, result_name(result));
+    if (done)
+        promise_retired(sku, sale.round);
 }
 
 static void act(struct stock *stock, struct chance *chance)
 {
-    uint32_t kind = chance_below(chance, 10);
+    const char *sku = world_sku(chance);
+    uint32_t kind = chance_below(chance, world.retires ? 14 : 10);
     if (kind < 4)
-        restock(stock, chance);
+        restock(stock, sku, chance);
     else if (kind < 8)
-        change(stock, chance);
+        change(stock, sku, chance);
     else if (kind < 9)
-        reset(stock, chance);
+        reset(stock, sku, chance);
+    else if (kind < 10)
+        reconcile(stock, sku);
+    else if (kind < 13)
+        retire(stock, sku, chance);
     else
-        reconcile(stock);
+        reset(stock, sku, chance);
 }
 
 void actor_admin(void *argument)

@@ -1,11 +1,16 @@
-/* After the last fault: what is left must be sold, in one order, within a bounded number of tries;
- * and then nobody gets any more. */
+/* After the last fault: what is overdue must expire, an order be cancelled, what is left be sold
+ * at once, and the sale be retired and made anew, each within a bounded number of tries. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "stock/return_expired.h"
+#include "stock/return_order.h"
 #include "stock/sale_count.h"
+#include "stock/sale_reconcile.h"
+#include "stock/sale_reset.h"
+#include "stock/sale_retire.h"
 #include "stock/sale_round.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
@@ -14,20 +19,41 @@
 #include "test/simulate/story.h"
 #include "test/simulate/world.h"
 
-enum { TRIES_MAX = 250, PAUSE_MS = 20, COUNT_MS = 1000, TOLD_MAX = 4 /* tries */ };
+enum { TRIES_MAX = 250, PAUSE_MS = 20, COUNT_MS = 1000, WAIT_MS = 300, TOLD_MAX = 4 /* tries */ };
 
-static void open_sale(struct stock *stock)
+static void wait_a_moment(void)
+{
+    clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+}
+
+/* Makes a sale anew that was retired. A commit in doubt may be done: the next look tells. */
+static void create_sale(struct stock *stock, const char *sku)
+{
+    struct stock_reset reset;
+    struct ledger_sale sale;
+    struct ledger_round_use use = {.units = 0};
+    uint64_t ended = 0;
+    world_first(sku, &reset);
+    promise_reset_begin(sku, "");
+    enum stock_admin_result result = stock_reset(stock, &reset, WAIT_MS, &sale, &use, &ended);
+    promise_reset_end(sku, result == STOCK_ADMIN_OK, result == STOCK_ADMIN_IN_DOUBT);
+    story("  %s is made anew: %d", sku, (int)result);
+}
+
+static void open_sale(struct stock *stock, const char *sku)
 {
     struct stock_change change = {.fields = STOCK_CHANGE_STARTS | STOCK_CHANGE_ENDS |
                                             STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAUSED |
                                             STOCK_CHANGE_PAY};
     struct ledger_sale sale;
     for (int i = 0; i < TRIES_MAX; i++) {
-        enum stock_admin_result result = stock_change(stock, SCENE_SKU, &change, &sale);
+        enum stock_admin_result result = stock_change(stock, sku, &change, &sale);
         if (result == STOCK_ADMIN_OK &&
             stock_count(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS) == LEDGER_NO)
             return;
-        clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+        if (result == STOCK_ADMIN_NO_SALE)
+            create_sale(stock, sku);
+        wait_a_moment();
     }
     promise_break("the sale cannot be opened although no fault strikes any more");
 }
@@ -39,21 +65,53 @@ static void end_rounds(struct stock *stock)
         if (stock_round_end(stock, clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS, &ended) ==
             LEDGER_NO)
             return;
-        clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+        wait_a_moment();
     }
     promise_break("the rounds before do not end although no fault strikes any more");
 }
 
+static void expire_overdue(struct stock *stock, const char *sku)
+{
+    for (int i = 0; i < TRIES_MAX && promise_reserved(sku, true) != 0; i++) {
+        struct ledger_due_cursor cursor = {.more = false};
+        struct stock_expired expired;
+        if (i > 0)
+            wait_a_moment();
+        stock_expire(stock, &cursor, &expired);
+    }
+    if (promise_reserved(sku, true) != 0)
+        promise_break("order %llu does not expire although no fault strikes any more",
+                      (unsigned long long)promise_reserved(sku, true));
+}
+
+static bool cancel(struct stock *stock, uint64_t order_id)
+{
+    struct stock_status_change change;
+    memset(&change, 0, sizeof change);
+    for (int i = 0; i < TRIES_MAX; i++) {
+        if (i > 0)
+            wait_a_moment();
+        change.record.order_id = order_id;
+        stock_cancel(stock, &change, 1, WAIT_MS);
+        promise_state(&change, "cancelled");
+        if (change.result == STOCK_STATE_OK || change.result == STOCK_STATE_REFUSED)
+            return true;
+    }
+    promise_break("order %llu cannot be cancelled although no fault strikes any more",
+                  (unsigned long long)order_id);
+    return false;
+}
+
 /* Tries an order until it has that outcome, or as often as that should take. */
-static bool buy(struct stock *stock, uint32_t qty, enum stock_outcome wanted)
+static bool buy(struct stock *stock, const char *sku, uint32_t qty, enum stock_outcome wanted)
 {
     struct stock_order order = {.qty = qty};
     struct stock_order *orders[] = {&order};
-    strcpy(order.sku, SCENE_SKU);
+    strcpy(order.sku, sku);
     strcpy(order.user_id, "closer");
     for (int i = 0; i < TRIES_MAX && order.outcome != wanted; i++) {
         if (i > 0)
-            clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+            wait_a_moment();
         story_pause(i >= TOLD_MAX && i < TRIES_MAX - 1);
         order.order_id = ++world.order_id;
         order.created_ms = clock_wall_ms();
@@ -67,20 +125,80 @@ static bool buy(struct stock *stock, uint32_t qty, enum stock_outcome wanted)
     return order.outcome == wanted;
 }
 
+/* Counters may lack what a process took that died, until they are set again. */
+static void reconcile(struct stock *stock, const char *sku)
+{
+    struct stock_report *report = malloc(sizeof *report);
+    bool done = false;
+    for (int i = 0; i < TRIES_MAX && !done; i++) {
+        if (i > 0)
+            wait_a_moment();
+        done = stock_reconcile(stock, sku, WAIT_MS, report) == STOCK_ADMIN_OK && report->consistent;
+    }
+    if (!done)
+        promise_break("%s cannot be reconciled although no fault strikes any more", sku);
+    free(report);
+}
+
+static void sell_rest(struct stock *stock, const char *sku, struct chance *chance)
+{
+    if (scene.counters)
+        reconcile(stock, sku);
+    uint32_t left = promise_left(sku);
+    story("  %u units of %s are left", left, sku);
+    if (left > 1 && chance_below(chance, 4) == 0 && !buy(stock, sku, left / 2, STOCK_ACCEPTED))
+        promise_break("%u of %u units that exist cannot be bought", left / 2, left);
+    left = promise_left(sku);
+    if (left > 0 && !buy(stock, sku, left, STOCK_ACCEPTED))
+        promise_break("%u units that exist cannot be bought", left);
+    if (promise_left(sku) == 0 && !buy(stock, sku, 1, STOCK_SOLD_OUT))
+        promise_break("the sale is sold out, and does not say so");
+}
+
+/* The sale ends, and begins anew. */
+static void retire(struct stock *stock, const char *sku)
+{
+    struct ledger_sale sale;
+    struct ledger_held held;
+    enum stock_admin_result result = STOCK_ADMIN_BUSY;
+    for (uint64_t id; (id = promise_reserved(sku, false)) != 0 && cancel(stock, id);)
+        continue;
+    for (int i = 0; i < TRIES_MAX && result != STOCK_ADMIN_OK; i++) {
+        if (i > 0)
+            wait_a_moment();
+        result = stock_retire(stock, sku, WAIT_MS, &sale, &held);
+        story("  retire %s: %d", sku, (int)result);
+    }
+    if (result == STOCK_ADMIN_OK)
+        promise_retired(sku, sale.round);
+    else
+        promise_break("%s cannot be retired although no fault strikes any more", sku);
+    if (!buy(stock, sku, 1, STOCK_UNKNOWN_SKU))
+        promise_break("%s is retired, and its orders are not told so", sku);
+    open_sale(stock, sku);
+}
+
+static void close_sale(struct stock *stock, const char *sku, struct chance *chance)
+{
+    open_sale(stock, sku);
+    end_rounds(stock);
+    expire_overdue(stock, sku);
+    uint64_t reserved = promise_reserved(sku, false);
+    if (reserved != 0 && chance_below(chance, 3) == 0)
+        cancel(stock, reserved);
+    sell_rest(stock, sku, chance);
+    if (!world.retires || chance_below(chance, 3) > 0 || promise_broken())
+        return;
+    retire(stock, sku);
+    if (!promise_broken())
+        sell_rest(stock, sku, chance);
+}
+
 void actor_closing(void *argument)
 {
     struct chance chance = chance_stream(400);
     struct stock *stock = world_stock(&chance);
     (void)argument;
-    open_sale(stock);
-    end_rounds(stock);
-    uint32_t left = promise_left();
-    story("  %u units are left", left);
-    if (left > 1 && chance_below(&chance, 4) == 0 && !buy(stock, left / 2, STOCK_ACCEPTED))
-        promise_break("%u of %u units that exist cannot be bought", left / 2, left);
-    left = promise_left();
-    if (left > 0 && !buy(stock, left, STOCK_ACCEPTED))
-        promise_break("%u units that exist cannot be bought", left);
-    if (promise_left() == 0 && !buy(stock, 1, STOCK_SOLD_OUT))
-        promise_break("the sale is sold out, and does not say so");
+    for (int i = 0; i < scene.sales && !promise_broken(); i++)
+        close_sale(stock, SCENE_SKU(i), &chance);
 }

@@ -35,30 +35,46 @@ struct worker {
     int number;
 };
 
+/* An order that was given before under a key, rather one whose client does not know its outcome;
+ * NULL: there is none. */
+static const struct given *pick_repeated(struct chance *chance)
+{
+    size_t count = promise_given_count();
+    uint32_t pick = chance_below(chance, 1u << 16);
+    bool unclear_only = chance_below(chance, 2) == 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct given *given = promise_given((pick + i) % count);
+        bool unclear = !given->answered || given->outcome == STOCK_IN_DOUBT ||
+                       given->outcome == STOCK_UNAVAILABLE;
+        if (given->key[0] != '\0' && (unclear || !unclear_only))
+            return given;
+    }
+    return NULL;
+}
+
 /* A new order, or the repeat of one that was given before under a key. */
 static struct waiting *new_order(struct worker *worker)
 {
     struct chance *chance = &worker->chance;
     struct waiting *waiting = calloc(1, sizeof *waiting);
     struct stock_order *order = &waiting->order;
-    strcpy(order->sku, SCENE_SKU);
+    strcpy(order->sku, world_sku(chance));
     snprintf(order->user_id, sizeof order->user_id, "u%u", chance_below(chance, USERS));
     order->qty = 1 + chance_below(chance, 1 + chance_below(chance, QTY_MAX));
     waiting->deadline_ns = clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS;
-    uint32_t kind = chance_below(chance, 8), pick = chance_below(chance, 1u << 16);
+    uint32_t kind = chance_below(chance, 8);
     if (kind < 2)
         snprintf(order->key, sizeof order->key, "k%d.%u", worker->number,
                  chance_below(chance, 100));
-    size_t given = promise_given_count();
-    if (kind < 2 || kind > 4 || given == 0)
-        return waiting;
-    const struct given *first = promise_given(pick % given);
-    if (first->key[0] == '\0')
+    const struct given *first = kind == 2 || kind == 3 || kind == 4 ? pick_repeated(chance) : NULL;
+    if (!first)
         return waiting;
     strcpy(order->user_id, first->user_id);
     strcpy(order->key, first->key);
-    if (chance_below(chance, 8) > 0)
+    if (chance_below(chance, 8) > 0) {
+        strcpy(order->sku, first->sku);
         order->qty = first->qty;
+    }
     return waiting;
 }
 
@@ -69,13 +85,15 @@ static void fill(struct worker *worker)
         worker->batch[worker->count++] = new_order(worker);
 }
 
-/* Orders that are to be tried again stay, until their deadline. */
+/* Orders that are to be tried again stay, until their deadline. Once no fault strikes any more,
+ * each must be decided, however long that takes. */
 static void keep_undecided(struct worker *worker)
 {
     size_t kept = 0;
     for (size_t i = 0; i < worker->count; i++) {
         struct waiting *waiting = worker->batch[i];
-        bool again = waiting->order.outcome == STOCK_AGAIN && clock_now_ns() < waiting->deadline_ns;
+        bool waits = world.settling || clock_now_ns() < waiting->deadline_ns;
+        bool again = waiting->order.outcome == STOCK_AGAIN && waits;
         stock_order_clear(&waiting->order);
         if (again)
             worker->batch[kept++] = waiting;

@@ -37,7 +37,10 @@
     X(PAUSE, "a process sleeps beyond its leases", 15)                                             \
     X(PROCESS_CLOCK, "the clock of a process steps", 8)                                            \
     X(MESSAGE_LATE, "a message of a change comes late", 60)                                        \
-    X(RENEWAL_LOST, "a lease is not renewed", 100)
+    X(RENEWAL_LOST, "a lease is not renewed", 100)                                                 \
+    X(GUARD_LOST, "a request for a guard lock is lost", 20)                                        \
+    X(GUARD_ANSWER_LOST, "an answer about a guard lock is lost", 20)                               \
+    X(GUARD_EMPTY, "the server of guard locks forgets them", 30)
 
 #define FAULT_ENUM(name, text, rate) FAULT_##name,
 enum fault_kind { FAULTS(FAULT_ENUM) FAULT_COUNT };

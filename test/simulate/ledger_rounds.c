@@ -6,19 +6,39 @@
 
 #include "sql/ledger_reset.h"
 #include "sql/ledger_round_orders.h"
+#include "test/simulate/ledger_retire.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"
+
+#define VERSIONS_SINCE_MS INT64_C(1735689600000) /* 2025-01-01, as sql/ledger_round.c */
 
 /* ---- reset ---- */
 
 struct beginning {
     struct ledger_reset *reset;
     const struct ledger_sale *sale;
-    uint32_t round; /* before */
+    uint32_t round, version; /* before; those of a sku whose sale was retired go on */
     struct ledger_segment *segments_out;
     struct row *row;
 };
+
+/* A sale's row of its last round, 0 for the first, and of a version that it never had: as
+ * sql/ledger_round.c. */
+static void create_row(struct ledger *ledger, struct row *row, const char *sku)
+{
+    const struct version *last = ended_last(sku, false, ledger->txn);
+    struct version *version = txn_change(ledger->txn, row);
+    version->there = true;
+    text_copy(version->sku, sku);
+    version->sale = (struct sale_row){.round = 0};
+    if (!last)
+        return;
+    version->sale.round = last->sale_round.round;
+    version->sale.restocked = last->sale_round.restocked;
+    version->sale.settings.version =
+        (uint32_t)((ledger_server_ms() - VERSIONS_SINCE_MS) / 1000) + 16 * last->sale_round.round;
+}
 
 static enum db_result lock_sale(struct ledger *ledger, struct beginning *beginning)
 {
@@ -28,19 +48,18 @@ static enum db_result lock_sale(struct ledger *ledger, struct beginning *beginni
         return result;
     result =
         session_lock_key(ledger, TABLE_SALE, &(struct row_key){.sku = sale->sku}, &beginning->row);
-    if (result == DB_OK && !beginning->row->now.there) {
-        struct version *version = txn_change(ledger->txn, beginning->row);
-        version->there = true;
-        version->sale = (struct sale_row){.round = 0};
-        text_copy(version->sku, sale->sku);
-    }
+    bool created = result == DB_OK && !beginning->row->now.there;
+    if (created)
+        create_row(ledger, beginning->row, sale->sku);
     result = session_answer(ledger, result);
     if (result != DB_OK)
         return result;
     const struct sale_row *now = &beginning->row->now.sale;
     beginning->round = now->round;
-    return now->round == sale->round && now->settings.version == sale->settings.version ? DB_OK
-                                                                                        : DB_NO;
+    beginning->version = now->settings.version;
+    bool same = (created ? 0 : now->round) == sale->round &&
+                (created ? 0 : now->settings.version) == sale->settings.version;
+    return same ? DB_OK : DB_NO;
 }
 
 static struct sale_row row_of(const struct beginning *beginning)
@@ -50,7 +69,7 @@ static struct sale_row row_of(const struct beginning *beginning)
                            .total = sale->total,
                            .segments = sale->segments,
                            .settings = sale->settings};
-    row.settings.version++;
+    row.settings.version = beginning->version + 1;
     row.settings.counting = false;
     return row;
 }
@@ -130,7 +149,7 @@ static enum db_result write_segment(struct ledger *ledger, const struct beginnin
         .segment = i,
         .round = beginning->round + 1,
         .capacity = sale->total / sale->segments + (i < sale->total % sale->segments),
-        .settings_version = sale->settings.version + 1,
+        .settings_version = beginning->version + 1,
         .fence = fence > beginning->reset->fences[i] ? fence : beginning->reset->fences[i],
     };
     segment_of_version(&beginning->segments_out[i], version);
@@ -171,17 +190,21 @@ static enum db_result reset_body(struct ledger *ledger, void *context)
         result = write_segment(ledger, beginning, i);
     if (result == DB_OK)
         result = delete_segments(ledger, beginning->sale);
+    const struct sale_round_row end = {.round = beginning->round,
+                                       .segments = beginning->sale->segments};
+    if (result == DB_OK)
+        result = ended_note(ledger, beginning->sale->sku, &end);
     return session_answer(ledger, result);
 }
 
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *reset,
                                 struct ledger_sale *sale, struct ledger_segment *segments_out)
 {
-    struct beginning beginning = {reset, sale, sale->round, segments_out, NULL};
+    struct beginning beginning = {.reset = reset, .sale = sale, .segments_out = segments_out};
     enum ledger_result result = session_result(session_run(ledger, reset_body, &beginning));
     if (result == LEDGER_OK) {
         sale->round = beginning.round + 1;
-        sale->settings.version++;
+        sale->settings.version = beginning.version + 1;
         sale->settings.counting = false;
         sale->sold = 0;
     }

@@ -83,6 +83,8 @@ static bool is_key(enum table table, const struct version *row, const struct row
                strcmp(row->sku, key->sku) == 0;
     case TABLE_ROUND_END:
         return row->round_end.round == key->round && strcmp(row->sku, key->sku) == 0;
+    case TABLE_SALE_ROUND:
+        return row->sale_round.round == key->round && strcmp(row->sku, key->sku) == 0;
     case TABLE_RESTOCK:
     case TABLE_RESET:
         return strcmp(row->key, key->key) == 0 && strcmp(row->sku, key->sku) == 0;

@@ -29,6 +29,7 @@ enum table {
     TABLE_RESTOCK,
     TABLE_RESET,
     TABLE_ROUND_END,
+    TABLE_SALE_ROUND,
     TABLES
 };
 
@@ -84,6 +85,13 @@ struct round_end_row {
     uint64_t next_id; /* 0: none */
 };
 
+struct sale_round_row {
+    uint32_t round, segments;
+    bool retired;
+    uint64_t last_id;
+    uint64_t restocked; /* of a retired sale: see sale_row */
+};
+
 struct version {
     bool there;
     char sku[NAME_MAX_SIZE], user_id[NAME_MAX_SIZE], key[NAME_MAX_SIZE];
@@ -98,6 +106,7 @@ struct version {
         struct restock_row restock;
         struct reset_row reset;
         struct round_end_row round_end;
+        struct sale_round_row sale_round;
     };
 };
 

@@ -158,7 +158,16 @@ static bool run_jobs(struct progress *progress, const struct options *options, d
     return good;
 }
 
-static void say_summary(const struct progress *progress, const struct options *options, double took)
+static const char *how_it_ended(const struct progress *progress, bool good)
+{
+    return progress->broken ? "a promise was broken"
+           : !good          ? "a job died"
+           : interrupted    ? "no promise was broken; interrupted"
+                            : "no promise was broken";
+}
+
+static void say_summary(const struct progress *progress, const struct options *options, double took,
+                        bool good)
 {
     size_t kinds = 0;
     uint64_t next = next_seed(progress, options), faults = chance_faults_tallied(&kinds);
@@ -171,7 +180,7 @@ static void say_summary(const struct progress *progress, const struct options *o
            (unsigned long long)faults, kinds, (unsigned long long)tally_count("accepted"),
            (unsigned long long)tally_count("units accepted"),
            (unsigned long long)(tally_count("order cancelled") + tally_count("order expired")),
-           progress->broken ? "a promise was broken" : "no promise was broken");
+           how_it_ended(progress, good));
 }
 
 static int search(const struct options *options)
@@ -183,7 +192,7 @@ static int search(const struct options *options)
     signal(SIGINT, on_stop);
     signal(SIGTERM, on_stop);
     bool good = run_jobs(progress, options, start);
-    say_summary(progress, options, seconds() - start);
+    say_summary(progress, options, seconds() - start, good);
     if (progress->broken == 0)
         return good && !interrupted ? 0 : 1;
     return tell(progress->broken - 1, false, options->calm);

@@ -9,6 +9,7 @@
 
 #include "stock/status_change.h"
 #include "test/simulate/chance.h"
+#include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_table.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/loop.h"
@@ -39,34 +40,51 @@ struct once {
     bool done, doubt;
 };
 
+struct onces {
+    struct once all[ONCES_MAX], *present;
+    size_t count;
+    bool was_doubt;
+};
+
+/* What is known of one sale. */
+struct watched {
+    struct onces restocks, resets;
+    int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
+    uint32_t left;
+    int64_t settings_ns; /* when the round or the settings last changed */
+    int64_t absent_ns;   /* when there last was no sale */
+    uint32_t round, settings_version;
+};
+
 static struct {
     char broken[VIOLATION_SIZE];
     struct given given[GIVEN_MAX];
     size_t given_count;
     struct state states[STATES_MAX];
     size_t state_count;
-    struct onces {
-        struct once all[ONCES_MAX], *present;
-        size_t count;
-        bool was_doubt;
-    } restocks, resets;
-    int64_t short_ns[QTY_MAX]; /* when the ledger last had fewer than so many units */
-    uint32_t left;
-    int64_t settings_ns; /* when the round or the settings last changed */
-    uint32_t round, settings_version;
+    struct watched sales[SCENE_SALES_MAX];
 } now;
+
+static struct watched *watched(const char *sku)
+{
+    return &now.sales[SCENE_SALE_OF(sku)];
+}
 
 static void on_commit(const struct txn *txn);
 
 void promise_begin(void)
 {
     memset(&now, 0, offsetof(__typeof__(now), given));
-    now.given_count = now.state_count = now.restocks.count = now.resets.count = 0;
-    now.left = 0;
-    now.round = now.settings_version = 0;
-    now.settings_ns = INT64_MIN / 2;
-    for (size_t i = 0; i < QTY_MAX; i++)
-        now.short_ns[i] = loop_now_ns();
+    now.given_count = now.state_count = 0;
+    for (size_t sale = 0; sale < SCENE_SALES_MAX; sale++) {
+        struct watched *to = &now.sales[sale];
+        to->restocks.count = to->resets.count = 0;
+        to->left = to->round = to->settings_version = 0;
+        to->settings_ns = INT64_MIN / 2;
+        to->absent_ns = loop_now_ns();
+        for (size_t i = 0; i < QTY_MAX; i++)
+            to->short_ns[i] = loop_now_ns();
+    }
     tables_on_commit(on_commit);
 }
 
@@ -88,15 +106,21 @@ void promise_break(const char *format, ...)
 
 /* ---- the ledger by itself ---- */
 
-static const struct version *sale_now(void)
+static const struct version *sale_now(const char *sku)
 {
-    const struct row *row = row_of_sale(SCENE_SKU);
+    const struct row *row = row_of_sale(sku);
     return row && row->was.there ? &row->was : NULL;
 }
 
-static bool holds_units(const struct version *order, uint32_t round)
+static bool is_of(const struct version *version, const char *sku)
 {
-    return order->there && order->order.round == round &&
+    return version->there && strcmp(version->sku, sku) == 0;
+}
+
+/* An order of the sale's present round that has units. */
+static bool holds_units(const struct version *order, const struct version *sale)
+{
+    return is_of(order, sale->sku) && order->order.round == sale->sale.round &&
            (order->order.status == LEDGER_RESERVED || order->order.status == LEDGER_PAID);
 }
 
@@ -121,11 +145,11 @@ static void check_segments(const struct version *sale)
     uint32_t units[SCENE_SEGMENTS_MAX] = {0}, capacity = 0, sold = 0;
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        if (holds_units(&row->was, sale->sale.round))
+        if (holds_units(&row->was, sale))
             add_units(&row->was, units);
     for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
         const struct segment_row *segment = &row->was.segment;
-        if (!row->was.there)
+        if (!is_of(&row->was, sale->sku))
             continue;
         capacity += segment->capacity;
         sold += segment->sold;
@@ -138,15 +162,15 @@ static void check_segments(const struct version *sale)
     }
     if (capacity != sale->sale.total)
         promise_break("the sale has %u units, and its segments %u", sale->sale.total, capacity);
-    now.left = capacity - sold;
+    watched(sale->sku)->left = capacity - sold;
 }
 
-static uint32_t units_of_user(const char *user_id, uint32_t round)
+static uint32_t units_of_user(const char *user_id, const struct version *sale)
 {
     uint32_t units = 0;
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        if (holds_units(&row->was, round) && strcmp(row->was.user_id, user_id) == 0)
+        if (holds_units(&row->was, sale) && strcmp(row->was.user_id, user_id) == 0)
             units += row->was.order.qty;
     return units;
 }
@@ -156,13 +180,13 @@ static void check_quotas(const struct version *sale)
 {
     const struct row *row;
     uint32_t round = sale->sale.round;
-    if (sale->sale.settings.per_user_limit == 0 || count_seen(SCENE_SKU, round, NULL))
+    if (sale->sale.settings.per_user_limit == 0 || count_seen(sale->sku, round, NULL))
         return;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
-        if (!holds_units(&row->was, round))
+        if (!holds_units(&row->was, sale))
             continue;
-        const struct row *quota = row_of_quota(SCENE_SKU, round, row->was.user_id);
-        uint32_t units = units_of_user(row->was.user_id, round);
+        const struct row *quota = row_of_quota(sale->sku, round, row->was.user_id);
+        uint32_t units = units_of_user(row->was.user_id, sale);
         uint32_t counted = quota && quota->was.there ? quota->was.quota.units : 0;
         if (counted != units)
             promise_break("user %s has %u units, and %u are counted", row->was.user_id, units,
@@ -177,13 +201,13 @@ static void check_settings(const struct version *sale, const struct version *ord
     unsigned long long id = order->order.order_id;
     int64_t at_ms = 0;
     struct ledger_settings in_force = *settings;
-    in_force.counting = count_seen(SCENE_SKU, sale->sale.round, NULL) != NULL;
+    in_force.counting = count_seen(sale->sku, sale->sale.round, NULL) != NULL;
     if (order->order.round != sale->sale.round)
         promise_break("order %llu is of round %u, and the sale is in round %u", id,
                       order->order.round, sale->sale.round);
     if (stock_closed(&in_force, order->order.created_ms, &at_ms) != STOCK_OPEN)
         promise_break("order %llu is accepted while the sale is closed", id);
-    uint32_t units = units_of_user(order->user_id, sale->sale.round);
+    uint32_t units = units_of_user(order->user_id, sale);
     if (settings->per_user_limit > 0 && units > settings->per_user_limit)
         promise_break("user %s has %u units with order %llu, and the limit is %u", order->user_id,
                       units, id, settings->per_user_limit);
@@ -213,14 +237,19 @@ static bool may_be_there(const struct given *given)
            given->outcome == STOCK_IN_DOUBT || given->outcome == STOCK_OPEN;
 }
 
-static void check_new_orders(const struct txn *txn, const struct version *sale)
+static void check_new_orders(const struct txn *txn)
 {
     for (size_t i = 0; i < txn->count; i++) {
         const struct row *row = txn->rows[i];
         if (row->table != TABLE_ORDER || !row->was.there || row->committed_ns != loop_now_ns())
             continue;
         const struct given *given = given_of(row->was.order.order_id);
-        check_settings(sale, &row->was);
+        const struct version *sale = sale_now(row->was.sku);
+        if (sale)
+            check_settings(sale, &row->was);
+        else
+            promise_break("order %llu is accepted, and there is no such sale",
+                          (unsigned long long)row->was.order.order_id);
         check_key(&row->was);
         if (given && !may_be_there(given))
             promise_break("order %llu was answered as not done, and is committed",
@@ -228,38 +257,78 @@ static void check_new_orders(const struct txn *txn, const struct version *sale)
     }
 }
 
-static void note_settings(const struct sale_row *sale)
+static void note_settings(const struct version *version)
 {
-    bool first = now.round == 0;
-    if (!first && (sale->round != now.round || sale->settings.version != now.settings_version))
-        now.settings_ns = loop_now_ns();
-    now.round = sale->round;
-    now.settings_version = sale->settings.version;
+    struct watched *to = watched(version->sku);
+    const struct sale_row *sale = &version->sale;
+    bool first = to->round == 0;
+    if (!first && (sale->round != to->round || sale->settings.version != to->settings_version))
+        to->settings_ns = loop_now_ns();
+    to->round = sale->round;
+    to->settings_version = sale->settings.version;
+}
+
+/* Where there is no sale, nothing is left of one, and no order can return units. */
+static void check_absent(const char *sku)
+{
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++)
+        if (is_of(&row->was, sku))
+            promise_break("segment %u of %s is there, and there is no such sale",
+                          row->was.segment.segment, sku);
+    uint64_t reserved = promise_reserved(sku, false);
+    if (reserved != 0)
+        promise_break("order %llu of %s is reserved, and there is no such sale",
+                      (unsigned long long)reserved, sku);
+    watched(sku)->left = 0;
+    watched(sku)->absent_ns = loop_now_ns();
+}
+
+static void check_sale(const char *sku)
+{
+    const struct version *sale = sale_now(sku);
+    struct watched *to = watched(sku);
+    uint32_t before = to->left;
+    if (sale) {
+        note_settings(sale);
+        check_segments(sale);
+        check_quotas(sale);
+    } else {
+        check_absent(sku);
+    }
+    for (uint32_t qty = 0; qty < QTY_MAX; qty++)
+        if (before < qty || to->left < qty)
+            to->short_ns[qty] = loop_now_ns();
 }
 
 /* After a loss of what was not on the disk this compares as well. */
 static void on_commit(const struct txn *txn)
 {
-    const struct version *sale = sale_now();
-    uint32_t before = now.left;
-    if (!sale)
-        return;
-    note_settings(&sale->sale);
     promise_redis();
-    check_segments(sale);
-    check_quotas(sale);
-    check_new_orders(txn, sale);
-    for (uint32_t qty = 0; qty < QTY_MAX; qty++)
-        if (before < qty || now.left < qty)
-            now.short_ns[qty] = loop_now_ns();
+    for (int i = 0; i < scene.sales; i++)
+        check_sale(SCENE_SKU(i));
+    check_new_orders(txn);
 }
 
-uint32_t promise_left(void)
+uint32_t promise_left(const char *sku)
 {
-    const struct version *sale = sale_now();
-    if (sale)
-        check_segments(sale);
-    return now.left;
+    const struct version *sale = sale_now(sku);
+    if (!sale)
+        return 0;
+    check_segments(sale);
+    return watched(sku)->left;
+}
+
+uint64_t promise_reserved(const char *sku, bool overdue)
+{
+    const struct row *row;
+    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
+        const struct order_row *order = &row->was.order;
+        bool due = order->expires_ms != 0 && order->expires_ms <= ledger_server_ms();
+        if (is_of(&row->was, sku) && order->status == LEDGER_RESERVED && (!overdue || due))
+            return order->order_id;
+    }
+    return 0;
 }
 
 /* ---- Redis beside the ledger ---- */
@@ -270,37 +339,46 @@ static uint64_t number_in(const struct store_value *segment, const char *name)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
-/* A segment that Redis calls settled at the ledger's own fence has what the ledger has left. */
-static void check_redis(const struct segment_row *row)
+/* Its key in Redis: written once, as it is asked for after every script. */
+static const char *key_of(const char *sku, uint32_t segment)
 {
-    char key[STORE_KEY_MAX];
-    snprintf(key, sizeof key, "seckill:{%s:%u}:segment", SCENE_SKU, row->segment);
-    const struct store_value *segment = store_get(key, INT64_MIN);
+    static char keys[SCENE_SALES_MAX][SCENE_SEGMENTS_MAX][STORE_KEY_MAX];
+    char *key = keys[SCENE_SALE_OF(sku)][segment];
+    if (key[0] == '\0')
+        snprintf(key, STORE_KEY_MAX, "seckill:{%s:%u}:segment", sku, segment);
+    return key;
+}
+
+/* A segment that Redis calls settled at the ledger's own fence has what the ledger has left. */
+static void check_redis(const char *sku, const struct segment_row *row)
+{
+    const struct store_value *segment = store_get(key_of(sku, row->segment), INT64_MIN);
     const char *open = segment->kind == STORE_HASH ? store_field(segment, "open") : NULL;
     if (!open || open[0] != '\0' || number_in(segment, "settled") != row->fence ||
         number_in(segment, "round") != row->round)
         return;
-    if (number_in(segment, "available") != row->capacity - row->sold)
+    uint64_t available = number_in(segment, "available");
+    uint32_t left = row->capacity - row->sold;
+    if (available != left)
         promise_break("segment %u is settled at the ledger's fence with %llu units left, not %u",
-                      row->segment, (unsigned long long)number_in(segment, "available"),
-                      row->capacity - row->sold);
+                      row->segment, (unsigned long long)available, left);
 }
 
 void promise_redis(void)
 {
     const struct row *row;
-    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++)
+    for (size_t i = 0; scene.locked && (row = table_row(TABLE_SEGMENT, i)); i++)
         if (row->was.there)
-            check_redis(&row->was.segment);
+            check_redis(row->was.sku, &row->was.segment);
 }
 
 /* Without a fault, and while nobody changes the sale, each update finds its fence. */
 void promise_calm(const struct stock_stats *stats)
 {
     const uint32_t *struck;
-    const struct version *sale = sale_now();
-    if (chance_struck(&struck) == 0 && sale && sale->sale.settings.version == 1 &&
-        stats->refusals > 0)
+    const struct version *sale = sale_now(SCENE_SKU(0));
+    if (chance_struck(&struck) == 0 && scene.sales == 1 && scene.locked && sale &&
+        sale->sale.settings.version == 1 && stats->refusals > 0)
         promise_break("the ledger refused an update, and nothing had failed");
 }
 
@@ -314,6 +392,7 @@ struct given *promise_give(const struct stock_order *order)
                             .qty = order->qty,
                             .since_ns = loop_now_ns(),
                             .created_ms = order->created_ms};
+    strcpy(given->sku, order->sku);
     strcpy(given->user_id, order->user_id);
     strcpy(given->key, order->key);
     return given;
@@ -345,8 +424,8 @@ static void check_accepted(const struct given *given, uint64_t order_id)
         promise_break("order %llu was accepted, and is not on the disk", id);
         return;
     }
-    if (strcmp(row->was.user_id, given->user_id) != 0 || row->was.order.qty != given->qty ||
-        strcmp(row->was.key, given->key) != 0)
+    if (strcmp(row->was.sku, given->sku) != 0 || strcmp(row->was.user_id, given->user_id) != 0 ||
+        row->was.order.qty != given->qty || strcmp(row->was.key, given->key) != 0)
         promise_break("order %llu was accepted, and the ledger has another one", id);
 }
 
@@ -359,11 +438,16 @@ static void check_replayed(const struct given *given, uint64_t order_id)
                       (unsigned long long)order_id);
 }
 
+static bool is_same(const struct row *order, const struct given *given)
+{
+    return order->was.order.qty == given->qty && strcmp(order->was.sku, given->sku) == 0;
+}
+
 static void check_reused(const struct given *given)
 {
     const struct row *key = row_of_key(given->user_id, given->key);
     const struct row *order = key && key->was.there ? row_of_order(key->was.key_order_id) : NULL;
-    if (!order || order->was.order.qty == given->qty)
+    if (!order || is_same(order, given))
         promise_break("key %s was refused as used for another order", given->key);
 }
 
@@ -375,7 +459,7 @@ static void check_refused(const struct given *given)
         key->committed_ns >= given->since_ns)
         return;
     const struct row *order = row_on_disk(key->was.key_order_id);
-    if (order && order->was.order.qty == given->qty)
+    if (order && is_same(order, given))
         promise_break("key %s was refused, and its order %llu accepted before", given->key,
                       (unsigned long long)key->was.key_order_id);
 }
@@ -391,20 +475,21 @@ static int64_t grace_ns(void)
 /* Sold out is said only when the ledger had too few units, then or a moment before. */
 static void check_sold_out(const struct given *given)
 {
-    uint32_t left = promise_left();
-    if (left >= given->qty && given->qty < QTY_MAX &&
-        now.short_ns[given->qty] + grace_ns() < given->since_ns)
+    uint32_t left = promise_left(given->sku);
+    const int64_t *short_ns = watched(given->sku)->short_ns;
+    if (!scene.counters && left >= given->qty && given->qty < QTY_MAX &&
+        short_ns[given->qty] + grace_ns() < given->since_ns)
         promise_break("an order for %u was sold out, and the ledger had %u for %lld ms", given->qty,
-                      left, (long long)((loop_now_ns() - now.short_ns[given->qty]) / LOOP_MS));
+                      left, (long long)((loop_now_ns() - short_ns[given->qty]) / LOOP_MS));
 }
 
 /* All units that a user had in a round at any time, and so no fewer than at any one time. */
-static uint32_t units_ever(const char *user_id, uint32_t round)
+static uint32_t units_ever(const char *user_id, const struct version *sale)
 {
     uint32_t units = 0;
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        if (row->was.there && row->was.order.round == round &&
+        if (is_of(&row->was, sale->sku) && row->was.order.round == sale->sale.round &&
             strcmp(row->was.user_id, user_id) == 0)
             units += row->was.order.qty;
     return units;
@@ -413,13 +498,13 @@ static uint32_t units_ever(const char *user_id, uint32_t round)
 /* Orders that a crash of the server has lost may have counted. */
 static void check_limit(const struct given *given)
 {
-    const struct version *sale = sale_now();
+    const struct version *sale = sale_now(given->sku);
     if (chance_struck_kind(FAULT_LEDGER_CRASH))
         return;
-    if (!sale || now.settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
+    if (!sale || watched(given->sku)->settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
         return;
     uint32_t limit = sale->sale.settings.per_user_limit;
-    uint32_t units = units_ever(given->user_id, sale->sale.round);
+    uint32_t units = units_ever(given->user_id, sale);
     if (limit == 0 || units + given->qty <= limit)
         promise_break("user %s never had more than %u units, and was refused %u by a limit of %u",
                       given->user_id, units, given->qty, limit);
@@ -457,15 +542,36 @@ static bool is_closed(enum stock_outcome outcome)
 /* The sale was closed to the order, by settings that had not been replaced long ago. */
 static void check_closed(const struct given *given, enum stock_outcome outcome)
 {
-    const struct version *sale = sale_now();
+    const struct version *sale = sale_now(given->sku);
     int64_t at_ms = 0;
-    if (!sale || now.settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
+    if (!sale || watched(given->sku)->settings_ns + SETTINGS_MS * LOOP_MS >= given->since_ns)
         return;
     struct ledger_settings in_force = sale->sale.settings;
-    in_force.counting = count_seen(SCENE_SKU, sale->sale.round, NULL) != NULL;
+    in_force.counting = count_seen(sale->sku, sale->sale.round, NULL) != NULL;
     if (stock_closed(&in_force, given->created_ms, &at_ms) == STOCK_OPEN)
         promise_break("order %llu was refused as %s, and the sale was open",
                       (unsigned long long)given->order_id, outcome_name(outcome));
+}
+
+/* There was no sale, then or a moment before. */
+static void check_unknown_sku(const struct given *given)
+{
+    if (sale_now(given->sku) && watched(given->sku)->absent_ns + grace_ns() < given->since_ns)
+        promise_break("order %llu was refused for its sku %s, which was there",
+                      (unsigned long long)given->order_id, given->sku);
+}
+
+/* A user who never came more often than a burst allows is within the rate. A clock of Redis that
+ * steps back makes what it has noted too late. */
+static void check_rate(const struct given *given)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < now.given_count; i++)
+        count += strcmp(now.given[i].user_id, given->user_id) == 0;
+    if (scene.rate_burst == 0 ||
+        (count <= scene.rate_burst && !chance_struck_kind(FAULT_REDIS_CLOCK)))
+        promise_break("order %llu of %s was refused by its rate, after %u orders of %s",
+                      (unsigned long long)given->order_id, given->sku, count, given->user_id);
 }
 
 /* Without a fault every order is decided. */
@@ -484,8 +590,9 @@ void promise_answer(struct given *given, const struct stock_order *order)
     tally(outcome_name(order->outcome));
     if (order->outcome == STOCK_ACCEPTED)
         tally_add("units accepted", given->qty);
-    story("  order %llu of %s for %u%s%s: %s", (unsigned long long)given->order_id, given->user_id,
-          given->qty, given->key[0] ? ", key " : "", given->key, outcome_name(order->outcome));
+    story("  order %llu of %s for %u of %s%s%s: %s", (unsigned long long)given->order_id,
+          given->user_id, given->qty, given->sku, given->key[0] ? ", key " : "", given->key,
+          outcome_name(order->outcome));
     if (order->outcome == STOCK_ACCEPTED)
         check_accepted(given, given->order_id);
     else if (row_of_order(given->order_id) && row_of_order(given->order_id)->was.there &&
@@ -502,6 +609,10 @@ void promise_answer(struct given *given, const struct stock_order *order)
         check_sold_out(given);
     if (order->outcome == STOCK_LIMIT)
         check_limit(given);
+    if (order->outcome == STOCK_UNKNOWN_SKU)
+        check_unknown_sku(given);
+    if (order->outcome == STOCK_RATE_LIMITED)
+        check_rate(given);
     if (is_closed(order->outcome))
         check_closed(given, order->outcome);
     if (order->outcome == STOCK_UNAVAILABLE || order->outcome == STOCK_IN_DOUBT)
@@ -579,47 +690,63 @@ static void check_onces(const struct onces *onces, uint64_t seen, const char *wh
                       (unsigned long long)seen);
 }
 
-void promise_restock_begin(const char *key, uint32_t units)
+void promise_restock_begin(const char *sku, const char *key, uint32_t units)
 {
-    begin_once(&now.restocks, key, units);
+    begin_once(&watched(sku)->restocks, key, units);
 }
 
-void promise_restock_end(bool done, bool doubt)
+void promise_restock_end(const char *sku, bool done, bool doubt)
 {
-    end_once(&now.restocks, done, doubt);
+    end_once(&watched(sku)->restocks, done, doubt);
 }
 
-void promise_reset_begin(const char *key)
+void promise_reset_begin(const char *sku, const char *key)
 {
-    begin_once(&now.resets, key, 1);
+    begin_once(&watched(sku)->resets, key, 1);
 }
 
-void promise_reset_end(bool done, bool doubt)
+void promise_reset_end(const char *sku, bool done, bool doubt)
 {
-    end_once(&now.resets, done, doubt);
+    end_once(&watched(sku)->resets, done, doubt);
+}
+
+void promise_retired(const char *sku, uint32_t round)
+{
+    const struct row *row = row_of_sale(sku);
+    const struct version *disk = row && row->on_disk ? &row->was : row ? &row->disk : NULL;
+    if (disk && disk->there && disk->sale.round <= round)
+        promise_break("%s was answered as retired, and is there in round %u", sku,
+                      disk->sale.round);
 }
 
 /* Orders of rounds that are over have ended, or were paid before. */
-static void check_old_rounds(uint32_t round)
+static void check_old_rounds(const struct version *sale)
 {
     const struct row *row;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        if (row->was.there && row->was.order.round < round &&
+        if (is_of(&row->was, sale->sku) && row->was.order.round < sale->sale.round &&
             row->was.order.status == LEDGER_RESERVED)
             promise_break("order %llu of round %u is still reserved in round %u",
-                          (unsigned long long)row->was.order.order_id, row->was.order.round, round);
+                          (unsigned long long)row->was.order.order_id, row->was.order.round,
+                          sale->sale.round);
+}
+
+static void end_sale(const char *sku)
+{
+    const struct version *sale = sale_now(sku);
+    if (!sale)
+        return;
+    check_segments(sale);
+    check_quotas(sale);
+    check_onces(&watched(sku)->restocks, sale->sale.restocked, "units of restocks");
+    check_onces(&watched(sku)->resets, sale->sale.round, "resets");
+    check_old_rounds(sale);
 }
 
 void promise_end(void)
 {
-    const struct version *sale = sale_now();
-    if (sale) {
-        check_segments(sale);
-        check_quotas(sale);
-        check_onces(&now.restocks, sale->sale.restocked, "units of restocks");
-        check_onces(&now.resets, sale->sale.round, "resets");
-        check_old_rounds(sale->sale.round);
-    }
+    for (int i = 0; i < scene.sales; i++)
+        end_sale(SCENE_SKU(i));
     for (size_t i = 0; i < now.given_count; i++) {
         const struct given *given = &now.given[i];
         const struct row *row = row_of_order(given->order_id);

@@ -16,7 +16,7 @@ enum { GIVEN_MAX = 4096, VIOLATION_SIZE = 256 };
 /* An order that was given to stock_sell under one id, and what became of it. */
 struct given {
     uint64_t order_id;
-    char user_id[16], key[16];
+    char sku[4], user_id[16], key[16];
     uint32_t qty;
     int64_t since_ns, created_ms;
     bool answered; /* false: the process died before */
@@ -42,10 +42,13 @@ void promise_state(const struct stock_status_change *change, const char *wanted)
 
 /* Notes a restock, or a reset, before it begins, as it may be done from then on; and its answer.
  * Under a key, "" for none, it is done once. */
-void promise_restock_begin(const char *key, uint32_t units);
-void promise_restock_end(bool done, bool doubt);
-void promise_reset_begin(const char *key);
-void promise_reset_end(bool done, bool doubt);
+void promise_restock_begin(const char *sku, const char *key, uint32_t units);
+void promise_restock_end(const char *sku, bool done, bool doubt);
+void promise_reset_begin(const char *sku, const char *key);
+void promise_reset_end(const char *sku, bool done, bool doubt);
+
+/* Notes that a sale was answered as retired in this round. */
+void promise_retired(const char *sku, uint32_t round);
 
 /* Checks what Redis says now of each segment that is settled where the ledger is. */
 void promise_redis(void);
@@ -53,8 +56,12 @@ void promise_redis(void);
 /* Checks that nothing was in vain for a worker while nothing has failed. */
 void promise_calm(const struct stock_stats *stats);
 
-/* Units that the ledger has left of the present round. */
-uint32_t promise_left(void);
+/* Units that the ledger has left of the present round; 0 when there is no sale. */
+uint32_t promise_left(const char *sku);
+
+/* An order of the sku that is reserved, of whatever round; with `overdue`, one whose time to pay is
+ * over. 0: there is none. */
+uint64_t promise_reserved(const char *sku, bool overdue);
 
 /* At the end of a schedule, when nothing is under way any more. */
 void promise_end(void);

@@ -1,7 +1,9 @@
-/* lock/seclock.h for the locks of a whole sale, and lock/random.h, over the simulated Redis.
+/* lock/seclock.h for the locks of a whole sale, and lock/random.h, over the simulated Redis; and
+ * guard locks, over a server of their own.
  *
- * The locks of single segments (lock/redis_pipeline.c) are the project's own. Here are only the
- * multi lock and the watchdog that renews it, which in the project are threads. */
+ * The locks of single segments (lock/redis_pipeline.c) are the project's own. Here are the multi
+ * lock and the watchdog that renews it, which in the project are threads, the lock of the strategy
+ * single_lock, and a lock with a lease that stands for whatever server a guard lock has. */
 #include "lock/seclock.h"
 
 #include <assert.h>
@@ -17,8 +19,9 @@
 #include "test/simulate/chance.h"
 #include "test/simulate/loop.h"
 #include "test/simulate/seam_lock.h"
+#include "test/simulate/story.h"
 
-enum { POLL_MS = 5 };
+enum { POLL_MS = 5, GUARDS_MAX = 16, TRIP_US_MAX = 300 };
 
 struct seclock_client {
     struct lock_core core;
@@ -29,12 +32,22 @@ struct seclock_client {
     int lease_ms, timeout_ms;
 };
 
+/* A guard lock, as its server has it. */
+struct guard {
+    char name[SECLOCK_NAME_MAX], holder[LOCK_RANDOM_SIZE];
+    int64_t until_ns;
+};
+
 static uint32_t tokens;
 static const struct lock_driver simple = {.kind = SECLOCK_KIND_SIMPLE};
+static const struct lock_driver guarding = {.kind = SECLOCK_KIND_TABLE};
+static struct guard guards[GUARDS_MAX];
+static size_t guard_count;
 
 void seam_lock_begin(void)
 {
     tokens = 0;
+    guard_count = 0;
 }
 
 void lock_random_text(char text_out[LOCK_RANDOM_SIZE])
@@ -133,6 +146,124 @@ static void release(struct seclock_client *client, struct seclock_handle *handle
     handle->state = SECLOCK_STATE_RELEASED;
 }
 
+/* ---- guard locks ---- */
+
+static struct guard *guard_of(const char *name)
+{
+    for (size_t i = 0; i < guard_count; i++)
+        if (strcmp(guards[i].name, name) == 0)
+            return &guards[i];
+    assert(guard_count < GUARDS_MAX);
+    struct guard *guard = &guards[guard_count++];
+    memset(guard, 0, sizeof *guard);
+    strcpy(guard->name, name);
+    return guard;
+}
+
+static int64_t trip_ns(void)
+{
+    return (int64_t)(20 + chance_delay(TRIP_US_MAX)) * 1000;
+}
+
+/* It never waits: BUSY, OK, or a failure. Whose answer is lost may hold it until its lease ends. */
+static enum seclock_result acquire_guard(struct seclock_client *client,
+                                         struct seclock_handle *handle)
+{
+    int64_t sent_ns = clock_now_ns();
+    if (chance_strikes(FAULT_GUARD_LOST)) {
+        task_sleep(client->timeout_ms * LOOP_MS);
+        return SECLOCK_FAILED;
+    }
+    task_travel(trip_ns());
+    if (chance_strikes(FAULT_GUARD_EMPTY))
+        guard_count = 0;
+    struct guard *guard = guard_of(handle->name);
+    bool busy = guard->until_ns > loop_now_ns();
+    if (!busy) {
+        strcpy(guard->holder, handle->request);
+        guard->until_ns = loop_now_ns() + handle->lease_ms * LOOP_MS;
+    }
+    if (chance_strikes(FAULT_GUARD_ANSWER_LOST)) {
+        task_sleep(client->timeout_ms * LOOP_MS);
+        return SECLOCK_UNKNOWN;
+    }
+    task_sleep(trip_ns());
+    handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
+    handle->state = SECLOCK_STATE_HELD;
+    story("    guard lock %s: %s", handle->name, busy ? "busy" : "taken");
+    return busy ? SECLOCK_BUSY : SECLOCK_OK;
+}
+
+static void release_guard(struct seclock_handle *handle)
+{
+    handle->state = SECLOCK_STATE_RELEASED;
+    task_travel(trip_ns());
+    if (chance_strikes(FAULT_GUARD_LOST))
+        return;
+    struct guard *guard = guard_of(handle->name);
+    if (strcmp(guard->holder, handle->request) == 0)
+        guard->until_ns = 0;
+    task_sleep(trip_ns());
+}
+
+/* ---- one lock, as clients of the library take it ---- */
+
+static struct seclock_handle *make_handle(struct seclock_client *client,
+                                          const struct seclock_request *request,
+                                          const struct lock_driver *driver)
+{
+    struct seclock_handle *handle = calloc(1, sizeof *handle);
+    handle->core = &client->core;
+    handle->driver = driver;
+    handle->self = client;
+    handle->now_ns = clock_now_ns;
+    handle->lease_ms = client->lease_ms;
+    strcpy(handle->name, request->name);
+    lock_random_text(handle->request);
+    return handle;
+}
+
+enum seclock_result seclock_acquire(struct seclock_client *client,
+                                    const struct seclock_request *request,
+                                    struct seclock_handle **handle_out)
+{
+    bool plain = request->kind == SECLOCK_KIND_SIMPLE;
+    struct seclock_handle *handle = make_handle(client, request, plain ? &simple : &guarding);
+    assert(request->fixed_lease); /* nobody renews it */
+    int64_t until_ns = clock_now_ns() + request->wait_ms * CLOCK_NS_PER_MS;
+    enum seclock_result result =
+        plain ? acquire_until(client, handle, until_ns) : acquire_guard(client, handle);
+    bool kept = result == SECLOCK_OK || result == SECLOCK_UNKNOWN;
+    if (result == SECLOCK_UNKNOWN)
+        handle->state = SECLOCK_STATE_UNKNOWN;
+    *handle_out = kept ? handle : NULL;
+    return result;
+}
+
+enum seclock_result seclock_release(struct seclock_handle *handle)
+{
+    if (handle->driver == &guarding)
+        release_guard(handle);
+    else
+        release(handle->self, handle);
+    return SECLOCK_OK;
+}
+
+void seclock_free(struct seclock_handle **handle)
+{
+    *handle = NULL;
+}
+
+const char *seclock_name(const struct seclock_handle *handle)
+{
+    return handle->name;
+}
+
+uint64_t seclock_fence(const struct seclock_handle *handle)
+{
+    return handle->fence;
+}
+
 /* ---- the watchdog ---- */
 
 struct renewal {
@@ -184,13 +315,7 @@ enum seclock_result seclock_multi_acquire(const struct seclock_member *members, 
         handles_out[i] = NULL;
     for (size_t i = 0; i < count && result == SECLOCK_OK; i++) {
         struct seclock_client *client = members[i].client;
-        struct seclock_handle *handle = calloc(1, sizeof *handle);
-        handle->core = &client->core;
-        handle->driver = &simple;
-        handle->now_ns = clock_now_ns;
-        handle->lease_ms = client->lease_ms;
-        strcpy(handle->name, members[i].request->name);
-        lock_random_text(handle->request);
+        struct seclock_handle *handle = make_handle(client, members[i].request, &simple);
         handles_out[i] = handle;
         result = acquire_until(client, handle, until_ns);
         if (result == SECLOCK_OK)

@@ -2,6 +2,7 @@
 #include "test/simulate/world.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@
 #include "test/simulate/redis_server.h"
 #include "test/simulate/seam_lock.h"
 #include "test/simulate/story.h"
+#include "test/simulate/tally.h"
 
 enum {
     EVENTS_MAX = 40000, /* of each part of a schedule: more than that is a livelock */
@@ -21,9 +23,11 @@ enum {
     SETTLING_MS = 60000,
     RESTART_MS_MAX = 1500,
     CALLERS_MAX = 2,
+    RATE_PER_MIN = 3000,
 };
 
 struct world world;
+static struct stock_rates rates;
 
 static bool is_over(void)
 {
@@ -33,7 +37,9 @@ static bool is_over(void)
 struct stock *world_stock(struct chance *chance)
 {
     char error[128];
-    struct stock_options options = {.strategy = "segment_lock",
+    struct stock_options options = {.strategy = scene.strategy,
+                                    .lock = scene.guarded ? "mysql" : NULL,
+                                    .rates = scene.rate_burst > 0 ? &rates : NULL,
                                     .redis_url = "redis://simulated",
                                     .mysql_url = "mysql://simulated",
                                     .lease_ms = SCENE_LEASE_MS,
@@ -47,11 +53,32 @@ struct stock *world_stock(struct chance *chance)
     return stock;
 }
 
+/* Most schedules sell as the daemon does by itself. */
+static void plan_ways(struct chance *chance)
+{
+    uint32_t way = chance_below(chance, 16);
+    scene.strategy = way == 0   ? "single_lock"
+                     : way == 1 ? "atomic"
+                     : way == 2 ? "database"
+                                : "segment_lock";
+    scene.locked = way > 2;
+    scene.counters = way == 1;
+    scene.guarded = way == 3 || way == 4;
+    scene.rate_burst = way == 5 ? 3 + chance_below(chance, 20) : 0;
+    scene.sales = chance_below(chance, 4) == 0 ? 2 : 1;
+    world.retires = chance_below(chance, 3) == 0;
+    tally(way < 5 ? scene.strategy : "segment_lock alone");
+    atomic_store(&rates.user_burst, scene.rate_burst);
+    atomic_store(&rates.user_per_min, RATE_PER_MIN);
+}
+
 static void plan(uint64_t seed)
 {
     (void)seed;
-    struct chance chance = chance_stream(1);
+    struct chance chance = chance_stream(1), ways = chance_stream(4);
     world = (struct world){.order_id = 1000};
+    scene = (struct scene){.sales = 1};
+    plan_ways(&ways);
     world.segments = 1 + chance_below(&chance, 4);
     world.total = world.segments + chance_below(&chance, 16);
     world.processes = 1 + (int)chance_below(&chance, 3);
@@ -62,24 +89,43 @@ static void plan(uint64_t seed)
         world.pay_within_s = 1 + chance_below(&chance, 2);
 }
 
+const char *world_sku(struct chance *chance)
+{
+    return SCENE_SKU(scene.sales > 1 ? chance_below(chance, (uint32_t)scene.sales) : 0);
+}
+
+/* The second sale is smaller. */
+void world_first(const char *sku, struct stock_reset *reset_out)
+{
+    bool first = SCENE_SALE_OF(sku) == 0;
+    *reset_out = (struct stock_reset){
+        .sku = sku,
+        .total = first ? world.total : 1 + world.total / 2,
+        .segments = first ? world.segments : 1 + world.segments / 3,
+        .key = "",
+    };
+    reset_out->change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY;
+    reset_out->change.settings.per_user_limit = world.per_user_limit;
+    reset_out->change.settings.pay_within_s = world.pay_within_s;
+}
+
 static void set_up(void *argument)
 {
     struct chance chance = chance_stream(2);
     struct stock *stock = world_stock(&chance);
-    struct stock_reset reset = {
-        .sku = SCENE_SKU, .total = world.total, .segments = world.segments, .key = ""};
-    struct ledger_sale sale;
-    struct ledger_round_use use = {.units = 0};
-    uint64_t ended = 0;
     (void)argument;
-    reset.change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY;
-    reset.change.settings.per_user_limit = world.per_user_limit;
-    reset.change.settings.pay_within_s = world.pay_within_s;
-    promise_reset_begin("");
-    bool done = stock_reset(stock, &reset, 1000, &sale, &use, &ended) == STOCK_ADMIN_OK;
-    promise_reset_end(done, false);
-    if (!done)
-        promise_break("the sale cannot be created");
+    for (int i = 0; i < scene.sales; i++) {
+        struct stock_reset reset;
+        struct ledger_sale sale;
+        struct ledger_round_use use = {.units = 0};
+        uint64_t ended = 0;
+        world_first(SCENE_SKU(i), &reset);
+        promise_reset_begin(reset.sku, "");
+        bool done = stock_reset(stock, &reset, 1000, &sale, &use, &ended) == STOCK_ADMIN_OK;
+        promise_reset_end(reset.sku, done, false);
+        if (!done)
+            promise_break("the sale cannot be created");
+    }
 }
 
 /* The tasks of a process: its share of the workers, one for calls, and one for the operator. */
@@ -164,6 +210,7 @@ static void settle(void)
     story("---- no fault from here on ----");
     chance_calm();
     world.settling = true;
+    atomic_store(&rates.user_per_min, 0); /* how long one waits for a rate is no matter of faults */
     run(SETTLING_MS, "a call does not end although no fault strikes any more");
     for (size_t i = 0; (process = process_at(i)); i++)
         revive(process, 0);
@@ -172,10 +219,11 @@ static void settle(void)
 const char *world_run(uint64_t seed, const struct mask *mask)
 {
     begin(seed, mask);
-    story(
-        "---- %u units in %u segments, %d processes, %d workers, limit %u, to pay within %u s ----",
-        world.total, world.segments, world.processes, world.workers, world.per_user_limit,
-        world.pay_within_s);
+    story("---- %u units in %u segments, %d processes, %d workers, limit %u, to pay within %u s, "
+          "%d sales, %s%s, burst %u ----",
+          world.total, world.segments, world.processes, world.workers, world.per_user_limit,
+          world.pay_within_s, scene.sales, scene.strategy, scene.guarded ? " and a guard lock" : "",
+          scene.rate_burst);
     chance_arm(false);
     task_start(process_at(0), "set up", set_up, NULL, 0);
     run(1000, "the sale is not created");

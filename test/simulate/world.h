@@ -10,7 +10,8 @@
 #include "test/simulate/scene.h"
 
 struct world {
-    uint32_t segments, total;
+    bool retires;
+    uint32_t segments, total; /* of the first sale */
     uint32_t per_user_limit, pay_within_s;
     int processes, workers;
     bool settling; /* no fault strikes any more, and no actor begins anything new */
@@ -20,15 +21,24 @@ struct world {
 
 extern struct world world;
 
+struct stock_reset;
+
+/* A sale as it is at first, and as it is made anew. */
+void world_first(const char *sku, struct stock_reset *reset_out);
+
+/* Any of the sales. */
+const char *world_sku(struct chance *chance);
+
 /* Opens the stock of the present task, with its own seed. */
 struct stock *world_stock(struct chance *chance);
 
 /* The actors, as bodies of tasks. Each takes a number of steps, and ends. */
 void actor_orders(void *argument); /* the worker's number */
 void actor_calls(void *argument);  /* pay, cancel, expire */
-void actor_admin(void *argument);  /* restock, settings, reset, reconcile */
+void actor_admin(void *argument);  /* restock, settings, reset, reconcile, retire */
 
-/* After the last fault: opens the sale, sells what is left at once, and finds it sold out. */
+/* After the last fault, for each sale: opens it, ends what is overdue, sells what is left at once,
+ * and finds it sold out. */
 void actor_closing(void *argument);
 
 /* Runs one schedule. NULL: every promise was kept; else the one that was broken. */
