@@ -12,6 +12,7 @@ from harness.processes import HarnessError, clean_environment, spawn, wait_until
 LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
 SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
 ASSERTION = "Assertion"
+REPORT_END = re.compile(r"^ *SUMMARY: .*", re.M)
 REPORT_MAX = 8000
 # libmicrohttpd 0.9.75 joins a folded header line at the end of its memory by a memcpy onto itself,
 # within its own buffer. glibc's memcpy copes with that, and nothing of ours can prevent it.
@@ -23,11 +24,14 @@ LOG_SHOWN_MAX = 4000
 
 
 def sanitizer_report(text):
-    """The first report of a sanitizer in a program's log and what follows it; "" if there is none
+    """The first report of a sanitizer in a program's log, up to its summary; "" if there is none
     that is ours to mend."""
     text = KNOWN_REPORT.sub("", text)
     found = SANITIZER.search(text)
-    return text[found.start():][:REPORT_MAX] if found else ""
+    if not found:
+        return ""
+    end = REPORT_END.search(text, found.start())
+    return text[found.start():end.end() if end else None][:REPORT_MAX]
 
 
 class Program:
@@ -64,8 +68,9 @@ class Program:
             raise self.failure(f"died: {self.process.returncode}")
         for path in self.log_paths:
             text = path.read_text(errors="replace")
-            if ASSERTION in text or sanitizer_report(text):
-                raise HarnessError(text)
+            report = sanitizer_report(text)
+            if ASSERTION in text or report:
+                raise HarnessError(report or text)
 
     # its life
 
