@@ -9,7 +9,10 @@
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
 #                   and tells its story
-#   make mutants    small faults put into the code, one at a time: which seed of the simulation finds it
+#   make mutants    small faults put into the core, one at a time: which seed of the simulation, which
+#                   unit test and which whole-process test finds each; MUTANTS_ARGS="--list" names them
+#   make chaos      faults of every kind strike a running service; then every answer that clients got
+#                   is compared with the ledger: DURATION=60 seconds, SEED= to repeat the schedule
 #   make bench      accepted and sold-out orders next to a bare HTTP server, 2 minutes
 #   make around     every call that a buyer or a shop makes, beside its aim: 3 minutes
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
@@ -102,7 +105,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -366,8 +369,15 @@ simulate:
 
 mutants:
 	@deploy/packages test
-	@$(MAKE) $(BUILD)/simulate
-	@test/simulate/mutants $(MUTANTS_ARGS)
+	@$(MAKE) tests
+	@test/mutants/run $(MUTANTS_ARGS)
+
+# DURATION: seconds of faults; SEED: of their schedule; CHAOS_ARGS="--print 50" shows it alone.
+chaos:
+	@deploy/packages chaos
+	@$(MAKE) $(daemon) $(BUILD)/test/shifted_clock.so
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/chaos/run $(if $(SEED),--seed $(SEED)) \
+	    $(if $(DURATION),--duration $(DURATION)) $(CHAOS_ARGS)
 
 # Acquire and release per second and hand-over, next to the server's raw limit.
 bench-lock:

@@ -342,6 +342,38 @@ static void test_reset_never_sets_a_fence_back(void **state)
     assert_int_equal(fence_of(0), FENCE + 50);
 }
 
+/* Asks for another round of the sale "s" as it is now. */
+static enum ledger_result reset_again(const char *key, bool end_round)
+{
+    struct ledger_sale sale;
+    struct ledger_segment rows[SEGMENTS];
+    uint64_t fences[SEGMENTS];
+    for (uint32_t i = 0; i < SEGMENTS; i++)
+        fences[i] = FENCE + 2;
+    struct ledger_reset beginning = {
+        .fences = fences, .key = key, .request = "request", .end_round = end_round};
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    return ledger_reset(ledger, &beginning, &sale, rows);
+}
+
+static void test_round_in_use_is_not_ended_unless_that_is_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(commit_one(move(0, 2, FENCE, FENCE + 1), order(1, 2, NULL)), LEDGER_OK);
+    assert_int_equal(reset_again(NULL, false), LEDGER_NO);
+    assert_int_equal(sold(0), 2);
+    assert_int_equal(reset_again(NULL, true), LEDGER_OK);
+    assert_int_equal(sold(0), 0);
+}
+
+static void test_key_begins_one_round(void **state)
+{
+    (void)state;
+    assert_int_equal(reset_again("k", false), LEDGER_OK);
+    assert_int_equal(reset_again("k", false), LEDGER_DUPLICATE);
+    assert_int_equal(reset_again("another", false), LEDGER_OK);
+}
+
 static void test_reset_forbids_commits_of_the_old_round(void **state)
 {
     (void)state;
@@ -1074,6 +1106,8 @@ int main(void)
         TEST(test_settings_change_only_from_the_version_given),
         TEST(test_move_under_older_settings_is_refused),
         TEST(test_reset_never_sets_a_fence_back),
+        TEST(test_round_in_use_is_not_ended_unless_that_is_asked_for),
+        TEST(test_key_begins_one_round),
         TEST(test_reset_forbids_commits_of_the_old_round),
         TEST(test_sales_are_listed_in_pages),
         TEST(test_sale_that_is_not_there_is_no),

@@ -154,6 +154,11 @@ static void test_lease_that_ended_is_renewed_unless_it_was_taken(void **state)
     assert_int_equal(take(&node), LEDGER_OK);
     end_lease(node.number);
     assert_int_equal(ledger_node_renew(ledger, &node), LEDGER_OK);
+    end_lease(node.number);
+    struct ledger_node other = of("b", node.number);
+    assert_int_equal(take(&other), LEDGER_OK);
+    assert_int_equal(ledger_node_renew(ledger, &node), LEDGER_NO);
+    assert_int_equal(ledger_node_renew(ledger, &other), LEDGER_OK);
 }
 
 static void test_number_in_use_is_refused_with_its_holder(void **state)

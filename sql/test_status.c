@@ -199,6 +199,7 @@ static void test_nothing_is_returned_twice(void **state)
     (void)state;
     insert(1, 2, 0, "reserved", past);
     assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_OK);
+    sql_server_do("UPDATE stock_segment SET fence=1000"); /* which refuses no return */
     assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_NO);
     assert_int_equal(give_back_one(LEDGER_EXPIRED, 1), LEDGER_NO);
     assert_int_equal(sold(0), 3);
@@ -210,6 +211,7 @@ static void test_each_guard_of_a_segment_refuses_all(void **state)
     const uint64_t ids[] = {1, 2};
     struct ledger_return returned;
     const char *const spoilers[] = {"UPDATE stock_segment SET fence=2000 WHERE segment=1",
+                                    "UPDATE stock_segment SET fence=3000 WHERE segment=1",
                                     "UPDATE stock_segment SET round=2 WHERE segment=1",
                                     "UPDATE stock_segment SET sold=1 WHERE segment=1",
                                     "DELETE FROM stock_segment WHERE segment=1"};

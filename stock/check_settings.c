@@ -56,13 +56,16 @@ static struct entry *entry_of(struct settings_book *book, struct sale *sale)
     return entry;
 }
 
-/* A confirmation that is recent enough serves as an answer. */
+/* A confirmation that is recent enough serves as an answer. A sale that was retired meanwhile has
+ * changed: the cache has it no more, and the order's next try finds none. */
 static enum standing ask(struct stock *stock, const struct entry *entry)
 {
     struct sale *sale = entry->sale;
-    if (!sale_confirmed(sale, clock_now_ns()) &&
-        stock_sale_reload(stock, sale_sku(sale), &sale) != LEDGER_OK)
-        return SILENT;
+    enum ledger_result found = LEDGER_OK;
+    if (!sale_confirmed(sale, clock_now_ns()))
+        found = stock_sale_reload(stock, sale_sku(sale), &sale);
+    if (found != LEDGER_OK)
+        return found == LEDGER_NO ? CHANGED : SILENT;
     bool same = sale_snapshot(sale).settings.version == entry->snapshot.settings.version;
     return same ? CONFIRMED : CHANGED;
 }

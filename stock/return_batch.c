@@ -53,12 +53,14 @@ bool return_batch_begin(struct stock *stock, struct return_batch *batch, const c
     assert(to == LEDGER_CANCELLED || to == LEDGER_EXPIRED);
     if (batch->unpublished && strcmp(sale_sku(batch->sale), sku) != 0)
         return_batch_end(stock, batch);
-    enum ledger_result found = stock_sale(stock, sku, &batch->sale);
+    struct sale *sale = NULL;
+    enum ledger_result found = stock_sale(stock, sku, &sale);
     /* An order of a later round than the cached one: this process has missed a reset. */
-    if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)
-        found = stock_sale_reload(stock, sku, &batch->sale);
-    if (found != LEDGER_OK)
+    if (found == LEDGER_OK && sale_snapshot(sale).round < round)
+        found = stock_sale_reload(stock, sku, &sale);
+    if (found != LEDGER_OK) /* what came back before is published all the same */
         return false;
+    batch->sale = sale;
     batch->snapshot = sale_snapshot(batch->sale);
     batch->returned = (struct ledger_return){
         .sku = sale_sku(batch->sale),

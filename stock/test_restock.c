@@ -101,6 +101,25 @@ static void test_repeat_is_answered_after_a_write(void **state)
     assert_true(sql_server_log() > before);
 }
 
+/* The process that added them may have died before it told the others, which then go on calling
+ * the sale sold out. */
+static void test_repeat_tells_every_process_of_the_units(void **state)
+{
+    (void)state;
+    char message[IDENTIFIER_SIZE];
+    reset(5, 2);
+    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_int_equal(sell_out(), 8);
+    struct redis *redis = redis_server_open(1000);
+    assert_int_equal(redis_subscribe(redis, STOCK_CHANNEL), REDIS_ANSWERED);
+    assert_true(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
+    assert_int_equal(add(3, "k"), STOCK_RESTOCK_DONE);
+    assert_false(sale_known_short(sale_cache_find(cache, "s"), 1, 0));
+    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_string_equal(message, "s");
+    redis_close(&redis);
+}
+
 static void test_total_is_bounded(void **state)
 {
     (void)state;
@@ -243,6 +262,7 @@ int main(void)
         TEST(test_other_process_hears_of_it_from_the_ledger),
         TEST(test_key_adds_once),
         TEST(test_repeat_is_answered_after_a_write),
+        TEST(test_repeat_tells_every_process_of_the_units),
         TEST(test_total_is_bounded),
         TEST(test_late_repeat_is_a_duplicate_and_not_too_many),
         TEST(test_no_sale_and_held_segments),

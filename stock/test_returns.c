@@ -6,6 +6,7 @@
 #include "stock/return_batch.h"
 #include "stock/return_expired.h"
 #include "stock/return_order.h"
+#include "stock/sale_retire.h"
 #include "stock/stock_core.h"
 #include "stock/test_stage.h"
 
@@ -96,6 +97,23 @@ static void test_repeats_are_harmless_and_others_refused(void **state)
     audit(2);
 }
 
+/* What somebody else has decided may be visible and not on the disk yet. */
+static void test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    const uint64_t paid = buy(2), cancelled = buy(3);
+    assert_int_equal(pay(paid), STOCK_STATE_OK);
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    int64_t before = sql_server_log();
+    assert_int_equal(cancel(cancelled), STOCK_STATE_OK);
+    assert_false(moved);
+    int64_t between = sql_server_log();
+    assert_true(between > before);
+    assert_int_equal(cancel(paid), STOCK_STATE_REFUSED);
+    assert_true(sql_server_log() > between);
+}
+
 static void test_order_of_several_segments_gives_back_to_each(void **state)
 {
     (void)state;
@@ -153,6 +171,28 @@ static void test_reset_that_this_process_has_missed_is_noticed(void **state)
     audit(8);
 }
 
+/* The process that sold the order, and the reset before it, are not heard of here. */
+static void test_cancel_of_a_later_round_makes_that_round_known(void **state)
+{
+    (void)state;
+    reset(10, 2);
+    struct sale_cache *mine = cache;
+    struct stock *this = stock;
+    cache = sale_cache_open();
+    stock = open_stock(sql_server_url());
+    reset(8, 1);
+    uint64_t later = buy(3);
+    stock_close(&stock);
+    sale_cache_close(&cache);
+    stock = this;
+    cache = mine;
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 1);
+    assert_int_equal(cancel(later), STOCK_STATE_OK);
+    assert_int_equal(sale_snapshot(sale_cache_find(cache, "s")).round, 2);
+    assert_int_equal(sell_out(), 8);
+    audit(8);
+}
+
 /* Else the other processes go on calling the sale sold out. */
 static void test_return_is_published(void **state)
 {
@@ -174,6 +214,29 @@ static void test_return_is_published(void **state)
     assert_int_equal(expired.count, 1);
     assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
     redis_close(&redis);
+}
+
+/* Others have ended its last orders, and retired it, after units of it came back here. */
+static void test_sale_retired_between_two_returns_is_published(void **state)
+{
+    static struct return_batch batch;
+    struct ledger_sale sale;
+    struct ledger_held held;
+    (void)state;
+    memset(&batch, 0, sizeof batch);
+    reset(6, 2);
+    uint64_t first = buy(1);
+    assert_int_equal(ledger_order_find(stock->ledger, first, &record), LEDGER_OK);
+    assert_true(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    batch.ids[batch.returned.order_count++] = first;
+    return_batch_post_lock(stock, &batch, (uint32_t)record.segment);
+    assert_true(return_batch_lock(stock));
+    assert_int_equal(return_batch_return(stock, &batch), LEDGER_OK);
+    stock_flush(stock);
+    assert_int_equal(stock_retire(stock, "s", WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
+    assert_false(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    return_batch_end(stock, &batch);
+    assert_int_equal(cancel(first), STOCK_STATE_OK);
 }
 
 static void test_cancel_of_what_is_too_late_to_pay(void **state)
@@ -830,10 +893,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_cancelled_units_are_sold_again_at_once),
         TEST(test_repeats_are_harmless_and_others_refused),
+        TEST(test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered),
         TEST(test_order_of_several_segments_gives_back_to_each),
         TEST(test_order_of_an_older_round_gives_nothing_back),
         TEST(test_reset_that_this_process_has_missed_is_noticed),
+        TEST(test_cancel_of_a_later_round_makes_that_round_known),
         TEST(test_return_is_published),
+        TEST(test_sale_retired_between_two_returns_is_published),
         TEST(test_cancel_of_what_is_too_late_to_pay),
         TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),

@@ -13,6 +13,7 @@
 #include "stock/sale_count.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
+#include "stock/sale_retire.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
 #include "stock/stock.h"
@@ -259,6 +260,19 @@ static void test_change_touches_only_its_fields_and_keeps_the_window_in_order(vo
     assert_int_equal(sale.settings.ends_ms, 501);
     assert_int_equal(sale.settings.per_user_limit, 3);
     assert_int_equal(stock_change(stocks[0], "none", &ends, &sale), STOCK_ADMIN_NO_SALE);
+}
+
+/* Another process has retired it, unheard. */
+static void test_retired_sale_is_not_there_for_whom_its_settings_would_refuse(void **state)
+{
+    (void)state;
+    struct ledger_sale sale;
+    struct ledger_held held;
+    reset(10, 2, (struct ledger_settings){.paused = true});
+    assert_int_equal(buy(1, "u", 1, ""), STOCK_PAUSED);
+    assert_int_equal(stock_retire(stocks[0], "s", 5000, &sale, &held), STOCK_ADMIN_OK);
+    sleep_ms(REMEMBER_MS); /* then what was confirmed runs out */
+    assert_int_equal(buy(1, "u", 1, ""), STOCK_UNKNOWN_SKU);
 }
 
 /* Another process began the sale, and clients think of skus that there are not. */
@@ -656,6 +670,7 @@ static int run(const char *name)
         TEST(test_window_that_opens_within_a_batch_lets_the_later_orders_in),
         TEST(test_after_a_change_nobody_is_let_in_by_the_old_terms),
         TEST(test_change_touches_only_its_fields_and_keeps_the_window_in_order),
+        TEST(test_retired_sale_is_not_there_for_whom_its_settings_would_refuse),
         TEST(test_sales_not_known_yet_are_asked_for_all_at_once),
         TEST(test_fronts_refuse_only_what_the_ledger_confirmed),
         TEST(test_accepted_key_is_answered_whatever_the_terms_say),

@@ -12,6 +12,7 @@
 #include "stock/sale_reset.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
+#include "stock/stock_core.h"
 #include "stock/stock.h"
 
 #include <signal.h>
@@ -27,6 +28,7 @@ enum {
 
 static const char *strategy = "segment_lock";
 static int own_lease_ms = LEASE_MS;
+static const struct stock_rates *own_rates; /* of stocks that are opened; NULL: no limits */
 static struct sale_cache *cache;
 static struct stock *stock;
 static _Atomic uint64_t last_id;
@@ -50,6 +52,7 @@ static struct stock *open_stock(struct sale_cache *of, const char *redis_url, co
         .mysql_timeout_ms = 5000,
         .resolve_ms = 200,
         .remember_left_ms = 100,
+        .rates = own_rates,
     };
     struct stock *opened = stock_open(&options, of, error, sizeof error);
     if (!opened)
@@ -835,17 +838,29 @@ static void *line_serve(void *context)
     return NULL;
 }
 
+static void line_open(struct line *line)
+{
+    int port = 0;
+    const char *url = redis_server_url(), *at = strrchr(url, '@');
+    assert_non_null(at); /* the password */
+    *line = (struct line){.listener = listen_anywhere(&port)};
+    snprintf(line->url, sizeof line->url, "%.*s127.0.0.1:%d/0", (int)(at + 1 - url), url, port);
+    assert_int_equal(pthread_create(&line->thread, NULL, line_serve, line), 0);
+}
+
+static void line_close(struct line *line)
+{
+    shutdown(line->listener, SHUT_RDWR);
+    pthread_join(line->thread, NULL);
+    close(line->listener);
+}
+
 /* What Redis has locked before its answer was lost is released, not left to its lease. */
 static void test_nothing_stays_locked_after_a_lost_answer(void **state)
 {
     (void)state;
-    struct line line = {.url = ""};
-    int port = 0;
-    line.listener = listen_anywhere(&port);
-    const char *url = redis_server_url(), *at = strrchr(url, '@');
-    assert_non_null(at); /* the password */
-    snprintf(line.url, sizeof line.url, "%.*s127.0.0.1:%d/0", (int)(at + 1 - url), url, port);
-    assert_int_equal(pthread_create(&line.thread, NULL, line_serve, &line), 0);
+    struct line line;
+    line_open(&line);
     reset("s", 5, 1);
     own_lease_ms = 60000;
     struct stock *over = open_stock(cache, line.url, sql_server_url());
@@ -859,10 +874,31 @@ static void test_nothing_stays_locked_after_a_lost_answer(void **state)
     assert_int_equal(redis_server_do("EXISTS seckill:{s:0}:lock"), 0);
     assert_int_equal(sell_out("s"), 4);
     stock_close(&over);
-    shutdown(line.listener, SHUT_RDWR);
-    pthread_join(line.thread, NULL);
-    close(line.listener);
+    line_close(&line);
     audit("s", 5);
+}
+
+/* Whoever could lose the answer would else order as often as he likes. */
+static void test_order_whose_rate_was_not_told_is_asked_for_again(void **state)
+{
+    (void)state;
+    static const struct stock_rates one_a_minute = {.user_per_min = 1, .user_burst = 1};
+    struct line line;
+    line_open(&line);
+    reset("s", 5, 1);
+    own_rates = &one_a_minute;
+    struct stock *over = open_stock(cache, line.url, sql_server_url());
+    own_rates = NULL;
+    struct stock_order one = order("s", 1, "");
+    assert_int_equal(sell_once(over, &one), STOCK_ACCEPTED);
+    one = order("s", 1, "");
+    atomic_store(&line.cut, true);
+    assert_int_equal(sell_once(over, &one), STOCK_AGAIN);
+    assert_false(atomic_load(&line.cut));
+    assert_int_equal(sell_once(over, &one), STOCK_RATE_LIMITED);
+    stock_close(&over);
+    line_close(&line);
+    audit("s", 1);
 }
 
 /* ---- what the ledger may do ---- */
@@ -1154,6 +1190,23 @@ static void test_settings_changed_elsewhere_are_noticed(void **state)
 /* The ledger refuses what was decided by older settings. Nobody may come after the batch, so the
  * batch itself recovers what it has taken: one segment, updated by itself, or many by one
  * statement. */
+/* The change may be visible and not on the disk yet; if the server forgets it the next change gets
+ * the same version, and a process that has learnt the lost one would keep it. */
+static void test_settings_changed_elsewhere_are_learnt_after_a_write(void **state)
+{
+    (void)state;
+    struct sale *sale = NULL;
+    reset("s", 9, 3);
+    for (int i = 0; i < 2; i++) { /* as settings of a sale that is known, and of one that is not */
+        sql_server_do("UPDATE sale SET settings_version=settings_version+1");
+        if (i == 1)
+            sale_cache_retire(cache, "s", 1);
+        int64_t before = sql_server_log();
+        assert_int_equal(stock_sale_reload(stock, "s", &sale), LEDGER_OK);
+        assert_true(sql_server_log() > before);
+    }
+}
+
 static void test_settings_changed_in_between_leave_no_segment_dirty(void **state)
 {
     (void)state;
@@ -1498,6 +1551,7 @@ int main(void)
         TEST(test_no_batch_keeps_most_of_a_sale_locked),
         TEST(test_nothing_stays_locked_after_a_lost_take),
         TEST(test_nothing_stays_locked_after_a_lost_answer),
+        TEST(test_order_whose_rate_was_not_told_is_asked_for_again),
         TEST(test_connection_lost_between_batches_costs_nothing),
         TEST(test_unreachable_redis_is_unavailable),
         TEST(test_segments_of_a_refused_joint_update_are_recovered),
@@ -1506,6 +1560,7 @@ int main(void)
         TEST(test_reset_ends_the_memory_of_a_shortage),
         TEST(test_reset_is_published),
         TEST(test_reset_of_one_sale_too_many_is_refused),
+        TEST(test_settings_changed_elsewhere_are_learnt_after_a_write),
         TEST(test_reconcile_finds_and_repairs_what_differs),
         TEST(test_reconcile_wants_a_sale_and_its_locks),
         TEST(test_reconcile_overtaken_by_a_reset_tells_of_the_new_round),

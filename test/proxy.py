@@ -118,6 +118,12 @@ class FaultProxy:
             self._traps.append(trap)
         return trap
 
+    def forget(self, trap):
+        """Takes a trap away again that nothing has sprung."""
+        with self._lock:
+            if trap in self._traps:
+                self._traps.remove(trap)
+
     def _accept(self, listener):
         with listener:
             while True:

@@ -73,6 +73,21 @@ def test_unpaid_orders_expire_and_paid_ones_do_not(pair):
     assert audit(one) == 1
 
 
+def test_order_whose_segment_was_busy_when_it_was_due_expires_later(daemon):
+    stack = daemon.stack
+    sale(daemon, 4, 1, 600)
+    order_id = daemon.order(qty=3).json()["order_id"]
+    wait_until(lambda: stack.redis("SET", "seckill:{demo:0}:lock", "elsewhere", "NX"), "the lock")
+    make_overdue(stack)
+    before = stack.redis.calls("evalsha")
+    wait_until(lambda: stack.redis.calls("evalsha") > before + 4, "tries to expire it")
+    assert status(daemon, order_id) == "reserved"
+    stack.redis("DEL", "seckill:{demo:0}:lock")
+    wait_until(lambda: status(daemon, order_id) == "expired", "its end")
+    assert len(sell_out(daemon)) == 4
+    assert audit(daemon) == 4
+
+
 def test_sale_without_a_time_to_pay_has_none(daemon):
     sale(daemon, 40, 2, None)
     assert "expires_at" not in daemon.order().json()

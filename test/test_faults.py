@@ -132,6 +132,28 @@ def test_segment_that_says_something_else_than_the_ledger(stack, spawn, command)
     assert audit_after_faults(daemon) == 30
 
 
+def test_order_for_more_than_redis_knows_of(stack, spawn):
+    """As when units came back to the ledger, and Redis has lost what it was told of them."""
+    daemon = spawn(stack)
+    daemon.reset("demo", 30, 3)
+    for segment in range(3):
+        stack.redis("HSET", f"seckill:{{demo:{segment}}}:segment", "available", "2")
+    assert answered(lambda: daemon.order(qty=25)).status == 201
+    assert len(sell_out_after_faults(daemon)) == 5
+    assert audit_after_faults(daemon) == 30
+
+
+def test_ledger_that_has_seen_later_fences_than_redis(stack, spawn):
+    """As when another server takes over whose clock is an hour behind."""
+    daemon = spawn(stack)
+    daemon.reset("demo", 30, 3)
+    daemon.order()
+    stack.ledger.run("UPDATE stock_segment SET fence = fence + 3600 * 1000000")
+    assert answered(daemon.order).status == 201
+    assert len(sell_out_after_faults(daemon)) == 28
+    assert audit_after_faults(daemon) == 30
+
+
 @pytest.mark.parametrize("kind", ["lock", "fence", "segment"])
 def test_key_of_the_wrong_type(stack, spawn, kind):
     """Only the segment of the key may suffer, until somebody removes the key."""

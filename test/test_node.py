@@ -96,3 +96,18 @@ def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):
     daemon.wait_started()
     daemon.reset()
     assert node_of(daemon.order()) == 7
+
+
+def test_next_holder_begins_behind_the_ids_of_the_last(stack, spawn, clock):  # noqa: F811
+    """Whose clock was an hour ahead."""
+    daemon = spawn(stack, node_id=7, env=clock.environment())
+    clock.set(wall_s=3600)
+    daemon.reset()
+    former = [daemon.order().json()["order_id"] for _ in range(3)]
+    daemon.kill()
+    stack.ledger.run(ENDED)
+    next_holder = spawn(stack, node_id=7)
+    order = next_holder.order()
+    assert node_of(order) == 7
+    assert order.json()["order_id"] > max(former)
+    assert audit_after_faults(next_holder) == 4

@@ -1,6 +1,7 @@
 """Resets of a sale while orders are under way: rounds never mix."""
 
 import random
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,11 +9,16 @@ import pytest
 
 from audit import (answered, audit, audit_after_faults, sell_out, sell_out_after_faults,
                    sold_by_orders)
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 from proxy import COMMIT, WRITE, Link
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 overloaded"}
+LOCK_WAITS = ("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
+              " WHERE VARIABLE_NAME = 'INNODB_ROW_LOCK_CURRENT_WAITS'")
+HANG_SECONDS = 20
+PATIENT = {"mysql_timeout_ms": 30_000, "deadline_ms": 60_000}  # of daemons that a test holds up
 
 
 def units_of_round(stack, round_no):
@@ -340,6 +346,56 @@ def test_no_payment_slips_into_a_round_that_is_over(pair):
     wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'") == 0,
                "the end of all")
     assert audit(one, changed=True) == 0
+
+
+def test_reset_waits_for_a_payment_under_way(stack, proxies, spawn):
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **PATIENT), spawn(stack)
+    ask_reset(other, 10, 2)
+    order_id = one.order().json()["order_id"]
+    resets, rounds = [], []
+
+    def reset_meanwhile(_):
+        resets.append(pool.submit(ask_reset, other, 10, 2, end_round=True))
+        wait_until(lambda: resets[0].done() or stack.ledger.number(LOCK_WAITS), "the reset")
+        rounds.append(other.stock()["round"])
+    with ThreadPoolExecutor(1) as pool:
+        trap = proxy.once(rb"UPDATE orders", after=lambda link: proxy.once(
+            COMMIT, before=reset_meanwhile))
+        assert one.pay(order_id).status == 200
+        trap.wait()
+        assert rounds == [1]
+        assert resets[0].result().status == 200
+    assert one.pay(order_id).status == 200
+    assert audit_after_faults(other) == 0
+
+
+def test_order_that_is_committed_before_a_reset_is_not_ended_without_a_word(stack, proxies, spawn):
+    """It had outlived its lease, so the reset did not wait for it."""
+    slow_line, line = proxies(stack.ledger.port), proxies(stack.ledger.port)
+    slow = spawn(stack, mysql_url=slow_line.url(stack.mysql_url), lease_ms=300, **PATIENT)
+    other = spawn(stack, mysql_url=line.url(stack.mysql_url), **STEADY, **PATIENT)
+    ask_reset(other, 10, 1)
+    asleep, awake = threading.Event(), threading.Event()
+
+    def sleep(_):
+        asleep.set()
+        awake.wait(HANG_SECONDS)
+
+    def wake(_):
+        awake.set()
+        wait_until(order.done, "the order")
+    with ThreadPoolExecutor(1) as pool:
+        slow_line.once(WRITE, before=sleep)
+        order = pool.submit(slow.order)
+        assert asleep.wait(HANG_SECONDS)
+        trap = line.once(rb"INSERT IGNORE INTO sale\(", before=wake)
+        response = ask_reset(other, 20, 2)
+        trap.wait()
+        assert order.result().status == 201
+    assert response.code == "round_in_use"
+    assert len(sell_out_after_faults(other)) == 9
+    assert audit_after_faults(other) == 10
 
 
 @pytest.mark.parametrize("when, how, done", [

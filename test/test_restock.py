@@ -52,6 +52,26 @@ def test_key_adds_once_whoever_repeats_it(pair):
     assert audit(pair[0]) == 20
 
 
+def test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody(stack, pair):
+    pair[0].reset("demo", 10, 3)
+    assert pair[0].add(5, key="k").json()["total"] == 15
+    before = stack.redis.calls("publish")
+    assert pair[1].add(5, key="k").json()["total"] == 15
+    assert stack.redis.calls("publish") == before + 1
+    assert_problem(pair[1].add(6, key="k"), 422, "idempotency_key_reused")
+    assert stack.redis.calls("publish") == before + 1
+    assert len(sell_out(pair[0])) == 15
+    assert audit(pair[1]) == 15
+
+
+def test_every_daemon_is_told_of_each_change_of_a_sale(stack, pair):
+    for change in (lambda: pair[0].reset("demo", 10, 2), lambda: pair[1].add(5),
+                   lambda: pair[0].change(paused=True), lambda: pair[1].reset("demo", 4, 1)):
+        before = stack.redis.calls("publish")
+        change()
+        assert stack.redis.calls("publish") == before + 1
+
+
 def test_restocks_race_each_other_under_load(pair, load):
     pair[0].reset("demo", 300, 10)
     loads = [load(daemon, connections=16, qty=(1, 3), stop_after=10**9) for daemon in pair]

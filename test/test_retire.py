@@ -70,6 +70,22 @@ def test_sale_with_reserved_orders_stays(pair):
     assert one.cancel(reserved).status == 200
 
 
+def test_order_that_comes_while_the_orders_are_counted_keeps_the_sale(stack, proxies, spawn):
+    line = proxies(stack.ledger.port)
+    one = spawn(stack, mysql_url=line.url(stack.mysql_url), **STEADY)
+    other = spawn(stack, **STEADY)
+    one.reset("demo", 40, 4)
+    pay_all(one, 2)
+    ordered = []
+    trap = line.once(rb"SUM\(mine", after=lambda link: ordered.append(other.order().status))
+    refused = retire(one)
+    trap.wait()
+    assert ordered == [201]
+    assert_problem(refused, 409, "sale_in_use")
+    assert len(sell_out(other)) == 37
+    assert audit(other) == 40
+
+
 def test_order_of_an_earlier_round_that_is_reserved_keeps_the_sale(daemon):
     daemon.reset("demo", 10, 2)
     old = daemon.order().json()["order_id"]

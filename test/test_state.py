@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from audit import answered, audit, audit_after_faults, sell_out, sell_out_after_faults, statuses
+from daemon import STEADY
 from harness.client import assert_problem, assert_refused
 from harness.processes import wait_until
 from proxy import COMMIT, Link
@@ -47,6 +48,31 @@ def test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere(pair):
         wait_until(lambda: other.order().status == 201, "a sale of the unit at the other daemon")
         assert one.order().answer == "409 sold_out"
     assert audit(other) == 20
+
+
+def test_every_daemon_is_told_of_a_return(stack, pair):
+    pair[0].reset("demo", 4, 1)
+    orders = [pair[0].order().json()["order_id"] for _ in range(2)]
+    for order_id in orders:
+        before = stack.redis.calls("publish")
+        assert pair[1].cancel(order_id).status == 200
+        assert stack.redis.calls("publish") == before + 1
+    assert audit(pair[0]) == 0
+
+
+def test_unit_that_comes_back_while_the_ledger_is_asked_for_units_is_sold(stack, proxies, spawn):
+    """The answer, that the sale is sold out, was right and is no more."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), **STEADY)
+    daemon.reset("demo", 4, 1)
+    orders = [daemon.order().json()["order_id"] for _ in range(4)]
+    trap = proxy.once(rb"fence FROM stock_segment WHERE sku='demo' ORDER BY segment",
+                      after=lambda link: daemon.cancel(orders[0]))
+    assert daemon.order().answer in ("409 sold_out", "201")
+    trap.wait()
+    left = daemon.stock()["available"]
+    assert [daemon.order().status for _ in range(2)] == [201] * left + [409] * (2 - left)
+    assert audit(daemon) == 4
 
 
 def scripts_run(stack):
@@ -374,3 +400,17 @@ def test_cancel_without_redis_or_ledger_changes_nothing(stack, proxies, spawn):
         assert answered(lambda: daemon.cancel(order_id)).status == 200
         assert len(sell_out_after_faults(daemon)) == 1
         assert audit_after_faults(daemon) == 4
+
+
+def test_cancel_that_is_committed_over_a_second_connection_is_answered_200(stack, proxies, spawn):
+    """Its first one is lost in the transaction. Who cancelled need not be confirmed by anybody."""
+    proxy = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    daemon.reset("demo", 10, 1)
+    order_id = daemon.order().json()["order_id"]
+    proxy.delay = 0.01  # so that there is no time for a further try
+    trap = proxy.once(rb"a\.segment.* FOR UPDATE", before=Link.cut)
+    response = daemon.cancel(order_id)
+    trap.wait()
+    assert (response.status, response.json().get("status")) == (200, "cancelled"), response
+    audit_after_faults(daemon)

@@ -10,6 +10,7 @@ from audit import audit, audit_after_faults, sell_out
 from daemon import TOKEN
 from harness.client import assert_problem
 from harness.processes import wait_until
+from proxy import WRITE
 
 ANSWERS = {"201", "409 sale_not_started", "409 sale_ended", "409 sale_paused", "503 unavailable",
            "503 outcome_unknown", "503 overloaded"}
@@ -124,6 +125,32 @@ def test_repeat_of_an_accepted_order_is_answered_whatever_the_terms(pair):
             assert (repeat.status, repeat.json()) == (200, first)
             assert_problem(daemon.order(qty=2, key="k"), 422, "idempotency_key_reused")
     assert audit(pair[0]) == 1
+
+
+def test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end(stack, proxies, spawn):
+    """It was let in before the end, and is on its way to the ledger."""
+    proxy = proxies(stack.ledger.port)
+    one = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=30_000,
+                deadline_ms=60_000, lease_ms=60_000)
+    other = spawn(stack)
+    told = []
+    for seconds in (1, 4, 16):  # a slow machine takes some of it to bring the order so far
+        one.reset("demo", 10, 2, ends_at=from_now(seconds))
+        end = time.time() + seconds
+        wait_until(lambda: other.stock()["round"] == one.stock()["round"], "the round")
+
+        def repeat(_, end=end):
+            wait_until(lambda: time.time() > end + 0.1, "the end")
+            told.append(other.order(key="k").answer)
+        trap = proxy.once(WRITE, before=repeat)
+        first = one.order(key="k", timeout=60)
+        if told:
+            break
+        proxy.forget(trap)
+    assert told == ["409 sale_ended"]
+    assert first.answer == "409 sale_ended"
+    assert orders_in_ledger(one) == 0
+    audit_after_faults(other)
 
 
 def test_refused_key_is_free_when_the_sale_opens(daemon):

@@ -32,11 +32,12 @@ class Ledger:
 
     @contextmanager
     def transaction(self, sql):
-        """A transaction that has run the statement; it is rolled back when the context is left."""
+        """Gives the connection of a transaction that has run the statement; it is rolled back when
+        the context is left."""
         with self.connect(self.database) as connection, connection.cursor() as cursor:
             connection.begin()
             cursor.execute(sql)
-            yield
+            yield connection
 
     def run(self, sql, database=None, timeout=60):
         """Runs statements. Returns the rows of all their results as tuples of strings, NULL as

@@ -1,5 +1,6 @@
 """The smallest Redis client."""
 
+import re
 import socket
 from urllib.parse import urlsplit
 
@@ -46,6 +47,12 @@ class Redis:
         """HGETALL as a dict of strings."""
         flat = [item.decode() for item in self("HGETALL", key)]
         return dict(zip(flat[::2], flat[1::2]))
+
+    def calls(self, command):
+        """How often the server has carried the command out."""
+        stats = self("INFO", "commandstats").decode()
+        found = re.search(rf"^cmdstat_{command}:calls=(\d+)", stats, re.M)
+        return int(found[1]) if found else 0
 
     def answers(self):
         try:

@@ -59,6 +59,7 @@ enum db_result ended_note(struct ledger *ledger, const char *sku, const struct s
 struct counting {
     const char *sku;
     struct ledger_held *held;
+    uint64_t after;
 };
 
 static void sum_segments(const struct ledger *ledger, const char *sku, uint64_t *fences_out,
@@ -103,9 +104,10 @@ static enum db_result read_orders(struct ledger *ledger, void *context)
 {
     const struct counting *counting = context;
     struct ledger_held *held = counting->held;
-    uint64_t after = held->counted_to;
+    uint64_t after = counting->after;
     const struct row *row;
     held->reserved = held->paid = 0;
+    held->counted_to = after;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
         if (!seen->there || seen->order.order_id <= after)
@@ -124,14 +126,19 @@ static enum db_result read_orders(struct ledger *ledger, void *context)
 enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
                                      struct ledger_held *held)
 {
-    struct counting counting = {sku, held};
+    struct ledger_held more = *held; /* an answer that is lost counts nothing */
+    struct counting counting = {.sku = sku, .held = &more};
     assert(!held->done);
     if (!held->begun && (session_read(ledger, read_sums, &counting, false) != LEDGER_OK ||
                          session_read(ledger, read_begin, &counting, false) != LEDGER_OK))
         return LEDGER_FAILED;
-    held->begun = true;
-    return session_read(ledger, read_orders, &counting, false) == LEDGER_OK ? LEDGER_OK
-                                                                            : LEDGER_FAILED;
+    more.begun = true;
+    *held = more;
+    counting.after = more.counted_to;
+    if (session_read(ledger, read_orders, &counting, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    *held = more;
+    return LEDGER_OK;
 }
 
 /* ---- retire ---- */

@@ -200,7 +200,7 @@ static int search(const struct options *options)
 
 static void on_abort(int signal_number)
 {
-    (void)signal_number;
+    signal(signal_number, SIG_DFL);
     /* NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c): by an abort of this thread's own */
     fprintf(stderr, "simulate: seed %llu\n", (unsigned long long)now_at);
 }
@@ -248,6 +248,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signal(SIGABRT, on_abort);
+    signal(SIGSEGV, on_abort);
     setvbuf(stdout, NULL, _IOLBF, 0);
     redis_lua_open();
     return options.one ? tell(options.from, options.whole, options.calm) : search(&options);

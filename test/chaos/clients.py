@@ -1,0 +1,194 @@
+"""Clients: they order, repeat, pay, cancel and look, and note every answer."""
+
+import http.client
+import json
+import random
+import threading
+import time
+
+from chaos.record import UNKNOWN, Call, Change, Page, Try
+
+PATIENCE = 15.0                     # seconds; a daemon that serves answers long before
+HURRIED = (0.3, 1.0, PATIENCE)      # some clients give up sooner
+PAUSE = (0.005, 0.04)               # seconds between two requests of a client
+USERS = 60                          # who buy again and again, and reach their limits
+SALES = ("steady", "limited", "brief")
+WEIGHTS = (5, 3, 2)
+
+
+class Client:
+    """Asks the daemons of a cluster, over a connection to each that it keeps, and records."""
+
+    def __init__(self, cluster, record, seed):
+        self.cluster, self.record, self.random = cluster, record, random.Random(seed)
+        self.connections = {}
+
+    # requests
+
+    def send(self, daemon, method, path, body=None, headers=(), timeout=PATIENCE):
+        """(status and code in one text, JSON): (None, {}) without an answer."""
+        start = self.record.now()
+        connection = self.connections.pop(daemon, None)
+        if connection is None:
+            connection = http.client.HTTPConnection(*self.cluster.daemons[daemon].address)
+        connection.timeout = timeout
+        if connection.sock:
+            connection.sock.settimeout(timeout)
+        headers = {name: value for name, value in dict(headers).items() if value is not None}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.request(method, path, body and json.dumps(body), headers)
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            if isinstance(error, TimeoutError) and timeout == PATIENCE:
+                self.record.add_hang(daemon, start, self.record.now(), f"{method} {path}")
+            return None, {}
+        if response.will_close:
+            connection.close()
+        else:
+            self.connections[daemon] = connection
+        content = json.loads(text) if text[:1] in (b"{", b"[") else {}
+        code = content.get("code") if response.status >= 300 else None
+        return f"{response.status} {code}" if code else str(response.status), content
+
+    # buyers and the shop
+
+    def order(self, daemon, sku, user, qty, key, timeout=PATIENCE):
+        one = Try(key, user, sku, qty, daemon, self.record.now())
+        answer, content = self.send(daemon, "POST", "/order",
+                                    {"sku": sku, "user_id": user, "qty": qty},
+                                    {"Idempotency-Key": key}, timeout)
+        one.end, one.answer = self.record.now(), answer
+        one.order_id, one.round = content.get("order_id"), content.get("round")
+        one.told_qty, one.status = content.get("qty"), content.get("status")
+        if answer not in ("200", "201"):
+            one.status = None
+        self.record.add_try(one)
+        return one
+
+    def call(self, what, daemon, order_id, timeout=PATIENCE):
+        one = Call(what, order_id, daemon, self.record.now())
+        method, tail = ("GET", "") if what == "get" else ("POST", f"/{what}")
+        answer, content = self.send(daemon, method, f"/order/{order_id}{tail}", timeout=timeout)
+        one.end, one.answer = self.record.now(), answer
+        one.status = content.get("status" if answer == "200" else "order_status")
+        self.record.add_call(one)
+        return one
+
+    # operators
+
+    def change(self, what, daemon, sku, body=None, key=None, timeout=PATIENCE):
+        """what: reset, add, patch, retire or reconcile."""
+        method, path = {"reset": ("POST", "/admin/stock/reset"),
+                        "add": ("POST", "/admin/stock/add"),
+                        "patch": ("PATCH", f"/admin/sale/{sku}"),
+                        "retire": ("DELETE", f"/admin/sale/{sku}"),
+                        "reconcile": ("POST", "/admin/reconcile")}[what]
+        if what in ("reset", "add", "reconcile"):
+            body = {"sku": sku, **(body or {})}
+        one = Change(what, sku, body, key, daemon, self.record.now())
+        token = self.cluster.daemons[daemon].token
+        answer, content = self.send(daemon, method, path, body,
+                                    {"Authorization": f"Bearer {token}", "Idempotency-Key": key},
+                                    timeout)
+        one.end, one.answer, one.round = self.record.now(), answer, content.get("round")
+        self.record.add_change(one)
+        return one
+
+    def close(self):
+        for connection in self.connections.values():
+            connection.close()
+        self.connections = {}
+
+
+class Buyer(Client):
+    """Belongs to one daemon, so that a sleeping one does not hold all clients up; when it calls
+    again it may ask another one."""
+
+    def __init__(self, cluster, record, seed, home):
+        super().__init__(cluster, record, seed)
+        self.home = home
+
+    def run(self, stop):
+        acts = (self.buy, self.repeat, self.pay, self.cancel, self.look, self.look_at_stock,
+                self.list_orders)
+        while not stop.is_set():
+            self.random.choices(acts, (50, 17, 10, 8, 10, 3, 2))[0]()
+            time.sleep(self.random.uniform(*PAUSE))
+        self.close()
+
+    def anywhere(self):
+        return self.random.randrange(len(self.cluster.daemons))
+
+    def patience(self):
+        return self.random.choice(HURRIED)
+
+    def buy(self):
+        number, sku = self.record.number(), self.random.choices(SALES, WEIGHTS)[0]
+        keyed = self.random.random() < 0.75
+        user = f"u{self.random.randrange(USERS)}" if keyed else f"once{number}"
+        self.order(self.home, sku, user, self.random.randint(1, 5), f"k{number}" if keyed else None,
+                   self.patience())
+
+    def repeat(self):
+        """Of a few recent keys the first whose outcome is not known, if there is one."""
+        some = self.record.some(self.random, self.record.recent_tries, 5)
+        unclear = [one for one in some if one.answer in UNKNOWN]
+        for one in (unclear or some)[:1]:
+            self.order(self.anywhere(), one.sku, one.user, one.qty, one.key, self.patience())
+
+    def ask(self, what):
+        for one in self.record.some(self.random, self.record.recent_orders):
+            self.call(what, self.anywhere(), one.order_id, self.patience())
+
+    def pay(self):
+        self.ask("pay")
+
+    def cancel(self):
+        self.ask("cancel")
+
+    def look(self):
+        self.ask("get")
+
+    def look_at_stock(self):
+        answer, page = self.send(self.home, "GET", f"/stock/{self.random.choice(SALES)}")
+        self.record.add_other("stock", answer)
+        if answer == "200":
+            self.record.add_page(Page(self.record.now(), page))
+
+    def list_orders(self):
+        answer, _ = self.send(self.home, "GET", f"/user/u{self.random.randrange(USERS)}/orders")
+        self.record.add_other("list", answer)
+
+
+class Buyers:
+    """Context manager: buyers in threads of their own, until it is left."""
+
+    EACH = 4  # of every daemon
+
+    def __init__(self, cluster, record, seed):
+        self._stop = threading.Event()
+        buyers = [Buyer(cluster, record, f"buyer {seed} {number}", number % len(cluster.daemons))
+                  for number in range(self.EACH * len(cluster.daemons))]
+        self.failures = []
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in buyers]
+
+    def _run(self, buyer):
+        try:
+            buyer.run(self._stop)
+        except Exception as error:  # a client that breaks must not pass for a quiet one
+            self.failures.append(repr(error))
+            raise
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,139 @@
+"""Faults of MariaDB: it dies, sleeps, refuses, has no room, and others hold what orders need."""
+
+import resource
+import signal
+import time
+from contextlib import ExitStack, suppress
+
+import pymysql
+
+from chaos.kinds import kind, seconds, times
+from harness.processes import HarnessError
+
+FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set
+MANY = 500               # what harness/servers.py starts it with
+LONG = 40 << 20          # bytes, more than the server's other files have
+LENGTHEN = ("CREATE TABLE long_log (a LONGBLOB); INSERT INTO long_log"
+            " SELECT REPEAT('x', 1048576) FROM seq_1_to_40; DROP TABLE long_log")
+SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = 'seckill'"
+SEGMENTS = "SELECT * FROM stock_segment FOR UPDATE"
+
+
+@kind("maria", down=seconds(0, 0.5))
+def maria_kill(cluster, down):
+    cluster.maria_server.kill()
+    time.sleep(down)
+    cluster.maria_server.start()
+
+
+@kind("maria", down=seconds(0, 0.5))
+def maria_restart(cluster, down):
+    cluster.maria_server.signal(signal.SIGTERM)
+    cluster.maria_server.process.wait(60)
+    time.sleep(down)
+    cluster.maria_server.start()
+
+
+@kind("maria", asleep=seconds(0.5, 3.3))
+def maria_pause(cluster, asleep):
+    cluster.maria_server.signal(signal.SIGSTOP)
+    time.sleep(asleep)
+    cluster.maria_server.signal(signal.SIGCONT)
+
+
+@kind("maria", lasts=seconds(0.2, 2))
+def maria_read_only(cluster, lasts):
+    cluster.ledger.run("SET GLOBAL read_only = 1", database="")
+    time.sleep(lasts)
+    cluster.ledger.run("SET GLOBAL read_only = 0", database="")
+
+
+def kill_sessions(connection):
+    with connection.cursor() as cursor:
+        cursor.execute(SESSIONS)
+        for number, in cursor.fetchall():
+            with suppress(pymysql.MySQLError):  # the session has ended already
+                cursor.execute(f"KILL {int(number)}")
+
+
+@kind("maria", count=times(1, 15))
+def maria_sessions_killed(cluster, count):
+    with cluster.ledger.connect("") as connection:
+        for _ in range(count):
+            kill_sessions(connection)
+            time.sleep(0.05)
+
+
+@kind("maria", lasts=seconds(0.2, 2))
+def maria_out_of_connections(cluster, lasts):
+    """Others have all of them; an administrator has one more."""
+    with ExitStack() as open_until, cluster.ledger.connect("") as admin, admin.cursor() as cursor:
+        cursor.execute(f"SET GLOBAL max_connections = {FEWEST_CONNECTIONS}")
+        try:
+            end = time.monotonic() + lasts
+            while time.monotonic() < end:
+                kill_sessions(admin)
+                with suppress(pymysql.MySQLError):
+                    for _ in range(FEWEST_CONNECTIONS):
+                        open_until.enter_context(cluster.ledger.connect(""))
+                time.sleep(0.05)
+        finally:
+            cursor.execute(f"SET GLOBAL max_connections = {MANY}")
+
+
+@kind("maria", lasts=seconds(0.5, 2))
+def maria_deadlocks(cluster, lasts):
+    """A rival takes the segments one by one, from the last to the first, after many changes of its
+    own: InnoDB rolls back who has changed less."""
+    end = time.monotonic() + lasts
+    cluster.ledger.run("CREATE OR REPLACE TABLE rival (a INT) ENGINE=InnoDB;"
+                       "INSERT INTO rival SELECT seq FROM seq_1_to_2000")
+    rows = cluster.ledger.run("SELECT sku, segment FROM stock_segment"
+                              " ORDER BY sku DESC, segment DESC")
+    while time.monotonic() < end:
+        with suppress(HarnessError), \
+                cluster.ledger.transaction("UPDATE rival SET a = a + 1") as connection:
+            with suppress(pymysql.MySQLError), connection.cursor() as cursor:
+                for sku, segment in rows:
+                    cursor.execute("SELECT 1 FROM stock_segment WHERE sku = %s AND segment = %s"
+                                   " FOR UPDATE", (sku, segment))
+                    time.sleep(0.01)
+    cluster.ledger.run("DROP TABLE rival")
+
+
+@kind("maria", lasts=seconds(0.3, 3))
+def maria_rows_locked(cluster, lasts):
+    """Somebody's transaction stays open."""
+    with cluster.ledger.transaction(SEGMENTS):
+        time.sleep(lasts)
+
+
+@kind("maria", lasts=seconds(0.3, 2))
+def maria_tables_locked(cluster, lasts):
+    """As a backup does: no commit ends meanwhile."""
+    with cluster.ledger.transaction("FLUSH TABLES WITH READ LOCK"):
+        time.sleep(lasts)
+
+
+def log_size(cluster):
+    """Each start of the server begins a binary log."""
+    name = cluster.ledger.run("SHOW MASTER STATUS", database="")[0][0]
+    return (cluster.maria_server.directory / "data" / name).stat().st_size
+
+
+@kind("maria", lasts=seconds(0.5, 2))
+def maria_disk_full(cluster, lasts):
+    """Its binary log, which is longer than every other file, cannot grow. If the server gives up it
+    is started again, as an init system does."""
+    server = cluster.maria_server
+    pid = server.process.pid
+    size = log_size(cluster)
+    if size < LONG:
+        cluster.ledger.run(LENGTHEN)
+        size = log_size(cluster)
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    time.sleep(lasts)
+    if server.process.poll() is None:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    else:
+        server.start()

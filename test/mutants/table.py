@@ -1,0 +1,540 @@
+"""Small faults for the core, one at a time: each breaks one promise.
+
+A fault of a ledger's statement is put into the statement and into the simulation's model of it.
+`unit` and `system` name a test that is known to find the mutant; it is tried before others."""
+
+from typing import NamedTuple
+
+ORDERS = "test/simulate/ledger_orders.c"
+RETURNS = "test/simulate/ledger_returns.c"
+RETIRE = "test/simulate/ledger_retire.c"
+ROUNDS = "test/simulate/ledger_rounds.c"
+SALES = "test/simulate/ledger_sales.c"
+
+NO_PART = "not simulated"
+NOT_SEEN = "not seen"  # 10,000 seeds did not show it
+
+
+class Mutant(NamedTuple):
+    promise: str  # what it breaks
+    edits: tuple  # (file, text, text instead)...; the text is in the file exactly once
+    unit: str = ""  # program/test
+    system: str = ""  # file.py::test
+    simulated: str = ""  # why the simulation need not be tried: NO_PART or NOT_SEEN
+
+
+MUTANTS = {
+    # ---- the lock and its fence ----
+    "lock_taken_from_its_holder": Mutant(
+        "a lock has one holder",
+        (("lua/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),),
+        "test_script/test_acquire_is_busy_while_another_holds_it",
+        "test_sellout.py::test_one_unit_is_sold_once"),
+    "release_of_others_locks": Mutant(
+        "only its holder releases a lock",
+        (("lua/lock_release.lua", "call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
+        "test_script/test_release_by_another_leaves_the_lock"),
+    "fences_forget_the_last_one": Mutant(
+        "fences grow though the server's clock is set back",
+        (("lua/include/fence_next.lua", "tonumber(stored_fence) >= tonumber(fence)", "false"),),
+        "test_script/test_fence_grows_though_its_key_is_ahead_of_the_clock",
+        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
+        simulated=NOT_SEEN),
+    "take_without_the_lock": Mutant(
+        "only the lock's holder takes units",
+        (("lua/stock_take.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
+        "test_script/test_take_without_the_lock_is_lost"),
+    "settle_without_the_lock": Mutant(
+        "only the lock's holder settles its round",
+        (("lua/stock_settle.lua",
+          "redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'open') ~= ARGV[1]",
+          "false"),),
+        "test_script/test_settle_without_the_lock_is_lost"),
+    "load_without_the_lock": Mutant(
+        "only the lock's holder loads a segment",
+        (("lua/stock_load.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
+        "test_script/test_load_without_the_lock_is_lost"),
+
+    # ---- take, settle, recover ----
+    "no_dirty_mark": Mutant(
+        "units of a holder that died are sold",
+        (("lua/stock_take.lua", "'available', available - taken, 'open', ARGV[1])",
+          "'available', available - taken)"),),
+        "test_script/test_take_decrements_and_marks_the_round_open",
+        "test_crash.py::test_kill_9_at_each_step_of_an_order"),
+    "take_ignores_the_mark": Mutant(
+        "nobody takes from a segment whose last round is not settled",
+        (("lua/stock_take.lua", " or segment[3] ~= ''", ""),),
+        "test_script/test_take_from_an_open_round_is_dirty"),
+    "settle_at_the_old_fence": Mutant(
+        "Redis is settled at the fence that the ledger has",
+        (("stock/strategy_segment_lock.c",
+          "segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);",
+          "segment_post_settle(stock, hold, hold->settled, hold->taken - hold->used);"),),
+        "test_stock/test_sells_exactly_the_total_and_is_sold_out_after",
+        "test_sellout.py::test_mixed_quantities_sell_the_last_unit_too"),
+    "settle_keeps_too_few": Mutant(
+        "units that were taken and not sold come back",
+        (("stock/strategy_segment_lock.c",
+          "segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);",
+          "segment_post_settle(stock, hold, hold->lock.fence, 0);"),),
+        "test_settings/test_users_refused_late_leave_the_others_their_units",
+        "test_sellout.py::test_large_and_small_orders_together_sell_out"),
+    "give_back_at_the_new_fence": Mutant(
+        "a segment that was not sold from keeps its fence",
+        (("stock/segment.c", "segment_post_settle(stock, hold, hold->settled, hold->taken);",
+          "segment_post_settle(stock, hold, hold->lock.fence, hold->taken);"),),
+        "test_returns/test_segment_that_lost_some_units_is_recovered"),
+    "recovery_loads_one_more": Mutant(
+        "a recovered segment has what the ledger has left",
+        (("stock/recovery.c",
+          "segment_post_load(stock, &hold->lock, row->capacity - row->sold,",
+          "segment_post_load(stock, &hold->lock, row->capacity - row->sold + 1,"),),
+        "test_stock/test_redis_that_forgot_everything_is_filled_again"),
+    "recovery_leaves_the_ledgers_fence": Mutant(
+        "after a recovery no update of an earlier holder is accepted",
+        (("sql/ledger_recovery.c",
+          "text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);",
+          "(void)places;"),
+         (ORDERS, "result = raise_fence(ledger, recovery->sku, recovery->segments[i].segment, "
+          "fences[i]);", "(void)fences;")),
+        "test_ledger/test_recover_raises_the_fence_and_refuses_the_old_holder"),
+    "fence_behind_the_ledger_is_kept": Mutant(
+        "a segment sells on though Redis forgot its fences",
+        (("stock/recovery.c", "else if (row->fence > hold->lock.fence) {", "else if (false) {"),),
+        "test_stock/test_ledger_ahead_of_redis_clock_is_caught_up_with",
+        "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
+        simulated=NOT_SEEN),
+    "refused_segments_stay_as_they_are": Mutant(
+        "a segment whose update the ledger refused is recovered",
+        (("stock/strategy_segment_lock.c", "        recover_refused(stock, batch);",
+          "        (void)recover_refused;"),),
+        "test_stock/test_segment_put_back_in_time_is_not_oversold",
+        "test_faults.py::test_redis_goes_back_in_time"),
+
+    # ---- commit ----
+    "fence_guard_dropped": Mutant(
+        "a segment's row changes only from the fence it was settled at",
+        (("sql/stock_update.c", "update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH",
+          "update->guard == LEDGER_EPOCH"),
+         ("sql/stock_update.c", '"AND fence=? AND', '"AND(fence=? OR 1)AND'),
+         (ORDERS, "(!exact || row->fence == update->settled) &&", "")),
+        "test_ledger/test_commit_is_refused_by_each_guard"),
+    "settings_guard_dropped": Mutant(
+        "no order is accepted under settings that are not in force",
+        (("sql/stock_update.c", "round=%u AND settings_version=%u\"",
+          "round=%u AND settings_version>=%u*0\""),
+         ("sql/stock_update.c", "round=VALUES(round)AND settings_version=VALUES(settings_version)",
+          "round=VALUES(round)"),
+         (ORDERS, "row->settings_version == update->settings_version &&", "true &&")),
+        "test_ledger/test_move_under_older_settings_is_refused",
+        "test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
+    "refused_update_taken_for_made": Mutant(
+        "orders are committed only with their units",
+        (("sql/stock_update.c", "db_affected(db, i) != 1", "db_affected(db, i) > 1"),
+         ("sql/stock_update.c", "affected == 2 * count", "affected <= 2 * count"),
+         (ORDERS, "    update->refused = true;", "    update->refused = false;")),
+        "test_ledger/test_commit_is_refused_by_each_guard",
+        "test_faults.py::test_redis_goes_back_in_time"),
+    "keys_not_written": Mutant(
+        "a key has one order",
+        (("sql/ledger_commit.c",
+          "result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);",
+          "(void)commit;"),
+         (ORDERS, "result = for_orders(ledger, commit, has_key, insert_key);",
+          "(void)insert_key;")),
+        "test_ledger/test_commit_with_a_known_key_is_duplicate",
+        "test_idempotency.py::test_repeat_is_200_with_the_first_answer"),
+    "limit_not_counted": Mutant(
+        "no user has more units than the limit",
+        (("sql/ledger_commit.c",
+          "result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);",
+          "(void)commit;"),
+         (ORDERS, "result = for_orders(ledger, commit, has_limit, add_quota);",
+          "(void)has_limit, (void)add_quota;")),
+        "test_user_quota/test_units_are_counted_up_to_the_limit",
+        "test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
+    "failed_answered_as_accepted": Mutant(
+        "an order is accepted only when it is committed",
+        (("stock/strategy_common.c",
+          "batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);", "batch_accept(batch);"),),
+        "test_stock/test_unreachable_ledger_is_unavailable_and_gives_back",
+        "test_faults.py::test_ledger_unreachable_by_the_network"),
+
+    # ---- unknown outcomes, and what is only visible ----
+    "unknown_taken_for_failed": Mutant(
+        "an order whose commit was not answered is not tried anew",
+        (("stock/strategy_common.c", "result = resolve(stock, batch);",
+          "result = LEDGER_FAILED;"),),
+        "test_stock/test_commit_whose_answer_is_lost_is_asked_after_and_accepted",
+        "test_faults.py::test_connection_to_the_ledger_lost_in_an_order"),
+    "unknown_taken_for_done": Mutant(
+        "an order whose commit was lost is not accepted",
+        (("stock/strategy_common.c", "result = resolve(stock, batch);", "result = LEDGER_OK;"),),
+        "test_stock/test_commit_that_is_lost_is_tried_again",
+        "test_faults.py::test_connection_to_the_ledger_lost_in_an_order"),
+    "ack_before_the_commit": Mutant(
+        "an order in doubt is not accepted",
+        (("stock/strategy_common.c",
+          "case LEDGER_UNKNOWN:\n        batch_decide(batch, STOCK_IN_DOUBT);",
+          "case LEDGER_UNKNOWN:\n        batch_accept(batch);"),),
+        "test_stock/test_commit_that_cannot_be_asked_after_is_in_doubt"),
+    "resolve_only_looks": Mutant(
+        "a commit that is said to be lost does not come later",
+        (("sql/ledger_recovery.c",
+          "text_raise(&ledger->sql, update->sku, update->segment, update->fence);",
+          "(void)update;"),
+         (ORDERS, "enum db_result result = raise_fence(ledger, update->sku, update->segment, "
+          "fence);", "(void)fence;\n    enum db_result result = DB_OK;")),
+        "test_ledger/test_resolve_forbids_the_late_commit",
+        "test_faults.py::test_transaction_that_arrives_late"),
+    "confirm_without_a_write": Mutant(
+        "what others have committed is on the disk when it is answered",
+        (("sql/ledger_confirm.c", "    ledger_confirm_text(&ledger->sql);\n",
+          "    sql_printf(&ledger->sql, \"DO 1\");\n"),
+         (ORDERS, "    ledger->txn->wrote = true;\n", "")),
+        "test_ledger/test_resolve_says_yes_after_a_write"),
+
+    # ---- sold out ----
+    "sold_out_by_redis": Mutant(
+        "the ledger alone says that a sale is sold out",
+        (("stock/strategy_common.c",
+          "strategy_remember_left(stock, group, look_again(group->sale, rows, count));",
+          "look_again(group->sale, rows, count);\n    strategy_remember_left(stock, group, 0);"),),
+        "test_returns/test_segment_that_knows_too_few_units_is_recovered",
+        "test_faults.py::test_segment_that_says_something_else_than_the_ledger"),
+    "redis_is_believed_for_good": Mutant(
+        "where the ledger has more units than Redis said the ledger is right",
+        (("stock/strategy_common.c",
+          "sale_suspect(sale, rows[i].segment, rows[i].fence);", "(void)sale_suspect;"),),
+        "test_returns/test_segment_that_knows_too_few_units_is_recovered"),
+    "units_that_exist_cannot_be_bought": Mutant(
+        "after a return whose load is lost an order for more than Redis says is filled",
+        (("stock/strategy_common.c", "if (units > sale_hint(sale, rows[i].segment)) {",
+          "if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {"),),
+        "test_returns/test_segment_that_lost_some_units_is_recovered",
+        "test_faults.py::test_order_for_more_than_redis_knows_of"),
+    "old_shortage_is_remembered": Mutant(
+        "units that came back end the memory of a shortage",
+        (("stock/sale_cache.c",
+          "if (sale->snapshot.epoch == epoch) {\n        /* left_until_ns last",
+          "if (epoch != UINT32_MAX) {\n        /* left_until_ns last"),),
+        "test_sale/test_finding_older_than_returned_units_is_not_remembered",
+        "test_state.py::test_unit_that_comes_back_while_the_ledger_is_asked_for_units_is_sold",
+        simulated=NOT_SEEN),
+
+    # ---- keys ----
+    "keys_not_looked_up_last": Mutant(
+        "a repeat is not refused when its first try was accepted",
+        (("stock/sell.c", "if (!replay_find(stock, orders, count))", "if (false)"),),
+        "test_stock/test_repeat_gets_the_first_order_even_after_the_end",
+        "test_idempotency.py::test_repeat_after_the_sale_sold_out_gives_the_order"),
+    "repeat_not_confirmed": Mutant(
+        "an order that a repeat is told of is on the disk",
+        (("stock/sell.c", "    replay_confirm(stock, orders, count);\n", ""),),
+        "test_stock/test_repeat_is_answered_after_a_write"),
+    "key_with_another_body_is_replayed": Mutant(
+        "a key with another body is refused",
+        (("stock/check_replay.c", "return order->qty == qty && strcmp(order->sku, sku) == 0;",
+          "return order->qty == qty || strcmp(order->sku, sku) == 0;"),),
+        "test_stock/test_key_with_another_body_is_reused",
+        "test_idempotency.py::test_same_key_with_another_body_is_422"),
+    "refused_without_a_look_at_the_key": Mutant(
+        "while keys cannot be looked up no repeat is refused",
+        (("stock/sell.c", "        fail_refused(orders, count);\n}", "        (void)orders;\n}"),),
+        "test_stock/test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up"),
+    "end_not_told_to_the_ledger": Mutant(
+        "after a repeat was told that the sale has ended its first try is not accepted",
+        (("stock/sell.c", "    settings_fence_ended(stock, orders, count);\n", ""),),
+        "test_settings/test_repeat_past_the_end_stops_its_first_try",
+        "test_window.py::test_first_try_is_not_accepted_after_its_repeat_was_told_of_the_end",
+        simulated=NOT_SEEN),
+
+    # ---- limits, windows and other settings ----
+    "limit_off_by_one": Mutant(
+        "no user has more units than the limit",
+        (("stock/batch.c", ".limit = order->snapshot->settings.per_user_limit,",
+          ".limit = order->snapshot->settings.per_user_limit + 1,"),),
+        "test_settings/test_race_through_two_processes_never_passes_the_limit",
+        "test_user_limit.py::test_10000_requests_of_100_users_make_100_orders"),
+    "limit_refuses_too_early": Mutant(
+        "a user may have as many units as the limit",
+        (("stock/check_limit.c", "(uint64_t)quota->units + order->qty > limit_of(order)",
+          "(uint64_t)quota->units + order->qty >= limit_of(order)"),),
+        "test_settings/test_limit_counts_units_in_both_processes",
+        "test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
+    "quota_not_given_back": Mutant(
+        "a user may buy again what was cancelled",
+        (("sql/ledger_return.c",
+          "return result == DB_OK && returning->counted ? return_to_quotas(returning) : result;",
+          "(void)return_to_quotas;\n    return result;"),
+         (RETURNS, "return result == DB_OK && counted ? return_to_quotas(ledger, returning) : "
+          "result;", "(void)return_to_quotas, (void)counted;\n    return result;")),
+        "test_status/test_users_may_buy_again_what_they_gave_back",
+        "test_state.py::test_user_may_buy_again_what_was_cancelled"),
+    "window_not_confirmed": Mutant(
+        "an order is refused only by settings in force",
+        (("stock/check_settings.c", "entry->standing = ask(stock, entry);",
+          "entry->standing = CONFIRMED;"),),
+        "test_settings/test_fronts_refuse_only_what_the_ledger_confirmed",
+        "test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
+    "change_overwrites_anothers": Mutant(
+        "changes of settings at the same time all happen",
+        (("sql/ledger_settings.c", "settings_version=%u WHERE settings_version=%u AND sku=",
+          "settings_version=%u WHERE settings_version>=%u*0 AND sku="),
+         (SALES, "row->now.sale.settings.version == version)", "true)")),
+        "test_ledger/test_settings_change_only_from_the_version_given",
+        "test_window.py::test_many_changes_at_once_all_happen",
+        simulated=NOT_SEEN),
+    "lost_settings_are_learnt": Mutant(
+        "settings that the ledger's server forgets were never in force anywhere",
+        (("stock/stock_core.c",
+          "if (is_news(known, result, &row) && ledger_confirm(stock->ledger, connection) != "
+          "LEDGER_OK)", "if (is_news(known, result, &row) && connection == UINT64_MAX)"),),
+        "test_stock/test_settings_changed_elsewhere_are_learnt_after_a_write"),
+    "rate_is_not_asked_again": Mutant(
+        "an order whose rate was not told is asked for again",
+        (("stock/check_rate.c", "order->rate_passed = call->result == REDIS_ANSWERED;",
+          "order->rate_passed = true;"),),
+        "test_stock/test_order_whose_rate_was_not_told_is_asked_for_again",
+        "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
+    "rate_never_refuses": Mutant(
+        "no user orders faster than the rate limit",
+        (("lua/rate_limit.lua", "if user > 0 and user_due > latest[1] then", "if false then"),),
+        "test_script/test_orders_above_the_burst_are_refused_and_told_when",
+        "test_rate.py::test_user_gets_the_burst_and_then_429_while_others_buy",
+        simulated=NO_PART),
+
+    # ---- units that come back ----
+    "returned_twice": Mutant(
+        "an order's units come back once",
+        (("sql/ledger_return.c", "ledger_status_text(sql, returned->to);",
+          "sql_printf(sql, \"TRUE\");"),
+         (RETURNS, "!version_may(&row->now, returned->to, ledger->txn)", "false")),
+        "test_status/test_only_reserved_orders_move",
+        "test_state.py::test_racing_cancels_of_two_daemons_return_units_once"),
+    "cancel_answered_too_early": Mutant(
+        "a cancellation that is answered is committed",
+        (("stock/return_group.c", "case LEDGER_UNKNOWN:\n        return STOCK_STATE_IN_DOUBT;",
+          "case LEDGER_UNKNOWN:\n        return STOCK_STATE_OK;"),),
+        "test_returns/test_ledger_that_stays_away_leaves_it_in_doubt",
+        "test_state.py::test_commit_of_a_move_lost"),
+    "seen_cancel_not_confirmed": Mutant(
+        "a cancellation that somebody else made is on the disk when it is answered",
+        (("stock/return_order.c", "        confirm_ended(stock, &this_try);\n}",
+          "        (void)confirm_ended;\n}"),),
+        "test_returns/test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered"),
+    "return_not_published": Mutant(
+        "units that came back end the memory of a sold-out sale in every process",
+        (("stock/return_batch.c",
+          "    redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(batch->sale));\n", ""),),
+        "test_returns/test_return_is_published",
+        "test_state.py::test_every_daemon_is_told_of_a_return",
+        simulated=NOT_SEEN),
+    # ---- payment and expiry ----
+    "payment_without_the_row_lock": Mutant(
+        "an order ends in one status",
+        (("sql/ledger_pay.c", "FOR UPDATE SKIP LOCKED", ""),
+         (ORDERS, "row && is_first(payment, i) && !row->owner && row->was.there &&",
+          "row && is_first(payment, i) && row->was.there &&"),
+         (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n"
+          "                            txn_take(ledger->txn, row);",
+          "txn_take(ledger->txn, row_of_sale(row->was.sku));"),
+         (ORDERS, "        if (payment->moved[i])\n            txn_change",
+          "        if (payment->moved[i] && session_lock(ledger, row) == DB_OK)\n"
+          "            txn_change")),
+        "test_returns/test_each_order_moves_once_whoever_races"),
+    "payment_in_a_round_that_is_over": Mutant(
+        "no order of a round that is over is paid",
+        (("sql/ledger_status.c", "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
+         (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n", "\n")),
+        "test_status/test_payment_and_reset_wait_for_each_other",
+        "test_reset.py::test_reset_waits_for_a_payment_under_way",
+        simulated=NOT_SEEN),
+    "paid_after_its_time": Mutant(
+        "an order that is overdue is not paid",
+        (("sql/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
+         ("test/simulate/ledger_text.c", "!late && order->round == round",
+          "order->round == round")),
+        "test_status/test_time_to_pay_is_over_at_its_moment",
+        "test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it",
+        simulated=NOT_SEEN),
+    "due_orders_forgotten": Mutant(
+        "an order that could not be expired is found again",
+        (("sql/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
+         ("test/simulate/ledger_reads.c", "        if (question->due[i])\n",
+          "        if (false)\n")),
+        "test_returns/test_held_segment_keeps_only_its_own_orders_from_expiring",
+        "test_expiry.py::test_order_whose_segment_was_busy_when_it_was_due_expires_later"),
+
+    # ---- restock and reset ----
+    "restock_repeats_without_a_key": Mutant(
+        "a restock without a key happens at most once",
+        (("stock/sale_restock.c", "(unknown && adding->key[0] != '\\0')", "unknown"),),
+        "test_restock/test_without_a_key_it_is_called_unclear",
+        "test_restock.py::test_commit_of_a_restock_lost"),
+    "restock_key_not_written": Mutant(
+        "a restock with a key happens once",
+        (("sql/ledger_restock.c", "    if (restock->key[0] == '\\0')\n",
+          "    if (restock->key)\n"),
+         (SALES, "    if (restock->key[0] == '\\0')\n", "    if (restock->key)\n")),
+        "test_restock/test_key_adds_once",
+        "test_restock.py::test_key_adds_once_whoever_repeats_it"),
+    "repeated_restock_not_published": Mutant(
+        "a repeat tells every process of units whose first try told nobody",
+        (("stock/sale_restock.c",
+          "if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)", "if (false)"),),
+        "test_restock/test_repeat_tells_every_process_of_the_units",
+        "test_restock.py::test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody",
+        simulated=NOT_SEEN),
+    "restock_leaves_the_fences": Mutant(
+        "what Redis said before a restock counts no more",
+        (("sql/ledger_restock.c", "fence=GREATEST(fence+1,%llu)WHERE",
+          "fence=GREATEST(fence,%llu*0)WHERE"),
+         (SALES, "greater(segment->fence + 1, restock->fences[i])", "segment->fence")),
+        "test_user_quota/test_units_added_while_the_orders_are_counted"),
+    "reset_key_not_written": Mutant(
+        "a reset with a key happens once",
+        (("sql/ledger_reset.c", "    if (!reset->key || reset->key[0] == '\\0')\n",
+          "    if (!reset->key || reset->key[0] != '\\1')\n"),
+         (ROUNDS, "    if (!reset->key || reset->key[0] == '\\0')\n",
+          "    if (!reset->key || reset->key[0] != '\\1')\n")),
+        "test_ledger/test_key_begins_one_round",
+        "test_reset.py::test_key_makes_a_reset_happen_once"),
+    "reset_ends_a_round_in_use": Mutant(
+        "a reset ends reserved orders only when it is told to",
+        (("sql/ledger_reset.c", "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
+          "return DB_OK;"),
+         (ROUNDS, "result == DB_OK && refused ? DB_NO : result", "refused ? result : result")),
+        "test_ledger/test_round_in_use_is_not_ended_unless_that_is_asked_for",
+        "test_reset.py::test_order_that_is_committed_before_a_reset_is_not_ended_without_a_word",
+        simulated=NOT_SEEN),
+    "old_round_not_ended": Mutant(
+        "no order of a round that is over stays reserved",
+        (("sql/ledger_reset.c", "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
+          "        return;"),
+         (ROUNDS, "    if (beginning->reset->held == 0)\n",
+          "    if (beginning->reset->held < 1000000)\n")),
+        "", "test_reset.py::test_end_round_ends_reserved_orders_and_keeps_paid_ones"),
+    "changes_not_published": Mutant(
+        "every process hears of a reset, a restock and a change",
+        (("stock/sale_lock.c", "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
+        "test_stock/test_reset_is_published",
+        "test_restock.py::test_every_daemon_is_told_of_each_change_of_a_sale",
+        simulated=NOT_SEEN),
+
+    # ---- the end of a sale, and node numbers ----
+    "order_behind_the_count_is_overlooked": Mutant(
+        "a sale with reserved orders is not retired",
+        (("sql/ledger_retire.c",
+          "fences == retirement->held->fences && sold == retirement->held->sold",
+          "fences >= retirement->held->fences || sold == retirement->held->sold"),
+         (RETIRE, "fences == retirement->held->fences && sold == retirement->held->sold",
+          "fences >= retirement->held->fences || sold == retirement->held->sold")),
+        "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
+        "test_retire.py::test_order_that_comes_while_the_orders_are_counted_keeps_the_sale"),
+    "reserved_orders_end_with_their_sale": Mutant(
+        "a sale with reserved orders is not retired",
+        (("sql/ledger_retire.c", "held->reserved += ledger_u64(row[2]);",
+          "held->paid += ledger_u64(row[2]);"),
+         (RETIRE, "held->reserved += seen->order.status == LEDGER_RESERVED;",
+          "held->paid += seen->order.status == LEDGER_RESERVED;")),
+        "test_ledger_retire/test_orders_that_hold_units_are_counted",
+        "test_retire.py::test_sale_with_reserved_orders_stays"),
+    "rounds_of_a_sku_begin_again": Mutant(
+        "an order of a retired sale belongs to no later sale of its sku",
+        (("sql/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
+         (ROUNDS, "    version->sale.round = last->sale_round.round;\n", "")),
+        "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
+        "test_retire.py::test_sku_that_comes_again_counts_its_rounds_on"),
+    "node_begins_behind_its_own_clock": Mutant(
+        "no two orders have one id, though clocks differ",
+        (("sql/ledger_node.c", "ids_before > node->next_ms ? ids_before : node->next_ms",
+          "ids_before > UINT64_MAX / 2 ? ids_before : node->next_ms"),),
+        "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
+        "test_node.py::test_next_holder_begins_behind_the_ids_of_the_last",
+        simulated=NO_PART),
+    "node_renewed_though_taken": Mutant(
+        "a daemon that slept beyond its lease gives its number up",
+        (("sql/ledger_node.c", "text_lease(sql, &renewed);\n    text_and_holder(sql, node);",
+          "text_lease(sql, &renewed);"),),
+        "test_ledger_node/test_lease_that_ended_is_renewed_unless_it_was_taken",
+        "test_node.py::test_daemon_that_slept_beyond_its_lease_goes_on_with_another_number",
+        simulated=NO_PART),
+    "node_taken_from_its_holder": Mutant(
+        "two daemons have no number in common",
+        (("sql/ledger_node.c", '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
+        "test_ledger_node/test_number_in_use_is_refused_with_its_holder",
+        "test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
+}
+
+# Guards that can be dropped with no loss, as the simulation shows; README.md says why.
+REDUNDANT = {
+    "update_of_an_older_fence": Mutant(
+        "a segment's fence only grows",
+        (("sql/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu\""),
+         (ORDERS, "(!is_fenced(update) || row->fence < update->fence) &&", ""))),
+    "update_of_another_round": Mutant(
+        "an order moves a segment of its own round",
+        (("sql/stock_update.c", "AND segment=%u AND round=%u AND settings_version=%u\"",
+          "AND segment=%u AND round>=%u*0 AND settings_version=%u\""),
+         (ORDERS, "return row->round == update->round && row->settings_version",
+          "return row->settings_version"))),
+    "take_from_another_round": Mutant(
+        "nobody takes units of another round",
+        (("lua/stock_take.lua", " or segment[2] ~= ARGV[2]", ""),)),
+    "return_without_its_mark": Mutant(
+        "a return that broke off leaves its segments dirty",
+        (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
+    "return_sets_the_fence_back": Mutant(
+        "a return that comes late changes no segment that others have sold from",
+        (("sql/ledger_return.c", "AND round=%u AND fence<%llu AND",
+          "AND round=%u AND fence<>%llu AND"),
+         (RETURNS, "row->now.segment.fence >= returning->fences[i]",
+          "row->now.segment.fence == returning->fences[i]"))),
+    "settles_wait_for_a_trip": Mutant(
+        "no segment stays locked behind the last batch",
+        (("stock/sell.c", "    if (stock->stats.redis_calls == trips)\n        "
+          "stock_run_posted(stock);", "    (void)trips;"),)),
+    "later_round_not_loaded": Mutant(
+        "who cancels an order of a round that is news to the process makes it known",
+        (("stock/return_batch.c",
+          "if (found == LEDGER_OK && sale_snapshot(batch->sale).round < round)",
+          "if (found == LEDGER_OK && false)"),)),
+    "older_settings_are_learnt": Mutant(
+        "settings that arrive late do not replace newer ones",
+        (("stock/sale_cache.c", "row->settings.version > sale->snapshot.settings.version)",
+          "row->settings.version != sale->snapshot.settings.version)"),)),
+}
+
+# What the system column tries when the test that the table names does not find a mutant: of each
+# thing that may happen to an order and its units a quick test.
+SYSTEM_TESTS = (
+    "test_order.py::test_order_answers_201_with_its_fields",
+    "test_order.py::test_stock_counts_every_order_on_every_daemon",
+    "test_order.py::test_sold_out_is_409_and_a_smaller_qty_may_still_succeed",
+    "test_sellout.py::test_mixed_quantities_sell_the_last_unit_too[1]",
+    "test_sellout.py::test_qty_that_no_segment_can_fill_comes_from_several",
+    "test_sellout.py::test_large_and_small_orders_together_sell_out",
+    "test_sellout.py::test_sold_out_memory_ends_in_every_daemon_with_a_reset",
+    "test_idempotency.py::test_repeat_after_the_sale_sold_out_gives_the_order",
+    "test_idempotency.py::test_simultaneous_repeats_over_two_daemons_make_one_order",
+    "test_idempotency.py::test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way",
+    "test_user_limit.py::test_refusal_names_the_limit_and_the_orders",
+    "test_window.py::test_closed_sale_refuses_and_says_until_when",
+    "test_window.py::test_repeat_of_an_accepted_order_is_answered_whatever_the_terms",
+    "test_state.py::test_paid_and_cancelled_orders_are_shown_and_stay",
+    "test_state.py::test_older_rounds_orders_give_nothing_back",
+    "test_state.py::test_racing_cancels_of_two_daemons_return_units_once",
+    "test_state.py::test_payments_and_cancels_in_the_same_moment",
+    "test_state.py::test_commit_of_a_move_lost",
+    "test_state.py::test_cancel_after_redis_lost_everything",
+    "test_expiry.py::test_unpaid_orders_expire_and_paid_ones_do_not",
+    "test_restock.py::test_added_units_are_spread_and_sold_by_every_daemon",
+    "test_reset.py::test_reset_while_a_segment_is_dirty_or_redis_is_empty",
+    "test_reset.py::test_orders_of_an_ended_round_give_the_next_one_no_units",
+    "test_crash.py::test_lane_that_sleeps_through_its_lease_is_fenced_off",
+    "test_faults.py::test_redis_goes_back_in_time",
+    "test_faults.py::test_key_of_the_wrong_type",
+    "test_faults.py::test_redis_answers_lost",
+)
