@@ -1,6 +1,6 @@
 # A flash-sale (seckill) order service on Redis and MySQL.
 #
-#   make            build the daemon, build/seckilld
+#   make            build the daemon, build/seckilld, and the operator's tool, build/seckillctl
 #   make run        install what is missing, build, start a private Redis and MariaDB under run/,
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
@@ -31,7 +31,8 @@
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make install-lock   them, the public header, a pkg-config file and the manual page
-#   make install    daemon, reference configuration and systemd units (PREFIX, SYSCONFDIR, DESTDIR)
+#   make install    daemon, operator's tool with manual page and completion, reference configuration,
+#                   systemd units (PREFIX, SYSCONFDIR, DESTDIR)
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
 #
@@ -87,17 +88,20 @@ LINK           = $(CC) -pthread $(CFLAGS) $(instrument) $(LDFLAGS)
 
 # --- What there is ------------------------------------------------------------------------------
 
-folders  := base lua sql lock stock service
+folders  := base lua sql lock stock service ctl
 gen      := $(BUILD)/gen
 sources  := $(wildcard $(foreach f,$(folders),$f/*.c $f/*/*.c))
 test_src := $(wildcard $(foreach f,$(folders),$f/test_*.c $f/*/test_*.c))
 tool     := $(wildcard lock/tool/*.c)
-programs := service/main.c $(tool) lock/example.c
+ctl_part := $(filter-out ctl/main.c ctl/test_%,$(wildcard ctl/*.c))
+programs := service/main.c $(tool) lock/example.c ctl/main.c $(ctl_part)
 parts    := $(filter-out $(test_src) $(programs),$(sources))
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 daemon   := $(BUILD)/seckilld
+control  := $(BUILD)/seckillctl
 archive  := $(BUILD)/libseckill.a
 tests    := $(patsubst %.c,$(BUILD)/test/%,$(notdir $(test_src)))
+ctl_tests := $(patsubst ctl/%.c,$(BUILD)/test/%,$(filter ctl/%,$(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
@@ -109,7 +113,7 @@ LOCK_VERSION := 1.0.0
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-all: $(daemon) $(load_tools) seclock
+all: $(daemon) $(control) $(load_tools) seclock
 	@:
 tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(simulate_tests) $(BUILD)/test/shifted_clock.so
 	@:
@@ -117,7 +121,8 @@ tests: all $(tests) $(lock_tests) $(BUILD)/lock_example $(simulate_tests) $(BUIL
 $(daemon): $(BUILD)/service/main.o $(archive)
 $(load_tools): $(BUILD)/%: $(BUILD)/loadtest/tools/%.o
 $(BUILD)/insert_limit: $(archive)
-$(tests): $(BUILD)/test/part.o $(archive)
+$(tests): $(BUILD)/test/part.o
+$(filter-out $(ctl_tests),$(tests)): $(archive)
 $(foreach t,$(test_src),$(eval $(BUILD)/test/$(basename $(notdir $t)): $(call object,$t)))
 $(tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 
@@ -138,6 +143,23 @@ $(BUILD)/%.o: %.c | $(headers)
 
 -include $(patsubst %.o,%.d,$(call object,$(sources)) $(load_tools:$(BUILD)/%=$(BUILD)/loadtest/tools/%.o) \
   $(BUILD)/test/part.o)
+
+# --- The operator's tool: it knows the interface, and nothing of the service ----------------------
+
+ctl_archive := $(BUILD)/libseckillctl.a
+ctl_libs    := $(shell pkg-config --libs libcurl jansson 2>/dev/null) -lm
+
+$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c))
+	$(call say,AR,$@)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(control): $(BUILD)/ctl/main.o $(ctl_archive)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -o $@ $^ $(ctl_libs)
+
+$(ctl_tests): $(ctl_archive)
+$(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(LIBS)
 
 # --- The lock library by itself -----------------------------------------------------------------
 
@@ -428,6 +450,11 @@ install: all install-lock
 	test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || install -m 600 deploy/seckill.conf \
 	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -D -m 755 $(control) $(DESTDIR)$(PREFIX)/bin/seckillctl
+	install -D -m 644 ctl/seckillctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/seckillctl.1
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions)
+	$(control) completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/seckillctl
+	$(control) completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_seckillctl
 	sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
 	    deploy/systemd/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
 	install -m 644 deploy/systemd/seckilld.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/

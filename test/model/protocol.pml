@@ -229,11 +229,13 @@ inline recover(s) {
         if
         :: redis[s].holder == f[s] ->
             if
+#ifndef MUTANT_RECOVERY_NOT_LOADED
             :: !ahead ->
                 redis[s].present = true;
                 redis[s].available = left;
                 redis[s].settled = f[s];
                 redis[s].open = 0
+#endif
             :: else
             fi;
             redis[s].holder = 0

@@ -197,7 +197,7 @@ static void close_sale(struct stock *stock, const char *sku, struct chance *chan
 void actor_closing(void *argument)
 {
     struct chance chance = chance_stream(400);
-    struct stock *stock = world_stock(&chance);
+    struct stock *stock = world_veteran(&chance);
     (void)argument;
     for (int i = 0; i < scene.sales && !promise_broken(); i++)
         close_sale(stock, SCENE_SKU(i), &chance);

@@ -160,4 +160,5 @@ void actor_orders(void *argument)
     while (worker->count > 0)
         carry(worker);
     stock_flush(worker->stock);
+    world_leave_stock(worker->stock);
 }

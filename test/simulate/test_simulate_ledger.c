@@ -358,13 +358,13 @@ static struct ledger_settings any_settings(void)
     };
 }
 
-/* The first version of a sku that was retired is the server's time in seconds, which may be another
- * one by now than the model's. */
+/* The first version of a sku that was retired is the server's time in seconds. The model's time
+ * stands still since the call began. */
 static void adopt_version(const struct ledger_sale *sale, struct ledger_sale *other)
 {
     struct row *row = row_of_sale(sale->sku);
     uint32_t version = sale->settings.version;
-    assert_in_range(version - other->settings.version + 10, 10, 20);
+    assert_in_range(version - other->settings.version, 0, 1000);
     other->settings.version = row->was.sale.settings.version = version;
     for (uint32_t i = 0; (row = row_of_segment(sale->sku, i)); i++)
         row->was.segment.settings_version = version;

@@ -53,6 +53,20 @@ struct stock *world_stock(struct chance *chance)
     return stock;
 }
 
+void world_leave_stock(struct stock *stock)
+{
+    const struct process *process = task_current()->process;
+    world.veterans[process->number] = (struct veteran){stock, process->incarnation};
+}
+
+struct stock *world_veteran(struct chance *chance)
+{
+    const struct process *process = task_current()->process;
+    const struct veteran *veteran = &world.veterans[process->number];
+    bool lives = veteran->stock && veteran->incarnation == process->incarnation;
+    return lives && chance_below(chance, 4) > 0 ? veteran->stock : world_stock(chance);
+}
+
 /* Most schedules sell as the daemon does by itself. */
 static void plan_ways(struct chance *chance)
 {

@@ -17,6 +17,10 @@ struct world {
     bool settling; /* no fault strikes any more, and no actor begins anything new */
     uint64_t order_id;
     uint32_t restock_keys, reset_keys;
+    struct veteran {
+        struct stock *stock;
+        uint32_t incarnation;
+    } veterans[PROCESSES_MAX]; /* the last worker of each process that came to its end */
 };
 
 extern struct world world;
@@ -31,6 +35,13 @@ const char *world_sku(struct chance *chance);
 
 /* Opens the stock of the present task, with its own seed. */
 struct stock *world_stock(struct chance *chance);
+
+/* Leaves the stock of a worker at its end, for world_veteran. */
+void world_leave_stock(struct stock *stock);
+
+/* The stock of a worker of the present process that went through the schedule; a new one where
+ * there is none, and sometimes else. What it remembers must not keep it from selling. */
+struct stock *world_veteran(struct chance *chance);
 
 /* The actors, as bodies of tasks. Each takes a number of steps, and ends. */
 void actor_orders(void *argument); /* the worker's number */

@@ -1,0 +1,92 @@
+/* What a command says when a call has not ended well, and the exit status for it. */
+#include "ctl/answer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/say.h"
+
+enum { COMMAND_SIZE = 1024 };
+
+static int refusal_status(const struct reply *reply)
+{
+    if (strcmp(reply->code, "not_found") == 0)
+        return EX_CONFIG;
+    switch (reply->status) {
+    case 401:
+        return EX_NOPERM;
+    case 404:
+        return EX_NOINPUT;
+    case 409:
+        return EX_REFUSED;
+    default:
+        return reply->code[0] != '\0' ? EX_DATAERR : EX_PROTOCOL;
+    }
+}
+
+/* A word of a command line, in quotes where a shell would take it for something else. */
+static void add_word(char *line, const char *word)
+{
+    size_t length = strlen(line);
+    bool plain = *word != '\0' && !strpbrk(word, " \t\n\"'\\$`!*?[](){}<>|&;~#");
+    snprintf(line + length, COMMAND_SIZE - length, plain ? " %s" : " '%s'", word);
+}
+
+static void say_repeat(const struct context *context, const char *repeat)
+{
+    char line[COMMAND_SIZE] = "seckillctl";
+    for (int i = 1; i < context->argc; i++)
+        add_word(line, context->argv[i]);
+    size_t length = strlen(line);
+    if (repeat && !has_option(context, OPTION_KEY))
+        snprintf(line + length, sizeof line - length, " %s", repeat);
+    say("to find out, repeat the call, which does nothing twice: %s", line);
+}
+
+int answer_failure(const struct context *context, const struct reply *reply, const char *repeat)
+{
+    assert(reply->outcome != OUTCOME_OK);
+    switch (reply->outcome) {
+    case OUTCOME_REFUSED:
+        say("%s", reply->why);
+        if (strcmp(reply->code, "not_found") == 0)
+            say("is this the address for such calls? See admin and shop in seckillctl(1)");
+        return refusal_status(reply);
+    case OUTCOME_UNKNOWN:
+        say("the outcome is unknown: %s", reply->why);
+        say_repeat(context, repeat);
+        return EX_TEMPFAIL;
+    default:
+        say("nothing was done: %s", reply->why);
+        return EX_UNAVAILABLE;
+    }
+}
+
+int answer_check(const struct context *context, const struct reply *reply, const char *repeat)
+{
+    if (reply->outcome != OUTCOME_OK)
+        return answer_failure(context, reply, repeat);
+    if (json_is_object(reply->json))
+        return EX_OK;
+    say("the answer is no JSON object: is this the address of the service?");
+    return EX_PROTOCOL;
+}
+
+void answer_print(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT);
+    putchar('\n');
+}
+
+json_int_t answer_integer(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+const char *answer_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}

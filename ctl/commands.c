@@ -1,0 +1,156 @@
+/* The table of commands, and the help made from it. */
+#include "ctl/commands.h"
+
+#include <string.h>
+
+#include "ctl/audit.h"
+#include "ctl/completion.h"
+#include "ctl/config.h"
+#include "ctl/export.h"
+#include "ctl/orders.h"
+#include "ctl/reconcile.h"
+#include "ctl/round.h"
+#include "ctl/sales.h"
+#include "ctl/say.h"
+#include "ctl/settings.h"
+#include "ctl/status.h"
+#include "ctl/token.h"
+#include "ctl/top.h"
+
+#define SETTINGS                                                                                   \
+    (OPTION(STARTS) | OPTION(ENDS) | OPTION(LIMIT) | OPTION(PAY_WITHIN) | OPTION(PAUSED))
+#define UNITS (OPTION(TOTAL) | OPTION(SEGMENTS) | OPTION(KEY))
+
+static int completion_run(struct context *context);
+static int help_run(struct context *context);
+
+static const struct command commands[] = {
+    {"status", "", 0, 0, 0, false, "shows daemons, servers and sales at a glance", status_run},
+    {"top", "[SKU]...", 0, 8, OPTION(INTERVAL) | OPTION(FRAMES), false,
+     "shows rates, servers and segments live, until q", top_run},
+    {"sales", "", 0, 0, 0, false, "lists all sales", sales_run},
+    {"stock", "SKU", 1, 1, 0, false, "shows what is left of a sale, segment by segment",
+     sales_stock},
+    {"create", "SKU", 1, 1, SETTINGS | UNITS, false, "creates a sale of --total units",
+     round_create},
+    {"reset", "SKU", 1, 1, SETTINGS | UNITS | OPTION(IF_ROUND) | OPTION(END_ROUND) | OPTION(YES),
+     false, "begins the next round of a sale", round_reset},
+    {"restock", "SKU UNITS", 2, 2, OPTION(KEY), false, "adds units to a sale while it runs",
+     round_restock},
+    {"pause", "SKU", 1, 1, OPTION(YES), false, "lets a sale take no orders", settings_pause},
+    {"resume", "SKU", 1, 1, 0, false, "lets a paused sale go on", settings_resume},
+    {"window", "SKU", 1, 1, OPTION(STARTS) | OPTION(ENDS) | OPTION(YES), false,
+     "sets when a sale begins and ends", settings_window},
+    {"limit", "SKU UNITS", 2, 2, 0, false, "sets what one user may have; none takes it away",
+     settings_limit},
+    {"pay-within", "SKU SECONDS", 2, 2, 0, false, "sets the time to pay; none takes it away",
+     settings_pay_within},
+    {"retire", "SKU", 1, 1, OPTION(YES), false, "ends a sale; its orders stay", round_retire},
+    {"order", "ORDER_ID", 1, 1, 0, false, "shows one order", orders_one},
+    {"user", "USER_ID", 1, 1, OPTION(SKU), false, "lists the orders of one user", orders_of_user},
+    {"export", "", 0, 0, OPTION(SKU) | OPTION(STATUS) | OPTION(AFTER) | OPTION(OUTPUT), false,
+     "writes all orders as CSV, or as lines of JSON", export_run},
+    {"reconcile", "SKU", 1, 1, 0, false, "compares Redis with the ledger, and corrects it",
+     reconcile_run},
+    {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1, OPTION(WAIT) | OPTION(ACKED) | OPTION(RECONCILE),
+     false, "compares orders, units sold and units left", audit_run},
+    {"token", "rotate|prune FILE", 2, 2, OPTION(YES), true,
+     "adds a token to a file, or ends the older ones", token_run},
+    {"completion", "bash|zsh", 1, 1, 0, true, "prints what a shell needs to complete commands",
+     completion_run},
+    {"help", "[COMMAND]", 0, 1, 0, true, "prints this text, or the help of a command", help_run},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+const struct command *commands_find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+bool commands_check(const struct command *command, const struct options *options)
+{
+    size_t count = options->argument_count - 1;
+    uint32_t others = options_given(options) & ~(command->options | OPTIONS_OF_ALL);
+    if (others != 0) {
+        say("%s takes no --%s", command->name, option_name((enum ctl_option)__builtin_ctz(others)));
+        return false;
+    }
+    if (count >= command->min && count <= command->max)
+        return true;
+    say("usage: seckillctl %s%s%s", command->name, *command->arguments ? " " : "",
+        command->arguments);
+    return false;
+}
+
+static void print_options(uint32_t options, FILE *out)
+{
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *name = option_name((enum ctl_option)i);
+        const char *value = option_value_name((enum ctl_option)i);
+        if (!(options & (UINT32_C(1) << i)))
+            continue;
+        int fill = 22 - (int)(strlen(name) + (value ? strlen(value) + 1 : 0));
+        fprintf(out, "  --%s%s%s%*s%s\n", name, value ? " " : "", value ? value : "", fill, "",
+                option_help((enum ctl_option)i));
+    }
+}
+
+void commands_help(FILE *out)
+{
+    fputs("usage: seckillctl COMMAND [ARGUMENT]... [OPTION]...\n\n"
+          "Shows and steers the sales of seckilld over its HTTP interface.\n\n",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-10s %-18s %s\n", commands[i].name, commands[i].arguments,
+                commands[i].help);
+    fputs("\nOptions of every command; \"seckillctl help COMMAND\" has its own:\n", out);
+    print_options(OPTIONS_OF_ALL, out);
+    fputs("\nLines \"name = value\" of ~/.config/seckillctl, or variables:\n", out);
+    for (int i = 0; i < SETTING_COUNT; i++)
+        fprintf(out, "  %-17s %-28s %s\n", setting_name((enum setting)i),
+                setting_variable((enum setting)i), setting_help((enum setting)i));
+    fputs(
+        "\nExit status: 0 done, 1 refused or a difference found, 64 usage, 65 bad input,\n"
+        "66 no such sale or order, 69 nothing was done, 73 and 74 a file cannot be written,\n"
+        "75 unknown whether it was done, 76 not this service, 77 wrong token, 78 configuration.\n",
+        out);
+}
+
+void commands_help_one(const struct command *command, FILE *out)
+{
+    fprintf(out, "usage: seckillctl %s%s%s [OPTION]...\n\n%s %s.\n\n", command->name,
+            *command->arguments ? " " : "", command->arguments, command->name, command->help);
+    print_options(command->options | OPTIONS_OF_ALL, out);
+}
+
+static int help_run(struct context *context)
+{
+    const char *name = argument(context, 1);
+    const struct command *command = name ? commands_find(name) : NULL;
+    if (name && !command) {
+        say("there is no command %s", name);
+        return EX_USAGE;
+    }
+    if (command)
+        commands_help_one(command, stdout);
+    else
+        commands_help(stdout);
+    return EX_OK;
+}
+
+static int completion_run(struct context *context)
+{
+    const char *shell = argument(context, 1);
+    if (strcmp(shell, "bash") == 0)
+        completion_bash(commands, COMMAND_COUNT, stdout);
+    else if (strcmp(shell, "zsh") == 0)
+        completion_zsh(commands, COMMAND_COUNT, stdout);
+    else {
+        say("completion takes bash or zsh");
+        return EX_USAGE;
+    }
+    return EX_OK;
+}

@@ -1,0 +1,299 @@
+/* Where the daemons are and with which tokens they are asked: the file, then the environment.
+ *
+ * why_private: a token in a file that others can read is no secret, so such a file is refused. */
+#include "ctl/config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ctl/say.h"
+
+#define DEFAULT_ADDRESS "http://127.0.0.1:8080"
+enum { LINE_SIZE = 4096, PATH_SIZE = 4096 };
+
+#define CTL_SETTING_ROW(id, name, variable, help) {name, variable, help},
+static const struct {
+    const char *name, *variable, *help;
+} rows[SETTING_COUNT] = {CTL_SETTINGS(CTL_SETTING_ROW)};
+#undef CTL_SETTING_ROW
+
+/* Where a value comes from, for messages. */
+struct value {
+    char text[LINE_SIZE];
+    const char *origin; /* the file or the variable; NULL: not set */
+};
+
+const char *setting_name(enum setting setting)
+{
+    return rows[setting].name;
+}
+
+const char *setting_variable(enum setting setting)
+{
+    return rows[setting].variable;
+}
+
+const char *setting_help(enum setting setting)
+{
+    return rows[setting].help;
+}
+
+/* ---- addresses ---- */
+
+static bool visible(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if (*at <= ' ' || *at >= 0x7f)
+            return false;
+    return *text != '\0';
+}
+
+/* What stands behind the scheme: no user, no path, as the token and the path are ours to add. */
+static bool is_host(const char *text)
+{
+    return *text != '\0' && !strpbrk(text, "/@?#");
+}
+
+bool address_parse(const char *text, struct address *address_out)
+{
+    *address_out = (struct address){.shown = ""};
+    size_t length = strlen(text);
+    if (!visible(text) || length + sizeof "http://" > ADDRESS_SIZE)
+        return false;
+    memcpy(address_out->shown, text, length + 1);
+    const char *path = strncmp(text, "unix:", 5) == 0 ? text + 5 : text;
+    if (*path == '/') {
+        strcpy(address_out->socket, path);
+        strcpy(address_out->base, "http://localhost");
+        return true;
+    }
+    const char *scheme = strstr(text, "://");
+    bool known = !scheme || strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
+    sprintf(address_out->base, "%s%s", scheme ? "" : "http://", text);
+    char *host = strstr(address_out->base, "://") + 3;
+    size_t host_length = strlen(host);
+    if (host_length > 0 && host[host_length - 1] == '/') /* as people copy it from a browser */
+        host[host_length - 1] = '\0';
+    return known && path == text && is_host(host);
+}
+
+static bool read_admin(struct config *config, const struct value *value)
+{
+    char text[LINE_SIZE], *rest = NULL;
+    strcpy(text, value->text);
+    config->admin_count = 0;
+    for (char *word = strtok_r(text, ", \t", &rest); word; word = strtok_r(NULL, ", \t", &rest)) {
+        if (config->admin_count == DAEMONS_MAX) {
+            say("%s: admin: more than %d addresses", value->origin, DAEMONS_MAX);
+            return false;
+        }
+        if (!address_parse(word, &config->admin[config->admin_count++])) {
+            say("%s: admin: an address is http://host:port, host:port or unix:/path",
+                value->origin);
+            return false;
+        }
+    }
+    return config->admin_count > 0;
+}
+
+static bool read_addresses(struct config *config, const struct value *values)
+{
+    address_parse(DEFAULT_ADDRESS, &config->admin[0]);
+    config->admin_count = 1;
+    if (values[SETTING_ADMIN].origin && !read_admin(config, &values[SETTING_ADMIN]))
+        return false;
+    config->shop = config->admin[0];
+    const struct value *shop = &values[SETTING_SHOP];
+    if (!shop->origin || address_parse(shop->text, &config->shop))
+        return true;
+    say("%s: shop: an address is http://host:port, host:port or unix:/path", shop->origin);
+    return false;
+}
+
+/* ---- tokens ---- */
+
+static bool take_token(const char *text, const char *origin, char token_out[TOKEN_SIZE])
+{
+    if (!visible(text) || strchr(text, ',') || strlen(text) >= TOKEN_SIZE) {
+        say("%s: a token has 1 to %d visible ASCII characters, no blank and no comma", origin,
+            TOKEN_SIZE - 1);
+        return false;
+    }
+    strcpy(token_out, text);
+    return true;
+}
+
+/* White space at both ends goes. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r\n");
+    size_t length = strlen(text);
+    while (length > 0 && strchr(" \t\r\n", text[length - 1]))
+        length--;
+    text[length] = '\0';
+    return text;
+}
+
+static bool is_private(FILE *file, const char *path)
+{
+    struct stat status;
+    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+        (status.st_mode & S_IROTH) != 0) {
+        say("%s: everybody can read this file with a token: chmod o= it", path);
+        return false;
+    }
+    return true;
+}
+
+/* The first line of a file. */
+static bool read_token_file(const char *path, char token_out[TOKEN_SIZE])
+{
+    char line[LINE_SIZE] = "";
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        say("%s: %s", path, strerror(errno));
+        return false;
+    }
+    bool good = is_private(file, path);
+    const char *token = "";
+    while (good && *token == '\0' && fgets(line, sizeof line, file))
+        token = trim(line);
+    fclose(file);
+    good = good && take_token(token, path, token_out);
+    explicit_bzero(line, sizeof line);
+    return good;
+}
+
+static bool read_token(const struct value *token, const struct value *file,
+                       char token_out[TOKEN_SIZE])
+{
+    if (token->origin && file->origin) {
+        say("%s: both a token and a file with a token", token->origin);
+        return false;
+    }
+    if (token->origin)
+        return take_token(token->text, token->origin, token_out);
+    return !file->origin || read_token_file(file->text, token_out);
+}
+
+/* ---- the file and the environment ---- */
+
+static bool set_value(struct value *values, const char *name, const char *text, const char *origin)
+{
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        if (strcmp(rows[i].name, name) != 0)
+            continue;
+        snprintf(values[i].text, sizeof values[i].text, "%s", text);
+        values[i].origin = origin;
+        return true;
+    }
+    return false;
+}
+
+/* One line "name = value", blank, or a comment. */
+static bool read_line(struct value *values, char *line, const char *path, unsigned number)
+{
+    char *name = trim(line);
+    if (*name == '\0' || *name == '#')
+        return true;
+    char *equals = strchr(name, '=');
+    if (equals) {
+        *equals = '\0';
+        if (set_value(values, trim(name), trim(equals + 1), path))
+            return true;
+    }
+    say("%s:%u: not a line \"name = value\" with a known name", path, number);
+    return false;
+}
+
+static bool read_lines(struct value *values, FILE *file, const char *path)
+{
+    char line[LINE_SIZE];
+    unsigned number = 0;
+    bool good = true;
+    while (good && fgets(line, sizeof line, file)) {
+        number++;
+        good = strchr(line, '\n') || feof(file);
+        if (!good)
+            say("%s:%u: longer than %d bytes", path, number, LINE_SIZE - 2);
+        good = good && read_line(values, line, path, number);
+    }
+    if (good && values[SETTING_ADMIN_TOKEN].origin == NULL && !values[SETTING_SHOP_TOKEN].origin)
+        return true;
+    return good && is_private(file, path);
+}
+
+static bool read_file(struct value *values, const char *path, bool must_be)
+{
+    FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT && !must_be)
+        return true;
+    if (!file) {
+        say("%s: %s", path, strerror(errno));
+        return false;
+    }
+    bool good = read_lines(values, file, path);
+    fclose(file);
+    return good;
+}
+
+/* False: there is no home. */
+static bool usual_path(char path_out[PATH_SIZE])
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    if (config && *config == '/')
+        return snprintf(path_out, PATH_SIZE, "%s/seckillctl", config) < PATH_SIZE;
+    return home && *home &&
+           snprintf(path_out, PATH_SIZE, "%s/.config/seckillctl", home) < PATH_SIZE;
+}
+
+/* A variable with a token takes the place of the file's token file, and the other way round. */
+static void read_environment(struct value *values)
+{
+    static const enum setting other[SETTING_COUNT] = {
+        [SETTING_ADMIN_TOKEN] = SETTING_ADMIN_TOKEN_FILE,
+        [SETTING_ADMIN_TOKEN_FILE] = SETTING_ADMIN_TOKEN,
+        [SETTING_SHOP_TOKEN] = SETTING_SHOP_TOKEN_FILE,
+        [SETTING_SHOP_TOKEN_FILE] = SETTING_SHOP_TOKEN,
+    };
+    for (int i = SETTING_ADMIN_TOKEN; i < SETTING_COUNT; i++)
+        if (getenv(rows[i].variable) && !getenv(rows[other[i]].variable))
+            values[other[i]].origin = NULL;
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        const char *text = getenv(rows[i].variable);
+        if (text && *text)
+            set_value(values, rows[i].name, text, rows[i].variable);
+    }
+}
+
+static bool read_values(struct config *config, const struct value *values)
+{
+    return read_addresses(config, values) &&
+           read_token(&values[SETTING_ADMIN_TOKEN], &values[SETTING_ADMIN_TOKEN_FILE],
+                      config->admin_token) &&
+           read_token(&values[SETTING_SHOP_TOKEN], &values[SETTING_SHOP_TOKEN_FILE],
+                      config->shop_token);
+}
+
+bool config_load(struct config *config_out, const char *path)
+{
+    char usual[PATH_SIZE];
+    struct value *values = calloc(SETTING_COUNT, sizeof *values);
+    if (!values)
+        abort();
+    *config_out = (struct config){.admin_count = 0};
+    bool good = true;
+    if (path)
+        good = read_file(values, path, true);
+    else if (usual_path(usual))
+        good = read_file(values, usual, false);
+    read_environment(values);
+    good = good && read_values(config_out, values);
+    explicit_bzero(values, SETTING_COUNT * sizeof *values);
+    free(values);
+    return good;
+}

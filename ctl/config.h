@@ -1,0 +1,58 @@
+/* Where the daemons are and with which tokens they are asked: the file, then the environment. */
+#ifndef SECKILL_CTL_CONFIG_H
+#define SECKILL_CTL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    DAEMONS_MAX = 16,   /* addresses in `admin` */
+    ADDRESS_SIZE = 256, /* bytes of an address, with its NUL */
+    TOKEN_SIZE = 257,   /* bytes of a token, with its NUL */
+};
+
+/* X(ID, name in the file, name in the environment, what it says) */
+#define CTL_SETTINGS(X)                                                                            \
+    X(ADMIN, "admin", "SECKILLCTL_ADMIN",                                                          \
+      "where the daemons serve operators: addresses, separated by commas or blanks")               \
+    X(SHOP, "shop", "SECKILLCTL_SHOP",                                                             \
+      "where a daemon serves shops and buyers; as admin unless it is set")                         \
+    X(ADMIN_TOKEN, "admin_token", "SECKILLCTL_ADMIN_TOKEN", "the token of operators")              \
+    X(ADMIN_TOKEN_FILE, "admin_token_file", "SECKILLCTL_ADMIN_TOKEN_FILE",                         \
+      "a file whose first line is the token of operators")                                         \
+    X(SHOP_TOKEN, "shop_token", "SECKILLCTL_SHOP_TOKEN", "the token of the shop")                  \
+    X(SHOP_TOKEN_FILE, "shop_token_file", "SECKILLCTL_SHOP_TOKEN_FILE",                            \
+      "a file whose first line is the token of the shop")
+
+#define CTL_SETTING_ID(id, name, variable, help) SETTING_##id,
+enum setting { CTL_SETTINGS(CTL_SETTING_ID) SETTING_COUNT };
+#undef CTL_SETTING_ID
+
+/* http://host:port, https://host:port, host:port, unix:/path or /path. */
+struct address {
+    char shown[ADDRESS_SIZE];  /* as messages name it */
+    char base[ADDRESS_SIZE];   /* "http://host:port", to which a path is added */
+    char socket[ADDRESS_SIZE]; /* of a Unix socket; empty: none */
+};
+
+struct config {
+    struct address admin[DAEMONS_MAX];
+    size_t admin_count;
+    struct address shop;
+    char admin_token[TOKEN_SIZE]; /* empty: none */
+    char shop_token[TOKEN_SIZE];
+};
+
+/* Reads the file, `path` or ~/.config/seckillctl ($XDG_CONFIG_HOME), which need not be there unless
+ * `path` names it, then the environment. False after a message, which never shows a token. */
+bool config_load(struct config *config_out, const char *path);
+
+/* Reads one address; false when it is none. */
+bool address_parse(const char *text, struct address *address_out);
+
+/* The table above, for help and manual. */
+const char *setting_name(enum setting setting);
+const char *setting_variable(enum setting setting);
+const char *setting_help(enum setting setting);
+
+#endif

@@ -1,0 +1,37 @@
+/* What every command gets: its options, where the daemons are, the connection. */
+#ifndef SECKILL_CTL_CONTEXT_H
+#define SECKILL_CTL_CONTEXT_H
+
+#include <sysexits.h>
+
+#include "ctl/config.h"
+#include "ctl/options.h"
+
+/* Beside those of sysexits.h: the service refused the call as the sale or the order is, an audit
+ * found a difference, or the operator said no. */
+enum { EX_REFUSED = 1 };
+
+enum { TIMEOUT_S = 30, TIMEOUT_S_MAX = 86400 };
+
+struct http;
+
+struct context {
+    struct config config;
+    struct options options;
+    struct http *http;
+    int argc; /* the command line as it was given, to say how to repeat it */
+    char **argv;
+};
+
+/* The command's argument, from 1 on; NULL: not given. */
+static inline const char *argument(const struct context *context, size_t number)
+{
+    return number < context->options.argument_count ? context->options.arguments[number] : NULL;
+}
+
+static inline bool has_option(const struct context *context, enum ctl_option option)
+{
+    return context->options.values[option] != NULL;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* Calls of the service over HTTP: the only file that knows libcurl. */
+#ifndef SECKILL_CTL_HTTP_H
+#define SECKILL_CTL_HTTP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ctl/config.h"
+#include "ctl/context.h"
+
+/* The four ways in which a call ends. */
+enum outcome {
+    OUTCOME_OK,
+    OUTCOME_REFUSED, /* the service says no, and changed nothing */
+    OUTCOME_FAILED,  /* nobody could say yes or no; certainly nothing was changed */
+    OUTCOME_UNKNOWN, /* the call may have been carried out or not */
+};
+
+/* Decides about the address and the token. */
+enum call_class { CLASS_OPS, CLASS_ADMIN, CLASS_BUYER, CLASS_SHOP };
+
+struct call {
+    enum call_class class;
+    const char *method;
+    const char *path;              /* with its query, encoded */
+    const json_t *body;            /* NULL: none; the caller's */
+    const char *key;               /* Idempotency-Key; NULL: none */
+    const struct address *address; /* NULL: the first of the class that can be reached */
+};
+
+enum { CODE_SIZE = 48, WHY_SIZE = 512 };
+
+struct reply {
+    enum outcome outcome;
+    long status; /* of HTTP; 0: no answer */
+    char *text;  /* the body, ended by NUL; never NULL after a call */
+    size_t length;
+    json_t *json;         /* the body, where it is JSON; else NULL */
+    char code[CODE_SIZE]; /* of a problem; else empty */
+    char why[WHY_SIZE];   /* why the outcome is not OK, one sentence */
+    bool repeated;        /* an earlier try of this call had an unknown outcome */
+};
+
+/* NULL without memory. One thread; the caller closes it. It reads the configuration until then. */
+struct http *http_open(const struct config *config, long timeout_s);
+void http_close(struct http *http);
+
+/* Makes the call and waits for its answer, for the time-out at most. Repeats a call whose outcome
+ * is unknown, twice: every call of the service either has a key or does the same when it is
+ * repeated. The caller frees the reply. */
+void http_call(struct http *http, const struct call *call, struct reply *reply_out);
+void reply_free(struct reply *reply);
+
+/* Hands over pieces of the body of a 200 as they come. False ends the transfer. */
+typedef bool http_piece(void *argument, const char *piece, size_t length);
+
+/* The same for an answer of any length, in which only a silence may not last longer than the
+ * time-out. OUTCOME_FAILED after a part of the body: it broke; reply_out->status is then 200. */
+void http_stream(struct http *http, const struct call *call, http_piece *piece, void *argument,
+                 struct reply *reply_out);
+
+#endif

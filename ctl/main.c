@@ -1,0 +1,66 @@
+/* seckillctl: shows and steers the sales of seckilld over its HTTP interface. */
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/commands.h"
+#include "ctl/http.h"
+#include "ctl/say.h"
+
+static int run(const struct command *command, struct context *context)
+{
+    int64_t timeout_s = TIMEOUT_S;
+    if (!options_number(&context->options, OPTION_TIMEOUT, 1, TIMEOUT_S_MAX, TIMEOUT_S, &timeout_s))
+        return EX_USAGE;
+    if (command->offline)
+        return command->run(context);
+    if (!config_load(&context->config, context->options.values[OPTION_CONFIG]))
+        return EX_CONFIG;
+    context->http = http_open(&context->config, (long)timeout_s);
+    if (!context->http) {
+        say("there is no memory");
+        return EX_OSERR;
+    }
+    int status = command->run(context);
+    http_close(context->http);
+    explicit_bzero(&context->config, sizeof context->config);
+    return status;
+}
+
+/* Standard output may be a full disk, which shows only now. */
+static int finish(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    say("cannot write to standard output: %s", strerror(errno));
+    return status == EX_OK ? EX_IOERR : status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct context context;
+    context.argc = argc;
+    context.argv = argv;
+    setlocale(LC_CTYPE, "");
+    if (!options_read(&context.options, argc, argv))
+        return EX_USAGE;
+    bool help = has_option(&context, OPTION_HELP);
+    const char *name = argument(&context, 0);
+    if (!name) {
+        commands_help(help ? stdout : stderr);
+        return help ? finish(EX_OK) : EX_USAGE;
+    }
+    const struct command *command = commands_find(name);
+    if (!command) {
+        say("there is no command %s: see seckillctl help", name);
+        return EX_USAGE;
+    }
+    if (help) {
+        commands_help_one(command, stdout);
+        return finish(EX_OK);
+    }
+    if (!commands_check(command, &context.options))
+        return EX_USAGE;
+    return finish(run(command, &context));
+}

@@ -1,0 +1,105 @@
+/* The command line: options in one table, and what was given of them. */
+#include "ctl/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/say.h"
+
+#define CTL_OPTION_ROW(id, name, value, help) {name, value, help},
+static const struct {
+    const char *name, *value, *help;
+} rows[OPTION_COUNT] = {CTL_OPTIONS(CTL_OPTION_ROW)};
+#undef CTL_OPTION_ROW
+
+static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
+
+/* What getopt returns for the first option; further ones follow. No character has such a value. */
+enum { FIRST_OPTION = 256 };
+
+static bool complain(int found, const char *word)
+{
+    if (found == ':')
+        say("%s needs a value", word);
+    else
+        say("there is no option %s, or it takes no value", word);
+    return false;
+}
+
+bool options_read(struct options *options_out, int argc, char **argv)
+{
+    struct option longs[OPTION_COUNT + 1] = {{.name = NULL}};
+    *options_out = (struct options){.argument_count = 0};
+    for (int i = 0; i < OPTION_COUNT; i++)
+        longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
+                                   NULL, FIRST_OPTION + i};
+    optind = 0; /* begin anew: tests read several command lines */
+    opterr = 0;
+    int found;
+    while ((found = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+        if (found == ':' || found == '?')
+            return complain(found, argv[optind - 1]);
+        int number = found == 'h' ? OPTION_HELP : found - FIRST_OPTION;
+        options_out->values[number] = optarg ? optarg : rows[number].name;
+    }
+    for (; optind < argc; optind++) {
+        if (options_out->argument_count == ARGUMENTS_MAX) {
+            say("more than %d arguments", ARGUMENTS_MAX);
+            return false;
+        }
+        options_out->arguments[options_out->argument_count++] = argv[optind];
+    }
+    return true;
+}
+
+uint32_t options_given(const struct options *options)
+{
+    uint32_t given = 0;
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (options->values[i])
+            given |= UINT32_C(1) << i;
+    return given;
+}
+
+const char *option_name(enum ctl_option option)
+{
+    assert(option < OPTION_COUNT);
+    return rows[option].name;
+}
+
+const char *option_value_name(enum ctl_option option)
+{
+    assert(option < OPTION_COUNT);
+    return rows[option].value;
+}
+
+const char *option_help(enum ctl_option option)
+{
+    assert(option < OPTION_COUNT);
+    return rows[option].help;
+}
+
+bool number_parse(const char *text, int64_t min, int64_t max, int64_t *number_out)
+{
+    char *end = NULL;
+    if (strspn(text, "0123456789") != strlen(text) || *text == '\0')
+        return false;
+    errno = 0;
+    *number_out = strtoll(text, &end, 10);
+    return errno == 0 && *end == '\0' && *number_out >= min && *number_out <= max;
+}
+
+bool options_number(const struct options *options, enum ctl_option option, int64_t min, int64_t max,
+                    int64_t otherwise, int64_t *number_out)
+{
+    const char *text = options->values[option];
+    *number_out = otherwise;
+    if (!text || number_parse(text, min, max, number_out))
+        return true;
+    say("--%s must be a whole number from %lld to %lld", option_name(option), (long long)min,
+        (long long)max);
+    return false;
+}

@@ -1,0 +1,72 @@
+/* The command line: options in one table, and what was given of them. */
+#ifndef SECKILL_CTL_OPTIONS_H
+#define SECKILL_CTL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(ID, name, value that it takes or NULL, help). The first ones go with every command. */
+/* clang-format off */
+#define CTL_OPTIONS(X)                                                                             \
+    X(CONFIG, "config", "FILE", "read this configuration file")                                    \
+    X(HELP, "help", NULL, "print the help of the command")                                         \
+    X(JSON, "json", NULL, "print JSON for scripts")                                                \
+    X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
+    X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
+    X(AFTER, "after", "ORDER_ID", "begin behind this order")                                       \
+    X(FRAMES, "count", "N", "end after so many frames")                                            \
+    X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
+    X(ENDS, "ends", "TIME", "when the sale ends; TIME or none")                                    \
+    X(IF_ROUND, "if-round", "ROUND", "only if this is the present round")                          \
+    X(INTERVAL, "interval", "SECONDS", "time between two frames (1)")                              \
+    X(KEY, "key", "KEY", "the Idempotency-Key of an earlier try, to repeat it")                    \
+    X(LIMIT, "limit", "UNITS", "units that one user may have; a number or none")                   \
+    X(OUTPUT, "output", "FILE", "write to this file")                                              \
+    X(PAUSED, "paused", NULL, "take no orders until resume")                                       \
+    X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
+    X(RECONCILE, "reconcile", NULL, "compare Redis with the ledger, too, and correct it")          \
+    X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
+    X(SKU, "sku", "SKU", "only orders of this sku")                                                \
+    X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
+    X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
+    X(TOTAL, "total", "UNITS", "units to sell")                                                    \
+    X(WAIT, "wait", "SECONDS", "look again for so long while the sale moves (10)")                 \
+    X(YES, "yes", NULL, "do not ask")
+/* clang-format on */
+
+#define CTL_OPTION_ID(id, name, value, help) OPTION_##id,
+enum ctl_option { CTL_OPTIONS(CTL_OPTION_ID) OPTION_COUNT };
+#undef CTL_OPTION_ID
+
+/* A set of options: OPTION(JSON) | OPTION(YES). */
+#define OPTION(id) (UINT32_C(1) << OPTION_##id)
+#define OPTIONS_OF_ALL (OPTION(CONFIG) | OPTION(HELP) | OPTION(JSON) | OPTION(TIMEOUT))
+
+enum { ARGUMENTS_MAX = 32 };
+
+struct options {
+    const char *values[OPTION_COUNT]; /* NULL: not given; of an option without a value its name */
+    const char *arguments[ARGUMENTS_MAX]; /* the command is the first */
+    size_t argument_count;
+};
+
+/* Reads the command line, in whatever order; everything behind -- is an argument. The texts stay
+ * the caller's. False after a message on standard error. Not reentrant, as getopt is not. */
+bool options_read(struct options *options_out, int argc, char **argv);
+
+/* Which options were given. */
+uint32_t options_given(const struct options *options);
+
+const char *option_name(enum ctl_option option);
+const char *option_value_name(enum ctl_option option); /* NULL: it takes none */
+const char *option_help(enum ctl_option option);
+
+/* Reads a whole number from min to max; false for anything else. */
+bool number_parse(const char *text, int64_t min, int64_t max, int64_t *number_out);
+
+/* The option's number; `otherwise` when it was not given. False after a message. */
+bool options_number(const struct options *options, enum ctl_option option, int64_t min, int64_t max,
+                    int64_t otherwise, int64_t *number_out);
+
+#endif

@@ -1,0 +1,12 @@
+/* Messages for the operator, on standard error. */
+#ifndef SECKILL_CTL_SAY_H
+#define SECKILL_CTL_SAY_H
+
+/* Prints one line behind the program's name. Control characters become '?', as parts of the text
+ * come from the network and the reader may be a terminal. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Overwrites control characters of a text by '?'. Bytes beyond ASCII stay. */
+void say_clean(char *text);
+
+#endif

@@ -1,0 +1,179 @@
+/* What is read and printed: the command line, times, metrics, tables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/metrics.h"
+#include "ctl/options.h"
+#include "ctl/settings.h"
+#include "ctl/table.h"
+
+/* ---- the command line ---- */
+
+static bool read_words(struct options *options_out, const char *words)
+{
+    static char copy[256];
+    static char *argv[16];
+    int argc = 0;
+    snprintf(copy, sizeof copy, "seckillctl %s", words);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    argv[argc] = NULL;
+    return options_read(options_out, argc, argv);
+}
+
+static void test_options_may_stand_anywhere(void **state)
+{
+    struct options options;
+    (void)state;
+    assert_true(read_words(&options, "--json reset demo --total=5 --yes -- --x"));
+    assert_int_equal(options.argument_count, 3);
+    assert_string_equal(options.arguments[0], "reset");
+    assert_string_equal(options.arguments[2], "--x");
+    assert_string_equal(options.values[OPTION_TOTAL], "5");
+    assert_int_equal(options_given(&options), OPTION(JSON) | OPTION(TOTAL) | OPTION(YES));
+    assert_true(read_words(&options, ""));
+    assert_int_equal(options.argument_count, 0);
+}
+
+static void test_wrong_options(void **state)
+{
+    static const char *const bad[] = {"--fly", "-x", "reset --total", "--json=5", "--toke x"};
+    struct options options;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(read_words(&options, bad[i]));
+}
+
+static void test_numbers(void **state)
+{
+    static const char *const bad[] = {"",    "-1",  "+1", " 1", "1 ",
+                                      "0x1", "1e3", "0",  "11", "99999999999999999999"};
+    int64_t number = 0;
+    (void)state;
+    assert_true(number_parse("10", 1, 10, &number));
+    assert_int_equal(number, 10);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(number_parse(bad[i], 1, 10, &number));
+}
+
+/* ---- times ---- */
+
+static void assert_time(const char *text, const char *expected)
+{
+    json_t *value = settings_time(text, INT64_C(1795000000123));
+    assert_non_null(value);
+    assert_string_equal(json_string_value(value), expected);
+    json_decref(value);
+}
+
+static void test_times(void **state)
+{
+    static const char *const bad[] = {
+        "", "soon", "+", "+5", "+m", "+5y", "+-5m", "5m", "+99999999999999s", "2026-11-20 21:30"};
+    (void)state;
+    assert_time("now", "2026-11-18T11:06:40Z");
+    assert_time("+30s", "2026-11-18T11:07:10Z");
+    assert_time("+2h", "2026-11-18T13:06:40Z");
+    assert_time("+1d", "2026-11-19T11:06:40Z");
+    assert_time("2026-11-20T21:30:00.5Z", "2026-11-20T21:30:00.5Z");
+    assert_true(json_is_null(settings_time("none", 0)));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_null(settings_time(bad[i], 0));
+}
+
+/* ---- metrics ---- */
+
+static const char before_text[] = "# HELP x y\n"
+                                  "orders{outcome=\"accepted\"} 10\n"
+                                  "t_bucket{le=\"0.001\"} 0\n"
+                                  "t_bucket{le=\"0.002\"} 10\n"
+                                  "t_bucket{le=\"0.004\"} 10\n"
+                                  "t_bucket{le=\"+Inf\"} 10\n"
+                                  "t_count 10\n";
+static const char now_text[] = "orders{outcome=\"accepted\"} 110\r\n"
+                               "no number\n\nblank \n"
+                               "t_bucket{le=\"0.001\"} 0\n"
+                               "t_bucket{le=\"0.002\"} 60\n"
+                               "t_bucket{le=\"0.004\"} 109\n"
+                               "t_bucket{le=\"+Inf\"} 110\n"
+                               "t_count 110";
+
+static void test_metrics(void **state)
+{
+    struct metrics before, now;
+    (void)state;
+    metrics_parse(before_text, &before);
+    metrics_parse(now_text, &now);
+    assert_int_equal(before.count, 6);
+    assert_int_equal(now.count, 6);
+    assert_float_equal(metrics_value(&now, "t_count"), 110, 0);
+    assert_float_equal(metrics_value(&now, "nothing"), 0, 0);
+    assert_float_equal(metrics_growth(&before, &now, "orders{outcome=\"accepted\"}"), 100, 0);
+    assert_float_equal(metrics_growth(&now, &before, "t_count"), 10, 0); /* a restart */
+    assert_float_equal(metrics_quantile(&before, &now, "t", 0.5), 0.002, 1e-9);
+    assert_float_equal(metrics_quantile(&before, &now, "t", 0.25), 0.0015, 1e-9);
+    assert_float_equal(metrics_quantile(&before, &now, "t", 1), 0.004, 1e-9); /* at least */
+    assert_true(metrics_quantile(&now, &now, "t", 0.5) < 0);
+    metrics_free(&before);
+    metrics_free(&now);
+}
+
+/* ---- tables ---- */
+
+static void test_table_is_aligned_by_characters(void **state)
+{
+    static const struct column columns[] = {{"bar", false}, {"n", true}, {"text", false}};
+    char *text = NULL;
+    size_t size = 0;
+    struct table table;
+    FILE *out = open_memstream(&text, &size);
+    (void)state;
+    table_begin(&table, columns, 3);
+    table_add(&table, "%s", "\u2588\u00b7");
+    table_add(&table, "%d", 7);
+    table_add(&table, "%s", "a");
+    table_add(&table, "%s", "xxxx");
+    table_add(&table, "%d", 12345);
+    table_add(&table, "%s", "b\033[2J\n");
+    table_print(&table, out);
+    fclose(out);
+    assert_string_equal(text, "bar       n  text\n"
+                              "\u2588\u00b7        7  a\n"
+                              "xxxx  12345  b?[2J?\n");
+    free(text);
+}
+
+static void test_table_of_many_rows(void **state)
+{
+    static const struct column columns[] = {{"n", true}};
+    struct table table;
+    FILE *out = fopen("/dev/null", "w");
+    (void)state;
+    table_begin(&table, columns, 1);
+    for (int i = 0; i < 1000; i++)
+        table_add(&table, "%d", i);
+    assert_int_equal(table.cell_count, 1000);
+    table_print(&table, out);
+    fclose(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_may_stand_anywhere),
+        cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_table_is_aligned_by_characters),
+        cmocka_unit_test(test_table_of_many_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

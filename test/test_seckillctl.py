@@ -1,0 +1,517 @@
+"""seckillctl as an operator uses it, in a shell and in scripts, against a real daemon."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from daemon import PROGRAM, STEADY, TOKEN
+from harness.client import send_raw
+from harness.processes import ROOT, clean_environment, free_port, wait_until
+from proxy import Link
+
+CONTROL = Path(PROGRAM).parent / "seckillctl"
+MANUAL = ROOT / "ctl" / "seckillctl.1"
+REFUSED, USAGE, DATAERR, NOINPUT, UNAVAILABLE = 1, 64, 65, 66, 69
+CANTCREAT, IOERR, TEMPFAIL, PROTOCOL, NOPERM, CONFIG = 73, 74, 75, 76, 77, 78
+SECONDS_MAX = 60
+
+
+class Control:
+    """Runs the program with a home of its own."""
+
+    def __init__(self, home):
+        self.home = home
+        self.env = {**{name: value for name, value in clean_environment().items()
+                       if not name.startswith(("SECKILLCTL_", "XDG_"))},
+                    "HOME": str(home), "LC_ALL": "C.UTF-8"}
+
+    def aim(self, *daemons, token=TOKEN):
+        self.env["SECKILLCTL_ADMIN"] = " ".join("%s:%d" % daemon.address for daemon in daemons)
+        self.env["SECKILLCTL_ADMIN_TOKEN"] = token
+
+    def __call__(self, line, status=0, stdout=subprocess.PIPE):
+        done = subprocess.run([CONTROL, *shlex.split(line)], env=self.env, cwd=self.home,
+                              stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+                              timeout=SECONDS_MAX)
+        done.stderr = done.stderr.decode()
+        assert done.returncode == status, done
+        assert "Sanitizer" not in done.stderr and TOKEN not in done.stderr, done
+        if stdout == subprocess.PIPE:
+            done.stdout = done.stdout.decode()
+            assert TOKEN not in done.stdout, done
+        return done
+
+    def json(self, line, status=0):
+        return json.loads(self(line + " --json", status).stdout)
+
+    def rows(self, line, status=0):
+        """The first table, as dicts: no cell of ours holds two blanks."""
+        lines = self(line, status).stdout.split("\n\n")[0].splitlines()
+        head, *rows = [re.split(r" {2,}", row.strip()) for row in lines]
+        return [dict(zip(head, row)) for row in rows]
+
+    def type(self, line, *answers):
+        """The same on a terminal, where the operator types answers to its questions."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.home)
+            os.execve(CONTROL, [CONTROL, *shlex.split(line)], {**self.env, "TERM": "xterm"})
+        shown, answers = b"", list(answers)
+        while True:
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # it has ended
+                break
+            if not piece:
+                break
+            shown += piece
+            if answers and answers[0][0] in shown.decode(errors="replace"):
+                os.write(terminal, answers.pop(0)[1].encode())
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+@pytest.fixture
+def ctl(tmp_path):
+    return Control(tmp_path)
+
+
+@pytest.fixture
+def aimed(ctl, daemon):
+    """It knows where the daemon is."""
+    ctl.aim(daemon)
+    return ctl
+
+
+def round_of(daemon, sku="demo"):
+    return daemon.stock(sku)["round"]
+
+
+def test_help_and_usage_need_no_daemon(ctl):
+    assert "usage: seckillctl COMMAND" in ctl("help").stdout
+    assert ctl("--help").stdout == ctl("help").stdout
+    assert ctl("reset --help").stdout == ctl("help reset").stdout
+    for line in ["", "fly", "stock", "stock a b", "stock --total 3 a", "stock --fly a", "help fly",
+                 "restock demo", "token burn file", "completion fish", "stock --timeout x a",
+                 "stock --timeout"]:
+        assert ctl(line, USAGE).stdout == ""
+
+
+def test_sale_from_create_to_retire(aimed, daemon):
+    new = aimed.json("create demo --total 1000 --segments 10 --limit 200 --pay-within 600")
+    assert (new["round"], new["total"], new["segments"]) == (1, 1000, 10)
+    assert (new["per_user_limit"], new["pay_within_s"]) == (200, 600)
+    refused = aimed("create demo --total 5", REFUSED)
+    assert "round_mismatch" in refused.stderr and "in round 1" in refused.stderr
+    order = daemon.order(qty=3).json()
+    assert daemon.order(user_id="u2").status == 201
+    assert aimed.rows("sales")[0] == {
+        "sku": "demo", "round": "1", "state": "open", "total": "1000", "sold": "4", "left": "996",
+        "limit": "200", "pay within": "600 s", "starts at": "-", "ends at": "-"}
+    assert aimed.json("sales")["sales"][0]["sold"] == 4
+    assert aimed.json("stock demo")["available"] == 996
+    assert "left of each segment: ██" in aimed("stock demo").stdout
+    assert aimed.json(f"order {order['order_id']}") == order
+    assert order["order_id"] in aimed(f"order {order['order_id']}").stdout
+    assert aimed.json("user u1")["orders"] == [order]
+    assert [row["qty"] for row in aimed.rows("user u1 --sku demo")] == ["3"]
+    assert aimed.json("restock demo 24")["total"] == 1024
+    assert aimed.json("limit demo 7")["per_user_limit"] == 7
+    assert "per_user_limit" not in aimed.json("limit demo none")
+    assert aimed.json("pay-within demo 60")["pay_within_s"] == 60
+    assert aimed.json("pause demo --yes")["paused"]
+    assert aimed.rows("sales")[0]["state"] == "paused"
+    assert not aimed.json("resume demo")["paused"]
+    window = aimed.json("window demo --starts 2026-01-01T00:00:00Z --ends +2h")
+    assert window["starts_at"] == "2026-01-01T00:00:00.000Z" and window["ends_at"]
+    assert aimed.json("window demo --ends now --yes")["ends_at"] and \
+        aimed.rows("sales")[0]["state"] == "ended"
+    assert "ends_at" not in aimed.json("window demo --starts none --ends none")
+    assert aimed.json("reconcile demo")["consistent"]
+    assert "0 of 10 segments differed" in aimed("reconcile demo").stdout
+    daemon.cancel(order["order_id"])
+    assert "1 orders are reserved" in aimed("retire demo --yes", REFUSED).stderr
+    assert aimed.json("reset demo --yes --end-round")["round"] == 2
+    assert aimed("retire demo --yes").stdout == "demo is retired\n"
+    assert aimed("sales").stdout.count("\n") == 1
+
+
+def test_what_is_not_there(aimed, daemon):
+    daemon.reset()
+    for line in ["stock nix", "restock nix 3", "pause nix --yes", "limit nix 3", "reset nix --yes",
+                 "retire nix --yes", "reconcile nix", "audit nix"]:
+        assert "unknown_sku" in aimed(line, NOINPUT).stderr
+    assert "unknown_order" in aimed("order 1", NOINPUT).stderr
+    assert aimed.json("user nobody") == {"orders": []}
+    for line in ["order x", "stock a/b", "user ../x", "limit demo 0", "restock demo -- -1",
+                 "window demo", "window demo --ends soon", "create a", "create a --total 0",
+                 "export --sku a,b", "create a --total 5 --key 'a b'"]:
+        aimed(line, USAGE)
+    assert "invalid_request" in aimed("create a --total 1 --segments 2", DATAERR).stderr
+    assert "ends_at" in aimed("window demo --ends 2099-99-01", DATAERR).stderr
+
+
+def test_reset_in_a_script_names_what_it_ends(aimed, daemon):
+    daemon.reset()
+    paid = daemon.order().json()["order_id"]
+    daemon.pay(paid)
+    daemon.order(user_id="u2")
+    asked = aimed("reset demo", USAGE)
+    assert "round 1 has sold 2 of 1000 units" in asked.stderr and "--yes" in asked.stderr
+    refused = aimed("reset demo --yes", REFUSED)
+    assert "ends round 1 with 1 paid orders" in refused.stderr
+    assert "1 reserved ones" in refused.stderr and "--end-round" in refused.stderr
+    assert "now in round" not in aimed("reset demo --yes --if-round 7", REFUSED).stderr
+    assert round_of(daemon) == 1
+    done = aimed("reset demo --yes --end-round --total 50 --segments 5")
+    assert "ends round 1 with 1 paid orders" in done.stderr
+    stock = daemon.stock()
+    assert (stock["round"], stock["total"], len(stock["segments"])) == (2, 50, 5)
+
+
+def test_terminal_asks_before_it_ends_anything(aimed, daemon):
+    daemon.reset()
+    daemon.order()
+    status, shown = aimed.type("reset demo", ("Go on?", "n\n"))
+    assert status == REFUSED and "round 1 has sold 1 of 1000" in shown
+    status, shown = aimed.type("reset demo", ("Go on?", "y\n"), ("reserved ones", "no\n"))
+    assert status == REFUSED and "ends round 1 with 0 paid orders" in shown
+    assert round_of(daemon) == 1
+    status, shown = aimed.type("reset demo", ("Go on?", "y\n"), ("reserved ones", "y\n"))
+    assert status == 0 and round_of(daemon) == 2
+    status, shown = aimed.type("pause demo", ("Go on?", "\n"))
+    assert status == REFUSED and not daemon.stock()["paused"]
+    assert aimed.type("pause demo", ("pauses demo, which is open", "y\n"))[0] == 0
+    assert daemon.stock()["paused"]
+    assert aimed.type("pause demo")[0] == 0  # it was paused: nothing to ask about
+
+
+def test_wrong_token_daemon_away_and_wrong_place(ctl, daemon):
+    ctl.aim(daemon, token="guess-guess")
+    for line in ["sales", "stock demo", "create demo --total 3", "export", "audit", "reconcile a"]:
+        done = ctl(line, NOPERM)
+        assert "unauthorized" in done.stderr and "guess" not in done.stderr + done.stdout
+    ctl.env["SECKILLCTL_ADMIN"] = f"127.0.0.1:{free_port()}"
+    for line in ["status", "sales", "create demo --total 3", "export", "audit", "order 1", "user u",
+                 "top"]:
+        assert "127.0.0.1" in ctl(line, UNAVAILABLE).stderr
+    assert ctl.json("status", UNAVAILABLE)["daemons"][0]["status"] == "away"
+    for address in ["ftp://a", "http://u:p@host", "http://host/path", "a b://"]:
+        ctl.env["SECKILLCTL_ADMIN"] = address
+        ctl("sales", CONFIG)
+
+
+def test_what_is_no_service_is_called_so(ctl):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            for body in (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+                         b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"):
+                client, _ = server.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(body)
+        threading.Thread(target=serve, daemon=True).start()
+        ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
+        assert "no JSON" in ctl("sales", PROTOCOL).stderr
+        assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
+
+
+def test_first_daemon_away_the_next_one_is_asked(ctl, pair):
+    pair[0].reset()
+    ctl.aim(*pair)
+    assert [row["state"] for row in ctl.rows("status")] == ["ready", "ready"]
+    pair[0].stop()
+    assert ctl.json("stock demo")["total"] == 1000
+    states = ctl.json("status", UNAVAILABLE)["daemons"]
+    assert [state["status"] for state in states] == ["away", "ready"]
+
+
+def test_unknown_outcome_is_called_so_and_repeated_by_its_key(ctl, daemon, proxies):
+    daemon.reset("demo", 1000, 20)
+    daemon.order()
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+
+    def lose(pattern, line):
+        """The answers to all tries get lost; the printed repeat then gets one."""
+        traps = [proxy.once(pattern, after=Link.cut) for _ in range(3)]
+        done = ctl(line, TEMPFAIL)
+        assert all(trap.sprung.is_set() for trap in traps)
+        assert "outcome is unknown" in done.stderr
+        repeat = re.search(r"seckillctl: to find out, .*: seckillctl (.*)", done.stderr)[1]
+        return ctl(repeat)
+
+    lose(rb"POST /admin/stock/add", "restock demo 100")
+    assert daemon.stock()["total"] == 1100  # once
+    lose(rb"end_round", "reset demo --yes --end-round --ends +1h")
+    assert round_of(daemon) == 2
+    lose(rb"PATCH", "limit demo 3")
+    assert daemon.stock()["per_user_limit"] == 3
+    lose(rb"reset", "create other --total 10")
+    assert round_of(daemon, "other") == 1
+    proxy.once(rb"DELETE", after=Link.cut)  # its repeat finds no sale
+    assert ctl("retire other --yes").stdout == "other is retired\n"
+    proxy.deaf = True
+    assert "unknown" in ctl("restock demo 5 --timeout 1", TEMPFAIL).stderr
+    assert daemon.stock()["total"] == 1105
+
+
+def fill(daemon, count):
+    daemon.reset("bulk", 10, 1)
+    daemon.stack.ledger.run(
+        "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+        " SELECT (a.i - 1) * 1000 + b.i, 'bulk', 1, CONCAT('u', b.i), 1, 0,"
+        f" '2026-11-20 21:30:00.123' FROM n a, n b WHERE (a.i - 1) * 1000 + b.i <= {count}")
+
+
+def ids(text):
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    return [int(row["order_id"]) for row in rows]
+
+
+def break_stream(proxy, daemon):
+    """The next stream of orders breaks in its middle, within a line."""
+    def halve(link):
+        whole = send_raw(daemon.address, (
+            "GET /admin/orders.csv HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            f"Authorization: Bearer {TOKEN}\r\n\r\n").encode())
+        link.client.sendall(whole[:len(whole) // 2])
+        link.cut()
+    return proxy.once(rb"orders\.csv", before=halve)
+
+
+def test_export_goes_on_where_the_stream_breaks(ctl, daemon, proxies, tmp_path):
+    fill(daemon, 5000)
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    whole = ctl("export").stdout
+    assert ids(whole) == list(range(1, 5001))
+    break_stream(proxy, daemon)
+    done = ctl("export --output orders.csv")
+    assert "the stream broke" in done.stderr and "5000 orders in orders.csv" in done.stderr
+    assert (tmp_path / "orders.csv").read_bytes().decode() == whole
+    break_stream(proxy, daemon)  # and then the first page is lost, once
+    proxy.once(rb"GET /admin/orders\?", before=Link.cut)
+    assert ctl("export").stdout == whole
+    assert ids(ctl("export --after 4990").stdout) == list(range(4991, 5001))
+    assert ids(ctl("export --sku nix").stdout) == ids(ctl("export --status paid").stdout) == []
+    rows = [json.loads(line) for line in ctl("export --json --after 4998").stdout.splitlines()]
+    assert [row["order_id"] for row in rows] == ["4999", "5000"] and rows[0]["qty"] == 1
+    break_stream(proxy, daemon)
+    proxy.once(rb"GET /admin/orders\?", before=lambda link: (link.cut(), proxy.refuse()))
+    failed = ctl("export --output other.csv --timeout 1", UNAVAILABLE)
+    assert "goes on" in failed.stderr and "other.csv.part has what" in failed.stderr
+    assert not (tmp_path / "other.csv").exists()
+
+
+def test_output_that_cannot_be_written(aimed, daemon):
+    fill(daemon, 5000)
+    with open("/dev/full", "wb") as full:
+        assert "cannot write" in aimed("export", IOERR, stdout=full).stderr
+        assert "cannot write" in aimed("sales --json", IOERR, stdout=full).stderr
+    aimed("export --output nowhere/orders.csv", CANTCREAT)
+    read, write = os.pipe()
+    os.close(read)  # the reader, say head, is gone: quietly
+    with os.fdopen(write, "wb") as pipe:
+        assert aimed("export", -signal.SIGPIPE, stdout=pipe).stderr == ""
+
+
+def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
+    daemon.reset("demo", 100, 10)
+    daemon.reset("other", 100, 5)
+    orders = [daemon.order(user_id=f"u{n}", qty=n).json() for n in range(1, 14)]
+    assert any("allocations" in order for order in orders)
+    daemon.cancel(orders[12]["order_id"])
+    daemon.pay(orders[1]["order_id"])
+    acked = tmp_path / "acked"
+    acked.write_text("".join(f"{order['order_id']}\n" for order in orders))
+    report = aimed.json("audit --acked acked --reconcile")
+    assert report["consistent"] and report["differences"] == report["recovered"] == []
+    assert report["acked"] == 13 and [sale["sku"] for sale in report["sales"]] == ["demo", "other"]
+    demo = report["sales"][0]
+    assert demo["sold"] == demo["ordered"] == sum(range(1, 13))
+    assert demo["states"] == {"reserved": 11, "paid": 1, "cancelled": 1, "expired": 0}
+    assert all(segment["sold"] == segment["ordered"] for segment in demo["segments"])
+    assert aimed("audit demo").stdout.endswith("verdict: consistent\n")
+    with acked.open("a") as file:
+        file.write("4711\n")
+    assert "1 orders that clients saw accepted are missing, such as 4711" in aimed(
+        "audit demo --acked acked", REFUSED).stdout
+    acked.write_text("x\n")
+    aimed("audit demo --acked acked", NOINPUT)
+    ledger = daemon.stack.ledger
+    number = next(row["segment"] for row in demo["segments"] if row["sold"] > 0)
+    segment = f"WHERE sku = 'demo' AND segment = {number}"
+    ledger.run(f"UPDATE stock_segment SET sold = sold - 1 {segment}")
+    done = aimed("audit demo", REFUSED)
+    assert f"difference: demo: segment {number}: " in done.stdout
+    assert "NOT CONSISTENT" in done.stdout
+    assert "mismatch" in aimed("audit demo --reconcile", REFUSED).stdout
+    ledger.run(f"UPDATE stock_segment SET sold = sold + 1 {segment}")
+    left = demo["segments"][number]["available"]
+    assert aimed("reconcile demo").stdout.splitlines()[1].split() == [
+        str(number), "mismatch", str(left + 1), str(left)]
+    ledger.run("UPDATE orders SET qty = 2 WHERE order_id = " + orders[0]["order_id"])
+    assert "difference" in aimed("audit demo", REFUSED).stdout
+
+
+def test_audit_of_a_sale_that_moves_is_unclear(ctl, daemon, proxies):
+    daemon.reset("demo", 100, 1)
+    daemon.order()
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    # The order comes when the orders are read, and the stock not yet for the second time.
+    proxy.once(rb"orders\.csv", after=lambda link: daemon.order(user_id="u2"))
+    unclear = ctl("audit demo --wait 0", TEMPFAIL)
+    assert "unclear" in unclear.stdout and "pause it" in unclear.stderr
+    proxy.once(rb"orders\.csv", after=lambda link: daemon.order(user_id="u3"))
+    assert ctl.json("audit demo")["sales"][0]["orders"] == 3
+
+
+def test_sockets_and_listeners_of_their_own(ctl, stack, spawn, tmp_path):
+    path = tmp_path / "admin.sock"
+    daemon = spawn(stack, admin_listen=f"unix:{path}", shop_token="shop-secret", **STEADY)
+    ctl.env.update(SECKILLCTL_ADMIN=f"unix:{path}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    assert ctl.json("create demo --total 10")["round"] == 1
+    order = daemon.order().json()
+    assert ctl.json(f"order {order['order_id']}") == order  # by the operators' listing
+    assert "unknown_order" in ctl("order 17", NOINPUT).stderr
+    assert "admin and shop" in ctl("user u1", CONFIG).stderr
+    ctl.env["SECKILLCTL_SHOP"] = daemon.url()
+    assert "unauthorized" in ctl("user u1", NOPERM).stderr
+    ctl.env["SECKILLCTL_SHOP_TOKEN"] = "shop-secret"
+    assert ctl.json("user u1")["orders"] == [order]
+    assert ctl.rows("status")[0]["daemon"] == f"unix:{path}"
+    ctl.env["SECKILLCTL_ADMIN"] = "%s:%d" % daemon.address
+    assert "admin and shop" in ctl("sales", CONFIG).stderr
+
+
+def test_configuration_file(ctl, daemon, tmp_path):
+    daemon.reset()
+    (tmp_path / ".config").mkdir()
+    file = tmp_path / ".config" / "seckillctl"
+    file.write_text(f"# ours\nadmin = {daemon.url()}/\nadmin_token_file = {tmp_path}/token\n")
+    assert "token: No such file" in ctl("sales", CONFIG).stderr
+    (tmp_path / "token").write_text(f"\n{TOKEN}\nolder\n")
+    (tmp_path / "token").chmod(0o644)
+    assert "everybody can read" in ctl("sales", CONFIG).stderr
+    (tmp_path / "token").chmod(0o640)
+    assert len(ctl.json("sales")["sales"]) == 1
+    other = tmp_path / "other"
+    other.write_text(f"admin={daemon.url()}\nadmin_token={TOKEN}\n")
+    other.chmod(0o644)
+    assert "everybody can read" in ctl(f"sales --config {other}", CONFIG).stderr
+    other.chmod(0o600)
+    assert len(ctl.json(f"sales --config {other}")["sales"]) == 1
+    ctl.env["SECKILLCTL_ADMIN_TOKEN"] = "guess"  # the environment wins
+    ctl("sales", NOPERM)
+    for text in ["fly = 1\n", "admin\n", "admin = ,\n", "admin_token = a b\n"]:
+        other.write_text(text)
+        ctl.env.pop("SECKILLCTL_ADMIN_TOKEN", None)
+        ctl(f"sales --config {other}", CONFIG)
+    ctl("sales --config nowhere", CONFIG)
+
+
+def test_tokens_are_rotated_without_a_gap(ctl, stack, spawn, tmp_path):
+    file = tmp_path / "admin.tokens"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o640)
+    daemon = spawn(stack, env={"SECKILL_ADMIN_TOKEN": ""}, admin_token_file=file, **STEADY)
+    ctl.env.update(SECKILLCTL_ADMIN="%s:%d" % daemon.address,
+                   SECKILLCTL_ADMIN_TOKEN_FILE=str(file))
+    done = ctl(f"token rotate {file}")
+    old, new = file.read_text().split()
+    assert old == TOKEN and len(new) == 48 and new not in done.stdout + done.stderr
+    assert "SIGHUP" in done.stdout and file.stat().st_mode & 0o777 == 0o640
+    ctl("sales")  # the first line is still good, before SIGHUP and after
+    daemon.signal(signal.SIGHUP)
+    ctl.env["SECKILLCTL_ADMIN_TOKEN"] = new
+    wait_until(lambda: daemon.request("GET", "/admin/sales", headers={
+        "Authorization": f"Bearer {new}"}).status == 200, "the new token")
+    ctl.env.pop("SECKILLCTL_ADMIN_TOKEN")
+    ctl(f"token prune {file}", USAGE)
+    assert "takes 1 older tokens" in ctl(f"token prune {file} --yes").stderr
+    assert file.read_text().split() == [new]
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: daemon.ask("GET", "/admin/sales")[0] == 401, "the end of the old token")
+    ctl("sales")
+    ctl(f"token prune {file} --yes", REFUSED)
+    for _ in range(7):
+        ctl(f"token rotate {file}")
+    ctl(f"token rotate {file}", REFUSED)
+    ctl("token rotate new.tokens")
+    assert (tmp_path / "new.tokens").stat().st_mode & 0o777 == 0o600
+    ctl("token rotate .", NOINPUT)
+
+
+def test_top(aimed, daemon):
+    daemon.reset()
+    frames = [json.loads(line) for line in aimed("top --json --count 2").stdout.splitlines()]
+    assert len(frames) == 2 and frames[1]["daemons"][0]["status"] == "ready"
+    assert frames[1]["daemons"][0]["accepted_per_s"] == 0
+    assert frames[0]["sales"][0]["sku"] == "demo"
+    row = aimed.rows("top demo")[0]
+    assert (row["redis"], row["ledger"], row["accepted/s"]) == ("ok", "ok", "0")
+    status, shown = aimed.type("top", ("left of each segment", "q"))
+    assert status == 0 and "accepted/s" in shown
+    assert shown.startswith("\033[?1049h") and shown.rstrip().endswith("\033[?1049l")
+
+
+def commands(ctl):
+    return re.findall(r"^  ([a-z-]+) ", ctl("help").stdout.split("\nOptions")[0], re.M)
+
+
+def complete(script, *words):
+    done = subprocess.run(
+        ["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1));'
+         ' compopt() { :; }; _seckillctl; printf "%s\\n" "${COMPREPLY[@]}"', "bash", script,
+         "seckillctl", *words], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_completion_knows_every_command_and_option(ctl, tmp_path):
+    names = commands(ctl)
+    assert {"status", "top", "reset", "audit", "export", "token"} < set(names)
+    script = tmp_path / "completion"
+    script.write_text(ctl("completion bash").stdout)
+    assert complete(script, "") == names
+    assert complete(script, "re") == [name for name in names if name.startswith("re")]
+    zsh = ctl("completion zsh").stdout
+    for name in names:
+        options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
+        assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
+        assert f"        '{name}:" in zsh and f"        {name})\n" in zsh
+    assert complete(script, "token", "r") == ["rotate"]
+    assert complete(script, "export", "--status", "p") == ["paid"]
+    assert complete(script, "export", "--output", "") == []  # files: the shell's own
+    assert complete(script, "--json", "stock", "--j") == ["--json"]
+    if shutil.which("zsh"):
+        (tmp_path / "_seckillctl").write_text(zsh)
+        subprocess.run(["zsh", "-n", tmp_path / "_seckillctl"], check=True)
+
+
+def test_manual_names_every_command_option_and_status(ctl):
+    page = MANUAL.read_text().replace("\\-", "-")
+    for name in commands(ctl):
+        assert re.search(rf"^\.B[IR]? .*\b{name}\b", page, re.M), name
+        for option in re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M):
+            assert option in page, option
+    for variable in re.findall(r"SECKILLCTL_\w+", ctl("help").stdout):
+        assert variable in page
+    for status in (0, 1, 64, 65, 66, 69, 73, 74, 75, 76, 77, 78):
+        assert re.search(rf"^\.B {status}$", page, re.M), status
