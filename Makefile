@@ -244,7 +244,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
-                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c) \
+                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c user_id.c) \
                  $(addprefix lock/,redis_key.c redis_pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)

@@ -1,4 +1,4 @@
-/* The alphabet of skus, user ids, idempotency keys and the like. */
+/* The alphabet of skus, idempotency keys and the like. */
 #include "base/identifier.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The alphabet of skus, user ids, idempotency keys and the like: [A-Za-z0-9._:-]{1,64}. Such a text
+/* The alphabet of skus, idempotency keys and the like: [A-Za-z0-9._:-]{1,64}. Such a text
  * needs no escapes in JSON, in SQL between quotes, or in a Redis key. Any thread. */
 #ifndef BASE_IDENTIFIER_H
 #define BASE_IDENTIFIER_H

@@ -30,7 +30,7 @@ int confirm(const struct context *context, const char *format, ...)
     say("%s", text);
     if (has_option(context, OPTION_YES))
         return EX_OK;
-    if (!isatty(STDIN_FILENO)) {
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
         say("not done: nobody can be asked here; --yes says yes");
         return EX_USAGE;
     }

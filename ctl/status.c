@@ -90,8 +90,12 @@ int status_run(struct context *context)
     for (size_t i = 0; i < count; i++)
         daemon_ask(context, &context->config.admin[i], &states[i]);
     bool ready = say_why(states, count);
+    bool answered = false;
+    for (size_t i = 0; i < count; i++)
+        answered = answered || states[i].why[0] == '\0';
     /* The health needs no token, and is worth its lines without the sales. */
-    int status = ready && context->config.admin_token[0] ? sale_read_all(context, &sales) : EX_OK;
+    bool wanted = answered && context->config.admin_token[0] != '\0';
+    int status = wanted ? sale_read_all(context, &sales) : EX_OK;
     if (has_option(context, OPTION_JSON)) {
         json_t *all =
             json_pack("{s:o, s:O*}", "daemons", pack_daemons(states, count), "sales", sales);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/identifier.h"
+#include "base/user_id.h"
 #include "sql/db.h"
 
 enum {

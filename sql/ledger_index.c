@@ -300,7 +300,7 @@ static bool find_waiting(struct ledger *ledger, const char *user_id, struct ledg
         sql_printf(sql, "SELECT order_id FROM orders WHERE ");
         text_ranges(sql, batches, count);
         sql_printf(sql, " AND user_id=");
-        sql_identifier(sql, user_id);
+        sql_user_id(sql, user_id);
         read = ledger_read(ledger) == DB_OK;
         for (char **row = read ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db))
             add_id(ids, ledger_u64(row[0]));
@@ -345,7 +345,7 @@ static bool read_hash(struct ledger *ledger, const char *user_id, uint32_t *hash
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     sql_printf(sql, "SELECT CRC32(");
-    sql_identifier(sql, user_id);
+    sql_user_id(sql, user_id);
     sql_append(sql, ")", 1);
     char **row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
     if (row)

@@ -16,7 +16,7 @@ static void read_listed(struct ledger_listed *listed, char **row)
 {
     listed->order_id = ledger_u64(row[0]);
     ledger_identifier(listed->sku, row[1]);
-    ledger_identifier(listed->user_id, row[2]);
+    ledger_user_id(listed->user_id, row[2]);
     listed->qty = ledger_u32(row[3]);
     listed->segment = ledger_u32(row[4]);
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
@@ -44,7 +44,10 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
 {
     struct sql_text *sql = &ledger->sql;
     text_condition(sql, "sku", filter->sku);
-    text_condition(sql, "user_id", filter->user_id);
+    if (filter->user_id[0] != '\0') {
+        sql_printf(sql, " AND user_id=");
+        sql_user_id(sql, filter->user_id);
+    }
     text_condition(sql, "status", filter->status);
     sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
     if (ledger_read(ledger) != DB_OK)

@@ -13,7 +13,7 @@ enum {
 struct ledger_listed {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     char status[16];
     char created_at[LEDGER_TIME_SIZE];
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
@@ -25,7 +25,7 @@ struct ledger_listed {
 /* Which orders a listing wants; "" stands for any. */
 struct ledger_filter {
     char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     char status[16]; /* as ledger_status_name writes it */
 };
 

@@ -28,7 +28,7 @@ enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *ke
     for (size_t i = 0; i < count; i++) {
         keys[i].order_id = 0;
         sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
-        sql_identifier(sql, keys[i].user_id);
+        sql_user_id(sql, keys[i].user_id);
         sql_append(sql, ",", 1);
         sql_identifier(sql, keys[i].key);
         sql_append(sql, ")", 1);

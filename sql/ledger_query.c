@@ -49,3 +49,8 @@ void ledger_identifier(char out[IDENTIFIER_SIZE], const char *column)
 {
     snprintf(out, IDENTIFIER_SIZE, "%s", column ? column : "");
 }
+
+void ledger_user_id(char out[USER_ID_SIZE], const char *column)
+{
+    snprintf(out, USER_ID_SIZE, "%s", column ? column : "");
+}

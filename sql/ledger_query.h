@@ -36,5 +36,6 @@ enum ledger_result ledger_from_db(enum db_result result);
 uint32_t ledger_u32(const char *column);
 uint64_t ledger_u64(const char *column);
 void ledger_identifier(char out[IDENTIFIER_SIZE], const char *column);
+void ledger_user_id(char out[USER_ID_SIZE], const char *column);
 
 #endif

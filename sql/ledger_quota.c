@@ -54,7 +54,7 @@ static void text_find(struct sql_text *sql, const struct ledger_quota *quotas, s
             sql_identifier(sql, quotas[i].sku);
             sql_printf(sql, " AND round=%u AND user_id IN(", quotas[i].round);
         }
-        sql_identifier(sql, quotas[i].user_id);
+        sql_user_id(sql, quotas[i].user_id);
     }
     sql_append(sql, ")", 1);
 }

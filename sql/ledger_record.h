@@ -9,7 +9,7 @@
 struct ledger_record {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     char key[IDENTIFIER_SIZE]; /* "" for none */
     char status[16];           /* "": there is no such order */
     /* Read for a payment alone; else false. */

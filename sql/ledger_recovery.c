@@ -31,7 +31,7 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order)
                (unsigned long long)order->order_id, order->round);
     sql_identifier(sql, order->sku);
     sql_printf(sql, " AND user_id=");
-    sql_identifier(sql, order->user_id);
+    sql_user_id(sql, order->user_id);
     if (order->key && order->key[0] != '\0') {
         sql_printf(sql, " AND idempotency_key=");
         sql_identifier(sql, order->key);

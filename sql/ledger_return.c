@@ -70,7 +70,7 @@ static bool read_returnable(struct returning *returning, struct db *db)
         uint64_t id = ledger_u64(row[0]);
         if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
             struct user_quota_return *order = &returning->orders[returned->moved];
-            ledger_identifier(order->user_id, row[3]);
+            ledger_user_id(order->user_id, row[3]);
             order->order_id = id;
             order->qty = ledger_u32(row[4]);
             returned->moved_ids[returned->moved++] = id;

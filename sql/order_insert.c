@@ -28,7 +28,7 @@ enum {
 struct row {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     char key[IDENTIFIER_SIZE];
     unsigned long sku_length, user_length, key_length;
     uint32_t round, qty, segment, limit;
@@ -181,10 +181,10 @@ static enum db_result prepare(struct order_insert *insert, struct db *db, size_t
 
 /* ---- rows ---- */
 
-static void set_text(char *out, unsigned long *length_out, const char *text)
+static void set_text(char *out, size_t size, unsigned long *length_out, const char *text)
 {
     size_t length = strlen(text);
-    assert(length < IDENTIFIER_SIZE);
+    assert(length < size);
     memcpy(out, text, length);
     *length_out = (unsigned long)length;
 }
@@ -216,9 +216,9 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     row->no_segment = order->segment == LEDGER_SEGMENT_SEVERAL;
     row->segment = row->no_segment ? 0 : (uint32_t)order->segment;
     row->no_key = key[0] == '\0';
-    set_text(row->sku, &row->sku_length, order->sku);
-    set_text(row->user_id, &row->user_length, order->user_id);
-    set_text(row->key, &row->key_length, key);
+    set_text(row->sku, sizeof row->sku, &row->sku_length, order->sku);
+    set_text(row->user_id, sizeof row->user_id, &row->user_length, order->user_id);
+    set_text(row->key, sizeof row->key, &row->key_length, key);
 }
 
 /* The last moment converted; the next order mostly has the same. */

@@ -87,7 +87,7 @@ static void read_row(struct ledger_record *record, char **row)
 {
     ledger_identifier(record->sku, row[1]);
     record->round = ledger_u32(row[2]);
-    ledger_identifier(record->user_id, row[3]);
+    ledger_user_id(record->user_id, row[3]);
     record->qty = ledger_u32(row[4]);
     record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
     ledger_identifier(record->key, row[6]);

@@ -9,6 +9,7 @@
 
 #include "base/decimal.h"
 #include "base/identifier.h"
+#include "base/user_id.h"
 
 void sql_clear(struct sql_text *sql)
 {
@@ -74,5 +75,24 @@ void sql_identifier(struct sql_text *sql, const char *identifier)
 {
     sql_append(sql, "'", 1);
     sql_bare_identifier(sql, identifier);
+    sql_append(sql, "'", 1);
+}
+
+/* A quote is doubled and so is a backslash: the text then cannot end early in either way in which a
+ * server may take backslashes. */
+void sql_user_id(struct sql_text *sql, const char *user_id)
+{
+    size_t length = strlen(user_id);
+    if (!user_id_valid(user_id, length))
+        abort();
+    sql_append(sql, "'", 1);
+    for (size_t plain; length > 0; user_id += plain, length -= plain) {
+        plain = strcspn(user_id, "'\\");
+        sql_append(sql, user_id, plain);
+        if (plain == length)
+            break;
+        sql_append(sql, (char[]){user_id[plain], user_id[plain]}, 2);
+        plain++;
+    }
     sql_append(sql, "'", 1);
 }

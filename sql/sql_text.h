@@ -24,11 +24,15 @@ void sql_printf(struct sql_text *sql, const char *format, ...)
 void sql_append(struct sql_text *sql, const char *text, size_t length);
 void sql_number(struct sql_text *sql, uint64_t number);
 
-/* Appends an identifier in quotes: a sku, user id or key, [A-Za-z0-9._:-] only, which the service
+/* Appends an identifier in quotes: a sku or key, [A-Za-z0-9._:-] only, which the service
  * has checked. Anything else is a programming error and aborts here, before it can be SQL. */
 void sql_identifier(struct sql_text *sql, const char *identifier);
 
-/* The same without quotes, for a text within a text. */
+/* Appends a user id in quotes, which the service has checked; what is none aborts here as well. The
+ * connection's sql_mode has backslashes as escapes (db_connection.c). */
+void sql_user_id(struct sql_text *sql, const char *user_id);
+
+/* An identifier without quotes, for a text within a text. */
 void sql_bare_identifier(struct sql_text *sql, const char *identifier);
 
 #endif

@@ -34,7 +34,7 @@ bool user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t roun
         sql_append(sql, lead, strlen(lead));
         sql_identifier(sql, sku);
         sql_printf(sql, ",%u,", round);
-        sql_identifier(sql, orders[i].user_id);
+        sql_user_id(sql, orders[i].user_id);
         sql_printf(sql, ",0,%u,%llu)", orders[i].qty, (unsigned long long)orders[i].order_id);
         lead = ",(";
     }

@@ -32,7 +32,7 @@ void user_quota_text_hold(struct sql_text *sql, const char *sku, uint32_t round)
 
 /* An order whose units go back to its user. */
 struct user_quota_return {
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     uint64_t order_id;
     uint32_t qty;
 };

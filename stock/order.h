@@ -56,7 +56,7 @@ struct sale_snapshot;
  * so. */
 struct stock_order {
     char sku[IDENTIFIER_SIZE];
-    char user_id[IDENTIFIER_SIZE];
+    char user_id[USER_ID_SIZE];
     char key[IDENTIFIER_SIZE];        /* idempotency key, "" for none */
     char address[STOCK_ADDRESS_SIZE]; /* the client's, "" where that has no limit */
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */

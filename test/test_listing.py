@@ -136,7 +136,7 @@ def test_too_many_parameters_are_414(daemon, path):
     assert_problem(daemon.admin("GET", path + query), 414, "uri_too_long")
 
 
-@pytest.mark.parametrize("user", ["a%27b", "x" * 65, "", "a%20b", "%00", "%C3%A9", "a%2Fb", "a%"])
+@pytest.mark.parametrize("user", ["x" * 129, "", "a%20b", "%00", "%C3%A9", "a%", "a/b", "%2%"])
 def test_bad_user_is_400_or_no_path(daemon, user):
     response = daemon.get(f"/user/{user}/orders")
     assert response.answer in ("400 invalid_request", "404 not_found"), user

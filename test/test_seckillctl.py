@@ -458,6 +458,18 @@ def test_tokens_are_rotated_without_a_gap(ctl, stack, spawn, tmp_path):
     ctl("token rotate .", NOINPUT)
 
 
+def test_status_tells_which_server_is_away(ctl, private_stack, spawn):
+    daemon = spawn(private_stack)
+    ctl.aim(daemon)
+    daemon.reset()
+    private_stack.redis_server.kill()
+    wait_until(lambda: daemon.get("/readyz").status == 503, "the daemon's notice")
+    status = ctl.json("status", UNAVAILABLE)
+    assert (status["daemons"][0]["redis"], status["daemons"][0]["ledger"]) == ("down", "ok")
+    assert status["sales"][0]["sku"] == "demo"  # the ledger knows them
+    assert "nothing was done" in ctl("reset demo --yes", UNAVAILABLE).stderr
+
+
 def test_top(aimed, daemon):
     daemon.reset()
     frames = [json.loads(line) for line in aimed("top --json --count 2").stdout.splitlines()]
@@ -515,3 +527,5 @@ def test_manual_names_every_command_option_and_status(ctl):
         assert variable in page
     for status in (0, 1, 64, 65, 66, 69, 73, 74, 75, 76, 77, 78):
         assert re.search(rf"^\.B {status}$", page, re.M), status
+    if shutil.which("mandoc"):
+        subprocess.run(["mandoc", "-Tlint", "-W", "warning", MANUAL], check=True)

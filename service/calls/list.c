@@ -9,9 +9,11 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "base/identifier.h"
+#include "base/user_id.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/http/stream.h"
+#include "service/http/unescape.h"
 #include "service/order_id.h"
 
 enum {
@@ -194,14 +196,26 @@ static void work_page(struct call_worker *worker, struct request **requests, siz
         page(worker, requests[i]);
 }
 
+/* The {user_id} of the path; a slash in it is encoded. */
+static bool read_user(struct request_call *asked, const char *tail)
+{
+    char user_id[USER_ID_SIZE];
+    size_t length = strcspn(tail, "/");
+    asked->filter.user_id[0] = '\0';
+    if (length >= sizeof user_id)
+        return false;
+    unescape_slashes(tail, length, user_id);
+    return user_id_copy(user_id, length, asked->filter.user_id);
+}
+
 enum call_start call_list_user(struct service *service, struct request *request,
                                const struct call *call)
 {
     (void)service;
     struct request_call *asked = &request->call;
     const char *detail = read_query(asked, call, PARAMETERS_OF_PAGE);
-    if (!detail && !identifier_copy(call->tail, strcspn(call->tail, "/"), asked->filter.user_id))
-        detail = "The user_id in the path must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+    if (!detail && !read_user(asked, call->tail))
+        detail = "The user_id in the path must be " USER_ID_FORM ", and percent-encoded.";
     return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
 }
 
@@ -218,14 +232,38 @@ enum call_start call_list_all(struct service *service, struct request *request,
 static const char header_line[] =
     "order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n";
 
-/* RFC 4180. No field needs quotes: identifiers, numbers and times have no commas in them. */
+enum { CSV_USER_SIZE = 2 * USER_ID_SIZE + 2 };
+
+/* A user id as a field. A spreadsheet would run one that begins like a formula, so it gets a ' in
+ * front; so does one that begins with a ', so that whoever takes one ' away has every id again. */
+static const char *csv_user(const char *user_id, char out[CSV_USER_SIZE])
+{
+    bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
+    char *to = out;
+    if (quoted)
+        *to++ = '"';
+    if (strchr("=+-@'", user_id[0]))
+        *to++ = '\'';
+    for (const char *from = user_id; *from; from++) {
+        if (*from == '"')
+            *to++ = '"';
+        *to++ = *from;
+    }
+    if (quoted)
+        *to++ = '"';
+    *to = '\0';
+    return out;
+}
+
+/* RFC 4180. Only user ids may need quotes: skus, numbers and times have no commas in them. */
 static void write_lines(struct stream *stream, const struct ledger_listed *orders, size_t count)
 {
+    char user_id[CSV_USER_SIZE];
     for (size_t i = 0; i < count; i++)
-        stream_printf(stream, "%llu,%s,%s,%u,%u,%s,%s,%s,%u\r\n",
-                      (unsigned long long)orders[i].order_id, orders[i].sku, orders[i].user_id,
-                      orders[i].qty, orders[i].segment, orders[i].status, orders[i].created_at,
-                      orders[i].expires_at, orders[i].round);
+        stream_printf(
+            stream, "%llu,%s,%s,%u,%u,%s,%s,%s,%u\r\n", (unsigned long long)orders[i].order_id,
+            orders[i].sku, csv_user(orders[i].user_id, user_id), orders[i].qty, orders[i].segment,
+            orders[i].status, orders[i].created_at, orders[i].expires_at, orders[i].round);
 }
 
 /* Makes one page; it may be empty, when the filter lets little through. A failure on the first page

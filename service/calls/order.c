@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
+#include "base/user_id.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
 
@@ -72,10 +73,13 @@ static const char *scan_field(const char *at, const char *end, struct stock_orde
     if (is(name, name_length, "qty"))
         return order->qty == 0 ? scan_qty(at, end, &order->qty) : NULL;
     at = scan_string(at, end, &value, &value_length);
-    char *field = is(name, name_length, "sku")       ? order->sku
-                  : is(name, name_length, "user_id") ? order->user_id
-                                                     : NULL;
-    bool good = at && field && field[0] == '\0' && identifier_copy(value, value_length, field);
+    if (!at)
+        return NULL;
+    bool good = false;
+    if (is(name, name_length, "sku"))
+        good = order->sku[0] == '\0' && identifier_copy(value, value_length, order->sku);
+    else if (is(name, name_length, "user_id"))
+        good = order->user_id[0] == '\0' && user_id_copy(value, value_length, order->user_id);
     return good ? at : NULL;
 }
 
@@ -96,11 +100,11 @@ static bool scan_order(const char *at, const char *end, struct stock_order *orde
     return at < end && *at == '}' && skip_space(at + 1, end) == end;
 }
 
-static bool read_identifier(const json_t *object, const char *name, char *out)
+static bool read_text(const json_t *object, const char *name,
+                      bool (*copy)(const char *text, size_t length, char *out), char *out)
 {
     const json_t *value = json_object_get(object, name);
-    return json_is_string(value) &&
-           identifier_copy(json_string_value(value), json_string_length(value), out);
+    return json_is_string(value) && copy(json_string_value(value), json_string_length(value), out);
 }
 
 /* jansson has read the body: NULL, or what is wrong with its fields. Their number is checked last,
@@ -110,10 +114,10 @@ static const char *read_fields(const json_t *object, struct stock_order *order)
     const json_t *qty = json_object_get(object, "qty");
     if (!json_is_object(object))
         return "The body must be a JSON object.";
-    if (!read_identifier(object, "sku", order->sku))
+    if (!read_text(object, "sku", identifier_copy, order->sku))
         return "sku must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
-    if (!read_identifier(object, "user_id", order->user_id))
-        return "user_id must be a string of 1 to 64 characters out of A-Z a-z 0-9 . _ : -";
+    if (!read_text(object, "user_id", user_id_copy, order->user_id))
+        return "user_id must be a string of " USER_ID_FORM ".";
     if (!json_is_integer(qty) || json_integer_value(qty) < 1 ||
         json_integer_value(qty) > STOCK_QTY_MAX)
         return "qty must be a whole number from 1 to 1000.";

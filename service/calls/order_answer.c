@@ -10,7 +10,7 @@
 #include "sql/ledger_status.h"
 
 enum {
-    FIXED_MAX = 480,    /* names, marks, numbers, two identifiers, status and two times */
+    FIXED_MAX = 576, /* names, marks, numbers, sku, a user id all escaped, status and two times */
     ALLOCATION_MAX = 48 /* {"segment":4294967295,"qty":4294967295} and a comma */
 };
 
@@ -19,6 +19,21 @@ static char *put(char *at, const char *text)
     size_t length = strlen(text);
     memcpy(at, text, length);
     return at + length;
+}
+
+/* Of printable ASCII, JSON escapes these two. */
+static char *put_escaped(char *at, const char *text)
+{
+    for (;; text++) {
+        size_t plain = strcspn(text, "\"\\");
+        memcpy(at, text, plain);
+        at += plain;
+        text += plain;
+        if (*text == '\0')
+            return at;
+        *at++ = '\\';
+        *at++ = *text;
+    }
 }
 
 static char *put_allocations(char *at, const struct order_text *order)
@@ -39,8 +54,8 @@ size_t order_text_max(const struct order_text *order)
     return FIXED_MAX + order->allocation_count * ALLOCATION_MAX;
 }
 
-/* The answer to every accepted order passes here, so it is written without printf. Identifiers,
- * statuses and times need no JSON escapes: their alphabets have nothing to escape. */
+/* The answer to every accepted order passes here, so it is written without printf. Skus, statuses
+ * and times need no JSON escapes: their alphabets have nothing to escape. */
 char *order_put(char *at, const struct order_text *order)
 {
     at = put(at, "{\"order_id\":\"");
@@ -50,7 +65,7 @@ char *order_put(char *at, const struct order_text *order)
     at = put(at, "\",\"round\":");
     at = decimal_put(at, order->round);
     at = put(at, ",\"user_id\":\"");
-    at = put(at, order->user_id);
+    at = put_escaped(at, order->user_id);
     at = put(at, "\",\"qty\":");
     at = decimal_put(at, order->qty);
     at = put(at, ",\"segment\":");

@@ -59,6 +59,39 @@ static void test_accepted_order_is_told_in_full(void **state)
     assert_memory_equal(request.answer.text, text, sizeof text - 1);
 }
 
+static void test_user_ids_are_escaped(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"o'neil@b.org", "\"", "\\", "a\\\"b", "\\\\", "{%2F}"};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        decide(STOCK_ACCEPTED);
+        strcpy(request.order.user_id, ids[i]);
+        order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
+        json_t *object = parse(request.answer.text, request.answer.length);
+        assert_string_equal(member(object, "user_id"), ids[i]);
+        json_decref(object);
+        answer_clear(&request.answer);
+    }
+}
+
+/* The longest answer to an order of one segment needs no allocation. */
+static void test_longest_order_fits_inline(void **state)
+{
+    (void)state;
+    decide(STOCK_ACCEPTED);
+    struct stock_order *order = &request.order;
+    strcpy(order->sku, WORD_64);
+    memset(order->user_id, '"', USER_ID_SIZE - 1);
+    order->order_id = UINT64_MAX;
+    order->qty = order->round = order->segment = UINT32_MAX;
+    strcpy(order->expires_at, order->created_at);
+    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
+    assert_ptr_equal(request.answer.text, request.answer.inline_text);
+    json_t *object = parse(request.answer.text, request.answer.length);
+    assert_int_equal(strlen(member(object, "user_id")), USER_ID_SIZE - 1);
+    json_decref(object);
+}
+
 static void test_replayed_order_is_told_as_the_first_time(void **state)
 {
     (void)state;
@@ -210,6 +243,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_accepted_order_is_told_in_full),
+        TEST(test_user_ids_are_escaped),
+        TEST(test_longest_order_fits_inline),
         TEST(test_replayed_order_is_told_as_the_first_time),
         TEST(test_order_of_many_segments_tells_them_all),
         TEST(test_other_outcomes_are_problems),

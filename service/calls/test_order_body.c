@@ -74,12 +74,19 @@ static void test_plain_bodies_are_taken(void **state)
                 20);
     accept_body("{\"sku\":\"" WORD_64 "\",\"user_id\":\"" WORD_64 "\",\"qty\":999}", WORD_64,
                 WORD_64, 999);
+    accept_body("{\"sku\":\"s\",\"user_id\":\"" WORD_64 WORD_64 "\",\"qty\":1}", "s",
+                WORD_64 WORD_64, 1);
+    accept_body("{\"sku\":\"s\",\"user_id\":\"" WORD_64 "@\",\"qty\":1}", "s", WORD_64 "@", 1);
+    accept_body("{\"sku\":\"s\",\"user_id\":\"o'neil+{1}%2F/,=@b.org\",\"qty\":1}", "s",
+                "o'neil+{1}%2F/,=@b.org", 1);
 }
 
 static void test_unusual_spellings_of_good_bodies_are_taken(void **state)
 {
     (void)state;
     accept_body("{\"s\\u006bu\":\"\\u0073\",\"user_id\":\"u\",\"qty\":1}", "s", "u", 1);
+    accept_body("{\"sku\":\"s\",\"user_id\":\"\\\"a\\\\\\/\\u0040b\",\"qty\":1}", "s", "\"a\\/@b",
+                1);
     accept_body("{\"sku\":\"s\",\"\\u0075ser_id\":\"u\",\"qty\":7}", "s", "u", 7);
 }
 
@@ -128,13 +135,19 @@ static void test_bodies_that_are_no_object_are_refused(void **state)
 static void test_identifiers_outside_their_alphabet_are_refused(void **state)
 {
     (void)state;
-    static const char too_long[] = "\"" WORD_64 "x\"";
+    static const char too_long[] = "\"" WORD_64 WORD_64 "x\"";
     static const char *const texts[] = {
-        "\"\"",     "\"a b\"", "\"a/b\"",     "\"a,b\"",         "\"a'b\"", "\"a\\\"b\"",
-        "\"a\\n\"", "\"@\"",   "\"\\u00e9\"", "\"\xc3\xa9\"",    too_long,  "null",
-        "1",        "true",    "[\"s\"]",     "{\"sku\":\"s\"}",
+        "\"\"",   "\"a b\"", "\"a\\n\"",    "\"\\u00e9\"", "\"\xc3\xa9\"",
+        too_long, "null",    "1",           "true",        "[\"s\"]",
+        "\" a\"", "\"a \"",  "\"\\u007f\"", "\"\x7f\"",    "{\"sku\":\"s\"}",
     };
+    static const char *const skus[] = {"\"a/b\"", "\"a,b\"", "\"a'b\"",
+                                       "\"@\"",   "\"{a}\"", "\"" WORD_64 "x\""};
     char body[MUTANT_MAX];
+    for (size_t i = 0; i < sizeof skus / sizeof *skus; i++) {
+        snprintf(body, sizeof body, "{\"sku\":%s,\"user_id\":\"u\",\"qty\":1}", skus[i]);
+        refuse_body(body, "sku");
+    }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         snprintf(body, sizeof body, "{\"sku\":%s,\"user_id\":\"u\",\"qty\":1}", texts[i]);
         refuse_body(body, "sku");

@@ -11,6 +11,7 @@
 #include "service/http/reply.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
+#include "service/http/unescape.h"
 #include "service/log.h"
 #include "service/metrics.h"
 
@@ -51,14 +52,11 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     return connection;
 }
 
-/* A NUL would cut the path short, so it becomes a character that no path of ours has. */
 size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
 {
     (void)cls;
     (void)mhd;
-    for (char *nul = strstr(text, "%00"); nul; nul = strstr(nul, "%00"))
-        memcpy(nul, "%01", 3);
-    return MHD_http_unescape(text);
+    return unescape(text);
 }
 
 /* Operators want to see who tries; the log bounds the lines per second. */

@@ -11,6 +11,7 @@
 #include "service/calls/sale_list.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
+#include "service/http/unescape.h"
 
 static const struct route routes[] = {
     {"POST", "/order", false, ROUTE_BUYER, true, CALL_ORDER, call_order_post},
@@ -58,6 +59,13 @@ static bool is_dots(const char *name, size_t length)
     return (length == 1 && name[0] == '.') || (length == 2 && name[0] == '.' && name[1] == '.');
 }
 
+/* Only user ids have slashes in them, which are encoded. */
+static bool may_have_slash(const struct route *route)
+{
+    static const char name[] = "{user_id}";
+    return strncmp(route->path + route_tail(route), name, sizeof name - 1) == 0;
+}
+
 /* A {name} stands for exactly one part of the path: a slash ends it. */
 static bool path_matches(const struct route *route, const struct route_path *path)
 {
@@ -70,6 +78,8 @@ static bool path_matches(const struct route *route, const struct route_path *pat
     if (path->plain_head < head || strncmp(url, route->path, head) != 0)
         return false;
     size_t length = strcspn(url + head, "/");
+    if (memchr(url + head, UNESCAPE_SLASH, length) && !may_have_slash(route))
+        return false;
     return !is_dots(url + head, length) && strcmp(url + head + length, rest) == 0 &&
            path->plain_tail >= strlen(rest);
 }
