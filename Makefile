@@ -24,6 +24,8 @@
 #   make tsan       every test under the thread sanitizer
 #   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
 #                   are its seconds and its seed, SANITIZE=thread another sanitizer
+#   make overload   20,000 connections that wear the daemon out in one way after the other, and a crowd
+#                   above capacity for DURATION=60 seconds, beside good clients: 6 minutes
 #   make model      every state of the protocol, searched by spin: 90 seconds, 3 GiB; DEEP=1 goes on
 #                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
@@ -109,7 +111,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -428,6 +430,11 @@ fuzz-http:
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
 	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/test_hostile.py
 	@$(fuzz_env) $(PYTHON) test/fuzz/http
+
+overload:
+	@deploy/packages test
+	@$(MAKE) all
+	@DURATION=$(DURATION) $(PYTHON) test/overload/run $(OVERLOAD_ARGS)
 
 valgrind:
 	@deploy/packages valgrind

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,25 @@ void answer_unknown_outcome(struct answer *answer, uint64_t order_id)
     answer_members(answer, PROBLEM_OUTCOME_UNKNOWN, NULL, extra);
 }
 
+static _Atomic size_t bytes_allocated; /* of all answers */
+
+static void note_allocated(struct answer *answer, size_t size)
+{
+    answer->allocated = size;
+    atomic_fetch_add_explicit(&bytes_allocated, size, memory_order_relaxed);
+}
+
+static void forget_allocated(struct answer *answer)
+{
+    atomic_fetch_sub_explicit(&bytes_allocated, answer->allocated, memory_order_relaxed);
+    answer->allocated = 0;
+}
+
+size_t answers_bytes(void)
+{
+    return atomic_load_explicit(&bytes_allocated, memory_order_relaxed);
+}
+
 void answer_text(struct answer *answer, unsigned status, const char *content_type, char *text,
                  size_t length)
 {
@@ -94,6 +114,7 @@ void answer_text(struct answer *answer, unsigned status, const char *content_typ
     answer->content_type = content_type;
     answer->text = text;
     answer->length = length;
+    note_allocated(answer, length);
 }
 
 char *answer_begin(struct answer *answer, unsigned status, const char *content_type, size_t size)
@@ -105,7 +126,21 @@ char *answer_begin(struct answer *answer, unsigned status, const char *content_t
     answer->text = size > ANSWER_INLINE_MAX ? malloc(size) : answer->inline_text;
     if (!answer->text)
         abort();
+    if (size > ANSWER_INLINE_MAX)
+        note_allocated(answer, size);
     return answer->text;
+}
+
+void answer_end(struct answer *answer, size_t length)
+{
+    answer->length = length;
+    if (answer->allocated == 0)
+        return;
+    assert(length > 0 && length <= answer->allocated);
+    char *shrunk = realloc(answer->text, length);
+    answer->text = shrunk ? shrunk : answer->text;
+    forget_allocated(answer);
+    note_allocated(answer, length);
 }
 
 void answer_json(struct answer *answer, unsigned status, struct json_t *value)
@@ -139,6 +174,8 @@ void answer_clear(struct answer *answer)
 {
     if (answer->text != answer->inline_text)
         free(answer->text);
+    if (answer->allocated > 0)
+        forget_allocated(answer);
     prepared_release(&answer->prepared);
     answer->text = NULL;
     answer->length = 0;

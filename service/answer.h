@@ -9,6 +9,7 @@
 enum {
     ANSWER_INLINE_MAX = 640, /* bytes of an answer that needs no allocation */
     RETRY_AFTER_S_MAX = 3600,
+    ANSWERS_BYTES_MAX = 32 << 20, /* of allocated texts: beyond it no long answer is made */
 };
 
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every
@@ -94,6 +95,7 @@ struct answer {
     bool stream;              /* instead of the text the request's stream follows */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
+    size_t allocated;          /* bytes of the malloc'ed text, as answers_bytes counts them */
     const char *cache_control; /* a constant text; NULL: no such header */
     uint64_t new_order_id;     /* for Location, of a new order; 0: no such header */
     unsigned retry_after_s;    /* 0: no such header */
@@ -125,6 +127,13 @@ void answer_text(struct answer *answer, unsigned status, const char *content_typ
 /* Makes room for a text of at most `size` bytes: the caller writes it to the result and sets
  * answer->length. */
 char *answer_begin(struct answer *answer, unsigned status, const char *content_type, size_t size);
+
+/* Instead of setting answer->length: also gives back what the text did not need, as the answer may
+ * wait long for its client. */
+void answer_end(struct answer *answer, size_t length);
+
+/* Bytes that the texts of all answers take now, but for the small ones within the requests. */
+size_t answers_bytes(void);
 
 /* Answers with a jansson value as text, and releases the value. */
 void answer_json(struct answer *answer, unsigned status, struct json_t *value);

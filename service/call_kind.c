@@ -9,5 +9,5 @@ const struct call_kind_row call_kinds[CALL_KINDS] = {
     [CALL_LIST] = {"call-lists", "lists_failed", 1024, 1, 300, false},
     [CALL_ADMIN] = {"call-admin", "admin_failed", 64, 1, 0, true},
     [CALL_SALE] = {"call-sales", "sales_failed", 64, 1, 0, true},
-    [CALL_LISTING] = {"call-listings", "listings_failed", 64, 1, 0, true},
+    [CALL_LISTING] = {"call-listings", "listings_failed", 64, 1, 300, true},
 };

@@ -53,8 +53,16 @@ enum http_phase {
 
 /* Which of its HTTP thread's lists a request waits in, by the length of its time limit: to be read,
  * to be answered, and to be answered when it may wait for the locks of segments; or held back for
- * the sake of orders, of the shop and of others. */
-enum http_list { LIST_RECEIVING, LIST_USUAL, LIST_LOCKS, LIST_HELD, LIST_HELD_SHOP, HTTP_LISTS };
+ * the sake of orders, of the shop, of operators and of others. */
+enum http_list {
+    LIST_RECEIVING,
+    LIST_USUAL,
+    LIST_LOCKS,
+    LIST_HELD,
+    LIST_HELD_SHOP,
+    LIST_HELD_OPERATORS,
+    HTTP_LISTS
+};
 
 /* How the connection waits for the answer. Independent of the phase: a connection waits on until
  * libmicrohttpd asks again. */

@@ -139,6 +139,24 @@ static void test_answer_owns_its_text_until_it_is_cleared(void **state)
 }
 
 /* A request's answer is used again, for another request. */
+static void test_long_texts_are_counted_until_they_are_freed(void **state)
+{
+    (void)state;
+    size_t before = answers_bytes();
+    char *text = answer_begin(&answer, 200, "text/plain", 100000);
+    memset(text, 'x', 2000);
+    assert_int_equal(answers_bytes(), before + 100000);
+    answer_end(&answer, 2000);
+    assert_int_equal(answers_bytes(), before + 2000);
+    assert_int_equal(answer.length, 2000);
+    assert_int_equal(answer.text[1999], 'x');
+    answer_text(&answer, 200, "text/plain", strdup("short"), 5);
+    assert_int_equal(answers_bytes(), before + 5);
+    answer_begin(&answer, 200, "text/plain", ANSWER_INLINE_MAX);
+    answer_end(&answer, 0);
+    assert_int_equal(answers_bytes(), before);
+}
+
 static void test_status_is_that_of_the_last_answer(void **state)
 {
     (void)state;
@@ -161,6 +179,7 @@ int main(void)
         TEST(test_problem_is_cut_to_its_buffer),
         TEST(test_unknown_order_outcome_names_the_order),
         TEST(test_answer_owns_its_text_until_it_is_cleared),
+        TEST(test_long_texts_are_counted_until_they_are_freed),
         TEST(test_status_is_that_of_the_last_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

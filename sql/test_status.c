@@ -634,12 +634,16 @@ static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **
     insert(1, 1, 0, "reserved", future);
     insert(2, 1, 0, "reserved", past);
     assert_int_equal(pay_one(1), LEDGER_OK);
-    int64_t before = sql_server_log();
-    assert_int_equal(pay_one(2), LEDGER_NO); /* nothing that could be lost */
-    assert_int_equal(sql_server_log(), before);
+    int64_t before = 0, after = 1;
+    for (int tries = 0; tries < 20 && after != before; tries++) { /* the server writes, too */
+        before = sql_server_log();
+        assert_int_equal(pay_one(2), LEDGER_NO); /* nothing that could be lost */
+        after = sql_server_log();
+    }
+    assert_int_equal(after, before);
     assert_int_equal(pay_one(1), LEDGER_NO);
     assert_string_equal(record.status, "paid");
-    int64_t after = sql_server_log();
+    after = sql_server_log();
     assert_true(after > before);
     assert_int_equal(ledger_confirm(ledger, ledger_connection(ledger)), LEDGER_OK);
     assert_true(sql_server_log() > after);

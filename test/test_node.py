@@ -100,8 +100,8 @@ def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):
 
 def test_next_holder_begins_behind_the_ids_of_the_last(stack, spawn, clock):  # noqa: F811
     """Whose clock was an hour ahead."""
-    daemon = spawn(stack, node_id=7, env=clock.environment())
     clock.set(wall_s=3600)
+    daemon = spawn(stack, node_id=7, env=clock.environment())
     daemon.reset()
     former = [daemon.order().json()["order_id"] for _ in range(3)]
     daemon.kill()

@@ -248,6 +248,19 @@ def test_changes_in_mid_load_are_exact(stack, spawn, load):
     audit_after_faults(victim, accepted=accepted)
 
 
+def test_change_does_not_undo_another_that_came_in_between(stack, proxies, spawn):
+    proxy = proxies(stack.ledger.port)
+    one, other = spawn(stack, mysql_url=proxy.url(stack.mysql_url)), spawn(stack)
+    one.reset("demo", 10, 2)
+    later = from_now(3600)
+    trap = proxy.once(rb"UPDATE sale SET starts_at",
+                      before=lambda link: other.change(pay_within_s=600))
+    one.change(ends_at=later)
+    trap.wait()
+    sale = other.stock()
+    assert (sale["pay_within_s"], sale["ends_at"]) == (600, later)
+
+
 def test_many_changes_at_once_all_happen(pair):
     """Each of them counts the version on by one, as does the opening after the limit has been set,
     and none overwrites another's field."""

@@ -175,13 +175,19 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
         at = stpcpy(at, "\"");
     }
     at = stpcpy(at, "}\n");
-    answer->length = (size_t)(at - text);
-    assert(answer->length <= size);
+    assert((size_t)(at - text) <= size);
+    answer_end(answer, (size_t)(at - text));
 }
 
+/* Clients that take no answers may not fill the memory with pages. */
 static void page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
+    if (answers_bytes() > ANSWERS_BYTES_MAX) {
+        answer_detail(&request->answer, PROBLEM_OVERLOADED,
+                      "Too many long answers wait for their clients; try again later.");
+        return;
+    }
     struct ledger_listed *orders = fetch(worker, &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);

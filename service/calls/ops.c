@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "openapi.h"
 #include "service/http/prepared.h"
 #include "service/metrics.h"
@@ -49,15 +50,62 @@ static void set_gauges(struct service *service, int64_t now_ns)
     metrics_gauge_set(GAUGE_LEDGER_UP, health_ledger(health, now_ns) == HEALTH_OK);
 }
 
-enum call_start call_ops_metrics(struct service *service, struct request *request,
-                                 const struct call *call)
+/* why_shared: a page costs as much as several orders. The first pages of each PAGE_MS are made for
+ * their requests; those who ask beyond that, a crowd, share the last of them. */
+enum { PAGE_MS = 100, PAGES_MAX = 16 };
+
+static struct {
+    pthread_mutex_t mutex;
+    int64_t since_ns; /* when the present PAGE_MS began */
+    int pages;        /* made since */
+    struct prepared *last;
+} metrics_page = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static struct prepared *make_metrics_page(struct service *service, int64_t now_ns)
 {
     char *text = malloc(METRICS_TEXT_MAX);
     if (!text)
         abort();
-    set_gauges(service, call->now_ns);
+    set_gauges(service, now_ns);
     size_t length = metrics_print(text, METRICS_TEXT_MAX);
-    answer_text(&request->answer, 200, METRICS_CONTENT_TYPE, text, length);
+    return prepared_new(METRICS_CONTENT_TYPE, "no-store", text, length);
+}
+
+/* A hold of the last page; NULL: the request is to have one of its own. */
+static struct prepared *find_metrics_page(int64_t now_ns)
+{
+    struct prepared *page = NULL;
+    pthread_mutex_lock(&metrics_page.mutex);
+    if (now_ns - metrics_page.since_ns >= PAGE_MS * CLOCK_NS_PER_MS) {
+        metrics_page.since_ns = now_ns;
+        metrics_page.pages = 0;
+    }
+    if (metrics_page.last && metrics_page.pages >= PAGES_MAX)
+        page = prepared_hold(metrics_page.last);
+    else
+        metrics_page.pages++;
+    pthread_mutex_unlock(&metrics_page.mutex);
+    return page;
+}
+
+static void keep_metrics_page(struct prepared *page)
+{
+    pthread_mutex_lock(&metrics_page.mutex);
+    struct prepared *before = metrics_page.last;
+    metrics_page.last = prepared_hold(page);
+    pthread_mutex_unlock(&metrics_page.mutex);
+    prepared_release(&before);
+}
+
+enum call_start call_ops_metrics(struct service *service, struct request *request,
+                                 const struct call *call)
+{
+    struct prepared *page = find_metrics_page(call->now_ns);
+    if (!page) {
+        page = make_metrics_page(service, call->now_ns);
+        keep_metrics_page(page);
+    }
+    answer_prepared(&request->answer, page);
     return START_ANSWERED;
 }
 

@@ -17,8 +17,10 @@
 
 enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
 {
+    struct http_thread *thread = cls;
     (void)length;
-    return room_admits(cls, from) ? MHD_YES : MHD_NO;
+    thread->accepts++;
+    return room_admits(thread, from) ? MHD_YES : MHD_NO;
 }
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,

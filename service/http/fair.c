@@ -9,28 +9,33 @@
  * why_a_crowd: held calls wait, and the clients of a shop that looks, orders and pays in turn would
  * wait with them. As long as fewer than CROWD other calls come in one turn, none is held.
  *
- * why_two_lines: calls of the shop do not wait behind those of buyers. Calls of operators are never
- * held. */
+ * why_three_lines: calls of the shop do not wait behind those of buyers, nor calls of operators
+ * behind either. Operators and probes must be answered within a second: only a crowd of their own
+ * calls is held, and shorter. */
 #include "service/http/fair.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "service/http/route.h"
 #include "service/metrics.h"
 
 enum {
-    CROWD = 256,           /* see why_a_crowd */
+    CROWD = 256, /* see why_a_crowd */
+    CROWD_OPERATORS = 64,
     ORDERS_MIN = 32,       /* in flight: fewer orders are not in want of anything */
     CREDIT_PER_ORDER = 40, /* in percent of what an order costs */
     CREDIT_PER_MS = 100,
     CREDIT_MIN = -6400,
     CREDIT_MAX = 25600,
-    COST = 100,         /* of reading a call and writing its answer, with the hold */
-    RELEASE_MIN = 6400, /* a resume costs libmicrohttpd a look at all that are suspended */
-    RECENT_MS = 20,     /* how long the next crowd of orders may be away */
-    STUCK_MS = 250,     /* without an answered order: then holding others back is of no use */
+    COST = 100,           /* of reading a call and writing its answer, with the hold */
+    COST_OPERATORS = 300, /* their answers are long */
+    RELEASE_MIN = 6400,   /* a resume costs libmicrohttpd a look at all that are suspended */
+    RECENT_MS = 20,       /* how long the next crowd of orders may be away */
+    STUCK_MS = 250,       /* without an answered order: then holding others back is of no use */
     HOLD_MS_MAX = 1000,
+    HOLD_OPERATORS_MS_MAX = 250,
 };
 
 static bool since(const struct http_thread *thread, int64_t then_ns, int ms)
@@ -65,25 +70,41 @@ void fair_returned(struct http_thread *thread, enum call_kind kind)
     fair->credit += CREDIT_PER_ORDER;
 }
 
-/* Only calls of buyers and of the shop are held; whoever asks for nothing that there is counts as a
- * buyer. */
+/* A line of held calls, and how many calls of a turn are no crowd. */
+static const struct line {
+    enum http_list list;
+    size_t crowd;
+    int hold_ms_max;
+    int cost;
+} lines[HTTP_LINES] = {
+    {LIST_HELD, CROWD, HOLD_MS_MAX, COST},
+    {LIST_HELD_SHOP, CROWD, HOLD_MS_MAX, COST},
+    {LIST_HELD_OPERATORS, CROWD_OPERATORS, HOLD_OPERATORS_MS_MAX, COST_OPERATORS},
+};
+
+/* Orders are never held. Whoever asks for nothing that there is counts as a buyer. */
 static bool may_be_held(const struct request *request)
 {
     const struct route *route = request->http.route;
-    if (!route)
-        return true;
-    return route->kind != CALL_ORDER && route->class != ROUTE_ADMIN && route->class != ROUTE_OPS;
+    return !route || route->kind != CALL_ORDER;
 }
 
-static enum http_list line_of(const struct request *request)
+static size_t line_of(const struct request *request)
 {
     const struct route *route = request->http.route;
-    return route && route->class == ROUTE_SHOP ? LIST_HELD_SHOP : LIST_HELD;
+    if (!route)
+        return 0;
+    return route->class == ROUTE_SHOP                                 ? 1
+           : route->class == ROUTE_ADMIN || route->class == ROUTE_OPS ? 2
+                                                                      : 0;
 }
 
 bool fair_holds(const struct http_thread *thread)
 {
-    return thread->lists[LIST_HELD].first || thread->lists[LIST_HELD_SHOP].first;
+    for (size_t i = 0; i < HTTP_LINES; i++)
+        if (thread->lists[lines[i].list].first)
+            return true;
+    return false;
 }
 
 bool fair_admit(struct http_thread *thread, struct request *request)
@@ -93,10 +114,12 @@ bool fair_admit(struct http_thread *thread, struct request *request)
     request->http.released = false;
     if (released || thread->closing || !may_be_held(request) || !orders_under_way(thread))
         return true;
-    if (!thread->lists[line_of(request)].first && fair->seen++ < CROWD)
+    size_t number = line_of(request);
+    const struct line *line = &lines[number];
+    if (!thread->lists[line->list].first && fair->seen[number]++ < line->crowd)
         return true;
-    request->http.until_ns = thread->now_ns + HOLD_MS_MAX * CLOCK_NS_PER_MS;
-    request_list_add(thread, line_of(request), request);
+    request->http.until_ns = thread->now_ns + line->hold_ms_max * CLOCK_NS_PER_MS;
+    request_list_add(thread, line->list, request);
     request_suspend(request);
     metrics_count(METRIC_CALLS_HELD);
     return false;
@@ -110,12 +133,16 @@ void fair_let_go(struct http_thread *thread, struct request *request)
     request_resume(request);
 }
 
-static void release_one(struct http_thread *thread, enum http_list line)
+/* The first of each line. */
+static void release_some(struct http_thread *thread)
 {
-    if (!thread->lists[line].first)
-        return;
-    fair_let_go(thread, thread->lists[line].first);
-    thread->fair.credit -= COST;
+    for (size_t i = 0; i < HTTP_LINES; i++) {
+        struct request *first = thread->lists[lines[i].list].first;
+        if (!first)
+            continue;
+        fair_let_go(thread, first);
+        thread->fair.credit -= lines[i].cost;
+    }
 }
 
 void fair_release(struct http_thread *thread)
@@ -123,23 +150,19 @@ void fair_release(struct http_thread *thread)
     struct http_fair *fair = &thread->fair;
     int64_t ms = (thread->now_ns - fair->counted_ns) / CLOCK_NS_PER_MS;
     fair->counted_ns += ms * CLOCK_NS_PER_MS;
-    fair->seen = 0;
+    memset(fair->seen, 0, sizeof fair->seen);
     fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
     if (fair->credit > CREDIT_MAX)
         fair->credit = CREDIT_MAX;
     if (fair->credit < CREDIT_MIN)
         fair->credit = CREDIT_MIN;
     if (thread->closing || !orders_under_way(thread)) {
-        while (fair_holds(thread)) {
-            release_one(thread, LIST_HELD);
-            release_one(thread, LIST_HELD_SHOP);
-        }
+        while (fair_holds(thread))
+            release_some(thread);
         return;
     }
     if (fair->credit < RELEASE_MIN)
         return;
-    while (fair->credit > 0 && fair_holds(thread)) {
-        release_one(thread, LIST_HELD);
-        release_one(thread, LIST_HELD_SHOP);
-    }
+    while (fair->credit > 0 && fair_holds(thread))
+        release_some(thread);
 }

@@ -31,10 +31,14 @@
 #include "service/log.h"
 
 enum {
-    TURN_MS_MAX = 1000,    /* libmicrohttpd looks for idle connections at least this often */
-    POLLED_TURN_MS = 2,    /* while connections are polled, see libmicrohttpd_ms */
-    RUNS_AFTER_REPLY = 3,  /* see run */
-    HANGUPS_MAX = 64,      /* looked at in one turn */
+    TURN_MS_MAX = 1000,   /* libmicrohttpd looks for idle connections at least this often */
+    POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
+    RUNS_AFTER_REPLY = 3, /* see run */
+    HANGUPS_MAX = 64,     /* looked at in one turn */
+    ACCEPTS_OF_RUN = 10,  /* libmicrohttpd accepts no more clients in one run */
+    ACCEPT_RUNS_MAX = 8,  /* further runs of a turn for clients that wait to be accepted */
+    PLACES_PER_ACCEPT = 32,
+    STUCK_MS = 250,        /* between looks at clients whom nobody accepts, see unstick */
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining thread is done */
     DRAIN_TURN_MS = 10,
     HANDSHAKE_MS = 100,   /* for clients that were connecting, see stop_accepting */
@@ -124,6 +128,8 @@ static int wait_ms(const struct http_thread *thread)
         return 0;
     if (fair_holds(thread))
         ms = 1; /* time adds to what may go on */
+    else if (thread->stuck)
+        ms = sooner_ms(thread, thread->stuck_look_ns, ms);
     ms = libmicrohttpd_ms(thread, ms);
     for (int i = 0; i < HTTP_LISTS; i++)
         if (thread->lists[i].first)
@@ -168,13 +174,43 @@ static void repeat_hangups(struct http_thread *thread)
  * input that arrived meanwhile, which epoll has announced already and will not announce again. */
 static void run(struct http_thread *thread)
 {
-    thread->replies = thread->answers = 0;
+    thread->replies = thread->answers = thread->accepts = 0;
     MHD_run(thread->daemon);
+    thread->accepts_seen += thread->accepts;
     if (thread->runs_due > 0)
         thread->runs_due--;
     if (thread->replies > 0)
         thread->runs_due = RUNS_AFTER_REPLY;
     submit_orders(thread);
+}
+
+/* A turn under load takes some ms. With ten clients accepted in each, a crowd that connects would
+ * fill the queue of the listening socket, and whoever finds that full waits a second. But where
+ * there are few places, clients who come so fast would lose them before they have sent a word. */
+static void accept_more(struct http_thread *thread)
+{
+    int most = (int)(room_accept_max(thread->room) / PLACES_PER_ACCEPT / ACCEPTS_OF_RUN);
+    most = most < ACCEPT_RUNS_MAX ? most : ACCEPT_RUNS_MAX;
+    for (int i = 0; i < most && thread->accepts >= ACCEPTS_OF_RUN; i++)
+        run(thread);
+}
+
+/* libmicrohttpd accepts nobody any more once the process or the machine has no further descriptor,
+ * until a connection of its own ends. So that idle clients do not keep all others out, there are
+ * fewer places from then on, as many as there are descriptors. */
+static void unstick(struct http_thread *thread)
+{
+    bool accepts = thread->accepts_seen > 0;
+    if (thread->now_ns < thread->stuck_look_ns)
+        return;
+    thread->stuck_look_ns = thread->now_ns + STUCK_MS * CLOCK_NS_PER_MS;
+    thread->accepts_seen = 0;
+    bool waiting = !accepts && listener_has_waiting(thread->listen_fd);
+    if (waiting && thread->stuck)
+        room_shrink(thread);
+    else if (!waiting)
+        room_grow(thread);
+    thread->stuck = waiting;
 }
 
 /* Returns true when anything happened. */
@@ -189,6 +225,8 @@ static bool turn(struct http_thread *thread)
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
         run(thread);
+    accept_more(thread);
+    unstick(thread);
     if (events)
         repeat_hangups(thread);
     return events;
@@ -209,6 +247,7 @@ static void stop_accepting(struct http_thread *thread, int64_t until_ns)
     MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
     assert(listener == thread->listen_fd);
     close(thread->listen_fd);
+    thread->listen_fd = -1;
 }
 
 /* Whether nothing is under way any more. A connection without a request has a grace: its client may

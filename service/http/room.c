@@ -26,11 +26,14 @@
 
 enum {
     PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
+    FREED = 16,          /* places, see room_shrink */
+    GROWTH = 256,        /* places come back by this part a time */
     LOG_PAUSE_MS = 1000,
 };
 
 struct http_room {
-    unsigned max;
+    unsigned most;                   /* places, as configured */
+    _Atomic unsigned max;            /* places now: fewer while descriptors are lacking */
     _Atomic unsigned taken;          /* places; a connection that is told to go has none */
     _Atomic unsigned connected;      /* connections, with those that are told to go */
     struct address_count *addresses; /* NULL: no limit */
@@ -44,7 +47,8 @@ struct http_room *room_open(unsigned max, unsigned per_address)
     if (!room)
         abort();
     assert(max > 0);
-    room->max = max;
+    room->most = max;
+    atomic_init(&room->max, max);
     room->addresses = per_address > 0 ? address_count_open(per_address) : NULL;
     return room;
 }
@@ -70,7 +74,7 @@ void room_join(struct http_room *room, struct http_thread *thread)
 
 unsigned room_accept_max(const struct http_room *room)
 {
-    return room->max + ROOM_EXTRA;
+    return room->most + ROOM_EXTRA;
 }
 
 /* ---- who may come ---- */
@@ -184,7 +188,8 @@ static bool make_room(struct http_thread *thread)
     }
     metrics_count(METRIC_CONNECTIONS_ROOM);
     if (may_log(thread))
-        log_event(LOG_WARN, "connections_full", "connections_max=%u", thread->room->max);
+        log_event(LOG_WARN, "connections_full", "connections_max=%u",
+                  atomic_load(&thread->room->max));
     return true;
 }
 
@@ -210,7 +215,7 @@ void room_enter(struct http_thread *thread, struct http_connection *connection,
     thread->strangers++;
     atomic_fetch_add(&thread->connections, 1);
     atomic_fetch_add(&room->connected, 1);
-    if (atomic_fetch_add(&room->taken, 1) < room->max)
+    if (atomic_fetch_add(&room->taken, 1) < atomic_load(&room->max))
         return;
     struct http_thread *most = most_connections(room);
     if (most == thread) {
@@ -219,6 +224,27 @@ void room_enter(struct http_thread *thread, struct http_connection *connection,
         atomic_fetch_add(&most->room_asked, 1);
         http_wake(most);
     }
+}
+
+/* From now on there are fewer places than descriptors, so that each further client gets that of the
+ * connection that has waited longest. Several threads may do so at once: the places come back. */
+void room_shrink(struct http_thread *thread)
+{
+    struct http_room *room = thread->room;
+    unsigned taken = atomic_load(&room->taken);
+    if (atomic_load(&room->connected) >= room_accept_max(room))
+        return; /* nobody is accepted because requests are under way on all connections */
+    atomic_store(&room->max, taken > FREED ? taken - FREED : 1);
+    for (int i = 0; i < FREED && make_room(thread); i++)
+        continue;
+}
+
+void room_grow(struct http_thread *thread)
+{
+    struct http_room *room = thread->room;
+    unsigned max = atomic_load(&room->max), more = max + max / GROWTH + 1;
+    if (max < room->most)
+        atomic_store(&room->max, more < room->most ? more : room->most);
 }
 
 void room_leave(struct http_thread *thread, struct http_connection *connection)

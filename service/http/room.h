@@ -37,6 +37,13 @@ bool room_admits(struct http_thread *thread, const struct sockaddr *from);
 void room_enter(struct http_thread *thread, struct http_connection *connection,
                 const struct sockaddr *from);
 
+/* Clients wait and are not accepted. If there are places, descriptors are lacking: there are fewer
+ * places from now on, and some connections that wait for their clients are closed. */
+void room_shrink(struct http_thread *thread);
+
+/* Clients are accepted: some of the places that room_shrink has taken away come back. */
+void room_grow(struct http_thread *thread);
+
 /* The connection is being closed. */
 void room_leave(struct http_thread *thread, struct http_connection *connection);
 

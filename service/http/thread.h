@@ -50,6 +50,8 @@ struct http_connection {
     struct address address;
 };
 
+enum { HTTP_LINES = 3 }; /* of held calls, see fair.c */
+
 /* What fair.c keeps. */
 struct http_fair {
     size_t orders;       /* sent to order workers and not come back */
@@ -57,7 +59,7 @@ struct http_fair {
     int64_t answered_ns; /* when an order was answered */
     int64_t counted_ns;  /* up to when time has added to the credit */
     int64_t credit;
-    size_t seen; /* calls of this turn that might have been held */
+    size_t seen[HTTP_LINES]; /* calls of this turn that might have been held, by line */
 };
 
 struct http_thread {
@@ -90,6 +92,10 @@ struct http_thread {
     size_t in_flight;                  /* requests sent on and not come back */
     size_t replies;                    /* queued in the last run of libmicrohttpd */
     size_t answers;                    /* of these, to requests that had waited */
+    size_t accepts;                    /* clients that connected in the last run */
+    size_t accepts_seen;               /* and since the last look at those that wait, see loop.c */
+    bool stuck;                        /* at that look clients waited, and none had been accepted */
+    int64_t stuck_look_ns;             /* when to look again */
     unsigned runs_due;                 /* of libmicrohttpd, before the thread may wait again */
     int64_t now_ns;                    /* of this turn */
     bool closing;                      /* answers close their connections */

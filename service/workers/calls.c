@@ -131,8 +131,9 @@ static void carry(struct call_worker_thread *thread, size_t count)
 static void rest(const struct call_worker_thread *thread, int64_t took_ns)
 {
     enum { CROWD = 512, REST_MS_MAX = 20 };
+    size_t half = thread->kind->places / 2, crowd = half < CROWD ? half : CROWD;
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (queue_depth(thread->queue) < CROWD || !queue_waiting(thread->worker.service->orders))
+    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.service->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }
