@@ -16,6 +16,7 @@
 #include "ctl/acked.h"
 #include "ctl/answer.h"
 #include "ctl/audit_sale.h"
+#include "ctl/csv.h"
 #include "ctl/http.h"
 #include "ctl/listing.h"
 #include "ctl/reconcile.h"
@@ -61,7 +62,7 @@ static bool take_order(void *argument, const char *line, size_t length)
     int64_t id = 0, qty = 0, segment = 0, round = 0;
     memcpy(copy, line, length + 1);
     for (size_t i = 0; i < FIELDS && at; i++)
-        fields[i] = strsep(&at, ",");
+        fields[i] = csv_next(&at);
     if (!fields[FIELDS - 1] || at || !number_parse(fields[0], 1, INT64_MAX, &id) ||
         !number_parse(fields[3], 1, UINT32_MAX, &qty) ||
         !number_parse(fields[4], 0, UINT32_MAX, &segment) ||

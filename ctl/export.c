@@ -5,11 +5,13 @@
 #include "ctl/export.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl/csv.h"
 #include "ctl/listing.h"
 #include "ctl/sale.h"
 #include "ctl/say.h"
@@ -28,16 +30,19 @@ static void print_json(FILE *out, char *line)
     static const char *const names[] = {"order_id", "sku",        "user_id",    "qty",  "segment",
                                         "status",   "created_at", "expires_at", "round"};
     static const bool number[] = {false, false, false, true, true, false, false, false, true};
-    const char *before = "{";
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && line; i++) {
-        const char *field = strsep(&line, ",");
-        if (*field == '\0')
+    enum { USER = 2 };
+    json_t *order = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *field = csv_next(&line);
+        if (!field || *field == '\0')
             continue;
-        const char *quote = number[i] ? "" : "\"";
-        fprintf(out, "%s\"%s\":%s%s%s", before, names[i], quote, field, quote);
-        before = ",";
+        json_object_set_new(order, names[i],
+                            number[i] ? json_integer(strtoll(field, NULL, 10))
+                                      : json_string(i == USER ? csv_user_plain(field) : field));
     }
-    fputs("}\n", out);
+    json_dumpf(order, out, JSON_COMPACT);
+    fputc('\n', out);
+    json_decref(order);
 }
 
 static bool take(void *argument, const char *line, size_t length)

@@ -17,6 +17,7 @@
 enum {
     BODY_MAX = 16 << 20, /* bytes of an answer */
     CONNECT_S = 5,
+    URL_PATH_MAX = 1024,
     REPEATS_MAX = 2,
     REPEAT_PAUSE_MS = 300,
     HEADER_SIZE = TOKEN_SIZE + 64,
@@ -129,7 +130,7 @@ static struct curl_slist *make_headers(const struct http *http, const struct cal
 static void set_target(struct http *http, const struct call *call, const struct address *address,
                        bool bounded)
 {
-    char url[ADDRESS_SIZE + 512];
+    char url[ADDRESS_SIZE + URL_PATH_MAX];
     CURL *curl = http->curl;
     snprintf(url, sizeof url, "%s%s", address->base, call->path);
     curl_easy_reset(curl);

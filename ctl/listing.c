@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ctl/answer.h"
+#include "ctl/csv.h"
 #include "ctl/http.h"
 #include "ctl/say.h"
 
@@ -102,10 +103,14 @@ static void write_path(const struct walk *walk, const char *call, bool page, cha
 /* Hands over one order of a page as a line. */
 static bool take_order(struct walk *walk, const json_t *order)
 {
-    char line[LINE_SIZE];
+    char line[LINE_SIZE], field[CSV_USER_SIZE];
+    const char *user = answer_text(order, "user_id");
+    walk->malformed = strlen(user) >= USER_ID_SIZE;
+    if (walk->malformed)
+        return false;
     int length = snprintf(line, sizeof line, "%s,%s,%s,%lld,%lld,%s,%s,%s,%lld",
                           answer_text(order, "order_id"), answer_text(order, "sku"),
-                          answer_text(order, "user_id"), (long long)answer_integer(order, "qty"),
+                          csv_user(user, field), (long long)answer_integer(order, "qty"),
                           (long long)answer_integer(order, "segment"), answer_text(order, "status"),
                           answer_text(order, "created_at"), answer_text(order, "expires_at"),
                           (long long)answer_integer(order, "round"));

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/identifier.h"
+#include "base/user_id.h"
 #include "ctl/answer.h"
 #include "ctl/http.h"
 #include "ctl/sale.h"
 #include "ctl/say.h"
 
-enum { PATH_SIZE = 256 };
+enum { PATH_SIZE = 256 + 3 * USER_ID_SIZE };
 
 /* ---- printing ---- */
 
@@ -104,13 +106,24 @@ int orders_one(struct context *context)
 
 /* ---- the orders of a user ---- */
 
+/* For a path: all but letters, digits and a few signs is encoded. */
+static void encode(const char *text, char out[3 * USER_ID_SIZE])
+{
+    char *to = out;
+    for (const char *from = text; *from; from++)
+        to += identifier_alphabet[(unsigned char)*from]
+                  ? sprintf(to, "%c", *from)
+                  : sprintf(to, "%%%02X", (unsigned char)*from);
+}
+
 static int read_page(struct context *context, const char *user, json_t *orders, char *after,
                      size_t after_size)
 {
-    char path[PATH_SIZE];
+    char path[PATH_SIZE], encoded[3 * USER_ID_SIZE] = "";
     struct reply reply;
     const char *sku = context->options.values[OPTION_SKU];
-    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", user, sku ? "&sku=" : "",
+    encode(user, encoded);
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", encoded, sku ? "&sku=" : "",
              sku ? sku : "", *after ? "&after=" : "", after);
     struct call call = {.class = CLASS_SHOP, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
@@ -146,7 +159,11 @@ int orders_of_user(struct context *context)
 {
     const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
     char after[32] = "";
-    if (!sale_identifier(user, "the user's id") || (sku && !sale_identifier(sku, "--sku")))
+    if (!user_id_valid(user, strlen(user))) {
+        say("a user id has " USER_ID_FORM);
+        return EX_USAGE;
+    }
+    if (sku && !sale_identifier(sku, "--sku"))
         return EX_USAGE;
     json_t *orders = json_array();
     int status = read_page(context, user, orders, after, sizeof after);

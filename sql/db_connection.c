@@ -1,6 +1,4 @@
 /* A db's connection: made, set up, found broken, and what the server's errors say of it. */
-#define _GNU_SOURCE /* memmem */
-
 #include "sql/db_connection.h"
 
 #include <assert.h>
@@ -51,36 +49,29 @@ void db_keep_error(struct db *db, unsigned code, const char *text)
 }
 
 /* Reads a word and moves on behind it. */
-static void next_word(const char **at, const char *end, char *word_out, size_t size)
+static void next_word(const char **at, char *word_out, size_t size)
 {
-    while (*at < end && strchr(" ;", **at))
-        ++*at;
-    const char *word = *at;
-    while (*at < end && !strchr(" (;,=", **at))
-        ++*at;
-    snprintf(word_out, size, "%.*s", (int)(*at - word), word);
+    *at += strspn(*at, " ;");
+    size_t length = strcspn(*at, " (;,=");
+    snprintf(word_out, size, "%.*s", (int)length, *at);
+    *at += length;
 }
 
-/* The place behind `word`; NULL if it does not stand there. */
-static const char *behind(const char *at, const char *end, const char *word)
-{
-    size_t length = strlen(word);
-    const char *found = memmem(at, (size_t)(end - at), word, length);
-    return found ? found + length : NULL;
-}
-
-/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. */
+/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. The text has no NUL at
+ * its end, and may be long; what is asked for stands in its beginning. */
 static void describe(const struct db *db, char out[48])
 {
-    char verb[16], table[28] = "";
-    const char *at = db->doing, *end = at + db->doing_length;
-    next_word(&at, end, verb, sizeof verb);
-    if (strcmp(verb, "UPDATE") != 0) {
-        const char *into = behind(at, end, "INTO ");
-        at = into ? into : behind(at, end, "FROM ");
+    char head[512], verb[16], table[28] = "";
+    size_t length = db->doing_length < sizeof head ? db->doing_length : sizeof head - 1;
+    snprintf(head, sizeof head, "%.*s", (int)length, db->doing);
+    const char *at = head, *from;
+    next_word(&at, verb, sizeof verb);
+    if (strcmp(verb, "UPDATE") == 0)
+        next_word(&at, table, sizeof table);
+    else if ((from = strstr(at, "INTO ")) != NULL || (from = strstr(at, "FROM ")) != NULL) {
+        at = from + 5;
+        next_word(&at, table, sizeof table);
     }
-    if (at)
-        next_word(&at, end, table, sizeof table);
     snprintf(out, 48, "%s%s%s", verb, table[0] ? " " : "", table);
 }
 

@@ -156,7 +156,7 @@ def test_what_is_not_there(aimed, daemon):
         assert "unknown_sku" in aimed(line, NOINPUT).stderr
     assert "unknown_order" in aimed("order 1", NOINPUT).stderr
     assert aimed.json("user nobody") == {"orders": []}
-    for line in ["order x", "stock a/b", "user ../x", "limit demo 0", "restock demo -- -1",
+    for line in ["order x", "stock a/b", "user 'a b'", "limit demo 0", "restock demo -- -1",
                  "window demo", "window demo --ends soon", "create a", "create a --total 0",
                  "export --sku a,b", "create a --total 5 --key 'a b'"]:
         aimed(line, USAGE)
@@ -316,6 +316,20 @@ def test_export_goes_on_where_the_stream_breaks(ctl, daemon, proxies, tmp_path):
     failed = ctl("export --output other.csv --timeout 1", UNAVAILABLE)
     assert "goes on" in failed.stderr and "other.csv.part has what" in failed.stderr
     assert not (tmp_path / "other.csv").exists()
+
+
+def test_user_ids_of_any_signs(aimed, daemon):
+    daemon.reset("demo", 100, 1)
+    names = ["a@b.org", '=1,"x"', "'", "u/1?&%2F#"]
+    for name in names:
+        assert daemon.order(user_id=name).status == 201
+        assert aimed.json("user " + shlex.quote(name))["orders"][0]["user_id"] == name
+    rows = [json.loads(line) for line in aimed("export --json").stdout.splitlines()]
+    assert [row["user_id"] for row in rows] == names
+    whole = aimed("export").stdout
+    first = rows[0]["order_id"]  # from pages the lines are the same
+    assert aimed(f"export --after {first}").stdout.splitlines()[1:] == whole.splitlines()[2:]
+    assert aimed.json("audit demo")["sales"][0]["orders"] == len(names)
 
 
 def test_output_that_cannot_be_written(aimed, daemon):
