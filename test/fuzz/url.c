@@ -138,8 +138,8 @@ static void check_endpoint(const char *text)
     long port = strtol(endpoint.port, NULL, 10);
     assert(port >= 0 && port <= 65535);
     endpoint_is_loopback(&endpoint);
-    snprintf(written, sizeof written, strchr(endpoint.host, ':') ? "[%s]:%s" : "%s:%s",
-             endpoint.host, endpoint.port);
+    snprintf(written, sizeof written, text[0] == '[' ? "[%s]:%s" : "%s:%s", endpoint.host,
+             endpoint.port);
     bool parsed = endpoint_parse(written, &again);
     assert(parsed && strcmp(endpoint.host, again.host) == 0);
     assert(strcmp(endpoint.port, again.port) == 0);
