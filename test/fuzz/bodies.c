@@ -76,7 +76,7 @@ static void check_settings(const struct stock_change *change)
     sale_settings_add(object, settings);
     const char *wrong = sale_settings_read(object, &again);
     json_decref(object);
-    assert(!wrong && memcmp(settings, &again.settings, sizeof *settings) == 0); /* NOLINT: read as written */
+    assert(!wrong && memcmp(settings, &again.settings, sizeof *settings) == 0);
 }
 
 static void check_change(const struct request *request)

@@ -175,7 +175,7 @@ bool txn_take(struct txn *txn, struct row *row)
 void txn_give(struct txn *txn, struct row *row)
 {
     if (txn->count > 0 && txn->rows[txn->count - 1] == row &&
-        memcmp(&row->now, &row->was, sizeof row->now) == 0) { /* NOLINT: one is the other's copy */
+        memcmp(&row->now, &row->was, sizeof row->now) == 0) {
         txn->count--;
         row->owner = NULL;
     }
