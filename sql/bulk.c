@@ -10,8 +10,8 @@
 bool bulk_supported(struct db *db)
 {
     unsigned long extended = 0; /* the upper half of the capabilities */
-    int failed = mariadb_get_infov(db_handle(db), MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
-                                   &extended);
+    bool failed = mariadb_get_infov(db_handle(db), MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
+                                    &extended) != 0;
     return !failed && (extended & (MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32)) != 0;
 }
 
@@ -79,6 +79,7 @@ enum db_result bulk_execute(struct bulk *bulk, struct db *db, const char *text, 
     assert(count > 0);
     *affected_out = 0;
     db->doing = text;
+    db->doing_length = strlen(text);
     if (bulk->generation != db_generation(db))
         bulk_close(bulk);
     enum db_result result = bulk->statement ? DB_OK : prepare(bulk, db, text, binds, row_size);
