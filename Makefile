@@ -24,6 +24,8 @@
 #   make tsan       every test under the thread sanitizer
 #   make fuzz-http  mutated HTTP requests against the daemon under a sanitizer; DURATION=60 and SEED=1
 #                   are its seconds and its seed, SANITIZE=thread another sanitizer
+#   make fuzz       the code that reads bytes of others, under libFuzzer and sanitizers: TARGET=url is
+#                   one of the targets in test/fuzz, DURATION=600 the seconds of each
 #   make overload   20,000 connections that wear the daemon out in one way after the other, and a crowd
 #                   above capacity for DURATION=60 seconds, beside good clients: 6 minutes
 #   make model      every state of the protocol, searched by spin: 90 seconds, 3 GiB; DEEP=1 goes on
@@ -111,7 +113,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz-http overload model valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -290,6 +292,24 @@ $(simulate_tests):
 
 -include $(patsubst %.o,%.d,$(call object,$(wildcard test/simulate/*.c)))
 
+# --- Fuzzing: targets of libFuzzer, or with a main of their own that runs the inputs that are kept --
+
+fuzz_shared  := fuzz fuzz_service replay
+fuzz_targets := $(filter-out $(fuzz_shared),$(basename $(notdir $(wildcard test/fuzz/*.c))))
+fuzz_bins    := $(fuzz_targets:%=$(BUILD)/bin/%)
+fuzz_engine  := $(if $(LIBFUZZER),-fsanitize=fuzzer)
+
+$(fuzz_bins): $(BUILD)/bin/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/fuzz.o \
+              $(BUILD)/test/fuzz/fuzz_service.o $(if $(LIBFUZZER),,$(BUILD)/test/fuzz/replay.o) $(archive)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(LINK) $(fuzz_engine) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
+
+fuzz-targets: $(fuzz_bins)
+.PHONY: fuzz-targets
+
+-include $(patsubst %.o,%.d,$(call object,$(wildcard test/fuzz/*.c)))
+
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
 c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
@@ -395,15 +415,38 @@ asan:
 tsan:
 	@$(shell setarch -R true 2>/dev/null && echo setarch -R) $(MAKE) BUILD=build/tsan SANITIZE=thread test
 
-# Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
 model:
 	@deploy/packages model
 	@test/model/run $(if $(DEEP),deep)
+
+# libFuzzer is clang's: a build of its own, which also counts the lines that are reached.
+fuzz_clang = $(MAKE) BUILD=build/fuzz CC=clang SANITIZE=fuzzer-no-link,address,undefined LIBFUZZER=1 WERROR= \
+             WARNINGS= CFLAGS='-O1 -gline-tables-only -fprofile-instr-generate -fcoverage-mapping'
+fuzz:
+	@deploy/packages fuzz
+	@$(fuzz_clang) fuzz-targets
+	@BUILD=build/fuzz $(PYTHON) test/fuzz/run --seconds $(or $(DURATION),600) $(TARGET)
+
+# Puts what was found since into test/fuzz/corpus, as few inputs as reach as much.
+fuzz-keep:
+	@deploy/packages fuzz
+	@$(fuzz_clang) fuzz-targets
+	@BUILD=build/fuzz $(PYTHON) test/fuzz/run --keep $(TARGET)
+
+# The inputs that are kept, under gcc's sanitizers.
+fuzz-replay:
+	@deploy/packages test
+	@$(MAKE) BUILD=build/asan SANITIZE=address,undefined fuzz-targets
+	@passed=0; for target in $(fuzz_targets); do \
+	    build/asan/bin/$$target test/fuzz/corpus/$$target.txt </dev/null && passed=$$((passed + 1)); \
+	done; failed=$$(($(words $(fuzz_targets)) - passed)); \
+	echo "$$passed passed, $$failed failed"; test $$failed = 0
 
 fuzz_build = build/$(if $(filter thread,$(SANITIZE)),tsan,asan)
 fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/null && echo setarch -R)) \
              env BUILD=$(fuzz_build) SECKILL_DAEMON=$(fuzz_build)/seckilld DURATION=$(DURATION) SEED=$(SEED) \
              PYTHONDONTWRITEBYTECODE=1 ASAN_OPTIONS=halt_on_error=0 TSAN_OPTIONS=die_after_fork=0:suppressions=test/tsan.suppressions
+# Its known findings first, then new requests. DURATION, SEED: see test/fuzz/http.
 fuzz-http:
 	@deploy/packages test
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all

@@ -101,14 +101,23 @@ void script_forget(struct script_call *call, enum redis_result result)
     memset(call->values, 0, sizeof call->values);
 }
 
-/* Takes a table of numbers; drops values beyond the room, because the server sent the count. */
+/* Adds a value; false when there is no room for it, because the server sent the count. */
+static bool add_value(struct script_call *call, int64_t value)
+{
+    int64_t *values = call->more ? call->more_values : call->values;
+    size_t max = call->more ? call->more_values_max : SCRIPT_VALUES_MAX;
+    if ((size_t)call->value_count >= max)
+        return false;
+    values[call->value_count++] = value;
+    return true;
+}
+
+/* Takes a table of numbers. */
 static void read_values(struct script_call *call, const redisReply *reply)
 {
     script_forget(call, REDIS_ANSWERED);
-    int64_t *values = call->more ? call->more_values : call->values;
-    size_t max = call->more ? call->more_values_max : SCRIPT_VALUES_MAX;
-    for (size_t i = 0; i < reply->elements && i < max; i++)
-        values[call->value_count++] = reply->element[i]->integer;
+    for (size_t i = 0; i < reply->elements && add_value(call, reply->element[i]->integer); i++)
+        ;
 }
 
 /* Takes a text of numbers with spaces between them. */
@@ -116,11 +125,10 @@ static void read_numbers(struct script_call *call, const char *text)
 {
     char *end;
     script_forget(call, REDIS_ANSWERED);
-    for (; call->value_count < SCRIPT_VALUES_MAX; text = end) {
+    for (;; text = end) {
         int64_t value = strtoll(text, &end, 10);
-        if (end == text)
+        if (end == text || !add_value(call, value))
             break;
-        call->values[call->value_count++] = value;
     }
 }
 
@@ -133,16 +141,21 @@ bool script_take(struct redis *redis, struct script_call *call, redisReply *repl
         read_values(call, reply);
     else if (reply->type == REDIS_REPLY_INTEGER) {
         script_forget(call, REDIS_ANSWERED);
-        call->values[call->value_count++] = reply->integer;
+        add_value(call, reply->integer);
     } else if (reply->type == REDIS_REPLY_STRING)
         read_numbers(call, reply->str);
-    else {
+    else if (reply->type == REDIS_REPLY_ERROR) {
         /* Redis refused the call, or the script stopped at an error. */
         script_forget(call, REDIS_FAILED);
-        unknown_script =
-            reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+        unknown_script = strncmp(reply->str, "NOSCRIPT", 8) == 0;
         if (!unknown_script)
-            redis_set_error(redis, reply->type == REDIS_REPLY_ERROR ? reply->str : "odd reply");
+            redis_set_error(redis, reply->str);
+    } else {
+        /* No script of ours gives such a reply: it answers something else, and so do those behind
+         * it. See why_drop in redis.c. */
+        script_forget(call, REDIS_UNKNOWN);
+        redis_set_error(redis, "odd reply");
+        redis_drop(redis);
     }
     freeReplyObject(reply);
     return unknown_script;

@@ -25,8 +25,10 @@ static enum subscriber_event classify(const redisReply *reply)
         return SUBSCRIBER_OTHER;
     if (strcasecmp(reply->element[0]->str, "subscribe") == 0)
         return SUBSCRIBER_READY;
-    return strcasecmp(reply->element[0]->str, "message") == 0 ? SUBSCRIBER_MESSAGE
-                                                              : SUBSCRIBER_OTHER;
+    bool texts = reply->element[1]->type == REDIS_REPLY_STRING &&
+                 reply->element[2]->type == REDIS_REPLY_STRING;
+    return texts && strcasecmp(reply->element[0]->str, "message") == 0 ? SUBSCRIBER_MESSAGE
+                                                                       : SUBSCRIBER_OTHER;
 }
 
 enum subscriber_event subscriber_next(struct redis *redis, char *channel_out, size_t channel_size,

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
+#include "lua/subscriber.h"
 
 static struct redis *open_url(const char *url, int timeout_ms)
 {
@@ -406,6 +407,31 @@ static void test_long_message_is_cut(void **state)
     redis_close(&redis);
 }
 
+/* What the fake sends in one piece after it has confirmed the SELECT. */
+static void test_event_without_its_texts_is_no_message(void **state)
+{
+    (void)state;
+    struct fake_redis fake;
+    char channel[8] = "none", message[8] = "none";
+    struct redis *redis = fake_redis_open(&fake,
+                                          "*3\r\n$7\r\nmessage\r\n$-1\r\n$1\r\nm\r\n"
+                                          "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:7\r\n"
+                                          "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
+                                          10000);
+    assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
+    assert_true(subscriber_ask(redis, true, "c"));
+    assert_true(redis_fill(redis));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(subscriber_next(redis, channel, sizeof channel, message, sizeof message),
+                         SUBSCRIBER_OTHER);
+    assert_string_equal(channel, "none");
+    assert_int_equal(subscriber_next(redis, channel, sizeof channel, message, sizeof message),
+                     SUBSCRIBER_MESSAGE);
+    assert_string_equal(channel, "c");
+    assert_string_equal(message, "m");
+    fake_redis_close(&fake, &redis);
+}
+
 static void test_lost_subscription_is_unknown(void **state)
 {
     (void)state;
@@ -454,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_messages_arrive_in_order),
         cmocka_unit_test(test_waiting_longer_than_the_timeout_keeps_the_connection),
         cmocka_unit_test(test_long_message_is_cut),
+        cmocka_unit_test(test_event_without_its_texts_is_no_message),
         cmocka_unit_test(test_lost_subscription_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

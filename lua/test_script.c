@@ -719,10 +719,51 @@ static void test_refused_call_is_failed_though_the_connection_dies_later(void **
 {
     (void)state;
     struct script_call calls[3];
-    run_on_fake("-OOM command not allowed\r\n+odd\r\n", calls);
+    run_on_fake("-OOM command not allowed\r\n-ERR odd\r\n", calls);
     assert_int_equal(calls[0].result, REDIS_FAILED);
     assert_int_equal(calls[1].result, REDIS_FAILED);
     assert_int_equal(calls[2].result, REDIS_UNKNOWN);
+}
+
+/* The server may have run the call that such a reply seems to answer, so it is not failed. */
+static void test_reply_that_no_script_gives_leaves_its_call_and_the_rest_unknown(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    run_on_fake("-ERR x\r\n+QUEUED\r\n*1\r\n:1\r\n", calls);
+    assert_int_equal(calls[0].result, REDIS_FAILED);
+    assert_int_equal(calls[1].result, REDIS_UNKNOWN);
+    assert_int_equal(calls[2].result, REDIS_UNKNOWN);
+    run_on_fake("$-1\r\n*1\r\n:1\r\n", calls);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(calls[i].result, REDIS_UNKNOWN);
+}
+
+/* One number, or a text of them, where the caller keeps the room for the values. */
+static void test_values_of_a_call_with_room_of_its_own_go_there(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {":7\r\n", "$5\r\n7 8 9\r\n", "*3\r\n:7\r\n:8\r\n:9\r\n"};
+    static const char *const more[] = {"{s:0}"};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct fake_redis fake;
+        struct redis *client = fake_redis_open(&fake, answers[i], 10000);
+        int64_t values[3] = {-1, -1, -1};
+        struct script_call call;
+        script_begin(&call, SCRIPT_fence_raise);
+        call.keys = 1;
+        call.more = more;
+        call.more_count = 1;
+        call.more_values = values;
+        call.more_values_max = 2;
+        script_run(client, &call, 1);
+        assert_int_equal(call.result, REDIS_ANSWERED);
+        assert_int_equal(call.value_count, i == 0 ? 1 : 2);
+        assert_int_equal(values[0], 7);
+        assert_int_equal(values[1], i == 0 ? -1 : 8);
+        assert_int_equal(values[2], -1);
+        fake_redis_close(&fake, &client);
+    }
 }
 
 static void test_forgotten_script_is_unknown_only_when_it_was_sent_again(void **state)
@@ -795,6 +836,8 @@ int main(void)
         TEST(test_calls_not_answered_before_the_connection_dies_are_unknown),
         TEST(test_calls_not_answered_in_time_are_unknown),
         TEST(test_refused_call_is_failed_though_the_connection_dies_later),
+        TEST(test_reply_that_no_script_gives_leaves_its_call_and_the_rest_unknown),
+        TEST(test_values_of_a_call_with_room_of_its_own_go_there),
         TEST(test_forgotten_script_is_unknown_only_when_it_was_sent_again),
         TEST(test_connection_is_made_again_for_the_next_pipeline),
     };

@@ -79,6 +79,7 @@ enum db_result bulk_execute(struct bulk *bulk, struct db *db, const char *text, 
     assert(count > 0);
     *affected_out = 0;
     db->doing = text;
+    db->doing_length = strlen(text);
     if (bulk->generation != db_generation(db))
         bulk_close(bulk);
     enum db_result result = bulk->statement ? DB_OK : prepare(bulk, db, text, binds, row_size);

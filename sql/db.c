@@ -177,6 +177,7 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     if (!connected)
         return DB_FAILED;
     db->doing = text;
+    db->doing_length = length;
     int more = send_query(db, text, length);
     if (more != 0)
         return query_error(db);
@@ -245,6 +246,7 @@ static enum db_result commit(struct db *db)
         return DB_SOFT;
     }
     db->doing = "COMMIT";
+    db->doing_length = strlen(db->doing);
     db_note_fault(db);
     db_disconnect(db);
     return DB_UNKNOWN;

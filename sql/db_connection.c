@@ -57,11 +57,14 @@ static void next_word(const char **at, char *word_out, size_t size)
     *at += length;
 }
 
-/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. */
-static void describe(const char *text, char out[48])
+/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. The text has no NUL at
+ * its end, and may be long; what is asked for stands in its beginning. */
+static void describe(const struct db *db, char out[48])
 {
-    char verb[16], table[28] = "";
-    const char *at = text, *from;
+    char head[512], verb[16], table[28] = "";
+    size_t length = db->doing_length < sizeof head ? db->doing_length : sizeof head - 1;
+    snprintf(head, sizeof head, "%.*s", (int)length, db->doing);
+    const char *at = head, *from;
     next_word(&at, verb, sizeof verb);
     if (strcmp(verb, "UPDATE") == 0)
         next_word(&at, table, sizeof table);
@@ -76,7 +79,7 @@ void db_note_fault(struct db *db)
 {
     char doing[48] = "connect";
     if (db->doing)
-        describe(db->doing, doing);
+        describe(db, doing);
     fault_note(&db->fault, doing, db->error);
 }
 
@@ -184,7 +187,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
     case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
-        describe(db->doing, db->soft);
+        describe(db, db->soft);
         return DB_SOFT;
     case ER_DUP_ENTRY:
         return DB_DUPLICATE;

@@ -30,7 +30,8 @@ struct db {
     uint64_t insert_id;
     char error[256];
     const char *doing; /* the text of the statements that run in this call; NULL: it connects */
-    char soft[48];     /* what met a deadlock or waited for a lock last */
+    size_t doing_length;
+    char soft[48]; /* what met a deadlock or waited for a lock last */
     struct fault fault;
     char place[URL_PLACE_SIZE];
     struct db_stats stats;

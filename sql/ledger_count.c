@@ -97,7 +97,8 @@ static enum db_result find_end(struct step *step, struct db *db, uint64_t *end_o
     if (result != DB_OK)
         return result;
     char **row = db_row(db);
-    assert(row);
+    if (!row)
+        return DB_FAILED;
     *end_out = ledger_u32(row[0]) < step->rows ? step->last_id : ledger_u64(row[1]);
     return DB_OK;
 }

@@ -77,6 +77,8 @@ static enum db_result take_body(struct db *db, void *context)
         return tell_other(taking, db);
     struct ledger_node taken = *node;
     taken.number = (int)ledger_u32(row[0]);
+    if (taken.number < 0 || taken.number >= LEDGER_NODES)
+        return DB_FAILED; /* the table has a row that no daemon has made */
     uint64_t ids_before = ledger_u64(row[1]);
     taken.ids_from_ms = ids_before > node->next_ms ? ids_before : node->next_ms;
     taken.ids_to_ms = taken.ids_from_ms + (uint64_t)node->lease_ms;

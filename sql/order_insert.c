@@ -269,6 +269,7 @@ static enum db_result run_multi(struct order_insert *insert, struct db *db, enum
 {
     MYSQL_STMT **statement = &insert->statements[kind][slot_of(count)];
     db->doing = kinds[kind].insert;
+    db->doing_length = strlen(db->doing);
     enum db_result result = *statement ? DB_OK : prepare(insert, db, count, kind, statement);
     if (result != DB_OK)
         return result;

@@ -96,23 +96,25 @@ static void read_row(struct ledger_record *record, char **row)
     ledger_time_read(record->expires_at, row[9]);
 }
 
-/* Fills in the first record of each id. True when several segments filled one of the orders. */
-static bool read_rows(const struct order_set *set, struct db *db)
+/* Fills in the first record of each id; *several_out: several segments filled one of the orders.
+ * False when a row was not asked for: then none of them can be believed. */
+static bool read_rows(const struct order_set *set, struct db *db, bool *several_out)
 {
-    bool several = false;
+    *several_out = false;
     for (size_t i = 0; i < set->count; i++)
         *record_at(set, i) = (struct ledger_record){.order_id = set->entries[i].order_id};
     for (char **row = db_row(db); row; row = db_row(db)) {
         size_t place = order_set_find(set, ledger_u64(row[0]));
-        assert(place < set->count);
+        if (place == set->count)
+            return false;
         read_row(set->records[place], row);
         if (set->asks_payable) {
             set->records[place]->payable = ledger_u32(row[10]) != 0;
             set->records[place]->round_over = ledger_u32(row[11]) != 0;
         }
-        several |= set->records[place]->segment == LEDGER_SEGMENT_SEVERAL;
+        *several_out |= set->records[place]->segment == LEDGER_SEGMENT_SEVERAL;
     }
-    return several;
+    return true;
 }
 
 /* ---- the allocations of orders that several segments filled ---- */
@@ -153,8 +155,9 @@ static void read_allocations(const struct order_set *set, struct ledger *ledger)
     size_t count = 0, size = 64;
     struct ledger_block *block = block_resize(NULL, size);
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        struct ledger_record *record = set->records[order_set_find(set, ledger_u64(row[0]))];
-        if (record->allocation_count == LEDGER_SEGMENTS_MAX)
+        size_t place = order_set_find(set, ledger_u64(row[0]));
+        struct ledger_record *record = place < set->count ? set->records[place] : NULL;
+        if (!record || record->allocation_count == LEDGER_SEGMENTS_MAX)
             continue;
         if (count == size)
             block = block_resize(block, size *= 2);
@@ -181,7 +184,10 @@ enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledge
     enum db_result result = query(ledger);
     if (result != DB_OK)
         return result;
-    if (read_rows(set, ledger->db)) {
+    bool several = false;
+    if (!read_rows(set, ledger->db, &several))
+        return DB_FAILED;
+    if (several) {
         text_allocations(set, &ledger->sql);
         result = query(ledger);
         if (result == DB_OK)

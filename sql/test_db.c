@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <time.h>
 
+#include "base/fault.h"
+
 static struct db *db;
 
 static enum db_result query(struct db *on, const char *text)
@@ -258,6 +260,19 @@ static void test_statements_stop_at_the_first_that_fails(void **state)
 }
 
 /* The second row cannot be made: the server has answered with the columns by then. */
+/* The text is not ended by a NUL, and what lies behind it is none of its own. */
+static void test_fault_names_what_the_statement_says_and_nothing_behind_it(void **state)
+{
+    (void)state;
+    static const char text[] = "BOGUS 1 FROM elsewhere";
+    fault_clear(db_fault(db));
+    assert_int_equal(db_query(db, text, strlen("BOGUS 1")), DB_FAILED);
+    assert_int_equal(db_fault(db)->count, 1);
+    assert_string_equal(db_fault(db)->doing, "BOGUS");
+    assert_int_equal(db_query(db, text, strlen(text)), DB_FAILED);
+    assert_string_equal(db_fault(db)->doing, "BOGUS elsewhere");
+}
+
 static void test_rows_that_break_off_are_no_empty_result(void **state)
 {
     (void)state;
@@ -501,6 +516,7 @@ int main(void)
         TEST(test_first_query_of_a_connection_counts_its_own_rows_alone),
         TEST(test_rows_are_those_of_the_last_statement_that_has_any),
         TEST(test_statements_stop_at_the_first_that_fails),
+        TEST(test_fault_names_what_the_statement_says_and_nothing_behind_it),
         TEST(test_rows_that_break_off_are_no_empty_result),
         TEST(test_insert_id_is_that_of_the_last_insert),
         TEST(test_duplicate_alone_changes_nothing),
