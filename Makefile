@@ -31,7 +31,7 @@
 #   make model      every state of the protocol, searched by spin: 90 seconds, 3 GiB; DEEP=1 goes on
 #                   for DURATION=600 seconds with more faults than memory can hold states of
 #   make valgrind   the unit tests under valgrind: no leak, no read of what is not there
-#   make lint       style, include direction, scripts, reference configuration
+#   make lint       style, include direction, scripts, reference configuration, clang-tidy
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make install-lock   them, the public header, a pkg-config file and the manual page
@@ -113,7 +113,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint format install clean help
+.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -198,7 +198,7 @@ $(BUILD)/$(soname): $(lock_object) lock/seclock.map
 $(BUILD)/libseclock.so: $(BUILD)/$(soname)
 	$(Q)ln -sf $(soname) $@
 
-$(BUILD)/lock/example.o: CPPFLAGS += -Ilock
+$(BUILD)/lock/example.o $(BUILD)/test/lock/embedded.o: CPPFLAGS += -Ilock
 $(BUILD)/lock/tool/options.o: CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
 $(BUILD)/seclock: $(call object,$(tool)) $(BUILD)/libseclock.a
 $(BUILD)/lock_example: $(BUILD)/lock/example.o $(BUILD)/libseclock.a
@@ -291,6 +291,27 @@ $(simulate_tests):
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 -include $(patsubst %.o,%.d,$(call object,$(wildcard test/simulate/*.c)))
+
+# --- clang-tidy ---------------------------------------------------------------------------------
+
+# A file is looked at again when its object is made again, so with the headers that it includes.
+tidy_src   := $(sources) $(wildcard loadtest/*.c loadtest/*/*.c test/*.c test/*/*.c)
+tidy_of     = $(patsubst %.c,$(BUILD)/tidy/%.ok,$(1))
+# How much of a function's paths it follows: a quarter of the time of its own limit, the same found.
+tidy_limit := $(addprefix --extra-arg=,-Xclang -analyzer-config -Xclang max-nodes=30000)
+
+tidy: $(call tidy_of,$(tidy_src))
+
+$(call tidy_of,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
+$(call tidy_of,lock/example.c test/lock/embedded.c): CPPFLAGS += -Ilock
+$(call tidy_of,lock/tool/options.c): CPPFLAGS += -DSECLOCK_VERSION='"$(LOCK_VERSION)"'
+
+$(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
+	$(call say,TIDY,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)clang-tidy --quiet $(tidy_limit) $< -- $(filter-out -W% -O% -D_FORTIFY%,$(COMPILE:$(CC)%=%)) 2>$@.err || \
+	    { cat $@.err >&2; exit 1; }
+	$(Q)touch $@
 
 # --- Fuzzing: targets of libFuzzer, or with a main of their own that runs the inputs that are kept --
 
@@ -467,6 +488,7 @@ lint:
 	@deploy/packages lint
 	@$(MAKE) all
 	@test/lint
+	@$(MAKE) -k tidy
 
 format:
 	@deploy/packages lint

@@ -322,7 +322,7 @@ static int kind_of(const char *name)
 
 int main(int argc, char **argv)
 {
-    measure_ms = argc > 2 ? atoi(argv[1]) : 0;
+    measure_ms = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
     if (measure_ms < 1) {
         fprintf(stderr, "usage: bench_lock MS KIND...\n");
         return 2;

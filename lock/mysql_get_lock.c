@@ -192,7 +192,7 @@ static enum seclock_result holding_try(struct get_lock *self, struct holding *ho
     enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
     if (result == SECLOCK_OK)
         return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
-    int code = atoi(db_error(holding->db));
+    long code = strtol(db_error(holding->db), NULL, 10);
     return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? SECLOCK_BUSY : SECLOCK_FAILED;
 }
 

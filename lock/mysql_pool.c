@@ -130,7 +130,7 @@ static enum seclock_result query_until(struct db *db, const struct sql_text *sql
         if (result == DB_OK)
             return SECLOCK_OK;
         bool lost = result == DB_FAILED && db_in_doubt(db);
-        int code = result == DB_FAILED && !lost ? atoi(db_error(db)) : 0;
+        long code = result == DB_FAILED && !lost ? strtol(db_error(db), NULL, 10) : 0;
         bool missing = code == NO_SUCH_TABLE;
         doubt = doubt || lost;
         if (clock_now_ms() >= until_ms)

@@ -46,7 +46,7 @@ static void row_read(struct db *db, struct row *row_out)
     row_out->holds = true_column(columns[1]);
     row_out->released = true_column(columns[2]);
     row_out->fence = strtoull(columns[3], NULL, 10);
-    row_out->hold_count = atoi(columns[4]);
+    row_out->hold_count = (int)strtol(columns[4], NULL, 10);
     row_out->left_ms = strtoll(columns[5], NULL, 10);
 }
 

@@ -265,7 +265,7 @@ static enum seclock_result redlock_status(const struct lock_driver *driver, void
                                           const char *name, struct seclock_status *status_out)
 {
     struct redlock *redlock = self;
-    struct view views[SCRIPT_EACH_MAX];
+    struct view views[SCRIPT_EACH_MAX] = {0};
     size_t answered;
     (void)driver;
     status_out->remaining_ms = 0;

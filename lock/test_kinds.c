@@ -644,7 +644,7 @@ static bool add_one(struct seclock_value *value, void *context)
 {
     (void)context;
     value->data[value->size] = '\0';
-    value->size = (size_t)snprintf(value->data, 32, "%d", atoi(value->data) + 1);
+    value->size = (size_t)snprintf(value->data, 32, "%d", (int)strtol(value->data, NULL, 10) + 1);
     return true;
 }
 
@@ -700,7 +700,8 @@ static int threads_of_process(void)
 {
     int count = 0;
     DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *entry; tasks && (entry = readdir(tasks));)
+    assert_non_null(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));)
         count += entry->d_name[0] != '.';
     closedir(tasks);
     return count;

@@ -87,7 +87,8 @@ static int connections(void)
     int count = 0;
     char path[300], target[64];
     DIR *descriptors = opendir("/proc/self/fd");
-    for (struct dirent *entry; descriptors && (entry = readdir(descriptors));) {
+    assert_non_null(descriptors);
+    for (struct dirent *entry; (entry = readdir(descriptors));) {
         snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
         ssize_t length = readlink(path, target, sizeof target - 1);
         target[length > 0 ? length : 0] = '\0';

@@ -192,6 +192,7 @@ enum redis_result redis_connect(struct redis *redis)
     const char *wrong = connect_any(redis);
     if (wrong)
         return connect_failed(redis, wrong);
+    assert(redis->context);
     redisSetTimeout(redis->context, redis->timeout);
     /* A program that this process starts must not keep the connection open. */
     fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);

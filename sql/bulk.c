@@ -10,8 +10,8 @@
 bool bulk_supported(struct db *db)
 {
     unsigned long extended = 0; /* the upper half of the capabilities */
-    int failed = mariadb_get_infov(db_handle(db), MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
-                                   &extended);
+    bool failed = mariadb_get_infov(db_handle(db), MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES,
+                                    &extended) != 0;
     return !failed && (extended & (MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32)) != 0;
 }
 

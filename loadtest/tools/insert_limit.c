@@ -41,6 +41,7 @@ static void must(struct db *db, const char *format)
 
 static void write_rows(unsigned long long first, int rows)
 {
+    static unsigned seed = 1;
     char *end = text;
     end += sprintf(end,
                    "INSERT INTO insert_limit_%u(order_id,sku,round,user_id,qty,segment,"
@@ -48,7 +49,7 @@ static void write_rows(unsigned long long first, int rows)
                    table);
     for (int i = 0; i < rows; i++)
         end += snprintf(end, ROW_SIZE, "%s(%llu,'limit',1,'u%u',1,%d,NULL,'%s')", i ? "," : "",
-                        first + (unsigned)i, (unsigned)rand() % 1000000, i % 20,
+                        first + (unsigned)i, (unsigned)rand_r(&seed) % 1000000, i % 20,
                         "2026-11-20 21:58:53.255");
     text_length = (size_t)(end - text);
 }
@@ -62,8 +63,8 @@ static enum db_result insert(struct db *db, void *context)
 int main(int argc, char **argv)
 {
     char error[256];
-    int rows = argc == 4 ? atoi(argv[2]) : 0;
-    double seconds = argc == 4 ? atof(argv[3]) : 0;
+    int rows = argc == 4 ? (int)strtol(argv[2], NULL, 10) : 0;
+    double seconds = argc == 4 ? strtod(argv[3], NULL) : 0;
 
     if (rows < 1 || rows > ROWS_MAX || seconds <= 0) {
         fprintf(stderr, "usage: insert_limit MYSQL_URL ROWS_PER_TRANSACTION SECONDS\n");
@@ -79,10 +80,12 @@ int main(int argc, char **argv)
     must(db, "CREATE TABLE insert_limit_%u LIKE orders");
     unsigned long long inserted = 0;
     double start = now_s(), lasted = 0;
-    for (; lasted < seconds; lasted = now_s() - start, inserted += (unsigned)rows) {
+    while (lasted < seconds) {
         write_rows(7263951733829632000ULL + inserted, rows);
         if (db_run(db, insert, NULL) != DB_OK)
             die("insert", db_error(db));
+        inserted += (unsigned)rows;
+        lasted = now_s() - start;
     }
     must(db, "DROP TABLE insert_limit_%u");
     db_close(&db);

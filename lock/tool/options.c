@@ -105,7 +105,8 @@ static void add_servers_of_environment(struct settings *settings)
     const char *value = getenv("SECLOCK_SERVER");
     if (settings->server_count > 0 || !value)
         return;
-    char *copy = strdup(value); /* lives as long as the program */
+    static char *copy; /* lives as long as the program */
+    copy = strdup(value);
     for (char *url = copy ? strtok(copy, " ") : NULL; url; url = strtok(NULL, " "))
         add_server(settings, url);
 }

@@ -11,7 +11,7 @@
 
 /* This process drives the HTTP thread itself, turn by turn: its parts are private to that file. */
 #define worker_start(worker, run, context) ((void)(run), true)
-#include "service/http/loop.c"
+#include "service/http/loop.c" /* NOLINT: to reach what is static in it */
 #undef worker_start
 
 #include <netinet/in.h>

@@ -10,7 +10,10 @@ from harness.client import send
 from harness.processes import HarnessError, clean_environment, spawn, wait_until
 
 LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
-SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:|Assertion")
+SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
+ASSERTION = "Assertion"
+REPORT_END = re.compile(r"^ *SUMMARY: .*", re.M)
+REPORT_MAX = 8000
 # libmicrohttpd 0.9.75 joins a folded header line at the end of its memory by a memcpy onto itself,
 # within its own buffer. glibc's memcpy copes with that, and nothing of ours can prevent it.
 KNOWN_REPORT = re.compile(
@@ -18,6 +21,17 @@ KNOWN_REPORT = re.compile(
     r" +#1 [^\n]*libmicrohttpd.*?SUMMARY: AddressSanitizer: memcpy-param-overlap [^\n]*\n",
     re.DOTALL)
 LOG_SHOWN_MAX = 4000
+
+
+def sanitizer_report(text):
+    """The first report of a sanitizer in a program's log, up to its summary; "" if there is none
+    that is ours to mend."""
+    text = KNOWN_REPORT.sub("", text)
+    found = SANITIZER.search(text)
+    if not found:
+        return ""
+    end = REPORT_END.search(text, found.start())
+    return text[found.start():end.end() if end else None][:REPORT_MAX]
 
 
 class Program:
@@ -53,9 +67,10 @@ class Program:
         if not self.end_expected:
             raise self.failure(f"died: {self.process.returncode}")
         for path in self.log_paths:
-            text = KNOWN_REPORT.sub("", path.read_text(errors="replace"))
-            if SANITIZER.search(text):
-                raise HarnessError(text)
+            text = path.read_text(errors="replace")
+            report = sanitizer_report(text)
+            if ASSERTION in text or report:
+                raise HarnessError(report or text)
 
     # its life
 

@@ -64,7 +64,7 @@ def go_deaf(proxy, kind):
 
 
 def assert_free(near, kind, name="n"):
-    assert near("status", kind, name)["held"] == 0
+    assert settled(near, "status", kind, name)["held"] == 0
     assert near.acquire(kind, name, **options(kind))["result"] == "ok"
     assert near("release", 1)["result"] == "ok"
 

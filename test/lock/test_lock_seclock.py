@@ -180,7 +180,7 @@ def test_exit_status_of_its_own(shell, tmp_path):
 
 
 def test_lock_is_lost(shell, tmp_path):
-    holder = shell("seclock --lease 600ms job -- sh -c 'touch began; exec sleep 20'")
+    holder = shell("seclock --lease 4s job -- sh -c 'touch began; exec sleep 20'")
     appears(tmp_path / "began")
     assert ends(shell("seclock break job")) == 0
     start = time.monotonic()

@@ -165,7 +165,7 @@ static void act(struct stock *stock, struct chance *chance)
     else if (kind < 8)
         change(stock, sku, chance);
     else if (kind < 9)
-        reset(stock, sku, chance);
+        reset(stock, sku, chance); /* NOLINT: the last kind as well, if sales retire */
     else if (kind < 10)
         reconcile(stock, sku);
     else if (kind < 13)

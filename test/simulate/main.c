@@ -69,8 +69,7 @@ static void note_broken(struct progress *progress, uint64_t seed)
 {
     uint64_t before = progress->broken;
     while ((before == 0 || before > seed + 1) &&
-           !__atomic_compare_exchange_n(&progress->broken, &before, seed + 1, false,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+           !atomic_compare_exchange_strong(&progress->broken, &before, seed + 1))
         continue;
 }
 
@@ -78,7 +77,8 @@ static void work(struct progress *progress, const struct options *options, long 
 {
     const struct mask mask = {.calm = options->calm};
     while (!progress->stop) {
-        uint64_t seed = now_at = progress->at[job] = options->from + progress->next++;
+        uint64_t seed = now_at = options->from + progress->next++;
+        progress->at[job] = seed;
         if (seed >= options->from + options->seeds ||
             (progress->broken != 0 && seed >= progress->broken))
             break;
@@ -201,6 +201,7 @@ static int search(const struct options *options)
 static void on_abort(int signal_number)
 {
     signal(signal_number, SIG_DFL);
+    /* NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c): by an abort of this thread's own */
     fprintf(stderr, "simulate: seed %llu\n", (unsigned long long)now_at);
 }
 
