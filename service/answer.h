@@ -10,6 +10,7 @@ enum {
     ANSWER_INLINE_MAX = 640, /* bytes of an answer that needs no allocation */
     RETRY_AFTER_S_MAX = 3600,
     ANSWERS_BYTES_MAX = 32 << 20, /* of allocated texts: beyond it no long answer is made */
+    ANSWERS_SHOP_MAX = 24 << 20,  /* and beyond this none for the shop: operators are served */
 };
 
 /* X(name, HTTP status, code, title, detail, seconds for Retry-After or 0): the one list of every

@@ -72,6 +72,8 @@ def test_long_answers_that_nobody_reads_do_not_fill_the_memory(stack, spawn):
             sock.sendall(listing * 3)  # the kernel takes one or two of these answers
         wait_until(lambda: daemon.get("/user/regular/orders").code == "overloaded",
                    "a listing is refused")
+        operators = daemon.admin("GET", "/admin/orders?limit=10")
+        assert operators.status == 200, operators
         grown = resident_mb(daemon) - before
         assert grown < 1.5 * ANSWERS_MB_MAX + clients * CONNECTION_KB / 1024, grown
         assert daemon.order().status == 201
@@ -161,6 +163,25 @@ def test_clients_who_come_without_descriptors_take_the_places_of_idle_ones(stack
     wait_gone(daemon, before)
     assert daemon.stock()["sold"] == 25
     audit(daemon)
+
+
+def test_operators_get_descriptors_that_idle_buyers_have(stack, spawn):
+    """Also at a listener of their own, where there is nobody else who could be displaced."""
+    daemon = spawn(stack, admin_listen="127.0.0.1:0", **STEADY)
+    daemon.reset()
+    pid = daemon.process.pid
+    limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with ExitStack() as clients:
+        before = descriptors(daemon)
+        for _ in range(100):
+            clients.enter_context(connect(daemon))
+        wait_until(lambda: descriptors(daemon) >= before + 100, "the crowd")
+        used = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, limit[1]))
+        for _ in range(5):
+            assert daemon.admin("GET", "/admin/sales").status == 200
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+    wait_gone(daemon, before)
 
 
 # connections that end early

@@ -179,11 +179,13 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
     answer_end(answer, (size_t)(at - text));
 }
 
-/* Clients that take no answers may not fill the memory with pages. */
+/* Clients that take no answers may not fill the memory with pages; nor may those of the shop, who
+ * list the orders of one user, keep operators from theirs. */
 static void page(struct call_worker *worker, struct request *request)
 {
     size_t count = 0;
-    if (answers_bytes() > ANSWERS_BYTES_MAX) {
+    bool shop = request->call.filter.user_id[0] != '\0';
+    if (answers_bytes() > (shop ? ANSWERS_SHOP_MAX : ANSWERS_BYTES_MAX)) {
         answer_detail(&request->answer, PROBLEM_OVERLOADED,
                       "Too many long answers wait for their clients; try again later.");
         return;

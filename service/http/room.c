@@ -26,7 +26,7 @@
 
 enum {
     PASSED_OVER_MAX = 8, /* connections that are looked at before one is closed */
-    FREED = 16,          /* places, see room_shrink */
+    FREED = 16,          /* places at most, see room_shrink */
     GROWTH = 256,        /* places come back by this part a time */
     LOG_PAUSE_MS = 1000,
 };
@@ -37,6 +37,7 @@ struct http_room {
     _Atomic unsigned taken;          /* places; a connection that is told to go has none */
     _Atomic unsigned connected;      /* connections, with those that are told to go */
     struct address_count *addresses; /* NULL: no limit */
+    struct http_room *beside;        /* the other listener's, with the same descriptors; or NULL */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
     _Atomic size_t thread_count; /* of those that have joined: the first serve already */
 };
@@ -75,6 +76,12 @@ void room_join(struct http_room *room, struct http_thread *thread)
 unsigned room_accept_max(const struct http_room *room)
 {
     return room->most + ROOM_EXTRA;
+}
+
+void room_pair(struct http_room *one, struct http_room *other)
+{
+    one->beside = other;
+    other->beside = one;
 }
 
 /* ---- who may come ---- */
@@ -193,14 +200,31 @@ static bool make_room(struct http_thread *thread)
     return true;
 }
 
+/* NULL: no thread serves yet. */
 static struct http_thread *most_connections(struct http_room *room)
 {
-    struct http_thread *most = room->threads[0];
+    struct http_thread *most = NULL;
     size_t count = atomic_load(&room->thread_count);
-    for (size_t i = 1; i < count; i++)
-        if (atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
+    for (size_t i = 0; i < count; i++)
+        if (!most || atomic_load(&room->threads[i]->connections) > atomic_load(&most->connections))
             most = room->threads[i];
     return most;
+}
+
+/* The most connections of all listeners, of whose threads one asks. */
+static struct http_thread *most_descriptors(struct http_room *room)
+{
+    struct http_thread *here = most_connections(room);
+    struct http_thread *there = room->beside ? most_connections(room->beside) : NULL;
+    bool more = there && atomic_load(&there->connections) > atomic_load(&here->connections);
+    return more ? there : here;
+}
+
+/* Of a thread that may be another one. */
+static void ask_for_places(struct http_thread *thread, unsigned count)
+{
+    atomic_fetch_add(&thread->room_asked, count);
+    http_wake(thread);
 }
 
 void room_enter(struct http_thread *thread, struct http_connection *connection,
@@ -218,25 +242,28 @@ void room_enter(struct http_thread *thread, struct http_connection *connection,
     if (atomic_fetch_add(&room->taken, 1) < atomic_load(&room->max))
         return;
     struct http_thread *most = most_connections(room);
-    if (most == thread) {
+    if (most == thread)
         make_room(thread);
-    } else {
-        atomic_fetch_add(&most->room_asked, 1);
-        http_wake(most);
-    }
+    else
+        ask_for_places(most, 1);
 }
 
 /* From now on there are fewer places than descriptors, so that each further client gets that of the
- * connection that has waited longest. Several threads may do so at once: the places come back. */
+ * connection that has waited longest. Several threads may do so at once: the places come back.
+ *
+ * The descriptors may be with another thread, or listener. But as long as this thread has
+ * connections, libmicrohttpd accepts nobody until one of them has ended. */
 void room_shrink(struct http_thread *thread)
 {
-    struct http_room *room = thread->room;
-    unsigned taken = atomic_load(&room->taken);
-    if (atomic_load(&room->connected) >= room_accept_max(room))
+    if (atomic_load(&thread->room->connected) >= room_accept_max(thread->room))
         return; /* nobody is accepted because requests are under way on all connections */
-    atomic_store(&room->max, taken > FREED ? taken - FREED : 1);
-    for (int i = 0; i < FREED && make_room(thread); i++)
-        continue;
+    struct http_thread *most = most_descriptors(thread->room);
+    unsigned taken = atomic_load(&most->room->taken), half = (taken + 1) / 2;
+    unsigned freed = half < FREED ? half : FREED; /* few clients may just be sending a request */
+    atomic_store(&most->room->max, taken > freed ? taken - freed : 1);
+    if (most != thread)
+        make_room(thread);
+    ask_for_places(most, freed);
 }
 
 void room_grow(struct http_thread *thread)

@@ -20,6 +20,9 @@ struct http_room *room_open(unsigned max, unsigned per_address);
 /* Frees it, after all HTTP threads have ended. NULL is fine. */
 void room_close(struct http_room **room);
 
+/* The two listeners share the process's descriptors. Main thread, before any thread joins. */
+void room_pair(struct http_room *one, struct http_room *other);
+
 /* The thread accepts connections from now on. Main thread, before the thread runs. */
 void room_join(struct http_room *room, struct http_thread *thread);
 
@@ -37,8 +40,9 @@ bool room_admits(struct http_thread *thread, const struct sockaddr *from);
 void room_enter(struct http_thread *thread, struct http_connection *connection,
                 const struct sockaddr *from);
 
-/* Clients wait and are not accepted. If there are places, descriptors are lacking: there are fewer
- * places from now on, and some connections that wait for their clients are closed. */
+/* Clients wait and are not accepted. If there are places, descriptors are lacking: where most
+ * connections are, at this listener or the other one, there are fewer places from now on, and some
+ * that wait for their clients are closed. */
 void room_shrink(struct http_thread *thread);
 
 /* Clients are accepted: some of the places that room_shrink has taken away come back. */
