@@ -132,7 +132,7 @@ static void test_waits_as_long_as_told(void **state)
     assert_result(take(mine, 0, &hold), SECLOCK_OK);
     int64_t began_ms = now_ms();
     assert_result(take(other, 200, &second), SECLOCK_TIMEOUT);
-    assert_in_range(now_ms() - began_ms, 199, 1200);
+    assert_in_range(now_ms() - began_ms, 199, 200 + SLACK_MS);
     give(&hold);
 }
 
@@ -183,7 +183,7 @@ static void test_abandoned_hold_ends(void **state)
     int64_t began_ms = now_ms();
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
     if (subject->is & LEASED)
-        assert_in_range(now_ms() - began_ms, 0, 300 + POLL_MS + 200);
+        assert_in_range(now_ms() - began_ms, 0, 300 + POLL_MS + SLACK_MS);
     give(&second);
 }
 
@@ -396,7 +396,8 @@ static void test_watchdog_renews(void **state)
     struct seclock_request wanted = request(0);
     if (subject->kind == SECLOCK_KIND_PERMIT)
         return; /* of fixed lease */
-    wanted.lease_ms = 400;
+    wanted.lease_ms = 900;
+    int64_t began_ms = now_ms();
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     for (int i = 0; i < 12; i++) {
         sleep_ms(100);
@@ -404,7 +405,7 @@ static void test_watchdog_renews(void **state)
         assert_result(take(other, 0, &second), SECLOCK_BUSY);
     }
     if (subject->is & LEASED)
-        assert_in_range(stats_of(mine).renewals, 6, 18);
+        assert_in_range(stats_of(mine).renewals, 2, 3 + 2 * (now_ms() - began_ms) / 300);
     assert_int_equal(stats_of(mine).watched, 1);
     assert_int_equal(losses, 0);
     give(&hold);
@@ -420,11 +421,11 @@ static void test_fixed_lease_ends(void **state)
         return; /* as long as its connection */
     wanted.lease_ms = 300;
     wanted.fixed_lease = true;
-    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
-    assert_in_range(seclock_remaining_ms(hold), 200, 300);
     int64_t began_ms = now_ms();
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    assert_in_range(seclock_remaining_ms(hold), 0, 300);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_in_range(now_ms() - began_ms, 250, 300 + POLL_MS + 200);
+    assert_in_range(now_ms() - began_ms, 290, 300 + POLL_MS + SLACK_MS);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST); /* before the other could have it */
     wait_for(losses == 1);
     assert_result(seclock_release(hold), SECLOCK_LOST);
@@ -444,7 +445,7 @@ static void test_fixed_lease_ends_without_notice(void **state)
         return;
     wanted.lease_ms = 200;
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
-    wanted.lease_ms = 500;
+    wanted.lease_ms = 1500;
     enum seclock_result reentry = seclock_acquire(mine, &wanted, &again);
     assert_int_equal(reentry == SECLOCK_OK, (subject->is & REENTRANT) != 0);
     sleep_ms(300);
@@ -455,7 +456,7 @@ static void test_fixed_lease_ends_without_notice(void **state)
         assert_result(seclock_release(again), SECLOCK_OK);
     int64_t began_ms = now_ms();
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_true(now_ms() - began_ms < 200 + POLL_MS + 200);
+    assert_true(now_ms() - began_ms < 1200 + POLL_MS + SLACK_MS);
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
     seclock_free(&again);
@@ -469,12 +470,12 @@ static void test_hold_is_renewed_up_to_a_time(void **state)
     struct seclock_request wanted = request(0);
     if (!(subject->is & (LEASED | LAPSES)) || subject->kind == SECLOCK_KIND_PERMIT)
         return;
-    wanted.lease_ms = 300;
-    wanted.hold_ms_max = 600;
+    wanted.lease_ms = 1000;
+    wanted.hold_ms_max = 1500;
     int64_t began_ms = now_ms();
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_in_range(now_ms() - began_ms, 600, 900 + POLL_MS + 200);
+    assert_in_range(now_ms() - began_ms, 1490, 2500 + POLL_MS + SLACK_MS);
     wait_for(losses == 1);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
     seclock_free(&hold);
@@ -780,7 +781,7 @@ static void test_subscriptions_are_killed(void **state)
     int64_t released_ms = now_ms();
     give(&hold);
     wait_end(&waiting, SECLOCK_OK);
-    assert_true(waiting.ended_ms - released_ms < POLL_MS + 500);
+    assert_true(waiting.ended_ms - released_ms < POLL_MS + SLACK_MS);
 }
 
 static void test_connections_are_killed(void **state)
@@ -815,7 +816,7 @@ static void test_no_server(void **state)
     assert_null(hold);
     int64_t began_ms = now_ms();
     assert_result(take(client, SECLOCK_FOREVER, &hold), SECLOCK_FAILED);
-    assert_in_range(now_ms() - began_ms, 300, 3000);
+    assert_in_range(now_ms() - began_ms, 300, 2 * SLACK_MS);
     assert_reason(take(client, 0, &hold), SECLOCK_FAILED, "127.0.0.1");
     seclock_close(&client);
 }

@@ -21,7 +21,13 @@
 #include "lua/command.h"
 #include "sql/db.h"
 
-enum { RED_SERVERS = 3, LEASE_MS = 3000, POLL_MS = 300, PATIENCE_MS = 10000 };
+enum {
+    RED_SERVERS = 3,
+    LEASE_MS = 3000,
+    POLL_MS = 300,
+    PATIENCE_MS = 10000,
+    SLACK_MS = 3000, /* that a busy machine may add to a wait */
+};
 
 struct servers {
     char redis[256], mysql[256], zookeeper[256];

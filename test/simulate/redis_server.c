@@ -17,7 +17,7 @@
 
 enum {
     TRIP_US_MAX = 300, /* of a message, one way */
-    LATE_MS_MAX = 800,
+    LATE_MS_MIN = 100,
     STEP_MS_MAX = 2000, /* of the clock: a lease may last so much longer, twice */
 };
 
@@ -234,7 +234,8 @@ void redis_server_send(struct redis_message *message)
     else if (chance_strikes(FAULT_REDIS_ANSWER_LOST))
         message->answer_lost = true;
     else if (chance_strikes(FAULT_REDIS_LATE))
-        at_ns += (100 + (int64_t)chance_effect(LATE_MS_MAX)) * LOOP_MS;
+        at_ns +=
+            (LATE_MS_MIN + (int64_t)chance_effect(REDIS_SERVER_LATE_MS - LATE_MS_MIN)) * LOOP_MS;
     loop_at(at_ns, arrive, message, 0);
 }
 

@@ -33,6 +33,9 @@ struct redis_message {
     char sender[24];
 };
 
+/* A request that is late arrives at most so long after it was sent. */
+enum { REDIS_SERVER_LATE_MS = 900 };
+
 void redis_server_begin(void);
 
 /* Counts the server's runs: a connection made in an earlier run is lost. */
