@@ -8,8 +8,6 @@
 
 #include "ctl/say.h"
 
-enum { COMMAND_SIZE = 1024 };
-
 static int refusal_status(const struct reply *reply)
 {
     if (strcmp(reply->code, "not_found") == 0)
@@ -26,23 +24,33 @@ static int refusal_status(const struct reply *reply)
     }
 }
 
-/* A word of a command line, in quotes where a shell would take it for something else. */
-static void add_word(char *line, const char *word)
+/* Adds a word of a command line, in quotes where a shell would take it for something else: 'a'\''b'
+ * is a'b. */
+static char *put_word(char *at, const char *word)
 {
-    size_t length = strlen(line);
     bool plain = *word != '\0' && !strpbrk(word, " \t\n\"'\\$`!*?[](){}<>|&;~#");
-    snprintf(line + length, COMMAND_SIZE - length, plain ? " %s" : " '%s'", word);
+    at = stpcpy(at, plain ? " " : " '");
+    for (; *word; word++)
+        at = *word == '\'' ? stpcpy(at, "'\\''") : stpcpy(at, (char[]){*word, '\0'});
+    return stpcpy(at, plain ? "" : "'");
 }
 
+/* Never a part of the command: without its key it would be another call. */
 static void say_repeat(const struct context *context, const char *repeat)
 {
-    char line[COMMAND_SIZE] = "seckillctl";
+    size_t size = repeat ? strlen(repeat) + 2 : 1;
     for (int i = 1; i < context->argc; i++)
-        add_word(line, context->argv[i]);
-    size_t length = strlen(line);
+        size += 4 * strlen(context->argv[i]) + 3; /* each sign a quote, a blank, two quotes */
+    char *line = malloc(size), *at = line;
+    if (!line)
+        abort();
+    *at = '\0';
+    for (int i = 1; i < context->argc; i++)
+        at = put_word(at, context->argv[i]);
     if (repeat && !has_option(context, OPTION_KEY))
-        snprintf(line + length, sizeof line - length, " %s", repeat);
-    say("to find out, repeat the call, which does nothing twice: %s", line);
+        stpcpy(stpcpy(at, " "), repeat);
+    say("to find out, repeat the call, which does nothing twice: seckillctl%s", line);
+    free(line);
 }
 
 int answer_failure(const struct context *context, const struct reply *reply, const char *repeat)
@@ -76,7 +84,7 @@ int answer_check(const struct context *context, const struct reply *reply, const
 
 void answer_print(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_COMPACT);
+    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
     putchar('\n');
 }
 

@@ -180,7 +180,8 @@ static int read_all(struct audit *audit)
     return status;
 }
 
-/* EX_OK: compared, whatever the differences. */
+/* EX_OK: compared, whatever the differences. A reading that stood still is repeated also when the
+ * time is over, as one alone shows nothing. */
 static int read_until_steady(struct audit *audit, int64_t wait_s)
 {
     int64_t until_ns = clock_now_ns() + wait_s * CLOCK_NS_PER_S;
@@ -189,7 +190,7 @@ static int read_until_steady(struct audit *audit, int64_t wait_s)
         int status = read_all(audit);
         steady = audit->moved ? 0 : steady + 1;
         if (status != EX_OK || json_array_size(audit->differences) == 0 || steady == STEADY_TRIES ||
-            clock_now_ns() >= until_ns)
+            (steady == 0 && clock_now_ns() >= until_ns))
             return status;
         clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
     }
@@ -266,9 +267,12 @@ static void print_lines(const json_t *lines, const char *before)
 {
     size_t i;
     const json_t *line;
+    char text[2 * TEXT_SIZE];
     json_array_foreach(lines, i, line)
     {
-        printf("%s: %s\n", before, json_string_value(line));
+        snprintf(text, sizeof text, "%s", json_string_value(line));
+        say_clean(text); /* of what the service has said */
+        printf("%s: %s\n", before, text);
     }
 }
 

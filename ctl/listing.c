@@ -33,10 +33,19 @@ struct walk {
 
 /* ---- lines ---- */
 
+/* All of a line is printable ASCII: anything else could be for the terminal that shows it. */
+static bool is_printable(const char *line, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (line[i] < ' ' || line[i] > '~')
+            return false;
+    return true;
+}
+
 static bool take_line(struct walk *walk, const char *line, size_t length)
 {
     size_t id = strspn(line, "0123456789");
-    if (id == 0 || id >= ID_SIZE || line[id] != ',') {
+    if (id == 0 || id >= ID_SIZE || line[id] != ',' || !is_printable(line, length)) {
         walk->malformed = true;
         return false;
     }
@@ -187,6 +196,8 @@ int listing_walk(struct context *context, const struct listing *listing)
         write_path(&walk, "/admin/orders.csv", false, path);
         struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
         http_stream(context->http, &call, take_piece, &walk, &reply);
+        /* A stream that ends well has its first line, and the whole of its last one. */
+        walk.malformed |= reply.outcome == OUTCOME_OK && (!walk.header_seen || walk.length > 0);
         if (!walk.stopped && !walk.malformed && walk.header_seen &&
             reply.outcome == OUTCOME_FAILED) {
             say("the stream broke; going on page by page");

@@ -22,7 +22,7 @@ int reconcile_sale(struct context *context, const char *sku, json_t **report_out
     return status;
 }
 
-static void print_report(const json_t *report)
+static void print_report(const char *sku, const json_t *report)
 {
     static const struct column columns[] = {
         {"segment", true}, {"reason", false}, {"in Redis", true}, {"in the ledger", true}};
@@ -42,9 +42,9 @@ static void print_report(const json_t *report)
         }
         table_print(&table, stdout);
     }
-    printf("%s, round %lld: %zu of %lld segments differed, %lld were corrected\n",
-           answer_text(report, "sku"), (long long)answer_integer(report, "round"),
-           json_array_size(rows), (long long)answer_integer(report, "segments"),
+    printf("%s, round %lld: %zu of %lld segments differed, %lld were corrected\n", sku,
+           (long long)answer_integer(report, "round"), json_array_size(rows),
+           (long long)answer_integer(report, "segments"),
            (long long)answer_integer(report, "repaired"));
 }
 
@@ -58,7 +58,7 @@ int reconcile_run(struct context *context)
     if (has_option(context, OPTION_JSON))
         answer_print(report);
     else
-        print_report(report);
+        print_report(sku, report);
     if (!json_is_true(json_object_get(report, "consistent"))) {
         say("Redis was lost meanwhile, or a lease ran out: repeat the call");
         status = EX_REFUSED;

@@ -6,7 +6,8 @@
  * come from the network and the reader may be a terminal. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Overwrites control characters of a text by '?'. Bytes beyond ASCII stay. */
+/* Overwrites control characters of a text, of ASCII and the C1 ones in UTF-8, by '?'. Other bytes
+ * beyond ASCII stay. */
 void say_clean(char *text);
 
 #endif

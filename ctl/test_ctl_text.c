@@ -12,6 +12,7 @@
 #include "ctl/csv.h"
 #include "ctl/metrics.h"
 #include "ctl/options.h"
+#include "ctl/say.h"
 #include "ctl/settings.h"
 #include "ctl/table.h"
 
@@ -62,6 +63,17 @@ static void test_numbers(void **state)
     assert_int_equal(number, 10);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(number_parse(bad[i], 1, 10, &number));
+}
+
+/* ---- messages ---- */
+
+static void test_control_characters_are_overwritten(void **state)
+{
+    char text[] = "a\x1b[2J\n\x7f\xc2\x9b"
+                  "2J\xc2\x80\xc2\xa0\xc3\xa9\xe2\x96\x81 \xc2";
+    (void)state;
+    say_clean(text);
+    assert_string_equal(text, "a?[2J????2J??\xc2\xa0\xc3\xa9\xe2\x96\x81 \xc2");
 }
 
 /* ---- times ---- */
@@ -192,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_options_may_stand_anywhere),
         cmocka_unit_test(test_wrong_options),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_control_characters_are_overwritten),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_csv_of_user_ids),

@@ -47,8 +47,8 @@ void return_batch_end(struct stock *stock, struct return_batch *batch)
     publish(stock, batch);
 }
 
-bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
-                        uint32_t round, enum ledger_status to)
+enum ledger_result return_batch_begin(struct stock *stock, struct return_batch *batch,
+                                      const char *sku, uint32_t round, enum ledger_status to)
 {
     assert(to == LEDGER_CANCELLED || to == LEDGER_EXPIRED);
     if (batch->unpublished && strcmp(sale_sku(batch->sale), sku) != 0)
@@ -59,7 +59,7 @@ bool return_batch_begin(struct stock *stock, struct return_batch *batch, const c
     if (found == LEDGER_OK && sale_snapshot(sale).round < round)
         found = stock_sale_reload(stock, sku, &sale);
     if (found != LEDGER_OK) /* what came back before is published all the same */
-        return false;
+        return found;
     batch->sale = sale;
     batch->snapshot = sale_snapshot(batch->sale);
     batch->returned = (struct ledger_return){
@@ -70,7 +70,7 @@ bool return_batch_begin(struct stock *stock, struct return_batch *batch, const c
         .segments = batch->segments,
     };
     stock->hold_count = 0;
-    return true;
+    return LEDGER_OK;
 }
 
 bool return_batch_is_old(const struct return_batch *batch)
@@ -199,8 +199,9 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
                                             const struct ledger_record *record,
                                             enum ledger_status to)
 {
-    if (!return_batch_begin(stock, batch, record->sku, record->round, to))
-        return STOCK_STATE_FAILED;
+    enum ledger_result begun = return_batch_begin(stock, batch, record->sku, record->round, to);
+    if (begun != LEDGER_OK)
+        return begun == LEDGER_NO ? STOCK_STATE_BUSY : STOCK_STATE_FAILED;
     batch->ids[batch->returned.order_count++] = record->order_id;
     bool several = record->allocation_count > 0;
     size_t wanted = return_batch_is_old(batch) ? 0 : several ? record->allocation_count : 1;

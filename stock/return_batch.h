@@ -20,10 +20,11 @@ struct return_batch {
     struct ledger_segment segments[LEDGER_SEGMENTS_MAX]; /* one per hold, in their order */
 };
 
-/* Begins an empty batch of orders that become `to`, cancelled or expired. False when the ledger
- * cannot be asked for the sale. */
-bool return_batch_begin(struct stock *stock, struct return_batch *batch, const char *sku,
-                        uint32_t round, enum ledger_status to);
+/* Begins an empty batch of orders that become `to`, cancelled or expired. LEDGER_NO: there is no
+ * such sale. A sale is retired only when none of its orders is reserved, so somebody else has ended
+ * these: fetch them again. LEDGER_FAILED: the ledger cannot be asked for the sale. */
+enum ledger_result return_batch_begin(struct stock *stock, struct return_batch *batch,
+                                      const char *sku, uint32_t round, enum ledger_status to);
 
 /* True for orders of an earlier round, whose units no longer exist: no segment is to be locked.
  * Rounds only grow, so the answer stays true. */

@@ -95,8 +95,10 @@ static enum ledger_result expire_alike(struct stock *stock, struct return_batch 
 {
     assert(count > 0 && count <= LEDGER_RETURNS_MAX);
     *done_out = count;
-    if (!return_batch_begin(stock, batch, due->sku, due->round, LEDGER_EXPIRED))
-        return LEDGER_FAILED;
+    enum ledger_result begun =
+        return_batch_begin(stock, batch, due->sku, due->round, LEDGER_EXPIRED);
+    if (begun != LEDGER_OK)
+        return begun;
     bool old = return_batch_is_old(batch);
     if (!old && !lock_some(stock, batch, due, count, pauses, done_out))
         return LEDGER_FAILED;

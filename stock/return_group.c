@@ -158,15 +158,15 @@ static size_t return_some(struct stock *stock, struct return_batch *batch,
 {
     const struct ledger_record *first = &changes[0]->record;
     size_t done = count;
-    bool begun = return_batch_begin(stock, batch, first->sku, first->round, to);
-    if (begun && !return_batch_is_old(batch)) {
+    enum ledger_result begun = return_batch_begin(stock, batch, first->sku, first->round, to);
+    if (begun == LEDGER_OK && !return_batch_is_old(batch)) {
         done = post_locks(stock, batch, changes, count);
-        begun = return_batch_lock(stock);
+        begun = return_batch_lock(stock) ? LEDGER_OK : LEDGER_FAILED;
     }
-    if (begun)
+    if (begun == LEDGER_OK)
         return_held(stock, batch, changes, done);
     else
-        set_all(changes, done, STOCK_STATE_FAILED);
+        set_all(changes, done, state_of(begun));
     return done;
 }
 

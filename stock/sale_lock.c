@@ -63,7 +63,7 @@ enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, 
             return STOCK_ADMIN_OK;
         sale_lock_release(stock, locked);
         if (found != LEDGER_OK)
-            return STOCK_ADMIN_FAILED;
+            return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
     }
     return STOCK_ADMIN_BUSY;
 }

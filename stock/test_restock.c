@@ -1,4 +1,7 @@
 /* Units added to a running sale: each once, in equal parts, and to be sold at once. */
+#include <pthread.h>
+
+#include "base/clock.h"
 #include "sql/ledger_restock.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
@@ -169,6 +172,30 @@ static void test_no_sale_and_held_segments(void **state)
     assert_int_equal(sell_out(), 4);
 }
 
+static void *add_patiently(void *context)
+{
+    *(enum stock_restock_result *)context = stock_restock(stock, "s", 1, "", 60000, &sale, &why);
+    return NULL;
+}
+
+/* It is retired after the restock has seen it, while the restock waits for its segments. */
+static void test_sale_retired_meanwhile_is_not_there(void **state)
+{
+    pthread_t thread;
+    enum stock_restock_result result = STOCK_RESTOCK_DONE;
+    (void)state;
+    reset(4, 2);
+    redis_server_do("SET seckill:{s:1}:lock somebody");
+    assert_int_equal(pthread_create(&thread, NULL, add_patiently, &result), 0);
+    while (redis_server_do("EXISTS seckill:{s:0}:lock") == 0)
+        clock_sleep_ns(CLOCK_NS_PER_MS); /* the first segment is locked: the sale was seen */
+    sql_server_do("DELETE FROM stock_segment;DELETE FROM sale");
+    redis_server_do("DEL seckill:{s:1}:lock");
+    pthread_join(thread, NULL);
+    assert_int_equal(result, STOCK_RESTOCK_NOT_DONE);
+    assert_int_equal(why, STOCK_ADMIN_NO_SALE);
+}
+
 static void test_without_redis_contents(void **state)
 {
     (void)state;
@@ -266,6 +293,7 @@ int main(void)
         TEST(test_total_is_bounded),
         TEST(test_late_repeat_is_a_duplicate_and_not_too_many),
         TEST(test_no_sale_and_held_segments),
+        TEST(test_sale_retired_meanwhile_is_not_there),
         TEST(test_without_redis_contents),
         TEST(test_key_settles_a_commit_that_was_not_answered),
         TEST(test_without_a_key_it_is_called_unclear),

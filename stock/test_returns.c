@@ -5,6 +5,7 @@
 #include "sql/ledger_sale.h"
 #include "stock/return_batch.h"
 #include "stock/return_expired.h"
+#include "stock/return_group.h"
 #include "stock/return_order.h"
 #include "stock/sale_retire.h"
 #include "stock/stock_core.h"
@@ -227,16 +228,35 @@ static void test_sale_retired_between_two_returns_is_published(void **state)
     reset(6, 2);
     uint64_t first = buy(1);
     assert_int_equal(ledger_order_find(stock->ledger, first, &record), LEDGER_OK);
-    assert_true(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    assert_int_equal(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED),
+                     LEDGER_OK);
     batch.ids[batch.returned.order_count++] = first;
     return_batch_post_lock(stock, &batch, (uint32_t)record.segment);
     assert_true(return_batch_lock(stock));
     assert_int_equal(return_batch_return(stock, &batch), LEDGER_OK);
     stock_flush(stock);
     assert_int_equal(stock_retire(stock, "s", WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
-    assert_false(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED));
+    assert_int_equal(return_batch_begin(stock, &batch, "s", record.round, LEDGER_CANCELLED),
+                     LEDGER_NO);
     return_batch_end(stock, &batch);
     assert_int_equal(cancel(first), STOCK_STATE_OK);
+}
+
+/* Others have cancelled the order since it was read, and retired the sale. */
+static void test_cancel_that_finds_its_sale_retired_looks_again(void **state)
+{
+    struct stock_status_change change = {.record = {.sku = ""}}, *changes = &change;
+    struct ledger_sale sale;
+    struct ledger_held held;
+    (void)state;
+    reset(6, 2);
+    uint64_t order_id = buy(1);
+    assert_int_equal(ledger_order_find(stock->ledger, order_id, &change.record), LEDGER_OK);
+    assert_int_equal(cancel(order_id), STOCK_STATE_OK);
+    stock_flush(stock);
+    assert_int_equal(stock_retire(stock, "s", WAIT_MS, &sale, &held), STOCK_ADMIN_OK);
+    assert_false(return_group(stock, &changes, 1, LEDGER_CANCELLED));
+    assert_int_equal(change.result, STOCK_STATE_BUSY);
 }
 
 static void test_cancel_of_what_is_too_late_to_pay(void **state)
@@ -620,7 +640,7 @@ static void test_return_of_nothing_leaves_its_segments_as_they_were(void **state
     redis_server_do("HSET seckill:{s:2}:segment open somebody");
     redis_server_do("DEL seckill:{s:3}:segment");
     batch = (struct return_batch){0};
-    assert_true(return_batch_begin(stock, &batch, "s", 1, LEDGER_EXPIRED));
+    assert_int_equal(return_batch_begin(stock, &batch, "s", 1, LEDGER_EXPIRED), LEDGER_OK);
     for (uint32_t i = 0; i < 4; i++)
         return_batch_post_lock(stock, &batch, i);
     assert_true(return_batch_lock(stock));
@@ -900,6 +920,7 @@ int main(void)
         TEST(test_cancel_of_a_later_round_makes_that_round_known),
         TEST(test_return_is_published),
         TEST(test_sale_retired_between_two_returns_is_published),
+        TEST(test_cancel_that_finds_its_sale_retired_looks_again),
         TEST(test_cancel_of_what_is_too_late_to_pay),
         TEST(test_orders_get_their_time_from_the_settings),
         TEST(test_unpaid_orders_expire_and_are_sold_again),

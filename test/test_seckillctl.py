@@ -1,5 +1,6 @@
 """seckillctl as an operator uses it, in a shell and in scripts, against a real daemon."""
 
+import contextlib
 import csv
 import io
 import json
@@ -229,6 +230,62 @@ def test_what_is_no_service_is_called_so(ctl):
         assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
 
 
+@contextlib.contextmanager
+def impostor(ctl, answer):
+    """A server that gives every call `answer(its head)`, a body that says it is JSON."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        body = answer(client.recv(65536).decode())
+                        client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+CSV_HEADER = b"order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n"
+CSV_ORDER = b"7,s,u,1,0,paid,2026-11-20T21:30:00.123Z,,1\r\n"
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", CSV_HEADER[:-9], CSV_HEADER + CSV_ORDER[:-4],
+                                  CSV_HEADER + CSV_ORDER.replace(b",u,", b",\x1b[2Ju,"),
+                                  CSV_HEADER + CSV_ORDER.replace(b",u,", b",\xc2\x9b2Ju,")],
+                         ids=["nothing", "no_line", "half_header", "half_order", "escape", "c1"])
+def test_listing_that_is_none_is_no_export(ctl, tmp_path, body):
+    with impostor(ctl, lambda head: body):
+        done = ctl("export --output orders.csv", PROTOCOL)
+    assert "not of the form" in done.stderr
+    assert not (tmp_path / "orders.csv").exists()
+
+
+def test_terminal_obeys_no_text_of_the_service(ctl):
+    evil = "\x1b[2J\x9b2J\x7f"
+    segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1}
+    stock = {"sku": evil, "round": 1, "total": 1, "sold": 0, "available": 1, "starts_at": evil,
+             "segments": [segment], "consistent": True, "repaired": 1, "reason": evil,
+             "differences": [{"segment": 0, "reason": evil, "ledger_available": 1}]}
+
+    def answer(head):
+        if "orders.csv" in head:
+            return CSV_HEADER
+        return json.dumps({**stock, "sales": [stock], "code": evil}, ensure_ascii=False).encode()
+
+    with impostor(ctl, answer):
+        for line in ("sales", "stock s", "sales --json", "reconcile s", "audit s --reconcile",
+                     "restock s 1"):
+            shown = ctl(line).stdout
+            assert not set("\x1b\x9b") & set(shown), shown
+
+
 def test_first_daemon_away_the_next_one_is_asked(ctl, pair):
     pair[0].reset()
     ctl.aim(*pair)
@@ -264,9 +321,15 @@ def test_unknown_outcome_is_called_so_and_repeated_by_its_key(ctl, daemon, proxi
     assert round_of(daemon, "other") == 1
     proxy.once(rb"DELETE", after=Link.cut)  # its repeat finds no sale
     assert ctl("retire other --yes").stdout == "other is retired\n"
+    # Neither a long line nor quotes in it keep the key from the repeat.
+    folder = ctl.home / "/".join(["it's" + "x" * 196] * 7)
+    folder.mkdir(parents=True)
+    (folder / "conf").touch()
+    lose(rb"POST /admin/stock/add", "restock demo 100 --config " + shlex.quote(f"{folder}/conf"))
+    assert daemon.stock()["total"] == 1200
     proxy.deaf = True
     assert "unknown" in ctl("restock demo 5 --timeout 1", TEMPFAIL).stderr
-    assert daemon.stock()["total"] == 1105
+    assert daemon.stock()["total"] == 1205
 
 
 def fill(daemon, count):

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from audit import audit
+from audit import audit, audit_after_faults
 from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
@@ -63,6 +63,28 @@ def test_orders_of_odd_users_expire(daemon):
     wait_until(lambda: daemon.get(f"/order/{ids[-1]}").json()["status"] == "expired", "the end")
     wait_until(lambda: daemon.stock()["available"] == 1000, "all units back")
     assert daemon.order(user_id=ODD[1]).status == 201
+
+
+def test_orders_of_odd_users_are_counted_and_purged(stack, spawn):
+    """A first limit in mid-sale counts what they have; a round that is over forgets it."""
+    daemon = spawn(stack, retention_days=2, **STEADY)
+    daemon.reset("demo", 1000, 4)
+    ids = [daemon.order(user_id=user, key="k").json()["order_id"] for user in ODD]
+    daemon.change(per_user_limit=1)
+    wait_until(lambda: not daemon.stock().get("counting", False), "counting")
+    for user, order in zip(ODD, ids):
+        refused = daemon.order(user_id=user)
+        assert_problem(refused, 409, "limit_reached")
+        assert refused.json()["orders"] == [order]
+        assert daemon.pay(order).status == 200
+    stack.redis("FLUSHALL")
+    assert daemon.order(user_id="new").status == 201  # whose segment is recovered
+    audit_after_faults(daemon)
+    wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
+    daemon.reset("demo", 10, 1, end_round=True)
+    stack.ledger.run("UPDATE sale_round SET ended_at = NOW() - INTERVAL 3 DAY")
+    wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_key") == 0, "the purge")
+    assert daemon.order(user_id=ODD[0], key="k").status == 201
 
 
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: " ".join(name[-8:] for name in twins))
