@@ -5,7 +5,7 @@ import re
 import secrets
 
 from harness.client import send
-from harness.processes import HarnessError
+from harness.processes import HarnessError, free_port
 from harness.program import Program
 
 
@@ -40,15 +40,16 @@ class Daemon(Program):
         self.stack = stack
         self.token = secrets.token_hex(16)
         self.options = options
-        self.own_options = {"listen": "127.0.0.1:0", "redis_url": stack.redis_url,
-                            "mysql_url": stack.mysql_url}
+        self.own_options = {"redis_url": stack.redis_url, "mysql_url": stack.mysql_url}
         self.env = {"SECKILL_ADMIN_TOKEN": self.token, **(env or {})}
         self.must_be_ready = ready
 
     def argv(self):
+        """Each start has a port that nobody had before: clients of a test beside this one may go on
+        sending to a daemon that is dead, and would order here."""
+        options = {"listen": f"127.0.0.1:{free_port()}", **self.own_options, **self.options}
         return [self.program] + [f"--{name.replace('_', '-')}={value}" for name, value
-                                 in {**self.own_options, **self.options}.items()
-                                 if value is not None]
+                                 in options.items() if value is not None]
 
     def ready(self):
         try:
