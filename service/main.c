@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,8 +12,10 @@
 #include "service/config/config.h"
 #include "service/http/server.h"
 #include "service/log.h"
+#include "service/notify.h"
 #include "service/reload.h"
 #include "service/service.h"
+#include "service/supervise.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
 #include "service/workers/health.h"
@@ -25,7 +28,8 @@ enum {
     ERROR_MAX = 256,
     PREPARE_RETRY_MS = 200,
     READY_POLL_MS = 20,
-    FILES_OWN = 64, /* descriptors kept for what is there once */
+    COMMIT_TRIES = 6, /* of a transaction, each bounded by the servers' time-outs, and one over */
+    FILES_OWN = 64,   /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
     OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
 };
@@ -42,6 +46,7 @@ struct parts {
     struct expiry_worker *expiry_worker;
     struct health *health;
     struct http_server *http_server;
+    struct supervise supervise;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
     char error[ERROR_MAX];
@@ -218,19 +223,66 @@ static void block_signals(sigset_t *signals)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Waits for the next signal, or until the start is to be gone on with: then 0. */
-static int next_signal(const struct parts *parts, const sigset_t *signals)
+/* ---- the service manager ---- */
+
+static int64_t oldest_batch_ns(const struct parts *parts)
+{
+    int64_t oldest_ns = INT64_MAX;
+    for (unsigned i = 0; i < parts->service.config.order_workers; i++) {
+        int64_t turned_ns = order_worker_turned_ns(parts->order_workers[i]);
+        if (turned_ns < oldest_ns)
+            oldest_ns = turned_ns;
+    }
+    return oldest_ns;
+}
+
+static void tell_manager(struct parts *parts)
+{
+    const struct config *config = &parts->service.config;
+    int64_t now_ns = clock_now_ns();
+    enum health_state redis = health_redis(parts->health, now_ns);
+    enum health_state ledger = health_ledger(parts->health, now_ns);
+    const struct supervise_view view = {
+        .prepared = atomic_load(&parts->service.prepared),
+        .lets_clients_in = http_server_started(parts->http_server),
+        .redis_ok = redis == HEALTH_OK,
+        .ledger_ok = ledger == HEALTH_OK,
+        .redis = health_word(redis),
+        .ledger = health_word(ledger),
+        .now_ns = now_ns,
+        .http_turned_ns = http_server_turned_ns(parts->http_server),
+        .worker_turned_ns = oldest_batch_ns(parts),
+        .patience_ns = COMMIT_TRIES * CLOCK_NS_PER_MS *
+                       ((int64_t)config->mysql_timeout_ms + config->redis_timeout_ms),
+    };
+    supervise_tell(&parts->supervise, &view);
+}
+
+static void reload(struct parts *parts)
+{
+    notify_reloading();
+    reload_config(&parts->service, parts->argv, environ);
+    supervise_reloaded(&parts->supervise);
+}
+
+/* ---- until a signal ---- */
+
+/* How long to wait for a signal before the start goes on or the manager hears something; 0: until
+ * there is one. */
+static int64_t pause_ns(const struct parts *parts)
 {
     bool prepared = atomic_load(&parts->service.prepared);
-    int number = -1;
-    if (prepared && http_server_started(parts->http_server)) {
-        while (number < 0)
-            number = sigwaitinfo(signals, NULL);
-        return number;
-    }
-    const struct timespec pause = {.tv_nsec = (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) *
-                                              CLOCK_NS_PER_MS};
-    number = sigtimedwait(signals, NULL, &pause);
+    if (prepared && http_server_started(parts->http_server))
+        return supervise_pause_ns(&parts->supervise);
+    return (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) * CLOCK_NS_PER_MS;
+}
+
+/* Waits for the next signal, or until there is something else to do: then 0. */
+static int next_signal(const struct parts *parts, const sigset_t *signals)
+{
+    int64_t ns = pause_ns(parts);
+    const struct timespec pause = {.tv_sec = ns / CLOCK_NS_PER_S, .tv_nsec = ns % CLOCK_NS_PER_S};
+    int number = ns > 0 ? sigtimedwait(signals, NULL, &pause) : sigwaitinfo(signals, NULL);
     return number > 0 ? number : 0;
 }
 
@@ -241,11 +293,13 @@ static bool run_until_signal(struct parts *parts, const sigset_t *signals)
     int number = 0;
     while (number == 0 || number == SIGHUP) {
         if (number == SIGHUP)
-            reload_config(&parts->service, parts->argv, environ);
+            reload(parts);
         if (!advance(parts))
             return false;
+        tell_manager(parts);
         number = next_signal(parts, signals);
     }
+    notify_send("STOPPING=1\nSTATUS=Answers what is under way");
     log_event(LOG_INFO, "draining", "signal=%d", number);
     return true;
 }
@@ -307,6 +361,9 @@ int main(int argc, char **argv)
     log_level_parse(config->log_level, &level);
     log_setup(level, STDERR_FILENO);
     config_log(config);
+    if (!notify_setup())
+        log_event(LOG_WARN, "notify_socket_invalid", "value=%s",
+                  LOG_QUOTE(getenv("NOTIFY_SOCKET")));
     raise_file_limit();
     parts.argv = argv;
     int status = serve(&parts, &signals);

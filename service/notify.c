@@ -82,8 +82,8 @@ static bool send_text(const char *text, size_t length)
     if (fd < 0)
         return false;
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    ssize_t sent = sendto(fd, text, length, MSG_NOSIGNAL,
-                          (const struct sockaddr *)&manager.address, manager.length);
+    ssize_t sent = sendto(fd, text, length, MSG_NOSIGNAL, (const struct sockaddr *)&manager.address,
+                          manager.length);
     close(fd);
     return sent == (ssize_t)length;
 }

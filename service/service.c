@@ -9,6 +9,7 @@
 #include "service/faults.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
+#include "service/supervise.h"
 #include "sql/ledger_setup.h"
 
 enum {
@@ -132,6 +133,7 @@ static bool go_on_migrating(const struct ledger_migration *now, void *context)
         *noted_ms = now->waited_ms;
         log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
                   (long long)now->waited_ms / 1000);
+        supervise_migrating(now->name ? now->name : "another daemon does", now->waited_ms / 1000);
     }
     return !is_told_to_end();
 }
