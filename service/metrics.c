@@ -196,6 +196,25 @@ uint64_t metrics_read(enum metrics_counter counter)
     return sum;
 }
 
+static_assert(BOUNDS_MAX + 1 <= METRICS_BUCKETS_MAX, "a reading has room for every bucket");
+
+void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out)
+{
+    assert(histogram < HISTOGRAM_COUNT);
+    const struct histogram_kind *kind = &histogram_kinds[histogram];
+    *reading_out = (struct metrics_reading){.bound_count = kind->bound_count};
+    for (size_t bucket = 0; bucket < kind->bound_count; bucket++)
+        reading_out->bounds[bucket] = kind->bounds[bucket].value;
+    for (size_t i = 0, count = slots_used(); i < count; i++) {
+        struct histogram *part = &slots[i].histograms[histogram];
+        reading_out->sum += read_cell(&part->sum);
+        for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
+            reading_out->buckets[bucket] += read_cell(&part->buckets[bucket]);
+    }
+    for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
+        reading_out->count += reading_out->buckets[bucket];
+}
+
 static void print_counters(struct metrics_text *text)
 {
     for (size_t i = 0; i < METRIC_COUNT; i++) {
@@ -228,28 +247,21 @@ static void print_sum(struct metrics_text *text, const struct histogram_kind *ki
 static void print_histogram(struct metrics_text *text, size_t histogram)
 {
     const struct histogram_kind *kind = &histogram_kinds[histogram];
-    uint64_t buckets[BOUNDS_MAX + 1] = {0};
-    uint64_t sum = 0;
-    for (size_t i = 0, slots_count = slots_used(); i < slots_count; i++) {
-        struct histogram *part = &slots[i].histograms[histogram];
-        sum += read_cell(&part->sum);
-        for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
-            buckets[bucket] += read_cell(&part->buckets[bucket]);
-    }
-
+    struct metrics_reading reading;
+    metrics_read_histogram((enum metrics_histogram)histogram, &reading);
     if (kind->help[0] != '\0')
         metrics_text_head(text, kind->name, "histogram", kind->help);
     bool labelled = kind->labels[0] != '\0';
     uint64_t count = 0; /* Prometheus wants the buckets cumulative */
     for (size_t bucket = 0; bucket <= kind->bound_count; bucket++) {
-        count += buckets[bucket];
+        count += reading.buckets[bucket];
         metrics_text_add(text, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", kind->name, kind->labels,
                          labelled ? "," : "",
                          bucket < kind->bound_count ? kind->bounds[bucket].text : "+Inf", count);
     }
     const char *open = labelled ? "{" : "", *close = labelled ? "}" : "";
     metrics_text_add(text, "%s_sum%s%s%s", kind->name, open, kind->labels, close);
-    print_sum(text, kind, sum);
+    print_sum(text, kind, reading.sum);
     /* The count comes from the buckets, so that the two agree while others go on counting. */
     metrics_text_add(text, "%s_count%s%s%s %" PRIu64 "\n", kind->name, open, kind->labels, close,
                      count);
