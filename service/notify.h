@@ -18,8 +18,8 @@ bool notify_wanted(void);
 /* How often WATCHDOG=1 is due in ns, half of what the manager allows; 0 where it does not watch. */
 int64_t notify_watchdog_ns(void);
 
-/* Sends the lines, such as "READY=1\nSTATUS=serves", in one datagram. False when the manager did not
- * take it within a second; true without a manager. */
+/* Sends the lines, such as "READY=1\nSTATUS=serves", in one datagram. False when the manager did
+ * not take it within a second; true without a manager. */
 bool notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Says that the configuration is read anew, until the next READY=1. */

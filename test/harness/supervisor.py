@@ -1,4 +1,4 @@
-"""A service manager as far as sd_notify goes: a datagram socket that collects what a daemon says."""
+"""A service manager as far as sd_notify goes: a socket that collects what a daemon says."""
 
 import socket
 import threading
