@@ -15,6 +15,7 @@
 #include "service/notify.h"
 #include "service/reload.h"
 #include "service/service.h"
+#include "service/setup.h"
 #include "service/supervise.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
@@ -367,6 +368,8 @@ int main(int argc, char **argv)
         return loaded == CONFIG_EXIT ? 0 : 2;
     log_level_parse(config->log_level, &level);
     log_setup(level, STDERR_FILENO);
+    if (config->mode != CONFIG_SERVE)
+        return setup_run(config);
     config_log(config);
     if (!notify_setup())
         log_event(LOG_WARN, "notify_socket_invalid", "value=%s",

@@ -55,19 +55,27 @@ static void print_option_help(FILE *out, const struct option *option)
 
 static void print_help(FILE *out)
 {
-    fprintf(out,
-            "Usage: " SECKILL_PROGRAM " [--config FILE] [--OPTION VALUE]...\n"
-            "\n"
-            "Sells the units of flash sales over HTTP, never one too many.\n"
-            "\n"
-            "Each option is a flag (--max-batch 64 or --max-batch=64), an environment variable\n"
-            "(SECKILL_MAX_BATCH=64) or a line of the configuration file (max_batch = 64).\n"
-            "Flags win over the environment, the environment wins over the file.\n"
-            "\n"
-            "  --config FILE\n"
-            "      Read this configuration file (also SECKILL_CONFIG).\n"
-            "  --help, --help-config, --version\n"
-            "      Print this text, a commented configuration file, the version.\n");
+    fprintf(
+        out,
+        "Usage: " SECKILL_PROGRAM " [--config FILE] [--OPTION VALUE]...\n"
+        "\n"
+        "Sells the units of flash sales over HTTP, never one too many.\n"
+        "\n"
+        "Each option is a flag (--max-batch 64 or --max-batch=64), an environment variable\n"
+        "(SECKILL_MAX_BATCH=64) or a line of the configuration file (max_batch = 64).\n"
+        "Flags win over the environment, the environment wins over the file.\n"
+        "\n"
+        "  --config FILE\n"
+        "      Read this configuration file (also SECKILL_CONFIG).\n"
+        "  --help, --help-config, --version\n"
+        "      Print this text, a commented configuration file, the version.\n"
+        "  --check-config\n"
+        "      Read the configuration, files of tokens included, say all that is wrong with it,\n"
+        "      and end with status 0 or 2. Connects nowhere.\n"
+        "  --migrate\n"
+        "      Create or upgrade the tables of the ledger, and end: 0, or 1 when that failed.\n"
+        "  --print-grants\n"
+        "      Print the SQL that gives the accounts for this and for serving their rights.\n");
     for (size_t i = 0; i < OPTION_COUNT; i++)
         print_option_help(out, &config_options[i]);
 }
