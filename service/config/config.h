@@ -8,7 +8,7 @@
 
 enum config_result {
     CONFIG_OK,   /* every field is set and valid */
-    CONFIG_EXIT, /* --help, --help-config or --version was printed to out: exit 0 */
+    CONFIG_EXIT, /* --help, --help-… or --version was printed to out: exit 0 */
     CONFIG_BAD,  /* the reason was printed to err: exit 2 */
 };
 

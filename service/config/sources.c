@@ -173,7 +173,7 @@ static void read_environment(struct sources *sources, char **envp)
 
 /* ---- flags ---- */
 
-static const char *const help_flags[] = {"--help", "--help-config", "--version"};
+static const char *const help_flags[] = {"--help", "--help-config", "--help-man", "--version"};
 static const char *const mode_flags[] = {[CONFIG_CHECK] = "--check-config",
                                          [CONFIG_MIGRATE] = "--migrate",
                                          [CONFIG_PRINT_GRANTS] = "--print-grants"};
