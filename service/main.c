@@ -298,14 +298,12 @@ int main(int argc, char **argv)
     static struct parts parts; /* static: zero, and too large for a stack */
     static sigset_t signals;   /* static: the thread of end_at_once outlives this call */
     struct config *config = &parts.service.config;
-    enum log_level level = LOG_INFO;
     (void)argc;              /* argv ends in NULL */
     block_signals(&signals); /* first: a SIGHUP that comes early must not end the process */
     enum config_result loaded = config_load(config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
-    log_level_parse(config->log_level, &level);
-    log_setup(level, STDERR_FILENO);
+    config_setup_log(config);
     config_log(config);
     raise_file_limit();
     parts.argv = argv;

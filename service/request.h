@@ -20,6 +20,7 @@
 
 #include "service/answer.h"
 #include "service/call_kind.h"
+#include "service/trace.h"
 #include "sql/ledger_list.h"
 #include "stock/order.h"
 #include "stock/sale_settings.h"
@@ -129,6 +130,7 @@ struct request {
     _Atomic uint64_t published_id;   /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;              /* when it was complete; written before it is queued */
     struct http_thread *http_thread; /* which made it; never changes */
+    struct trace trace;              /* its ids */
 
     struct request_http http;
     /* The order worker's while it has the request; filled in by POST /order. */
