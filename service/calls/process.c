@@ -22,9 +22,9 @@ static enum call_start answer_level(struct request *request)
 {
     unsigned left_s;
     enum log_level level = log_level_now(&left_s);
-    json_t *left = left_s > 0 ? json_integer(left_s) : json_null();
+    json_t *left = left_s > 0 ? json_integer(left_s) : NULL;
     answer_json(&request->answer, 200,
-                json_pack("{s:s,s:o}", "level", log_level_name(level), "for_s", left));
+                json_pack("{s:s,s:o*}", "level", log_level_name(level), "for_s", left));
     return START_ANSWERED;
 }
 
@@ -98,9 +98,9 @@ static const char *state_name(const struct service *service)
 static enum call_start answer_state(struct service *service, struct request *request)
 {
     struct drain_state drain = drain_state(service);
-    json_t *left = drain.stops ? json_integer(drain.left_ms) : json_null();
+    json_t *left = drain.stops ? json_integer(drain.left_ms) : NULL;
     answer_json(&request->answer, 200,
-                json_pack("{s:s,s:o}", "status", state_name(service), "stops_in_ms", left));
+                json_pack("{s:s,s:o*}", "status", state_name(service), "stops_in_ms", left));
     return START_ANSWERED;
 }
 
