@@ -11,65 +11,58 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/service.h"
 
-void drain_open(struct drain *drain)
+void drain_open(struct drain *drain, _Atomic int *phase)
 {
-    *drain = (struct drain){.signalled = false};
+    *drain = (struct drain){.phase = phase};
     pthread_mutex_init(&drain->mutex, NULL);
 }
 
-/* With the mutex held. A daemon that was never ready has had no clients from a balancer. */
-static void begin(struct service *service, bool stops, unsigned lame_duck_ms)
+/* With the mutex held. */
+static void begin(struct drain *drain, bool stops, unsigned lame_duck_ms)
 {
-    struct drain *drain = &service->drain;
-    bool prepared = atomic_load(&service->prepared);
-    if (atomic_load(&service->phase) == SERVICE_SERVES)
+    if (atomic_load(drain->phase) == SERVICE_SERVES)
         drain->since_ns = clock_now_ns();
-    drain->half_ns = prepared ? (int64_t)lame_duck_ms * CLOCK_NS_PER_MS / 2 : 0;
+    drain->half_ns = (int64_t)lame_duck_ms * CLOCK_NS_PER_MS / 2;
     drain->stops = stops;
-    atomic_store(&service->phase, SERVICE_LAME_DUCK);
+    atomic_store(drain->phase, SERVICE_LAME_DUCK);
 }
 
-bool drain_ask(struct service *service, bool stops, unsigned lame_duck_ms)
+bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
-    bool early = atomic_load(&service->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
+    bool early = atomic_load(drain->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
     if (early)
-        begin(service, stops, lame_duck_ms);
+        begin(drain, stops, lame_duck_ms);
     pthread_mutex_unlock(&drain->mutex);
     if (early)
         kill(getpid(), SIGUSR1); /* main waits for it */
     return early;
 }
 
-bool drain_undo(struct service *service)
+bool drain_undo(struct drain *drain)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
-    bool early = atomic_load(&service->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
+    bool early = atomic_load(drain->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
     if (early) {
         drain->stops = false;
-        atomic_store(&service->phase, SERVICE_SERVES);
+        atomic_store(drain->phase, SERVICE_SERVES);
     }
     pthread_mutex_unlock(&drain->mutex);
     return early;
 }
 
-void drain_signal(struct service *service)
+void drain_signal(struct drain *drain, unsigned lame_duck_ms)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
     drain->signalled = true;
-    if (atomic_load(&service->phase) == SERVICE_SERVES || !drain->stops)
-        begin(service, true, service->config.lame_duck_ms);
+    if (atomic_load(drain->phase) == SERVICE_SERVES || !drain->stops)
+        begin(drain, true, lame_duck_ms);
     pthread_mutex_unlock(&drain->mutex);
 }
 
-struct drain_state drain_state(struct service *service)
+struct drain_state drain_state(struct drain *drain)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
     int64_t left_ns = drain->since_ns + 2 * drain->half_ns - clock_now_ns();
     struct drain_state state = {
@@ -80,34 +73,31 @@ struct drain_state drain_state(struct service *service)
     return state;
 }
 
-int64_t drain_due_ns(struct service *service)
+int64_t drain_due_ns(struct drain *drain)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
     int64_t due_ns = drain->stops ? drain->since_ns + drain->half_ns : INT64_MAX;
     pthread_mutex_unlock(&drain->mutex);
     return due_ns;
 }
 
-bool drain_closes(struct service *service)
+bool drain_closes(struct drain *drain)
 {
-    struct drain *drain = &service->drain;
     pthread_mutex_lock(&drain->mutex);
     bool closes = drain->stops && clock_now_ns() >= drain->since_ns + drain->half_ns;
     if (closes)
-        atomic_store(&service->phase, SERVICE_CLOSES);
+        atomic_store(drain->phase, SERVICE_CLOSES);
     pthread_mutex_unlock(&drain->mutex);
     return closes;
 }
 
-void drain_wait(struct service *service)
+void drain_wait(struct drain *drain)
 {
-    struct drain *drain = &service->drain;
     assert(drain->stops); /* only main changes the struct from now on: it is too late for calls */
     int64_t left_ns;
-    while ((left_ns = drain_due_ns(service) - clock_now_ns()) > 0)
+    while ((left_ns = drain_due_ns(drain) - clock_now_ns()) > 0)
         clock_sleep_ns(left_ns);
-    bool closes = drain_closes(service);
+    bool closes = drain_closes(drain);
     assert(closes);
     if (closes && drain->half_ns > 0)
         clock_sleep_ns(drain->half_ns);

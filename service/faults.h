@@ -21,8 +21,8 @@ enum problem faults_problem(struct stock *stock);
 
 /* Writes a line for each server that failed since faults_begin: where it is, what it was at, why it
  * failed, how many `calls` were affected, `effect`, what that means for them, and the ids of
- * `example`, one of them, or NULL. With calls > 0 and no failure a line for server=none. `event` and
- * `effect` are never freed. */
+ * `example`, one of them, or NULL. With calls > 0 and no failure a line for server=none. `event`
+ * and `effect` are never freed. */
 void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect,
                 const struct trace *example);
 

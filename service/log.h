@@ -21,8 +21,8 @@ void log_setup(enum log_level level, int fd);
  * each begins with <N>, which systemd's journal takes as its priority. Any thread. */
 void log_style(enum log_format format, bool priorities);
 
-/* Lets another least level hold: for `for_s` seconds, after which that of log_setup is back, or with
- * 0 until the next call of either. Any thread. */
+/* Lets another least level hold: for `for_s` seconds, after which that of log_setup is back, or
+ * with 0 until the next call of either. Any thread. */
 void log_level_set(enum log_level level, unsigned for_s);
 
 /* The least level that holds now, and for how many seconds more, 0 for no end. Any thread. */

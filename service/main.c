@@ -223,7 +223,7 @@ static void block_signals(sigset_t *signals)
 static int64_t patience_ns(struct parts *parts)
 {
     bool prepared = atomic_load(&parts->service.prepared);
-    int64_t due_ns = drain_due_ns(&parts->service), left_ns = due_ns - clock_now_ns();
+    int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
     if (!prepared || !http_server_started(parts->http_server))
         return (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) * CLOCK_NS_PER_MS;
     return due_ns == INT64_MAX ? INT64_MAX : left_ns > 0 ? left_ns : 0;
@@ -244,7 +244,7 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
 {
     int number = 0;
     while (number != SIGTERM && number != SIGINT) {
-        if (drain_closes(&parts->service)) {
+        if (drain_closes(&parts->service.drain)) {
             log_event(LOG_INFO, "draining", "signal=0");
             return true;
         }
@@ -254,7 +254,9 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
             return false;
         number = next_signal(parts, signals);
     }
-    drain_signal(&parts->service);
+    /* A daemon that was never ready has had no clients from a balancer. */
+    bool prepared = atomic_load(&parts->service.prepared);
+    drain_signal(&parts->service.drain, prepared ? parts->service.config.lame_duck_ms : 0);
     log_event(LOG_INFO, "draining", "signal=%d", number);
     return true;
 }
@@ -294,7 +296,7 @@ static int serve(struct parts *parts, const sigset_t *signals)
     bool started = start(parts) && run_until_stop(parts, signals);
     if (started) {
         watch_for_second_signal(!parts->service.drain.signalled);
-        drain_wait(&parts->service);
+        drain_wait(&parts->service.drain);
     } else {
         log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));
     }

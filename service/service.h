@@ -20,14 +20,6 @@ enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 struct health;
 struct stock_snapshots;
 
-/* The life of the daemon: each phase follows the one before; drain.c has the one way back. */
-enum service_phase {
-    SERVICE_SERVES,
-    SERVICE_LAME_DUCK, /* /readyz says draining; all else goes on */
-    SERVICE_CLOSES,    /* and answers close their connections */
-    SERVICE_DRAINS,    /* and nothing new is accepted; what was accepted is answered */
-};
-
 /* Proxies whose X-Forwarded-For is believed. Replaced ones are kept to the end, since an HTTP
  * thread may still be reading them. */
 struct proxies {

@@ -108,14 +108,14 @@ static void test_any_bytes_give_valid_json(void **state)
     (void)state;
     static const char likely[] = "a=\"\\ \xc3\xa4\x80n0-.";
     char line[64];
-    srand(1);
+    unsigned seed = 1;
     for (int round = 0; round < 20000; round++) {
-        size_t length = (size_t)rand() % sizeof line;
+        size_t length = (size_t)rand_r(&seed) % sizeof line;
         for (size_t i = 0; i < length; i++)
-            line[i] = rand() % 4 == 0 ? (char)(rand() % 256)
-                                      : likely[(size_t)rand() % (sizeof likely - 1)];
-        size_t size = LOG_JSON_MIN + (size_t)rand() % 400;
-        const char *text = convert_part(line, length, rand() % 2 == 0, size);
+            line[i] = rand_r(&seed) % 4 == 0 ? (char)(rand_r(&seed) % 256)
+                                             : likely[(size_t)rand_r(&seed) % (sizeof likely - 1)];
+        size_t size = LOG_JSON_MIN + (size_t)rand_r(&seed) % 400;
+        const char *text = convert_part(line, length, rand_r(&seed) % 2 == 0, size);
         json_error_t error;
         json_t *object = json_loads(text, 0, &error); /* keys may come twice here */
         if (!object)

@@ -24,9 +24,9 @@ struct trace {
     bool sampled;                /* the access log has a line of the request */
 };
 
-/* Begins with what the headers say: NULL for an absent one, or one that comes twice. Takes only what
- * is valid: an id of 1 to 64 characters out of A-Z a-z 0-9 . _ : / + @ -, and a traceparent as W3C
- * Trace Context defines it, of version 00 or one that begins like it. Any thread. */
+/* Begins with what the headers say: NULL for an absent one, or one that comes twice. Takes only
+ * what is valid: an id of 1 to 64 characters out of A-Z a-z 0-9 . _ : / + @ -, and a traceparent as
+ * W3C Trace Context defines it, of version 00 or one that begins like it. Any thread. */
 void trace_begin(struct trace *trace_out, const char *request_id, const char *traceparent);
 
 /* The request's id: the given one, or one made of its number in `buffer`. */

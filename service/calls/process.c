@@ -97,7 +97,7 @@ static const char *state_name(const struct service *service)
 
 static enum call_start answer_state(struct service *service, struct request *request)
 {
-    struct drain_state drain = drain_state(service);
+    struct drain_state drain = drain_state(&service->drain);
     json_t *left = drain.stops ? json_integer(drain.left_ms) : NULL;
     answer_json(&request->answer, 200,
                 json_pack("{s:s,s:o*}", "status", state_name(service), "stops_in_ms", left));
@@ -131,7 +131,7 @@ static const char *read_drain(const json_t *object, unsigned usual_ms, bool *sto
         return "stop must be true or false.";
     if (!read_number(object, "lame_duck_ms", 0, LAME_DUCK_MS_MAX, usual_ms, ms_out))
         return "lame_duck_ms must be a whole number from 0 to 600000.";
-    return json_object_size(object) > (size_t)(!!stop + !!ms)
+    return json_object_size(object) > (size_t) !!stop + (size_t) !!ms
                ? "There is a field other than stop and lame_duck_ms."
                : NULL;
 }
@@ -148,7 +148,7 @@ enum call_start call_process_drain(struct service *service, struct request *requ
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    if (!drain_ask(service, stops, ms))
+    if (!drain_ask(&service->drain, stops, ms))
         return refuse_late(request, "drain");
     log_event(LOG_INFO, "drain", "result=ok stop=%s lame_duck_ms=%u address=%s%s",
               stops ? "true" : "false", ms, caller(request), TRACE_LOG(&request->trace));
@@ -159,7 +159,7 @@ enum call_start call_process_drain_undo(struct service *service, struct request 
                                         const struct call *call)
 {
     (void)call;
-    if (!drain_undo(service))
+    if (!drain_undo(&service->drain))
         return refuse_late(request, "drain_undone");
     log_event(LOG_INFO, "drain_undone", "result=ok address=%s%s", caller(request),
               TRACE_LOG(&request->trace));

@@ -5,12 +5,17 @@
 #include "service/calls/call.h"
 
 /* GET and PUT /admin/log-level. */
-call_handler call_process_level_get;
-call_handler call_process_level_put;
+enum call_start call_process_level_get(struct service *service, struct request *request,
+                                       const struct call *call);
+enum call_start call_process_level_put(struct service *service, struct request *request,
+                                       const struct call *call);
 
 /* GET, POST and DELETE /admin/drain. */
-call_handler call_process_drain_get;
-call_handler call_process_drain;
-call_handler call_process_drain_undo;
+enum call_start call_process_drain_get(struct service *service, struct request *request,
+                                       const struct call *call);
+enum call_start call_process_drain(struct service *service, struct request *request,
+                                   const struct call *call);
+enum call_start call_process_drain_undo(struct service *service, struct request *request,
+                                        const struct call *call);
 
 #endif

@@ -98,8 +98,9 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-/* What a path takes, with one method more than `before`. Several methods have the path of a sale,
- * those that steer the daemon, and that of a sku with the name of a call: GET /admin/stock/reset. */
+/* What a path takes, with one method more than `before`. Several methods has the path of a sale,
+ * that of a call which steers the daemon, and that of a sku with the name of a call: GET
+ * /admin/stock/reset. */
 static const char *allow_text(const char *before, const char *method)
 {
     static const struct {
