@@ -5,6 +5,7 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
+#   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
@@ -113,7 +114,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -376,6 +377,20 @@ test:
 	@deploy/packages test
 	@$(MAKE) tests
 	@test/run
+
+test-browser:
+	@deploy/packages browser
+	@$(MAKE) tests browser-modules
+	@test/run browser
+
+# What test/browser/package-lock.json names, from npm's registry.
+browser-modules:
+	@npm ci --prefix test/browser --ignore-scripts --no-audit --no-fund --loglevel=error
+
+# The pages' charts: a copy of npm's package, so that a build needs neither npm nor a network.
+web-vendor: browser-modules
+	cp test/browser/node_modules/uplot/LICENSE service/web/uplot/
+	cp $(addprefix test/browser/node_modules/uplot/dist/,uPlot.iife.min.js uPlot.min.css) service/web/uplot/
 
 check:
 	@deploy/packages test

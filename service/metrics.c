@@ -174,6 +174,25 @@ uint64_t metrics_read(enum metrics_counter counter)
     return sum;
 }
 
+static_assert(BOUNDS_MAX + 1 <= METRICS_BUCKETS_MAX, "a reading has room for every bucket");
+
+void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out)
+{
+    assert(histogram < HISTOGRAM_COUNT);
+    const struct histogram_kind *kind = &histogram_kinds[histogram];
+    *reading_out = (struct metrics_reading){.bound_count = kind->bound_count};
+    for (size_t bucket = 0; bucket < kind->bound_count; bucket++)
+        reading_out->bounds[bucket] = kind->bounds[bucket].value;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct histogram *part = &slots[i].histograms[histogram];
+        reading_out->sum += read_cell(&part->sum);
+        for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
+            reading_out->buckets[bucket] += read_cell(&part->buckets[bucket]);
+    }
+    for (size_t bucket = 0; bucket <= kind->bound_count; bucket++)
+        reading_out->count += reading_out->buckets[bucket];
+}
+
 /* A text that goes on counting its length when the buffer is full. */
 struct text {
     char *buffer;

@@ -121,6 +121,19 @@ void metrics_gauge_set(enum metrics_gauge gauge, int64_t value);
 /* The counter's sum over all threads, which never falls. */
 uint64_t metrics_read(enum metrics_counter counter);
 
+enum { METRICS_BUCKETS_MAX = 20 };
+
+/* A histogram's observations, each counted in one bucket. */
+struct metrics_reading {
+    size_t bound_count;                   /* there is one bucket more: that of +Inf */
+    uint64_t bounds[METRICS_BUCKETS_MAX]; /* upper ones, as observed */
+    uint64_t buckets[METRICS_BUCKETS_MAX];
+    uint64_t count, sum; /* of all; the count is the sum of the buckets */
+};
+
+/* The histogram's observations on all threads. None of the numbers ever falls. */
+void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out);
+
 /* Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
  * by NUL. Returns the length of the whole text, as snprintf does; a buffer of METRICS_TEXT_MAX
  * always suffices. */

@@ -32,6 +32,12 @@ def pytest_configure():
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
 
 
+def pytest_ignore_collect(collection_path, config):
+    """test/browser wants a browser: it runs only when it is named."""
+    named = any("browser" in argument for argument in config.args)
+    return True if collection_path.name == "browser" and not named else None
+
+
 def pytest_collection_modifyitems(config, items):
     seed = config.getoption("order_seed")
     if seed is not None:
