@@ -83,6 +83,8 @@ struct request_http {
     enum http_wait wait;
     struct http_connection *connection; /* NULL: answered or closed */
     const struct route *route;
+    const char *method, *path; /* of the route; NULL: none was found */
+    bool probe;                /* the route is one of machines that ask for the service's health */
     enum call_kind kind;       /* that its route names */
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */

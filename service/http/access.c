@@ -2,10 +2,10 @@
 #include "service/http/access.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "service/http/head.h"
-#include "service/http/route.h"
 #include "service/log.h"
 
 enum { BYTES_SIZE = 40 };
@@ -52,7 +52,7 @@ static void write_line(const struct http_thread *thread, const struct http_conne
                        const struct request *request, unsigned status, size_t bytes,
                        unsigned long suppressed)
 {
-    const struct route *route = request->http.route;
+    const struct request_http *http = &request->http;
     char address[NETWORKS_TEXT_SIZE], size[BYTES_SIZE] = "", left_out[BYTES_SIZE] = "";
     int64_t ms =
         request->arrived_ns > 0 ? (thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS : 0;
@@ -61,21 +61,21 @@ static void write_line(const struct http_thread *thread, const struct http_conne
         snprintf(size, sizeof size, " bytes=%zu", bytes);
     if (suppressed > 0)
         snprintf(left_out, sizeof left_out, " suppressed=%lu", suppressed);
-    bool open_end = route && route->prefix && route->path[route_tail(route)] == '\0';
+    const char *path = http->path ? http->path : "other";
+    bool open_end = path[strlen(path) - 1] == '/'; /* what follows is the client's */
     log_each(status >= 500 ? LOG_WARN : LOG_INFO, status >= 500 ? "request_failed" : "request",
              "method=%s path=%s%s status=%u ms=%lld%s address=%s%s%s",
-             !route               ? "other"
-             : request->http.head ? "HEAD"
-                                  : route->method,
-             route ? route->path : "other", open_end ? "*" : "", status, (long long)ms, size,
-             address, TRACE_LOG(&request->trace), left_out);
+             !http->path  ? "other"
+             : http->head ? "HEAD"
+                          : http->method,
+             path, open_end ? "*" : "", status, (long long)ms, size, address,
+             TRACE_LOG(&request->trace), left_out);
 }
 
 void access_answered(struct http_thread *thread, const struct http_connection *connection,
                      const struct request *request, unsigned status, size_t bytes)
 {
-    const struct route *route = request->http.route;
-    bool failed = status >= 500 && !(route && route->class == ROUTE_OPS);
+    bool failed = status >= 500 && !request->http.probe;
     unsigned long suppressed = 0;
     if (request->trace.sampled || (failed && admit_failure(thread, &suppressed)))
         write_line(thread, connection, request, status, bytes, suppressed);

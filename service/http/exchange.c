@@ -111,6 +111,9 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
         return MHD_YES;
     connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* their lines name it */
     http->kind = http->route->kind;
+    http->method = http->route->method;
+    http->path = http->route->path;
+    http->probe = http->route->class == ROUTE_OPS;
     if (!authorized(thread, connection))
         http->refusal = PROBLEM_UNAUTHORIZED;
     else if (http->route->body && !head_json(connection->mhd))
