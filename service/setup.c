@@ -26,7 +26,7 @@ static int check_config(const struct config *config)
 static int report_failure(const struct ledger *ledger)
 {
     fprintf(stderr, SECKILL_PROGRAM ": cannot update the tables at %s: %s\n", ledger_place(ledger),
-            ledger_error(ledger));
+            ledger_error(ledger)[0] ? ledger_error(ledger) : "told to end");
     return STATUS_FAILED;
 }
 

@@ -89,7 +89,7 @@ int64_t supervise_pause_ns(const struct supervise *supervise)
     int64_t pause_ns = (supervise->told_ready ? POLL_MS : START_POLL_MS) * CLOCK_NS_PER_MS;
     int64_t watchdog_ns = notify_watchdog_ns();
     if (!notify_wanted())
-        return 0;
+        return INT64_MAX;
     return watchdog_ns > 0 && watchdog_ns < pause_ns ? watchdog_ns : pause_ns;
 }
 

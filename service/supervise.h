@@ -36,7 +36,7 @@ struct supervise_view {
  * threads are alive. Main thread. */
 void supervise_tell(struct supervise *supervise, const struct supervise_view *view);
 
-/* When supervise_tell is due again, in ns from now; 0: not at all, as nobody listens. */
+/* When supervise_tell is due again, in ns from now; INT64_MAX: never, as nobody listens. */
 int64_t supervise_pause_ns(const struct supervise *supervise);
 
 /* Says again that the daemon is ready, which ends a reload. */

@@ -2,7 +2,6 @@
 an account of their own, and the rights of both accounts."""
 
 import re
-import signal
 import subprocess
 from urllib.parse import urlsplit, urlunsplit
 
@@ -90,22 +89,6 @@ def test_migrate_without_a_ledger_says_why(private_stack):
     done = run("--migrate", f"--mysql-url={private_stack.mysql_url}")
     assert done.returncode == 1
     assert "cannot update the tables at 127.0.0.1:" in done.stderr
-
-
-def test_migrate_ends_when_told_to(stack):
-    """Somebody holds the lock under which tables are changed."""
-    run("--migrate", f"--mysql-url={stack.mysql_url}")
-    stack.ledger.run("DELETE FROM schema_version")
-    lock = "GET_LOCK(CONCAT('seckill_migrate.', MD5(DATABASE())), 0)"
-    with stack.ledger.transaction(f"SELECT {lock}"):
-        process = start_process([PROGRAM, "--migrate", f"--mysql-url={stack.mysql_url}"],
-                                env=clean_environment(), stderr=subprocess.PIPE)
-        wait_until(lambda: stack.ledger.number(
-            "SELECT COUNT(*) FROM information_schema.processlist"
-            " WHERE info LIKE 'SELECT GET_LOCK%'") == 1,
-            "waiting for the lock")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 1
 
 
 def test_daemon_that_may_not_update_says_what_to_do(stack, spawn):
