@@ -10,8 +10,8 @@
  * long. LEDGER_OK or LEDGER_FAILED; then ledger_error says why. */
 enum ledger_result schema_update(struct ledger *ledger);
 
-/* The same with `update`; without, only checks that the tables are up to date. False after a line in
- * the log. */
+/* The same with `update`; without, only checks that the tables are up to date. False after a line
+ * in the log. */
 bool schema_prepare(struct ledger *ledger, bool update);
 
 /* Logs what failed since the last call, as the reason why orders are refused. */

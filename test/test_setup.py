@@ -143,8 +143,7 @@ def test_grants_end_at_the_database(granted):
 
 @pytest.mark.parametrize("lock", ["redis", "mysql"])
 def test_daemon_lives_a_whole_sale_under_the_grants(granted, spawn, lock):
-    """Sells, pays, cancels, lets expire, restocks, limits, resets, exports, retires and purges, with
-    nothing that fails for want of a right."""
+    """Sells, pays, cancels, lets expire, restocks, limits, resets, exports, retires and purges."""
     stack, clerk, migrator = granted
     assert run("--migrate", f"--mysql-url={migrator}").returncode == 0
     daemon = spawn(stack, mysql_url=clerk, retention_days=2, lock=lock, **STEADY)

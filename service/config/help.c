@@ -155,7 +155,8 @@ static void print_option_manual(FILE *out, const struct option *option)
 static void print_manual(FILE *out)
 {
     fprintf(out,
-            ".TH SECKILL.CONF 5 2026-11-22 \"" SECKILL_PROGRAM " " SECKILL_VERSION "\" \"File Formats\"\n"
+            ".TH SECKILL.CONF 5 2026-11-22 \"" SECKILL_PROGRAM " " SECKILL_VERSION
+            "\" \"File Formats\"\n"
             ".SH NAME\n"
             "seckill.conf \\- configuration of " SECKILL_PROGRAM "(8)\n"
             ".SH DESCRIPTION\n"
