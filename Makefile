@@ -58,6 +58,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 DATADIR    ?= $(PREFIX)/share/seckill
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+ZSHDIR     ?= $(PREFIX)/share/zsh/site-functions
 WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
 OBJCOPY    ?= objcopy
@@ -548,7 +549,7 @@ monitoring := $(wildcard deploy/prometheus/*.yml deploy/prometheus/*.rules deplo
 placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(MANDIR)/man8/seckilld.8 \
               $(MANDIR)/man1/seckillctl.1 $(MANDIR)/man5/seckill.conf.5 \
               $(PREFIX)/share/bash-completion/completions/seckillctl \
-              $(PREFIX)/share/zsh/site-functions/_seckillctl $(UNITDIR)/seckilld.service \
+              $(ZSHDIR)/_seckillctl $(UNITDIR)/seckilld.service \
               $(UNITDIR)/seckilld.socket $(DATADIR)/seckill.conf $(DATADIR)/openapi.json \
               $(monitoring:deploy/%=$(DATADIR)/%)
 
@@ -561,7 +562,7 @@ install-service: $(daemon) $(control)
 	$(call put,644,ctl/seckillctl.1,$(MANDIR)/man1/seckillctl.1)
 	$(call write,$(daemon) --help-man,$(MANDIR)/man5/seckill.conf.5)
 	$(call write,$(control) completion bash,$(PREFIX)/share/bash-completion/completions/seckillctl)
-	$(call write,$(control) completion zsh,$(PREFIX)/share/zsh/site-functions/_seckillctl)
+	$(call write,$(control) completion zsh,$(ZSHDIR)/_seckillctl)
 	$(call write,sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
 	    deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
 	$(call put,644,deploy/systemd/seckilld.socket,$(UNITDIR)/seckilld.socket)
@@ -584,7 +585,7 @@ deb_root := build/deb
 
 deb:
 	@deploy/packages deb
-	@deploy/debian/build $(deb_root)
+	@deploy/deb $(deb_root)
 
 test-deb:
 	@deploy/packages test-deb
