@@ -17,7 +17,7 @@ from harness.processes import ROOT, clean_environment, free_port
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
-SECONDS_MAX = 150
+SECONDS_MAX = 120
 MARK = "--- block {} command {} ---"
 MARKED = re.compile(r"^--- block (\d+) command (\d+) ---\n", re.MULTILINE)
 
@@ -103,6 +103,22 @@ class Reader:
     def typed(self, text):
         return ADDRESS.sub(lambda found: f"127.0.0.1:{self.port(found[1])}", text)
 
+    def execute(self, script, out, log):
+        """The exit status, None when it took too long. What the script has left behind ends, too:
+        it may hold the files, so these are no pipes."""
+        with open(out, "wb") as printed, open(log, "wb") as errors:
+            child = subprocess.Popen(["bash", script], stdin=subprocess.DEVNULL, stdout=printed,
+                                     stderr=errors, cwd=self.directory, env=self.env,
+                                     start_new_session=True)
+        try:
+            return child.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
     def run(self, page, skipped=()):
         """Runs the page; raises AssertionError with its log where it does not do what it says."""
         script, expected = ["set -euo pipefail\n"], {}
@@ -113,18 +129,12 @@ class Reader:
                 script.append(f"echo '{MARK.format(number, index)}'\n{self.typed(command)}")
                 if printed:
                     expected[number, index] = block.line, command, printed
-        log = self.directory / "log"
-        with open(log, "w", encoding="utf-8") as errors:
-            child = subprocess.Popen(["bash", "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     stderr=errors, cwd=self.directory, env=self.env, text=True,
-                                     start_new_session=True)
-            try:
-                out, _ = child.communicate("".join(script), timeout=SECONDS_MAX)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-        told = f"{page}:\n{out[-6000:]}\n--- standard error\n{log.read_text()[-6000:]}"
-        assert child.returncode == 0, told
+        files = [self.directory / name for name in ("script", "out", "log")]
+        files[0].write_text("".join(script), encoding="utf-8")
+        status = self.execute(*files)
+        out, log = (file.read_text(encoding="utf-8") for file in files[1:])
+        told = f"{page}: exit status {status}\n{out[-6000:]}\n--- standard error\n{log[-6000:]}"
+        assert status == 0, told
         pieces = MARKED.split(out)[1:]
         printed = {(int(number), int(index)): text for number, index, text
                    in zip(pieces[::3], pieces[1::3], pieces[2::3])}
