@@ -5,6 +5,8 @@
 #                   create the sale "demo" and serve on 127.0.0.1:8080 until Ctrl-C
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
+#   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
+#   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
@@ -18,7 +20,8 @@
 #   make flood      each call asked for by 2,000 connections: what the others notice of it
 #   make campaigns  every load campaign, each run audited, with a report: 15 minutes
 #   make campaign NAME=rush   one of them; loadtest/campaign --list names them
-#   make sample     all of them, then loadtest/sample/report.html and the README's figures anew
+#   make sample     all of them, then loadtest/sample/report.html and the README's figures anew;
+#                   loadtest/picture then shows that page in docs/images/report.png
 #   make bench-lock the locks, next to the raw limit of the same server
 #   make asan       every test under the address and undefined-behaviour sanitizers
 #   make tsan       every test under the thread sanitizer
@@ -113,7 +116,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -376,6 +379,26 @@ test:
 	@deploy/packages test
 	@$(MAKE) tests
 	@test/run
+
+test-browser:
+	@deploy/packages browser
+	@$(MAKE) tests browser-modules
+	@test/run browser
+
+test-client:
+	@deploy/packages client
+	@$(MAKE) tests
+	@npm ci --prefix test/client --ignore-scripts --no-audit --no-fund --loglevel=error
+	@test/run client
+
+# What test/browser/package-lock.json names, from npm's registry.
+browser-modules:
+	@npm ci --prefix test/browser --ignore-scripts --no-audit --no-fund --loglevel=error
+
+# The pages' charts: a copy of npm's package, so that a build needs neither npm nor a network.
+web-vendor: browser-modules
+	cp test/browser/node_modules/uplot/LICENSE service/web/uplot/
+	cp $(addprefix test/browser/node_modules/uplot/dist/,uPlot.iife.min.js uPlot.min.css) service/web/uplot/
 
 check:
 	@deploy/packages test

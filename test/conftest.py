@@ -32,6 +32,13 @@ def pytest_configure():
     signal.signal(signal.SIGTERM, interrupt)  # so that fixtures are torn down
 
 
+def pytest_ignore_collect(collection_path, config):
+    """What wants a browser or npm runs only when it is named."""
+    name = collection_path.name
+    named = any(name in argument for argument in config.args)
+    return True if name in ("browser", "client") and not named else None
+
+
 def pytest_collection_modifyitems(config, items):
     seed = config.getoption("order_seed")
     if seed is not None:
