@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import xml.etree.ElementTree
 
 import pytest
 
@@ -182,3 +183,14 @@ def test_every_command_is_run_by_a_test_or_said_not_to_be(page):
     written = {block.first_line() for block in blocks(page) if block.language in ("sh", "console")}
     assert set(NOT_RUN.get(page, ())) <= written, "no such block any more"
     assert page in READERS or written <= set(NOT_RUN.get(page, ()))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("docs/images/*.svg")))
+def test_drawing_is_for_readers_who_hear_it_too(name):
+    """Text stays text, and a title tells what the drawing shows."""
+    drawing = xml.etree.ElementTree.parse(ROOT / "docs" / "images" / name).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    title = drawing.find(space + "title")
+    assert drawing.get("role") == "img" and drawing.get("aria-labelledby") == title.get("id")
+    assert len(title.text) > 80 and drawing.iter(space + "text")
+    assert "prefers-color-scheme: dark" in drawing.find(space + "style").text
