@@ -24,12 +24,15 @@ PROGRAMS = {
 }
 EXCERPTS = {"bash": "sale.sh", "python": "sale.py", "javascript": "sale.mjs", "java": "Sale.java"}
 # Blocks that no test runs, by their first lines: each with the reason, and who runs it instead.
+MAKE = ("make test is this very run, and CI runs make chaos; a person ran make run, and the other"
+        " blocks of the page run beside its script, deploy/run")
 NOT_RUN = {
     "README.md": {
         "make run      # installs what is missing, builds, starts a private Redis and MariaDB,"
-        " serves 127.0.0.1:8080": "make test is this very run; CI runs make chaos, and the other"
-        " blocks of the page run beside make run's own script",
-    },
+        " serves 127.0.0.1:8080": MAKE},
+    "README.zh-CN.md": {
+        "make run      # 安装缺少的软件包，编译，启动私有的 Redis 和 MariaDB，"
+        "监听 127.0.0.1:8080": MAKE},
 }
 SECONDS_MAX = 120
 
@@ -125,7 +128,7 @@ def test_shop_that_dies_goes_on_where_it_was(daemon, proxies, tmp_path):
 
 def pages():
     return sorted(str(path.relative_to(ROOT)) for path in
-                  [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+                  [*ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 @pytest.mark.parametrize("page", pages())
@@ -166,7 +169,8 @@ class Served(Reader):
 
 
 # How a page is read. The pages that are not here have no commands.
-READERS = {"README.md": Served, "docs/integration.md": Served, "docs/handbook.md": Reader}
+READERS = {"README.md": Served, "README.zh-CN.md": Served,
+           "docs/integration.md": Served, "docs/handbook.md": Reader}
 
 
 @pytest.mark.parametrize("page", READERS)
