@@ -74,6 +74,7 @@ void service_open(struct service *service)
     order_ids_init(&service->ids, NULL, NULL);
     node_init(&service->node, (int)config->node_id);
     service->tokens = tokens_open(config);
+    drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
     service->orders = queue_open(config->queue_max);

@@ -19,11 +19,9 @@ struct prepared {
 
 enum { RESPONSE_SIZE = 512 }; /* of a response and its headers, about */
 
-static struct MHD_Response *response_new(const struct prepared *prepared,
-                                         enum MHD_ResponseMemoryMode mode)
+static struct MHD_Response *add_headers(const struct prepared *prepared,
+                                        struct MHD_Response *response)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(prepared->length, prepared->text, mode);
     if (!response ||
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, prepared->content_type) !=
             MHD_YES ||
@@ -43,7 +41,8 @@ struct prepared *prepared_new(const char *content_type, const char *cache_contro
     prepared->cache_control = cache_control;
     prepared->text = text;
     prepared->length = length;
-    prepared->response = response_new(prepared, MHD_RESPMEM_MUST_FREE);
+    prepared->response =
+        add_headers(prepared, MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE));
     atomic_init(&prepared->holds, 1);
     return prepared;
 }
@@ -74,15 +73,25 @@ size_t prepared_size(const struct prepared *prepared)
     return sizeof *prepared + RESPONSE_SIZE + prepared->length;
 }
 
+size_t prepared_length(const struct prepared *prepared)
+{
+    return prepared->length;
+}
+
 struct MHD_Response *prepared_response(const struct prepared *prepared)
 {
     return prepared->response;
 }
 
-struct MHD_Response *prepared_closing(const struct prepared *prepared)
+static void release(void *cls)
 {
-    struct MHD_Response *response = response_new(prepared, MHD_RESPMEM_MUST_COPY);
-    if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") != MHD_YES)
-        abort();
-    return response;
+    struct prepared *prepared = cls;
+    prepared_release(&prepared);
+}
+
+struct MHD_Response *prepared_single(struct prepared *prepared)
+{
+    return add_headers(prepared,
+                       MHD_create_response_from_buffer_with_free_callback_cls(
+                           prepared->length, prepared->text, release, prepared_hold(prepared)));
 }
