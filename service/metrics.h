@@ -57,7 +57,7 @@
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
       "Connections to the ledger that were made again.")
 
-/* The statuses the service answers with: 200, 201, 304 and those of PROBLEMS (service/answer.c asserts
+/* The statuses the service answers with: 200, 201, 304, and PROBLEMS has more (answer.c asserts
  * that none is missing). Any other is counted as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
