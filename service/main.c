@@ -18,6 +18,7 @@
 #include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
+#include "service/workers/observer.h"
 #include "service/workers/orders.h"
 
 enum {
@@ -41,6 +42,7 @@ struct parts {
     struct order_indexer *order_indexer;
     struct expiry_worker *expiry_worker;
     struct health *health;
+    struct observer *observer;
     struct http_server *http_server;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
@@ -118,7 +120,10 @@ static bool start_background(struct parts *parts)
         parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
     if (parts->expiry_worker)
         service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
-    return parts->health;
+    if (parts->health)
+        service->observer = parts->observer =
+            observer_start(service, parts->error, sizeof parts->error);
+    return parts->observer;
 }
 
 static bool open_http(struct parts *parts)
@@ -180,6 +185,7 @@ static void tell_to_stop(struct parts *parts)
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
     http_server_drain(parts->http_server);
+    observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
     service_stop_queues(&parts->service);
@@ -189,6 +195,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    observer_join(&parts->observer);
     health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
     order_indexer_join(&parts->order_indexer);

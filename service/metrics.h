@@ -46,6 +46,8 @@
       "Batches that the ledger refused for their fence, round or capacity.")                       \
     X(UNKNOWN_COMMITS, "seckill_unknown_commits_total", "",                                        \
       "Commits whose connection died before the answer came.")                                     \
+    X(EXPIRY_TURNS, "seckill_expiry_turns_total", "",                                              \
+      "Turns that the expiry worker has carried through, in the daemon that is elected.")          \
     X(SOLD_OUT_FAST, "seckill_sold_out_fast_total", "",                                            \
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
     X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
@@ -55,34 +57,60 @@
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
       "Connections to the ledger that were made again.")
 
-/* The statuses the service answers with: 200, 201 and those of PROBLEMS (service/answer.c asserts
+/* The statuses the service answers with: 200, 201, 304, and PROBLEMS has more (answer.c asserts
  * that none is missing). Any other is counted as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
-    X(200) X(201) X(400) X(401) X(404) X(405) X(408)                                               \
+    X(200) X(201) X(304) X(400) X(401) X(404) X(405) X(408)                                        \
     X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
-/* X(id, name, help) */
+/* X(id, name, help). What is read when the page is made, or has labels, is in service/gauges.c. */
 #define METRICS_GAUGES(X)                                                                          \
     X(QUEUE_DEPTH, "seckill_queue_depth", "Orders waiting for an order worker.")                   \
+    X(QUEUE_CAPACITY, "seckill_queue_capacity", "Places for orders in the queue.")                 \
     X(REDIS_UP, "seckill_redis_up", "1 while Redis answers and takes writes.")                     \
-    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")
+    X(LEDGER_UP, "seckill_ledger_up", "1 while the ledger answers and takes writes.")              \
+    X(READY, "seckill_ready", "1 while /readyz says ready.")                                       \
+    X(LEDGER_DURABLE, "seckill_ledger_durable",                                                    \
+      "1 while the ledger's settings put a commit on its disk before the answer; 0 until it said " \
+      "so.")                                                                                       \
+    X(REDIS_EVICTS, "seckill_redis_evicts",                                                        \
+      "1 while Redis may drop keys, as its maxmemory-policy is not noeviction.")                   \
+    X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.") \
+    X(INDEXED, "seckill_orders_indexed_timestamp_seconds",                                         \
+      "When the order indexer last found that all orders are indexed by user.")
 
-/* X(id, name, unit, help); unit SECONDS: observed in ns, printed in s; unit ORDERS: a number of
- * orders. */
+/* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS: the
+ * same with fewer bounds; unit ORDERS: a number of orders. Rows of one name stand together. */
 #define METRICS_HISTOGRAMS(X)                                                                      \
-    X(BATCH_ORDERS, "seckill_batch_orders", ORDERS, "Orders that one batch carried.")              \
-    X(ORDER_SECONDS, "seckill_order_seconds", SECONDS,                                             \
+    X(BATCH_ORDERS, "seckill_batch_orders", "", ORDERS, "Orders that one batch carried.")          \
+    X(ORDER_SECONDS, "seckill_order_seconds", "", SECONDS,                                         \
       "Time from an order's arrival to its answer; of orders refused at once, 0.")                 \
-    X(REDIS_SECONDS, "seckill_redis_seconds", SECONDS, "Time of a round trip to Redis.")           \
-    X(LEDGER_SECONDS, "seckill_ledger_seconds", SECONDS,                                           \
-      "Time of a transaction or query of the ledger.")
+    X(REDIS_SECONDS, "seckill_redis_seconds", "", SECONDS, "Time of a round trip to Redis.")       \
+    X(LEDGER_SECONDS, "seckill_ledger_seconds", "", SECONDS,                                       \
+      "Time of a transaction or query of the ledger.")                                             \
+    X(STAGE_QUEUE, "seckill_order_stage_seconds", "stage=\"queue\"", SECONDS,                      \
+      "Time of an order in each stage: waiting for an order worker; its batch's round trips to "   \
+      "Redis; its batch's commits; the rest of its batch; from the decision to the answer.")       \
+    X(STAGE_REDIS, "seckill_order_stage_seconds", "stage=\"redis\"", SECONDS, "")                  \
+    X(STAGE_LEDGER, "seckill_order_stage_seconds", "stage=\"ledger\"", SECONDS, "")                \
+    X(STAGE_WORKER, "seckill_order_stage_seconds", "stage=\"worker\"", SECONDS, "")                \
+    X(STAGE_ANSWER, "seckill_order_stage_seconds", "stage=\"answer\"", SECONDS, "")                \
+    X(CALL_LOOKUP, "seckill_call_seconds", "call=\"lookup\"", CALL_SECONDS,                        \
+      "Time from a call's arrival to its answer, by the kind of the call; orders have "            \
+      "seckill_order_seconds.")                                                                    \
+    X(CALL_PAYMENT, "seckill_call_seconds", "call=\"payment\"", CALL_SECONDS, "")                  \
+    X(CALL_CANCEL, "seckill_call_seconds", "call=\"cancel\"", CALL_SECONDS, "")                    \
+    X(CALL_LIST, "seckill_call_seconds", "call=\"list\"", CALL_SECONDS, "")                        \
+    X(CALL_ADMIN, "seckill_call_seconds", "call=\"admin\"", CALL_SECONDS, "")                      \
+    X(CALL_SALE, "seckill_call_seconds", "call=\"sale\"", CALL_SECONDS, "")                        \
+    X(CALL_LISTING, "seckill_call_seconds", "call=\"listing\"", CALL_SECONDS, "")
 
 #define METRICS_COUNTER_ID(id, name, labels, help) METRIC_##id,
 #define METRICS_STATUS_ID(status) METRIC_HTTP_##status,
 #define METRICS_GAUGE_ID(id, name, help) GAUGE_##id,
-#define METRICS_HISTOGRAM_ID(id, name, unit, help) HISTOGRAM_##id,
+#define METRICS_HISTOGRAM_ID(id, name, labels, unit, help) HISTOGRAM_##id,
 
 /* METRIC_ORDERS_ACCEPTED, …, METRIC_HTTP_200, … */
 enum metrics_counter {
@@ -101,7 +129,7 @@ enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_HISTOGRAM_ID) HISTOGRAM_COUN
 #undef METRICS_GAUGE_ID
 #undef METRICS_HISTOGRAM_ID
 
-#define METRICS_TEXT_MAX 32768 /* bytes that the text never exceeds, with its NUL */
+#define METRICS_TEXT_MAX 65536 /* bytes that the text never exceeds, with its NUL */
 
 /* Any thread may call any of these functions at any time, without setting anything up. A thread
  * counts on cache lines of its own, in a few ns, and its counts outlive it. */
@@ -115,11 +143,27 @@ void metrics_count_status(unsigned status);
 /* One observation: ns for a histogram of seconds, a number of orders for HISTOGRAM_BATCH_ORDERS. */
 void metrics_observe(enum metrics_histogram histogram, uint64_t value);
 
+/* The same as `times` observations of one value. */
+void metrics_observe_times(enum metrics_histogram histogram, uint64_t value, uint64_t times);
+
 /* Sets the gauge's one value, for the whole process. */
 void metrics_gauge_set(enum metrics_gauge gauge, int64_t value);
 
 /* The counter's sum over all threads, which never falls. */
 uint64_t metrics_read(enum metrics_counter counter);
+
+enum { METRICS_BUCKETS_MAX = 20 };
+
+/* A histogram's observations, each counted in one bucket. */
+struct metrics_reading {
+    size_t bound_count;                   /* there is one bucket more: that of +Inf */
+    uint64_t bounds[METRICS_BUCKETS_MAX]; /* upper ones, as observed */
+    uint64_t buckets[METRICS_BUCKETS_MAX];
+    uint64_t count, sum; /* of all; the count is the sum of the buckets */
+};
+
+/* The histogram's observations on all threads. None of the numbers ever falls. */
+void metrics_read_histogram(enum metrics_histogram histogram, struct metrics_reading *reading_out);
 
 /* Writes the Prometheus text (format 0.0.4: METRICS_CONTENT_TYPE), cut to size - 1 bytes and ended
  * by NUL. Returns the length of the whole text, as snprintf does; a buffer of METRICS_TEXT_MAX

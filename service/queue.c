@@ -87,6 +87,11 @@ size_t queue_depth(const struct queue *queue)
     return atomic_load_explicit(&queue->depth, memory_order_relaxed);
 }
 
+size_t queue_capacity(const struct queue *queue)
+{
+    return queue->max;
+}
+
 /* The flow gets its next turn after all other flows with waiting requests. */
 static void line_up(struct queue *queue, struct flow *flow)
 {

@@ -47,6 +47,9 @@ void queue_leave(struct queue *queue, unsigned flow);
 /* Places claimed: by requests that wait, and by requests with a worker, which may come back. */
 size_t queue_depth(const struct queue *queue);
 
+/* The places that the queue was opened with. */
+size_t queue_capacity(const struct queue *queue);
+
 /* Appends each request of a list linked by queue_next to its flow, in which the caller has claimed
  * a place for it, and wakes a waiting worker. */
 void queue_push(struct queue *queue, struct request *first, struct request *last);

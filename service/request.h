@@ -123,11 +123,12 @@ struct request_call {
 
 struct request {
     /* The hand-over between threads. */
-    _Atomic int state;               /* request_move alone changes it while it is in flight */
-    struct request *queue_next;      /* in a queue, or in an HTTP thread's returned list */
-    unsigned flow;                   /* its place in the queue, see queue.h */
-    _Atomic uint64_t published_id;   /* the order's id while it is taken, for a deadline's answer */
-    int64_t arrived_ns;              /* when it was complete; written before it is queued */
+    _Atomic int state;             /* request_move alone changes it while it is in flight */
+    struct request *queue_next;    /* in a queue, or in an HTTP thread's returned list */
+    unsigned flow;                 /* its place in the queue, see queue.h */
+    _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
+    int64_t arrived_ns;            /* when it was complete; written before it is queued */
+    int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */
     struct http_thread *http_thread; /* which made it; never changes */
 
     struct request_http http;

@@ -106,14 +106,6 @@ static void learn_sale(const struct ledger_sale *sale, void *cache)
     sale_cache_put(cache, sale);
 }
 
-/* Only a warning: the operator may intend it. */
-static void warn_unless_durable(struct ledger *ledger)
-{
-    char why[64];
-    if (ledger_durable(ledger, why, sizeof why) == LEDGER_NO)
-        log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
-}
-
 /* The signals that end the daemon are blocked, and waited for where it serves. */
 static bool is_told_to_end(void)
 {
@@ -150,7 +142,6 @@ bool service_prepare(struct service *service, struct ledger *ledger)
                           "orders are refused, 503 unavailable, until the tables are ready");
         return false;
     }
-    warn_unless_durable(ledger);
     atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
     log_event(LOG_INFO, "prepared", NULL);
     return true;

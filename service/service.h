@@ -17,6 +17,8 @@
 enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 
 struct health;
+struct http_room;
+struct observer;
 struct stock_snapshots;
 
 /* The life of the daemon: each phase follows the one before. */
@@ -49,10 +51,14 @@ struct service {
     struct queue *orders;            /* HTTP threads to order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
     const struct health *health; /* what is known of Redis and the ledger; set before HTTP starts */
-    _Atomic int streams;         /* answers being streamed */
-    _Atomic int64_t sold_ns;     /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool prepared;       /* the ledger's tables are there and the node is known */
-    _Atomic int phase;           /* enum service_phase: main changes it */
+    struct observer *observer;   /* what the metrics show of sales and process; the same */
+    /* Of the listeners, for the metrics; the second is NULL without admin_listen. Set before the
+     * first HTTP thread starts. */
+    const struct http_room *public_room, *admin_room;
+    _Atomic int streams;     /* answers being streamed */
+    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
+    _Atomic int phase;       /* enum service_phase: main changes it */
 };
 
 /* Makes everything but `config`, which is filled in before. The caller owns the struct and no other

@@ -148,6 +148,26 @@ static void test_seconds_are_cumulative(void **state)
     assert_memory_equal(find_value("seckill_redis_seconds_sum"), sum, strlen(sum));
 }
 
+/* Series of one family that differ in a label are counted apart, under one head. */
+static void test_labelled_histograms(void **state)
+{
+    (void)state;
+    metrics_observe(HISTOGRAM_CALL_PAYMENT, 1500000); /* 1.5 ms */
+    metrics_observe_times(HISTOGRAM_CALL_CANCEL, 3000000, 5);
+    metrics_observe_times(HISTOGRAM_CALL_CANCEL, 3000000, 0);
+    metrics_observe_times(HISTOGRAM_STAGE_LEDGER, 20000, 3);
+    print_page();
+    assert_int_equal(value_of("seckill_call_seconds_count{call=\"payment\"}"), 1);
+    assert_int_equal(value_of("seckill_call_seconds_count{call=\"lookup\"}"), 0);
+    assert_int_equal(value_of("seckill_call_seconds_bucket{call=\"payment\",le=\"0.001\"}"), 0);
+    assert_int_equal(value_of("seckill_call_seconds_bucket{call=\"payment\",le=\"0.002\"}"), 1);
+    assert_int_equal(value_of("seckill_call_seconds_bucket{call=\"cancel\",le=\"+Inf\"}"), 5);
+    const char *sum = find_value("seckill_call_seconds_sum{call=\"cancel\"}");
+    assert_memory_equal(sum, "0.015000000\n", 12);
+    sum = find_value("seckill_order_stage_seconds_sum{stage=\"ledger\"}");
+    assert_memory_equal(sum, "0.000060000\n", 12);
+}
+
 static void test_batch_sizes(void **state)
 {
     (void)state;
@@ -219,7 +239,7 @@ static bool is_type_of(const char *line, const char *name, size_t length)
 /* The first row of a family has its help. */
 #define COUNTER_FAMILY(id, name, labels, help) +(sizeof help > 1)
 #define GAUGE_FAMILY(id, name, help) +1
-#define HISTOGRAM_FAMILY(id, name, unit, help) +1
+#define HISTOGRAM_FAMILY(id, name, labels, unit, help) +(sizeof help > 1)
 enum {
     HTTP_FAMILIES = 1,
     FAMILIES = HTTP_FAMILIES METRICS_COUNTERS(COUNTER_FAMILY) METRICS_GAUGES(GAUGE_FAMILY)
@@ -382,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_http_statuses),
         cmocka_unit_test(test_gauge_shows_the_last_value),
         cmocka_unit_test(test_seconds_are_cumulative),
+        cmocka_unit_test(test_labelled_histograms),
         cmocka_unit_test(test_batch_sizes),
         cmocka_unit_test(test_bounds_agree_with_their_text),
         cmocka_unit_test(test_format_of_the_page),

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -21,8 +22,8 @@ BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import (  # noqa: E402  after the line that says where they are
-    audit, fleet, limits, metrics, page, pool, readme, results, runner, scenario, stats, story,
-    targets)
+    answers, audit, fleet, limits, metrics, page, pool, readme, runner, scenario, stats, story,
+    summary, targets)
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
 
@@ -52,7 +53,8 @@ def make_run(rates, **varied):
             "serial": {"bare_per_s": 100_000, "combined_per_s": 2 * middle},
             "cpu_us": {"server": 14, "mariadb": 7, "redis": 1},
             "unexpected": 0, "unanswered": 0, "deferred": {"unindexed": 5},
-            "audit": {"consistent": True, "orders": 10, "differences": []}}
+            "audit": {"consistent": True, "orders": 10, "oversold": 0, "lost": 0,
+                      "differences": []}}
 
 
 def make_result(campaign, *runs):
@@ -218,15 +220,105 @@ def test_the_story_compares_ratios_to_bare(strategies):
     assert not any("atomic" in what for what in found)
 
 
+def check_page(text):
+    """A page that needs nothing beside it, and in which each reference leads to one element."""
+    assert text.endswith("</html>\n")
+    assert not any(word in text for word in ("src=", "<link", "@import", "#01020"))
+    assert re.findall(r"<script[^>]*>", text) == ['<script type="application/json" id="figures">']
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(set(ids)) == len(ids)
+    named = re.findall(r'(?:href="|url\()#([^")]+)', text)
+    assert set(named) <= set(ids)
+    assert not re.search(r'href="[^#"]|url\([^#]', text)
+    for plot in re.findall(r"<svg [^>]*>\s*<title[^>]*>", text):
+        title, = re.findall(r'aria-labelledby="([^"]+)"', plot)
+        assert 'role="img"' in plot and f'<title id="{title}">' in plot
+    assert text.count("<svg") == text.count('role="img"')
+    return json.loads(text.split('id="figures">')[1].split("</script>")[0])
+
+
 def test_the_report_needs_nothing_beside_it(strategies, tmp_path):
     (tmp_path / "strategies.json").write_text(json.dumps(strategies))
-    text = page.page(results.read([tmp_path]))
-    assert text.count("<svg") == 1 and text.endswith("</html>\n")
-    assert "no &lt;choice&gt; of that name" in text
-    assert "every audit consistent" in text
-    assert not any(word in text for word in ("src=", "<link", "<script", "@import"))
+    for _ in range(2):  # the figures beside the page are no result of a campaign
+        done = subprocess.run([LOADTEST / "report", tmp_path, "-o", tmp_path / "page.html"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    text = (tmp_path / "page.html").read_text()
+    figures = check_page(text)
+    assert figures == json.loads((tmp_path / "page.json").read_text())
+    assert text.count("<svg") == 2  # one for a desktop, one for a phone
+    assert "no &lt;choice&gt; of that name" in text and "var(--one)" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "Every audit was consistent" in text and "30 orders in 3 runs" in text
+    run = figures["campaigns"][0]["runs"][1]
+    assert (run["run"], run["audit"]["lost"]) == ("strategy=segment_lock, max_batch=1", 0)
+    assert run["of_bare_interval"][0] < run["of_bare"] < run["of_bare_interval"][1]
     strategies["runs"][0]["status"] = "audit failed"
     assert "1 of 3 runs FAILED" in page.page({"strategies": strategies})
+
+
+def test_what_the_audits_found_stands_first(strategies):
+    first, second = strategies["runs"][:2]
+    first["audit"].update(orders=33_412_345, oversold=2, consistent=False)
+    second["audit"].update(lost=3, consistent=False)
+    found = {"strategies": strategies}
+    assert summary.headline(found) == ("33 million orders in 3 runs", "2 oversold, 3 lost")
+    assert re.search(r"<h1>33 million orders in 3 runs: .*2 oversold, 3 lost", page.page(found))
+    assert [summary.rounded(count) for count in (10, 9_999, 1_250_000)] == [
+        "10", "9,999", "1.2 million"]
+
+
+def full_run(run):
+    """A run of a scenario, with every figure that any load has."""
+    settings = run["settings"]
+    made = make_run([1000, 1010], **settings)
+    curve = [[share, ms] for share, ms in ((0, 0.1), (0.5, 1), (0.9, 2), (0.99, 4))]
+    paced = {**TIMES, "percentiles_ms": curve}
+    for one in made["rounds"]:
+        one.update(paced, requests=10_000, bare_paced=paced, sale_s=2, answers={"201": 5})
+    made.update(label=run["label"], rounds_measured=2, stock=[[0.1, [50, 40]], [0.2, [0, 0]]],
+                of_alone=0.8, of_without=0.9, p99_of_alone=1.5, grown=0.01, admin_max_ms=20,
+                ops_max_ms=10, flood_per_s=10, refused=0)
+    made["serial"].update(batch=8, clients=1, redis_per_s=10, insert_per_s=10)
+    if settings["load"] == "paced":
+        made.update(rate_wanted=500, bare_paced=TIMES)
+    return made
+
+
+def test_every_campaign_answers_its_question():
+    found = {}
+    for name in scenario.NAMES:
+        table = scenario.read(name)
+        found[name] = {**make_result(name, *map(full_run, table["runs"])), "title": table["title"],
+                       "asks": table["asks"]}
+    text = page.page(found)
+    figures = check_page(text)
+    assert set(answers.BY_CAMPAIGN) == set(scenario.NAMES)
+    for campaign in figures["campaigns"]:
+        assert re.fullmatch(r"[A-Z0-9].*\.", campaign["answer"]), campaign["campaign"]
+        assert f'href="#{campaign["campaign"]}"' in text
+    assert set(figures["tiles"]) == {"orders_per_s", "half_load_p99_ms", "processor_us"}
+    assert figures["tiles"]["half_load_p99_ms"] == 2 and figures["tiles"]["processor_us"] == 22
+    for result in found.values():  # of few runs, or of none, there is little to say
+        result["runs"] = result["runs"][:1]
+        check_page(page.page({"one": result}))
+        result["runs"] = [missing_run("no such option")]
+        check_page(page.page({"one": result}))
+
+
+def test_answers_say_what_the_figures_show():
+    ways = [make_run([rate], **{"daemon.strategy": way, "daemon.max_batch": 1})
+            for rate, way in ((1000, "single_lock"), (3000, "segment_lock"), (2000, "atomic"))]
+    assert answers.answer(make_result("strategies", *ways)) == (
+        "An order at a time, the ways go from 1,000 orders a second (single_lock) to 3,000 "
+        "(segment_lock).")
+    runs = [make_run([1000]), *(make_run([rate], load="paced", rate_share=share)
+                                for rate, share in ((250, 0.25), (500, 0.5)))]
+    for run, wait in zip(runs[1:], (3, 5)):
+        run.update(p99_ms=wait, rate_wanted=run["per_s"], bare_paced=TIMES)
+    assert answers.answer(make_result("latency", *runs)) == (
+        "At 25 % and 50 % of the peak, 99 % of the orders are answered within 3.00 and 5.00 ms; "
+        "the bare server takes 2.00 and 2.00 ms.")
 
 
 def test_the_readme_part_is_made_anew(strategies):
@@ -275,8 +367,9 @@ class Staller:
 
     answer = b"HTTP/1.1 201 Created\r\nContent-Length: 18\r\n\r\n{\"order_id\":\"1234\"}"
 
-    def __init__(self, stall_s, after, forget=None):
+    def __init__(self, stall_s, after, forget=None, seen=None):
         self.stall_s, self.after, self.forget, self.served = stall_s, after, forget, 0
+        self.seen = seen
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
 
@@ -297,7 +390,9 @@ class Staller:
 
     def serve(self, client):
         with client:
-            while client.recv(4096):
+            while request := client.recv(4096):
+                if self.seen is not None:
+                    self.seen.append(request)
                 with self.lock:
                     self.served += 1
                     if self.served == self.after:
@@ -320,6 +415,22 @@ def test_pace_charges_a_stall_to_all_who_were_due(tmp_path):
     assert slow and slow[0] <= 0.65
     assert run["max_ms"] >= 900
     assert record.read_text() == "1234\n" * 400
+
+
+def test_pace_gives_each_order_a_key_and_a_user_of_its_own(tmp_path):
+    seen = []
+    with Staller(0, 0, seen=seen) as address:
+        done = subprocess.run([BUILD / "pace", "10000", "1", "1", address], capture_output=True,
+                              text=True, env={"ORDER_KEYS": "1"})
+    run = json.loads(done.stdout)
+    assert run["errors"]["status"] == 0 and len(seen) == run["requests"] > 4096
+    bodies = [re.fullmatch(rb".*\r\n\r\n(.*)", request, re.S)[1] for request in seen]
+    keys = {re.search(rb"\r\nIdempotency-Key: ([0-9a-f]{12}\.\d{8})\r\n", request)[1]
+            for request in seen}
+    assert len(keys) == len(seen)
+    assert all(re.fullmatch(r"u\d{8}", json.loads(body)["user_id"]) for body in bodies)
+    assert all(f"Content-Length: {len(body)}\r\n".encode() in request
+               for request, body in zip(seen, bodies))
 
 
 def test_pace_counts_requests_without_an_answer():
@@ -370,6 +481,19 @@ def test_the_audit_knows_the_states_of_orders(daemon):
     assert "2 units sold, 1 in orders that are reserved or paid" in leaked
 
 
+def test_the_audit_counts_what_is_lost_and_oversold(daemon):
+    daemon.reset(total=2, segments=1)
+    order = daemon.order(qty=2).json()["order_id"]
+    urls = daemon.stack.mysql_url, daemon.stack.redis_url
+    report = audit.audit_until_settled(5, urls, ["demo"], acked=[(order, 2)], acked_min=1)
+    assert report["consistent"] and report["lost"] == report["oversold"] == 0
+    assert audit.audit(urls, ["demo"], acked_min=4)["lost"] == 3
+    assert audit.audit(urls, ["demo"], acked=[(order, 2), ("17", 1), ("18", 1)])["lost"] == 2
+    daemon.stack.ledger.run(f"UPDATE orders SET qty = 5 WHERE order_id = {order}")
+    report = audit.audit(urls, ["demo"])
+    assert report["oversold"] == 3 and not report["consistent"]
+
+
 def test_orders_to_pay_are_paid_once(tmp_path):
     """A short run of pays: every order that it was given is paid by one answer at most."""
     done = subprocess.run(
@@ -408,4 +532,4 @@ def test_a_short_campaign_with_its_audit_and_report(tmp_path):
     assert run["audit"]["acked"] > 0
     assert sum(run["stock"][-1][1]) == 0
     assert run["serial"]["redis_per_s"] > 0 and run["serial"]["insert_per_s"] > 0
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    check_page((tmp_path / "report.html").read_text())

@@ -256,6 +256,7 @@ def audit_sale(sku, ledger, redis, allow_dirty):
     return {"sku": sku, "round": ledger["round"], "total": ledger["total"],
             "orders": ledger["orders"], "ordered": ledger["ordered"], "states": ledger["states"],
             "sold": sum(row["sold"] for row in rows),
+            "oversold": sum(max(row["ordered"] - row["capacity"], 0) for row in rows),
             "awaiting_recovery": sum(row["state"] in AWAITING_RECOVERY for row in rows),
             "acked": None, "segments": rows, "differences": differences}
 
@@ -263,17 +264,18 @@ def audit_sale(sku, ledger, redis, allow_dirty):
 def several(sales):
     """One report of several sales, with the report of each in it."""
     report = {name: sum(sale[name] for sale in sales)
-              for name in ("total", "orders", "ordered", "sold", "awaiting_recovery")}
+              for name in ("total", "orders", "ordered", "sold", "oversold", "awaiting_recovery")}
     differences = [f"{sale['sku']}: {text}" for sale in sales for text in sale["differences"]]
     report["states"] = dict(sum((Counter(sale["states"]) for sale in sales), Counter()))
     return {**report, "acked": None, "sales": sales, "differences": differences}
 
 
 def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False):
-    """The report of sales, with all `differences`. urls: of the ledger and of Redis. acked: orders
-    that clients saw accepted, as (id, quantity or None); None: nobody kept them. At least acked_min
-    orders must be there, and for each (state, number) of states_min so many in that state. Segments
-    that await recovery are differences unless allow_dirty."""
+    """The report of sales, with all `differences`, the units `oversold`, and the number of orders
+    `lost`: accepted, as clients saw it, but not in the ledger. urls: of the ledger and of Redis.
+    acked: orders that clients saw accepted, as (id, quantity or None); None: nobody kept them. At
+    least acked_min orders must be there, and for each (state, number) of states_min so many in that
+    state. Segments that await recovery are differences unless allow_dirty."""
     mysql_url, redis_url = urls
     ledgers = read_ledger(mysql_url, skus)
     redis = read_redis(redis_url, [(sku, number) for sku, ledger in ledgers.items()
@@ -281,12 +283,15 @@ def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False)
     sales = [audit_sale(sku, ledger, redis, allow_dirty) for sku, ledger in ledgers.items()]
     report = sales[0] if len(sales) == 1 else several(sales)
     differences = report["differences"]
+    report["lost"] = 0
     if acked is not None:
         report["acked"] = len({order for order, _ in acked})
         known = {order: int(qty) for order, qty in ask_ledger(mysql_url, IDS_QUERY)}
         differences += acked_differences(acked, known)
+        report["lost"] = sum(order not in known for order in {order for order, _ in acked})
     made = sum(report["states"].values())
     if made < acked_min:
+        report["lost"] = max(report["lost"], acked_min - made)
         differences.append(f"{acked_min} orders were acknowledged, the ledger has {made}")
     for state, least in states_min:
         found = report["states"].get(state, 0)

@@ -1,21 +1,23 @@
 """The report as one HTML page that needs nothing beside it: what the template shows."""
 
+import re
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
-from lib import plots, scenario, targets
+from lib import answers, export, plots, scenario, summary, targets
 from lib import results as results_of
 from lib.figures import DISTURBED_SHARE
 from lib.results import measured, round_rates
 from lib.story import checks
 from lib.table import bare_rows, ms, ratio
 
-HEAD = ("run", "per s", "rounds", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim",
-        "p99.9 ms", "max ms", "unexpected", "unanswered", "unindexed", "service µs", "MariaDB µs",
-        "Redis µs", "CPU idle", "× serial estimate", "audit")
-WRONG = ("failed", "audit failed")
+HEAD = ("run", "per s", "× bare", "99 % interval", "aim", "p50 ms", "p99 ms", "aim", "max ms",
+        "unexpected", "unanswered", "µs", "audit")
+MORE_HEAD = ("run", "rounds, per s", "p99.9 ms", "unindexed", "service µs", "MariaDB µs",
+             "Redis µs", "CPU idle", "× serial estimate")
+WRONG = summary.WRONG
 
 
 def span(run):
@@ -28,11 +30,16 @@ def ends(interval):
 
 
 def cells(run, interval):
-    us = run["cpu_us"]
-    return [f"{run['per_s']:,.0f}", span(run), ratio(run["of_bare"]), ends(interval),
+    """The figures that flatter never stand alone."""
+    return [f"{run['per_s']:,.0f}", ratio(run["of_bare"]), ends(interval),
             targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
-            targets.bound_text(run, "p99_ms"), ms(run["p999_ms"]), ms(run["max_ms"]),
-            f"{run['unexpected']:,}", f"{run['unanswered']:,}",
+            targets.bound_text(run, "p99_ms"), ms(run["max_ms"]), f"{run['unexpected']:,}",
+            f"{run['unanswered']:,}", f"{sum(run['cpu_us'].values()):.0f}"]
+
+
+def more_cells(run):
+    us = run["cpu_us"]
+    return [run["label"] or "all", span(run), ms(run["p999_ms"]),
             f"{run['deferred'].get('unindexed', 0):,}", f"{us['server']:.1f}",
             f"{us['mariadb']:.1f}", f"{us['redis']:.1f}", f"{run['cpu_shares']['idle']:.0%}",
             ratio(run["of_serial"]) if "of_serial" in run else ""]
@@ -51,7 +58,7 @@ def run_row(run, intervals):
     return row
 
 
-def answers(result):
+def answer_counts(result):
     """What the mixed campaign was answered, and how often."""
     counts = {}
     for run in measured(result):
@@ -112,20 +119,19 @@ def settings_text(result):
             f"NAME={result['campaign']}")
 
 
+def unbroken(text):
+    """Keeps a number and its unit on one line."""
+    return re.sub(r" (?=(%|×|ms|s|µs)\b|%|×)", "\u00a0", text)
+
+
 def section(result):
     intervals = results_of.intervals(result)
     return {"campaign": result["campaign"], "title": result["title"], "asks": result["asks"],
-            "plot": Markup(plots.plot(result)),
+            "answer": unbroken(answers.answer(result)), "plot": Markup(plots.plot(result)),
             "runs": [run_row(run, intervals) for run in result["runs"]],
-            "answers": answers(result), "settings": settings_text(result),
+            "more": [more_cells(run) for run in measured(result)],
+            "answers": answer_counts(result), "settings": settings_text(result),
             "remarks": list(remarks(result))}
-
-
-def audits(results):
-    runs = [run for result in results.values() for run in measured(result)]
-    return {"run_count": len(runs), "order_count": sum(run["audit"]["orders"] for run in runs),
-            "wrong": sum(run["status"] in WRONG for result in results.values()
-                         for run in result["runs"])}
 
 
 def origin(results):
@@ -148,13 +154,28 @@ def ordered(results):
     return [results[name] for name in names + sorted(set(results) - set(names))]
 
 
+def aims(results):
+    names = ("what", "value", "bound", "met")
+    rows = [dict(zip(names, row)) for row in checks(results)]
+    return {"checks": rows, "aim_count": sum(bool(row["bound"]) for row in rows),
+            "aims_met": sum(bool(row["bound"] and row["met"]) for row in rows)}
+
+
+def figures(results):
+    """All figures of the page, for programs."""
+    where = origin(results)
+    return export.figures({result["campaign"]: result for result in ordered(results)},
+                          where["machine"])
+
+
 def page(results):
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
-    names = ("what", "value", "bound", "met")
     return environment.get_template("report.html.j2").render(
-        **origin(results), **audits(results), overview=Markup(plots.overview(results)),
-        checks=[dict(zip(names, row)) for row in checks(results)], run_head=HEAD,
+        **origin(results), **summary.audits(results), **aims(results),
+        headline=summary.headline(results), tiles=summary.tiles(results),
+        overview=Markup(plots.overview(results)), run_head=HEAD, more_head=MORE_HEAD,
         sections=list(map(section, ordered(results))),
+        figures=Markup(export.in_page(figures(results))),
         bare_p99_ms_max=targets.BARE_P99_MS_MAX)

@@ -7,11 +7,17 @@ from harness.processes import HarnessError
 from lib import stats
 
 
+def files_in(directory):
+    """The results in a directory; not the figures beside a report."""
+    return sorted(file for file in directory.glob("*.json")
+                  if not file.with_suffix(".html").exists())
+
+
 def read(paths):
     """{campaign: result} of files, or of all in directories."""
     found = {}
     for path in map(Path, paths):
-        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+        for file in files_in(path) if path.is_dir() else [path]:
             try:
                 result = json.loads(file.read_text())
                 found[result["campaign"]] = result

@@ -20,7 +20,8 @@ STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 BESIDE_CONNECTIONS = 64
 AUDIT_SEGMENTS_MAX = 20     # kept in a result
-NO_AUDIT = {"consistent": True, "orders": 0, "states": {}, "differences": []}
+NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "states": {},
+            "differences": []}
 # The state that a call gives an order, for the calls that use each order once.
 STATE_OF = {"pay": "paid", "cancel": "cancelled"}
 # These strategies leave the counters in Redis alone, which a reconcile sets right.
@@ -199,7 +200,7 @@ class Run:
                                           self.fleet.door))
         bare = generators.generate(
             self.pace_argv(rate, settings["seconds"], settings["connections"], self.shop.bare),
-            {}, self.shop.progress.tick)
+            self.order_environment(), self.shop.progress.tick)
         run["bare_paced"] = {name: bare[name] for name in
                              ("p50_ms", "p99_ms", "p999_ms", "max_ms", "percentiles_ms")}
         return run

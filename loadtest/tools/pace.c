@@ -6,8 +6,8 @@
  * every connection busy, or that was sent late because this program slept, has waited since it was
  * due. So a stall of the server is charged to every request that was due during it, which is what
  * "free of coordinated omission" means. Orders come from the environment as those of order.lua:
- * ORDER_SKUS, ORDER_USERS, and ORDER_RECORD, a file for the ids of orders answered 201. Ends with
- * one line of JSON. */
+ * ORDER_SKUS, ORDER_USERS, ORDER_KEYS, and ORDER_RECORD, a file for the ids of orders answered 201.
+ * Ends with one line of JSON. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,9 +29,16 @@ enum {
     REQUESTS_MAX = 100000000,
     PREPARED = 4096,
     REQUEST_SIZE = 384,
+    DIGITS = 8, /* of what is an order's own in its key and its user */
     ANSWER_SIZE = 2048,
     EVENTS_MAX = 256,
     LAST_ANSWERS_NS = 2000000000, /* to wait for answers after the last request */
+};
+
+struct request {
+    char text[REQUEST_SIZE];
+    size_t length;
+    char *key, *user; /* DIGITS of each in the text; NULL: it is sent as it is */
 };
 
 struct connection {
@@ -44,7 +51,8 @@ struct connection {
 static struct connection *connections;
 static uint32_t *idle; /* a ring of connections without a request, the longest idle first */
 static uint32_t connection_count, idle_first, idle_count;
-static char prepared[PREPARED][REQUEST_SIZE];
+static struct request prepared[PREPARED];
+static long users;
 static uint32_t *latencies_us;
 static uint64_t answered, not_201, lost;
 static FILE *record;
@@ -76,26 +84,42 @@ static const char *environment(const char *name, const char *standard)
     return value != NULL && value[0] != '\0' ? value : standard;
 }
 
-static void prepare_one(char *request, const char *sku, int sku_length, long user)
+static void prepare_one(struct request *request, const char *sku, int sku_length, bool keyed)
 {
-    char body[256];
-    int length = snprintf(body, sizeof body, "{\"sku\":\"%.*s\",\"user_id\":\"u%ld\",\"qty\":1}",
+    char body[256], key[64] = "", user[24];
+    if (keyed)
+        snprintf(key, sizeof key, "Idempotency-Key: %06lx%06lx.%0*d\r\n", random() & 0xffffff,
+                 random() & 0xffffff, DIGITS, 0);
+    snprintf(user, sizeof user, "%0*ld", keyed ? DIGITS : 1, 1 + random() % users);
+    int length = snprintf(body, sizeof body, "{\"sku\":\"%.*s\",\"user_id\":\"u%s\",\"qty\":1}",
                           sku_length, sku, user);
-    snprintf(request, REQUEST_SIZE,
+    snprintf(request->text, REQUEST_SIZE,
              "POST /order HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-             "Content-Length: %d\r\n\r\n%.*s",
-             length, length, body);
+             "%sContent-Length: %d\r\n\r\n%.*s",
+             key, length, length, body);
+    request->length = strlen(request->text);
+    request->key =
+        keyed ? strstr(request->text, "Idempotency-Key: ") + strlen(key) - 2 - DIGITS : NULL;
+    request->user =
+        keyed ? strstr(request->text, "\"user_id\":\"u") + strlen("\"user_id\":\"u") : NULL;
 }
 
 static void prepare(void)
 {
     const char *skus = environment("ORDER_SKUS", "demo"), *sku = skus;
-    long users = strtol(environment("ORDER_USERS", "1000000"), NULL, 10);
+    bool keyed = *environment("ORDER_KEYS", "") != '\0';
+    users = strtol(environment("ORDER_USERS", "1000000"), NULL, 10);
     for (int i = 0; i < PREPARED; i++) {
         int length = (int)strcspn(sku, ",");
-        prepare_one(prepared[i], sku, length < 64 ? length : 64, 1 + random() % users);
+        prepare_one(&prepared[i], sku, length < 64 ? length : 64, keyed);
         sku = sku[length] == ',' ? sku + length + 1 : skus;
     }
+}
+
+static void put_digits(char *at, uint64_t number)
+{
+    for (int i = DIGITS - 1; i >= 0; i--, number /= 10)
+        at[i] = (char)('0' + number % 10);
 }
 
 static void idle_put(uint32_t number)
@@ -129,11 +153,15 @@ static void connect_all(const struct sockaddr_in *address, int loop)
 static void send_one(uint64_t number, int64_t due_ns)
 {
     struct connection *connection = &connections[idle_take()];
-    const char *request = prepared[number % PREPARED];
-    size_t length = strlen(request);
+    struct request *request = &prepared[number % PREPARED];
+    if (request->key) {
+        put_digits(request->key, number);
+        put_digits(request->user, 1 + (uint64_t)random() % (uint64_t)users);
+    }
     connection->due_ns = due_ns;
     connection->bytes = 0;
-    if (send(connection->fd, request, length, MSG_NOSIGNAL) != (ssize_t)length)
+    if (send(connection->fd, request->text, request->length, MSG_NOSIGNAL) !=
+        (ssize_t)request->length)
         lost++; /* its connection is not used again */
 }
 

@@ -1,6 +1,7 @@
 /* /healthz, /readyz, /metrics and /openapi.json: for the operators of the service. */
 #include "service/calls/ops.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <pthread.h>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "openapi.h"
+#include "service/gauges.h"
 #include "service/http/prepared.h"
 #include "service/metrics.h"
 #include "service/workers/health.h"
@@ -41,33 +43,29 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
     return START_ANSWERED;
 }
 
-/* A gauge is only read when the page is printed, so it is set here and not at every change. */
-static void set_gauges(struct service *service, int64_t now_ns)
-{
-    const struct health *health = service->health;
-    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
-    metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
-    metrics_gauge_set(GAUGE_LEDGER_UP, health_ledger(health, now_ns) == HEALTH_OK);
-}
-
 /* why_shared: a page costs as much as several orders. The first pages of each PAGE_MS are made for
- * their requests; those who ask beyond that, a crowd, share the last of them. */
-enum { PAGE_MS = 100, PAGES_MAX = 16 };
+ * their requests, as long as they are not long together; those who ask beyond that, a crowd, share
+ * the last of them. */
+enum { PAGE_MS = 100, PAGES_MAX = 16, PAGES_BYTES_MAX = 512 * 1024 };
 
 static struct {
     pthread_mutex_t mutex;
     int64_t since_ns; /* when the present PAGE_MS began */
     int pages;        /* made since */
+    size_t bytes;     /* of these */
     struct prepared *last;
 } metrics_page = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static struct prepared *make_metrics_page(struct service *service, int64_t now_ns)
 {
-    char *text = malloc(METRICS_TEXT_MAX);
+    char *text = malloc(GAUGES_TEXT_MAX + METRICS_TEXT_MAX);
     if (!text)
         abort();
-    set_gauges(service, now_ns);
-    size_t length = metrics_print(text, METRICS_TEXT_MAX);
+    size_t length = gauges_print(service, now_ns, text, GAUGES_TEXT_MAX);
+    assert(length < GAUGES_TEXT_MAX);
+    length += metrics_print(text + length, METRICS_TEXT_MAX);
+    char *fitting = realloc(text, length + 1); /* a client may leave the page unread */
+    text = fitting ? fitting : text;
     return prepared_new(METRICS_CONTENT_TYPE, "no-store", text, length);
 }
 
@@ -79,8 +77,10 @@ static struct prepared *find_metrics_page(int64_t now_ns)
     if (now_ns - metrics_page.since_ns >= PAGE_MS * CLOCK_NS_PER_MS) {
         metrics_page.since_ns = now_ns;
         metrics_page.pages = 0;
+        metrics_page.bytes = 0;
     }
-    if (metrics_page.last && metrics_page.pages >= PAGES_MAX)
+    if (metrics_page.last &&
+        (metrics_page.pages >= PAGES_MAX || metrics_page.bytes >= PAGES_BYTES_MAX))
         page = prepared_hold(metrics_page.last);
     else
         metrics_page.pages++;
@@ -93,6 +93,7 @@ static void keep_metrics_page(struct prepared *page)
     pthread_mutex_lock(&metrics_page.mutex);
     struct prepared *before = metrics_page.last;
     metrics_page.last = prepared_hold(page);
+    metrics_page.bytes += prepared_size(page);
     pthread_mutex_unlock(&metrics_page.mutex);
     prepared_release(&before);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/calls/web.h"
 #include "service/http/connection.h"
 #include "service/http/fair.h"
 #include "service/http/head.h"
@@ -141,11 +142,14 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     struct service *service = thread->service;
     struct request *request = connection->request;
     const struct route *route = request->http.route;
+    bool file = route->start == call_web_file;
     struct call call = {
+        .path = url,
         .tail = url + route_tail(route),
         .body = request->http.body,
         .body_length = request->http.body_length,
         .key = route->body ? head_key(connection->mhd) : NULL,
+        .if_none_match = file ? head_if_none_match(connection->mhd) : NULL,
         .now_ns = thread->now_ns,
     };
     if (!route->body)
@@ -181,11 +185,27 @@ static void start(struct http_thread *thread, struct http_connection *connection
     }
 }
 
+static_assert((int)HISTOGRAM_CALL_LISTING - (int)HISTOGRAM_CALL_LOOKUP == (int)CALL_LISTING,
+              "the histograms of calls stand in the order of the kinds");
+
 /* By the time of the turn, so an order that is refused at once takes none. */
 static void observe(const struct http_thread *thread, const struct request *request)
 {
+    enum call_kind kind = request->http.kind;
+    uint64_t ns = (uint64_t)(thread->now_ns - request->arrived_ns);
+    if (kind == CALL_ORDER)
+        metrics_observe(HISTOGRAM_ORDER_SECONDS, ns);
+    else if (request->http.route->class != ROUTE_OPS && request->http.route->class != ROUTE_OPEN)
+        metrics_observe((enum metrics_histogram)((int)HISTOGRAM_CALL_LOOKUP + (int)kind), ns);
+}
+
+/* How long an order that has come back waited for its HTTP thread; none while the turn lasts in
+ * which it came. */
+static void observe_return(const struct http_thread *thread, const struct request *request)
+{
+    int64_t ns = thread->now_ns - request->stage_ns;
     if (request->http.kind == CALL_ORDER)
-        metrics_observe(HISTOGRAM_ORDER_SECONDS, (uint64_t)(thread->now_ns - request->arrived_ns));
+        metrics_observe(HISTOGRAM_STAGE_ANSWER, ns > 0 ? (uint64_t)ns : 0);
 }
 
 /* The request is complete: handles it, and keeps the connection waiting when the answer takes
@@ -198,7 +218,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
     waiting_busy(thread, connection);
     if (!fair_admit(thread, request))
         return MHD_YES;
-    request->arrived_ns = thread->now_ns; /* now: a slow sender loses none of its deadline */
+    request->stage_ns = request->arrived_ns =
+        thread->now_ns; /* now: a slow sender loses none of its deadline */
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
     else if (request->http.query_cut)
@@ -226,8 +247,10 @@ static enum MHD_Result look_for_answer(struct http_thread *thread,
     connection_stop_polling(thread, request);
     thread->answers++; /* the loop writes it in one more run of libmicrohttpd */
     observe(thread, request);
-    if (request->http.phase == PHASE_READY)
+    if (request->http.phase == PHASE_READY) {
+        observe_return(thread, request);
         return reply_answer(thread, connection, request);
+    }
     assert(request->http.phase == PHASE_EXPIRED);
     connection_abandon(thread, connection); /* freed when its worker, if it has one, returns it */
     return reply_expired(thread, connection, request);

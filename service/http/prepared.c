@@ -4,16 +4,18 @@
 #include <assert.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The response owns the text, because libmicrohttpd may release a response after the request it
- * answers has ended. */
+ * answers has ended; a constant text lives anyway. */
 struct prepared {
     _Atomic size_t holds;
     struct MHD_Response *response;
-    const char *content_type;
-    const char *cache_control;
-    char *text;
+    unsigned status;
+    struct prepared_header headers[PREPARED_HEADERS_MAX];
+    const char *text;
     size_t length;
 };
 
@@ -23,29 +25,47 @@ static struct MHD_Response *response_new(const struct prepared *prepared,
                                          enum MHD_ResponseMemoryMode mode)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(prepared->length, prepared->text, mode);
-    if (!response ||
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, prepared->content_type) !=
-            MHD_YES ||
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, prepared->cache_control) !=
-            MHD_YES)
+        MHD_create_response_from_buffer(prepared->length, (void *)(uintptr_t)prepared->text, mode);
+    if (!response)
         abort();
+    for (size_t i = 0; i < PREPARED_HEADERS_MAX && prepared->headers[i].name; i++)
+        if (MHD_add_response_header(response, prepared->headers[i].name,
+                                    prepared->headers[i].value) != MHD_YES)
+            abort();
     return response;
+}
+
+static struct prepared *make(unsigned status,
+                             const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                             const char *text, size_t length, enum MHD_ResponseMemoryMode mode)
+{
+    struct prepared *prepared = calloc(1, sizeof *prepared);
+    if (!prepared)
+        abort();
+    prepared->status = status;
+    memcpy(prepared->headers, headers, sizeof prepared->headers);
+    prepared->text = text;
+    prepared->length = length;
+    prepared->response = response_new(prepared, mode);
+    atomic_init(&prepared->holds, 1);
+    return prepared;
 }
 
 struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
                               size_t length)
 {
-    struct prepared *prepared = calloc(1, sizeof *prepared);
-    if (!prepared)
-        abort();
-    prepared->content_type = content_type;
-    prepared->cache_control = cache_control;
-    prepared->text = text;
-    prepared->length = length;
-    prepared->response = response_new(prepared, MHD_RESPMEM_MUST_FREE);
-    atomic_init(&prepared->holds, 1);
-    return prepared;
+    const struct prepared_header headers[PREPARED_HEADERS_MAX] = {
+        {MHD_HTTP_HEADER_CONTENT_TYPE, content_type},
+        {MHD_HTTP_HEADER_CACHE_CONTROL, cache_control},
+    };
+    return make(MHD_HTTP_OK, headers, text, length, MHD_RESPMEM_MUST_FREE);
+}
+
+struct prepared *prepared_constant(unsigned status,
+                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                                   const char *text, size_t length)
+{
+    return make(status, headers, text, length, MHD_RESPMEM_PERSISTENT);
 }
 
 struct prepared *prepared_hold(struct prepared *prepared)
@@ -72,6 +92,11 @@ void prepared_release(struct prepared **pointer)
 size_t prepared_size(const struct prepared *prepared)
 {
     return sizeof *prepared + RESPONSE_SIZE + prepared->length;
+}
+
+unsigned prepared_status(const struct prepared *prepared)
+{
+    return prepared->status;
 }
 
 struct MHD_Response *prepared_response(const struct prepared *prepared)

@@ -137,10 +137,11 @@ static enum MHD_Result reply_prepared(struct http_thread *thread,
                                       struct http_connection *connection,
                                       const struct prepared *prepared)
 {
+    unsigned status = prepared_status(prepared);
     if (!thread->closing)
-        return queue_response(thread, connection, MHD_HTTP_OK, prepared_response(prepared));
+        return queue_response(thread, connection, status, prepared_response(prepared));
     struct MHD_Response *response = prepared_closing(prepared);
-    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
+    enum MHD_Result result = queue_response(thread, connection, status, response);
     MHD_destroy_response(response);
     return result;
 }

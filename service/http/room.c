@@ -84,6 +84,12 @@ void room_pair(struct http_room *one, struct http_room *other)
     other->beside = one;
 }
 
+void room_use(const struct http_room *room, struct room_use *use_out)
+{
+    use_out->connected = atomic_load(&room->connected);
+    use_out->max = atomic_load(&room->max);
+}
+
 /* ---- who may come ---- */
 
 /* The address that is counted; false where there is none, or it is a proxy's. */

@@ -29,6 +29,15 @@ void room_join(struct http_room *room, struct http_thread *thread);
 /* How many connections libmicrohttpd may have before it accepts no more. */
 unsigned room_accept_max(const struct http_room *room);
 
+/* What is taken of the room. */
+struct room_use {
+    unsigned connected; /* open connections */
+    unsigned max;       /* that there may be now */
+};
+
+/* Any thread. */
+void room_use(const struct http_room *room, struct room_use *use_out);
+
 /* The functions below are for the HTTP thread alone. */
 
 /* Whether a client of this address may connect; proxies among trusted_proxies always may. */

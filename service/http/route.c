@@ -11,6 +11,7 @@
 #include "service/calls/sale_list.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
+#include "service/calls/web.h"
 #include "service/http/unescape.h"
 
 static const struct route routes[] = {
@@ -32,6 +33,8 @@ static const struct route routes[] = {
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
     {"GET", "/metrics", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_metrics},
+    {"GET", "/dashboard", false, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
+    {"GET", "/dashboard/{file}", true, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
     {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
 };
 
@@ -92,10 +95,10 @@ static bool method_matches(const struct route *route, const char *method)
 }
 
 /* What a path takes, with one method more than `before`. Two methods has the path of a sale, and
- * where a sku has the name of a call: GET /admin/stock/reset. */
+ * where a sku has the name of a call: GET /admin/stock/reset. Both are GET where a file has it. */
 static const char *allow_text(const char *before, const char *method)
 {
-    if (before)
+    if (before && (strcmp(before, "GET, HEAD") != 0 || strcmp(method, "GET") != 0))
         return strcmp(before, "PATCH") == 0 ? "DELETE, PATCH" : "GET, HEAD, POST";
     return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
 }

@@ -79,8 +79,10 @@ static bool start_admin(struct http_server *server, char *error_out, size_t erro
         return false;
     }
     server->apart = server->admin.count > 0;
+    server->service->public_room = server->public_room;
     if (!server->apart)
         return true;
+    server->service->admin_room = server->admin_room;
     server->threads[0] = http_start(server->service, server->admin_room, server->admin.fds[0],
                                     server->admin.inherited, HTTP_OPERATORS, error_out, error_size);
     if (!server->threads[0])

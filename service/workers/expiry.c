@@ -148,12 +148,17 @@ static void run(void *context)
     while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        if (atomic_load(&worker->service->prepared) && get_elected(worker) && !work(worker)) {
+        bool elected = atomic_load(&worker->service->prepared) && get_elected(worker);
+        if (elected && !work(worker)) {
+            elected = false;
             resign(worker);
             pause_ms += FAILED_MS;
         }
+        metrics_gauge_set(GAUGE_EXPIRY_ELECTED, elected);
+        metrics_add(METRIC_EXPIRY_TURNS, elected);
         worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
     }
+    metrics_gauge_set(GAUGE_EXPIRY_ELECTED, 0);
     resign(worker); /* another daemon need not wait for the lease to end */
 }
 

@@ -14,15 +14,17 @@
 #include "base/worker.h"
 #include "lua/command.h"
 #include "service/log.h"
+#include "service/metrics.h"
 #include "service/node.h"
 #include "service/service.h"
+#include "sql/ledger_setup.h"
 #include "sql/ledger_write.h"
 
 enum {
     PAUSE_MS = 250,        /* between two questions */
     ANSWER_AGE_MS = 1000,  /* of an answer that still counts */
     TIMEOUT_MS_MAX = 1000, /* of a question: a later answer would not count */
-    POLICY_S = 10,         /* between two questions for what Redis evicts */
+    POLICY_S = 10,         /* between two questions for the settings of either server */
     POLICY_SIZE = 32,
 };
 
@@ -42,6 +44,8 @@ struct health {
     int64_t policy_asked_ns;
     char policy[POLICY_SIZE]; /* of eviction, as last seen */
     struct ledger *ledger;    /* for that of the second */
+    int64_t durable_asked_ns;
+    char not_durable[POLICY_SIZE * 2]; /* the setting that makes it so, as last seen; or "" */
     struct probe probes[2];
 };
 
@@ -101,6 +105,7 @@ static void check_policy(struct health *health)
             LOG_QUOTE("a Redis without memory drops counters and locks: orders get slower and "
                       "rate limits are forgotten; set noeviction"));
     memcpy(health->policy, policy, sizeof policy);
+    metrics_gauge_set(GAUGE_REDIS_EVICTS, strcmp(policy, "noeviction") != 0);
 }
 
 /* SET … XX sets a key that exists, and this key never does. Redis checks before whether it would
@@ -115,6 +120,24 @@ static enum health_state ask_redis(struct health *health, const char **error_out
         return redis_refusal(*error_out);
     check_policy(health);
     return HEALTH_OK;
+}
+
+/* Only a warning, with each change: the operator may intend it. */
+static void check_durable(struct health *health)
+{
+    char why[sizeof health->not_durable] = "";
+    int64_t now_ns = clock_now_ns();
+    if (health->durable_asked_ns != 0 &&
+        now_ns - health->durable_asked_ns < POLICY_S * CLOCK_NS_PER_S)
+        return;
+    health->durable_asked_ns = now_ns;
+    enum ledger_result durable = ledger_durable(health->ledger, why, sizeof why);
+    if (durable == LEDGER_FAILED) /* the next probe tells of it */
+        return;
+    metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
+    if (durable == LEDGER_NO && strcmp(why, health->not_durable) != 0)
+        log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
+    memcpy(health->not_durable, why, sizeof why);
 }
 
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
@@ -132,6 +155,7 @@ static enum health_state ask_ledger(struct health *health, const char **error_ou
     *error_out = ledger_error(health->ledger);
     switch (answer) {
     case LEDGER_WRITE_OK:
+        check_durable(health);
         return keep_node(health);
     case LEDGER_WRITE_READ_ONLY:
         return HEALTH_READ_ONLY;
@@ -261,4 +285,14 @@ enum health_state health_redis(const struct health *health, int64_t now_ns)
 enum health_state health_ledger(const struct health *health, int64_t now_ns)
 {
     return last_seen(&health->probes[PROBE_LEDGER], now_ns);
+}
+
+const char *health_redis_place(const struct health *health)
+{
+    return redis_place(health->redis);
+}
+
+const char *health_ledger_place(const struct health *health)
+{
+    return ledger_place(health->ledger);
 }

@@ -46,6 +46,10 @@ void health_join(struct health **health);
 enum health_state health_redis(const struct health *health, int64_t now_ns);
 enum health_state health_ledger(const struct health *health, int64_t now_ns);
 
+/* Where each server is, for messages; as long as the health. Any thread. */
+const char *health_redis_place(const struct health *health);
+const char *health_ledger_place(const struct health *health);
+
 /* The state's word. */
 const char *health_word(enum health_state state);
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/faults.h"
+#include "service/metrics.h"
 #include "sql/ledger_index.h"
 
 enum {
@@ -50,6 +51,8 @@ static void index_orders(struct order_indexer *indexer)
                           "none on orders; a user's list of orders reads more and is slower");
     else
         fault_clear(ledger_fault(indexer->ledger));
+    if (result == LEDGER_NO) /* fewer commits are left than are worth a run */
+        metrics_gauge_set(GAUGE_INDEXED, clock_wall_ms() / 1000);
 }
 
 /* A few buckets after the other: what is left to be merged later does no harm. */

@@ -72,7 +72,7 @@ static void refuse(struct order_worker *worker, size_t count)
 
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
  * their HTTP threads. Returns how many are left to be sold. */
-static size_t take(struct order_worker *worker, size_t count)
+static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
 {
     struct request *withdrawn[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
@@ -92,6 +92,9 @@ static size_t take(struct order_worker *worker, size_t count)
         }
         request->order.order_id = id;
         request->order.created_ms = (int64_t)now_ms;
+        /* Its HTTP thread may have read the clock a moment later. */
+        int64_t waited_ns = now_ns - request->stage_ns;
+        metrics_observe(HISTOGRAM_STAGE_QUEUE, waited_ns > 0 ? (uint64_t)waited_ns : 0);
         worker->orders[taken] = &request->order;
         worker->requests[taken++] = request;
     }
@@ -104,8 +107,9 @@ static size_t take(struct order_worker *worker, size_t count)
 
 /* Puts an order that met busy segments back into the queue. False when the deadline came meanwhile
  * and its client knows the id: the next round would give the order another one. */
-static bool put_back(struct order_worker *worker, struct request *request)
+static bool put_back(struct order_worker *worker, struct request *request, int64_t now_ns)
 {
+    request->stage_ns = now_ns; /* before the move, after which others may read it */
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
@@ -120,15 +124,17 @@ struct late {
 
 /* Answers the orders that were decided, and returns their number. A stopped queue takes nothing
  * back: then an undecided order is answered as such. */
-static size_t answer(struct order_worker *worker, size_t count, struct late *late_out)
+static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
+                     struct late *late_out)
 {
     size_t decided = 0;
     *late_out = (struct late){0};
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
-            put_back(worker, request))
+            put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
+        request->stage_ns = now_ns;
         /* An order counts once: when its deadline came first, as what its client was told then. */
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
             order_answer(request, worker->refusal);
@@ -186,6 +192,19 @@ static void measure(struct order_worker *worker)
     worker->seen = now;
     faults_log_recoveries(worker->stock, &worker->recoveries);
     count_connects(worker);
+}
+
+/* All orders of a batch take its time. Called before `measure`, which moves worker->seen on. */
+static void measure_stages(const struct order_worker *worker, size_t count, int64_t took_ns)
+{
+    struct stock_stats now = stock_stats(worker->stock);
+    uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
+    uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
+    uint64_t all_ns = (uint64_t)took_ns;
+    metrics_observe_times(HISTOGRAM_STAGE_REDIS, redis_ns, count);
+    metrics_observe_times(HISTOGRAM_STAGE_LEDGER, ledger_ns, count);
+    metrics_observe_times(HISTOGRAM_STAGE_WORKER,
+                          all_ns > redis_ns + ledger_ns ? all_ns - redis_ns - ledger_ns : 0, count);
 }
 
 /* Logs which servers failed in the batch, and what that means for its orders. Returns whether an
@@ -250,18 +269,20 @@ static void note_collisions(struct order_worker *worker, size_t count)
 
 static void carry(struct order_worker *worker, size_t taken)
 {
-    size_t count = take(worker, taken);
+    int64_t start_ns = clock_now_ns();
+    size_t count = take(worker, taken, start_ns);
     if (count == 0) /* all were withdrawn */
         return;
-    int64_t start_ns = clock_now_ns();
     struct late late;
     faults_begin(worker->stock);
     stock_sell(worker->stock, worker->orders, count);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     note_collisions(worker, count);
-    size_t decided = answer(worker, count, &late);
-    log_late(worker, &late, clock_now_ns() - start_ns);
+    int64_t decided_ns = clock_now_ns();
+    measure_stages(worker, count, decided_ns - start_ns);
+    size_t decided = answer(worker, count, decided_ns, &late);
+    log_late(worker, &late, decided_ns - start_ns);
     if (decided > 0 && !failed)
         atomic_store(&worker->service->sold_ns, clock_now_ns());
     measure(worker);

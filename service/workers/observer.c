@@ -1,0 +1,104 @@
+/* The observer: a thread that reads in the background what the metrics show.
+ *
+ * why_a_thread: a page of metrics is made on an HTTP thread, which never waits for the ledger, and
+ * however often it is asked for, it must not cost the ledger more. */
+#include "service/workers/observer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/worker.h"
+#include "service/faults.h"
+
+struct observer {
+    struct worker thread;
+    struct service *service;
+    struct ledger *ledger; /* its own connection */
+    struct sale_figures *sales;
+    pthread_mutex_t mutex; /* guards `process` */
+    struct process_stats process;
+};
+
+static void look_at_process(struct observer *observer)
+{
+    struct process_stats stats;
+    process_stats_read(&stats);
+    pthread_mutex_lock(&observer->mutex);
+    observer->process = stats;
+    pthread_mutex_unlock(&observer->mutex);
+}
+
+/* A failure is no news: the probe of the ledger has told of it, and the figures tell their age. */
+static void look_at_sales(struct observer *observer)
+{
+    sale_figures_turn(observer->sales, observer->ledger, clock_wall_ms());
+    fault_clear(ledger_fault(observer->ledger));
+}
+
+static void run(void *context)
+{
+    struct observer *observer = context;
+    prctl(PR_SET_NAME, "observer");
+    bool looked = false;
+    int64_t pause_ms = 0;
+    do {
+        bool prepared = atomic_load(&observer->service->prepared);
+        look_at_process(observer);
+        if (prepared)
+            look_at_sales(observer);
+        looked = looked || prepared;
+        pause_ms = looked ? OBSERVER_PAUSE_MS : OBSERVER_PAUSE_MS / 10;
+    } while (worker_sleep_ns(&observer->thread, pause_ms * CLOCK_NS_PER_MS));
+}
+
+struct observer *observer_start(struct service *service, char *error_out, size_t error_size)
+{
+    struct observer *observer = calloc(1, sizeof *observer);
+    if (!observer)
+        abort();
+    observer->service = service;
+    observer->ledger = ledger_open(service->config.mysql_url, (int)service->config.mysql_timeout_ms,
+                                   error_out, error_size);
+    if (!observer->ledger) {
+        free(observer);
+        return NULL;
+    }
+    pthread_mutex_init(&observer->mutex, NULL);
+    observer->sales = sale_figures_open();
+    if (!worker_start(&observer->thread, run, observer))
+        abort();
+    return observer;
+}
+
+void observer_stop(struct observer *observer)
+{
+    if (observer)
+        worker_stop(&observer->thread);
+}
+
+void observer_join(struct observer **observer_pointer)
+{
+    struct observer *observer = *observer_pointer;
+    *observer_pointer = NULL;
+    if (!observer)
+        return;
+    worker_join(&observer->thread);
+    ledger_close(&observer->ledger);
+    sale_figures_close(&observer->sales);
+    pthread_mutex_destroy(&observer->mutex);
+    free(observer);
+}
+
+void observer_process(struct observer *observer, struct process_stats *stats_out)
+{
+    pthread_mutex_lock(&observer->mutex);
+    *stats_out = observer->process;
+    pthread_mutex_unlock(&observer->mutex);
+}
+
+void observer_sales(struct observer *observer, struct sale_figures_view *view_out)
+{
+    sale_figures_view(observer->sales, view_out);
+}
