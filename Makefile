@@ -115,7 +115,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_fil
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-browser browser-modules web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules screenshots web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -393,6 +393,12 @@ test-browser:
 	@deploy/packages browser
 	@$(MAKE) tests browser-modules
 	@test/run browser
+
+# The pictures of the dashboard in docs/images/, of a real rush: 2 minutes.
+screenshots:
+	@deploy/packages browser
+	@$(MAKE) all browser-modules
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/browser/screenshots.py
 
 # What test/browser/package-lock.json names, from npm's registry.
 browser-modules:

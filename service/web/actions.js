@@ -47,8 +47,8 @@ const tellTime = (text, now) =>
 
 function tellWindow(values, now) {
   const [starts, ends] = [moment(values.starts_at), moment(values.ends_at)];
-  const opens = starts ? `opens at ${tellTime(starts, now)}` : "is open from the beginning";
-  return `${opens} and ${ends ? `ends at ${tellTime(ends, now)}` : "has no end but sold out"}`;
+  const opens = starts ? `opens at ${tellTime(starts, now)}` : "opens at once";
+  return `${opens} and ${ends ? `ends at ${tellTime(ends, now)}` : "ends when it is sold out"}`;
 }
 
 // ---- settings in mid-sale ----
