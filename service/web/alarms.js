@@ -3,6 +3,7 @@ import { clock, plural, rate, serverName, shortName, words } from "./format.js";
 
 export const SILENT_MS = 3000;
 const QUEUE_FULL = 0.8;
+const CALM_MS = 3000;
 
 export const isSilent = (daemon) => daemon.age_ms > SILENT_MS;
 
@@ -130,19 +131,27 @@ export function changesOf(before, now) {
   return [...daemonChanges(before.daemons, now.daemons), ...sales];
 }
 
-// Conditions that began and ended since the last look.
+// Conditions that began and ended since the last look. One that comes and goes every second is told
+// once: it has ended when it was not seen for CALM_MS.
 export class Watch {
   constructor() {
-    this.present = new Map();
+    this.present = new Map(); // by key: {text, seen}
   }
 
-  compare(conditions) {
-    const before = this.present;
-    this.present = new Map(conditions.map((condition) => [condition.key, condition]));
-    return [
-      ...conditions.filter(({ key }) => !before.has(key)).map(({ level, text }) => [level, text]),
-      ...[...before.values()].filter(({ key }) => !this.present.has(key))
-        .map(({ text }) => ["good", `No longer: ${text}`]),
-    ];
+  compare(conditions, now) {
+    const changes = [];
+    for (const { key, level, text } of conditions) {
+      if (!this.present.has(key)) {
+        changes.push([level, text]);
+      }
+      this.present.set(key, { text, seen: now });
+    }
+    for (const [key, { text, seen }] of this.present) {
+      if (now - seen > CALM_MS) {
+        this.present.delete(key);
+        changes.push(["good", `No longer: ${text}`]);
+      }
+    }
+    return changes;
   }
 }

@@ -56,7 +56,7 @@ function judge() {
   setData(find("link"), "state", lost ? "bad" : last ? "good" : "wait");
   setText(find("link"), lost ? `no answer since ${stream.silentSeconds()} s`
     : last ? "live" : "connecting");
-  note(watch.compare(conditions), now());
+  note(watch.compare(conditions, performance.now()), now());
   if (lost || last) {
     showConditions(conditions, lost ? "" : calm());
   }
