@@ -6,6 +6,7 @@
 #   make test       the same installs, then every unit and whole-process test
 #   make check      the unit tests only
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
+#   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
@@ -115,7 +116,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_fil
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-browser browser-modules screenshots web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client screenshots web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -399,6 +400,12 @@ screenshots:
 	@deploy/packages browser
 	@$(MAKE) all browser-modules
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/browser/screenshots.py
+
+test-client:
+	@deploy/packages client
+	@$(MAKE) tests
+	@npm ci --prefix test/client --ignore-scripts --no-audit --no-fund --loglevel=error
+	@test/run client
 
 # What test/browser/package-lock.json names, from npm's registry.
 browser-modules:

@@ -33,9 +33,10 @@ def pytest_configure():
 
 
 def pytest_ignore_collect(collection_path, config):
-    """test/browser wants a browser: it runs only when it is named."""
-    named = any("browser" in argument for argument in config.args)
-    return True if collection_path.name == "browser" and not named else None
+    """What wants a browser or npm runs only when it is named."""
+    name = collection_path.name
+    named = any(name in argument for argument in config.args)
+    return True if name in ("browser", "client") and not named else None
 
 
 def pytest_collection_modifyitems(config, items):

@@ -4,21 +4,29 @@ import json
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from daemon import TOKEN
+from description import METHODS, Description
 from harness.processes import ROOT
 
-METHODS = ("get", "post", "put", "patch", "delete")
 PROBLEM = re.compile(r'X\(\w+, (\d+), "(\w+)"')
 ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true|false),', re.M)
-WORDS = re.compile(r"[a-z]+(?:_[a-z]+)*")
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
          "/admin/sale/": "{sku}"}
+NO_EXAMPLES = {"text/html", "text/css", "text/javascript", "text/event-stream"}
+# What any call may answer, beside its own.
+ALWAYS = {"400", "408", "413", "414", "431", "default"}
 
 
 @pytest.fixture(scope="module")
-def document():
-    return json.loads((ROOT / "service/openapi.json").read_text(encoding="utf-8"))
+def description():
+    return Description()
+
+
+@pytest.fixture(scope="module")
+def document(description):
+    return description.document
 
 
 @pytest.fixture(scope="module")
@@ -44,38 +52,28 @@ def nodes(value):
         yield from nodes(item)
 
 
-def operations(document):
-    """{(method, path): operation}"""
-    return {(method, path): item[method] for path, item in document["paths"].items()
-            for method in METHODS if method in item}
+def codes_of(content):
+    """The problem codes that a content may have; None: it is no problem."""
+    problem = content.get("application/problem+json")
+    return problem and set(problem["schema"]["allOf"][1]["properties"]["code"]["enum"])
 
 
-def resolve(document, node):
-    """The node itself, or what its $ref names."""
-    while "$ref" in node:
-        assert node["$ref"].startswith("#/components/"), node
-        kind, name = node["$ref"].split("/")[2:]
-        node = document["components"][kind][name]
-    return node
-
-
-def parameters(document, path, operation):
-    own = operation.get("parameters", []) + document["paths"][path].get("parameters", [])
-    return [resolve(document, parameter) for parameter in own]
-
-
-def test_calls_are_those_of_the_service(document):
+def test_calls_are_those_of_the_service(description):
     calls = routes()
     assert len(calls) > 15
-    assert operations(document).keys() == calls.keys()
+    assert description.operations.keys() == calls.keys()
 
 
-def test_calls_have_their_credentials_and_bodies(document):
+def test_calls_have_their_classes_credentials_and_bodies(description):
     wanted = {"ADMIN": [{"admin": []}], "SHOP": [{"shop": []}, {}]}
-    found = operations(document)
+    assert description.document["security"] == []
+    tags = [tag["name"] for tag in description.document["tags"]]
     for call, (kind, body) in routes().items():
-        assert found[call].get("security") == wanted.get(kind), call
-        assert ("requestBody" in found[call]) == body, call
+        operation = description.operations[call]
+        assert operation.get("security") == wanted.get(kind), call
+        assert ("requestBody" in operation) == body, call
+        assert operation["tags"] == [kind.lower()], call
+        assert kind.lower() in tags
 
 
 def test_codes_are_those_of_the_service(document, statuses):
@@ -84,56 +82,77 @@ def test_codes_are_those_of_the_service(document, statuses):
     assert set(codes) == statuses.keys()
 
 
-def test_codes_stand_at_their_status(document, statuses):
-    """Every code is described where it is answered, with its status or among all others."""
+def test_codes_stand_at_their_status(description, statuses):
+    """Every code is described where it is answered, in words and as an example."""
     described = set()
-    for call, operation in operations(document).items():
-        for status, response in operation["responses"].items():
-            response = resolve(document, response)
-            words = set(WORDS.findall(response["description"])) & statuses.keys()
-            described |= words
-            if status == "default":
+    for operation_id, (*call, _) in description.by_id.items():
+        for status, response in description.responses(operation_id).items():
+            codes = codes_of(response["content"])
+            if not codes:
                 continue
-            if "application/problem+json" in response["content"]:
-                assert words, (call, status)
-                assert {statuses[word] for word in words} == {status}, (call, status, words)
+            described |= codes
+            assert status == "default" or {statuses[code] for code in codes} == {status}, call
+            assert all(re.search(rf"\b{code}\b", response["description"]) for code in codes), call
+            examples = description.response_examples(response)
+            assert examples.keys() == codes, (call, status)
+            assert all(examples[code]["code"] == code for code in codes)
     assert described == statuses.keys()
 
 
-def test_codes_among_all_others_have_their_status(document, statuses):
-    text = document["components"]["responses"]["Problem"]["description"]
-    said = dict(reversed(pair) for pair in re.findall(r"(\d{3}) (\w+)", text))
-    assert said and said == {code: statuses.get(code) for code in said}
+def test_every_answer_has_an_example(description):
+    """Only pages for people, what they load, and streams of events have none."""
+    for operation_id, (method, path, operation) in description.by_id.items():
+        assert ALWAYS <= operation["responses"].keys(), path
+        assert ("401" in operation["responses"]) == ("security" in operation), path
+        assert ("415" in operation["responses"]) == ("requestBody" in operation), path
+        for status, response in description.responses(operation_id).items():
+            kinds = response.get("content", {}).keys()
+            assert kinds <= NO_EXAMPLES or description.response_examples(response), (path, status)
+        if "requestBody" in operation:
+            assert description.request_examples(operation_id), path
 
 
-def test_references_lead_somewhere_and_nothing_is_left_over(document):
+def test_examples_fit_their_schemas(description):
+    for operation_id, (_, path, operation) in description.by_id.items():
+        contents = [*operation.get("requestBody", {"content": {}})["content"].values()]
+        for response in description.responses(operation_id).values():
+            contents += response.get("content", {}).values()
+        for content in contents:
+            for example in content.get("examples", {}).values():
+                description.validate(content["schema"], description.resolve(example)["value"])
+        for parameter in description.parameters(operation_id):
+            description.validate(parameter["schema"], parameter["example"])
+
+
+def test_references_lead_somewhere_and_nothing_is_left_over(description):
+    document = description.document
     used = {node["$ref"] for node in nodes(document) if "$ref" in node}
-    assert all(resolve(document, {"$ref": ref}) for ref in used)
+    assert all(description.resolve({"$ref": ref}) for ref in used)
     there = {f"#/components/{kind}/{name}" for kind, parts in document["components"].items()
              if kind != "securitySchemes" for name in parts}
     assert used == there
 
 
-def test_document_has_the_form_of_openapi(document):
-    assert document["openapi"].startswith("3.0.")
+def test_document_has_the_form_of_openapi(description):
+    document = description.document
+    assert document["openapi"].startswith("3.1.")
     assert document["info"].keys() >= {"title", "version"}
     for item in document["paths"].values():
         assert item.keys() <= {"parameters", *METHODS}
-    names = [operation["operationId"] for operation in operations(document).values()]
-    assert len(set(names)) == len(names)
-    for (method, path), operation in operations(document).items():
+    assert len(description.by_id) == len(description.operations)
+    for (method, path), operation in description.operations.items():
         assert operation["summary"], path
         assert {status[0] for status in operation["responses"]} >= {"2", "d"}, path
         assert "requestBody" not in operation or method in ("post", "put", "patch"), path
-        for response in operation["responses"].values():
-            assert resolve(document, response).keys() <= {"description", "headers", "content"}
+        for response in description.responses(operation["operationId"]).values():
+            assert response.keys() <= {"description", "headers", "content", "links"}
         for content in nodes(operation):
             assert "$ref" not in content or len(content) == 1, content
 
 
-def test_parameters_are_declared(document):
-    for (_, path), operation in operations(document).items():
-        declared = parameters(document, path, operation)
+def test_parameters_are_declared(description):
+    for operation_id, (_, path, _) in description.by_id.items():
+        declared = description.parameters(operation_id)
         in_path = {p["name"] for p in declared if p["in"] == "path"}
         assert in_path == set(re.findall(r"\{(\w+)\}", path)), path
         assert all(p["schema"] and p["in"] in ("path", "query", "header") for p in declared)
@@ -141,13 +160,11 @@ def test_parameters_are_declared(document):
         assert len({(p["in"], p["name"]) for p in declared}) == len(declared), path
 
 
-def test_schemas_are_of_known_types(document):
-    types = {"object", "array", "string", "integer", "boolean"}
+def test_schemas_are_schemas(document):
     for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
         for node in nodes(schema):
-            if isinstance(node.get("type"), str):
-                assert node["type"] in types, node
-                assert (node["type"] == "array") == ("items" in node), node
+            assert (node.get("type") == "array") == ("items" in node), node
             if isinstance(node.get("required"), list):
                 assert set(node["required"]) <= node["properties"].keys(), node
 
@@ -162,11 +179,10 @@ def only_once(pairs):
     return dict(pairs)
 
 
-def test_refusals_are_told(daemon, document):
+def test_refusals_are_told(daemon, description):
     """Without its token, or with a bad body, a call answers what is described for it."""
-    for (method, path), operation in operations(document).items():
-        told = {status: resolve(document, response)
-                for status, response in operation["responses"].items()}
+    for operation_id, (method, path, operation) in description.by_id.items():
+        told = description.responses(operation_id)
         bodies = []
         if path.startswith("/admin/"):
             assert daemon.request(method.upper(), path).headers["WWW-Authenticate"]

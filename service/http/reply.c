@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "service/http/live_stream.h"
 #include "service/http/prepared.h"
 #include "service/http/stream.h"
 #include "service/metrics.h"
@@ -161,6 +162,27 @@ static enum MHD_Result reply_stream(struct http_thread *thread, struct http_conn
     return result;
 }
 
+/* Each stream has a connection of its own: its end is the connection's. */
+static enum MHD_Result reply_live(struct http_thread *thread, struct http_connection *connection,
+                                  const struct request *request)
+{
+    static const char content_type[] = "text/event-stream";
+    struct MHD_Response *response = request->http.head
+                                        ? response_new("", 0, false, content_type, true)
+                                        : live_stream_open(thread, connection);
+    if (!response)
+        return reply_problem(thread, connection, PROBLEM_OVERLOADED, NULL);
+    if (!request->http.head) {
+        add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    }
+    add_no_store(response);
+    add_header(response, "X-Accel-Buffering", "no"); /* of proxies, which would hold events back */
+    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
 enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
                              struct request *request)
 {
@@ -169,6 +191,8 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
         return reply_problem(thread, connection, answer->problem, NULL);
     if (answer->prepared)
         return reply_prepared(thread, connection, answer->prepared);
+    if (answer->live)
+        return reply_live(thread, connection, request);
     if (answer->stream)
         return reply_stream(thread, connection, request);
     return reply_text(thread, connection, answer, false);

@@ -5,6 +5,7 @@
 
 #include "service/calls/list.h"
 #include "service/calls/ops.h"
+#include "service/calls/live.h"
 #include "service/calls/order.h"
 #include "service/calls/order_get.h"
 #include "service/calls/sale.h"
@@ -30,10 +31,12 @@ static const struct route routes[] = {
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
     {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
+    {"GET", "/admin/actions", false, ROUTE_ADMIN, false, CALL_ADMIN, call_live_actions},
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
     {"GET", "/metrics", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_metrics},
     {"GET", "/dashboard", false, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
+    {"GET", "/dashboard/live", false, ROUTE_OPS, false, CALL_LOOKUP, call_live_get},
     {"GET", "/dashboard/{file}", true, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
     {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
 };
