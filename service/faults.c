@@ -7,6 +7,7 @@
 
 #include "lua/redis.h"
 #include "service/log.h"
+#include "service/trace.h"
 
 static const char *const names[STOCK_SERVERS] = {
     [STOCK_REDIS] = "redis",
@@ -33,14 +34,16 @@ enum problem faults_problem(struct stock *stock)
 }
 
 static void log_fault(const char *event, const char *server, const char *place,
-                      const struct fault *fault, size_t calls, const char *effect)
+                      const struct fault *fault, size_t calls, const char *effect,
+                      const struct trace *example)
 {
-    log_failure(LOG_WARN, event, server, "address=%s doing=%s error=%s calls=%zu effect=%s",
+    log_failure(LOG_WARN, event, server, "address=%s doing=%s error=%s calls=%zu effect=%s%s",
                 LOG_QUOTE(place), LOG_QUOTE(fault->doing), LOG_QUOTE(fault->error), calls,
-                LOG_QUOTE(effect));
+                LOG_QUOTE(effect), example ? TRACE_LOG(example) : "");
 }
 
-void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect)
+void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect,
+                const struct trace *example)
 {
     size_t failed = 0;
     for (int i = 0; i < STOCK_SERVERS; i++) {
@@ -48,11 +51,12 @@ void faults_log(struct stock *stock, const char *event, size_t calls, const char
         const struct fault *fault = stock_fault(stock, server);
         if (fault->count == 0)
             continue;
-        log_fault(event, names[i], stock_place(stock, server), fault, calls, effect);
+        log_fault(event, names[i], stock_place(stock, server), fault, calls, effect, example);
         failed++;
     }
     if (failed == 0 && calls > 0)
-        log_failure(LOG_WARN, event, "none", "calls=%zu effect=%s", calls, LOG_QUOTE(effect));
+        log_failure(LOG_WARN, event, "none", "calls=%zu effect=%s%s", calls, LOG_QUOTE(effect),
+                    example ? TRACE_LOG(example) : "");
 }
 
 void faults_log_recoveries(const struct stock *stock, uint64_t *seen)
@@ -70,12 +74,13 @@ void faults_log_recoveries(const struct stock *stock, uint64_t *seen)
 
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect)
 {
-    log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), 0, effect);
+    log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), 0, effect,
+              NULL);
     fault_clear(ledger_fault(ledger));
 }
 
 void faults_log_redis(struct redis *redis, const char *event, const char *effect)
 {
-    log_fault(event, names[STOCK_REDIS], redis_place(redis), redis_fault(redis), 0, effect);
+    log_fault(event, names[STOCK_REDIS], redis_place(redis), redis_fault(redis), 0, effect, NULL);
     fault_clear(redis_fault(redis));
 }

@@ -10,6 +10,7 @@
 #include "stock/stock.h"
 
 struct redis;
+struct trace;
 
 /* Forgets what failed before: for the thread of the stock, before each piece of work. */
 void faults_begin(struct stock *stock);
@@ -19,9 +20,11 @@ void faults_begin(struct stock *stock);
 enum problem faults_problem(struct stock *stock);
 
 /* Writes a line for each server that failed since faults_begin: where it is, what it was at, why it
- * failed, how many `calls` were affected, and `effect`, what that means for them. With calls > 0
- * and no failure a line for server=none. `event` and `effect` are never freed. */
-void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect);
+ * failed, how many `calls` were affected, `effect`, what that means for them, and the ids of
+ * `example`, one of them, or NULL. With calls > 0 and no failure a line for server=none. `event`
+ * and `effect` are never freed. */
+void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect,
+                const struct trace *example);
 
 /* Logs that segments were set again from the ledger since `seen`, and moves `seen` on. */
 void faults_log_recoveries(const struct stock *stock, uint64_t *seen);

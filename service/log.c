@@ -1,4 +1,4 @@
-/* The log: one event a line, as logfmt, on standard error. */
+/* The log: one event a line, as logfmt or JSON, on standard error. */
 #include "service/log.h"
 
 #include <assert.h>
@@ -10,12 +10,17 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "service/log_json.h"
 #include "service/log_sink.h"
 
 #define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
+/* Those of syslog, from LOG_DEBUG on. */
+static const char *const priorities_text[] = {"<7>", "<6>", "<4>", "<3>"};
+enum { PRIORITY_LENGTH = sizeof "<6>" - 1 };
 
 /* How often one event was written in its present second. why_limited: a server that is down fails
  * every batch of every worker; the log must neither fill the disk nor slow the workers. */
@@ -30,6 +35,10 @@ struct limit {
 
 static _Atomic unsigned long dropped; /* lines that nobody took, and nobody was told of yet */
 static _Atomic enum log_level log_level = LOG_INFO;
+static _Atomic enum log_level level_after = LOG_INFO; /* of log_setup: when level_until_ns comes */
+static _Atomic int64_t level_until_ns;                /* monotonic; 0: log_level has no end */
+static _Atomic enum log_format log_format = LOG_LOGFMT;
+static _Atomic bool log_priorities;
 /* Guards `limits`. Never held in a write, which may block for as long as the log's reader likes. */
 static pthread_mutex_t limits_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct limit limits[LIMITS];
@@ -37,8 +46,48 @@ static struct limit limits[LIMITS];
 void log_setup(enum log_level level, int fd)
 {
     assert(level <= LOG_ERROR && fd >= 0);
+    level_until_ns = 0;
+    level_after = level;
     log_level = level;
     log_sink_open(fd);
+}
+
+void log_style(enum log_format format, bool priorities)
+{
+    log_format = format;
+    log_priorities = priorities;
+}
+
+void log_level_set(enum log_level level, unsigned for_s)
+{
+    assert(level <= LOG_ERROR);
+    level_until_ns = 0;
+    log_level = level;
+    if (for_s > 0)
+        level_until_ns = clock_now_ns() + for_s * CLOCK_NS_PER_S;
+}
+
+/* Takes the level of log_setup again when that is due. */
+static void end_level(void)
+{
+    int64_t until_ns = level_until_ns;
+    if (until_ns != 0 && clock_now_ns() >= until_ns &&
+        atomic_compare_exchange_strong(&level_until_ns, &until_ns, 0))
+        log_level = level_after;
+}
+
+enum log_level log_level_now(unsigned *left_s_out)
+{
+    end_level();
+    int64_t until_ns = level_until_ns, left_ns = until_ns - clock_now_ns();
+    *left_s_out = until_ns == 0 ? 0 : left_ns > 0 ? (unsigned)(left_ns / CLOCK_NS_PER_S) + 1 : 1;
+    return log_level;
+}
+
+const char *log_level_name(enum log_level level)
+{
+    assert(level <= LOG_ERROR);
+    return level_names[level];
 }
 
 bool log_level_parse(const char *text, enum log_level *level_out)
@@ -55,21 +104,23 @@ bool log_level_parse(const char *text, enum log_level *level_out)
 
 bool log_enabled(enum log_level level)
 {
+    if (level_until_ns != 0)
+        end_level();
     return level >= log_level;
 }
 
-/* A line that is being built. A text that does not fit is cut and noted; room for the line's end is
- * kept free. */
+/* A line that is being built, as logfmt. A text that does not fit is cut and noted. */
 struct line {
     char text[LOG_LINE_MAX];
     size_t length;
     bool cut;
+    enum log_level level;
 };
 
 static void line_add(struct line *line, const char *format, va_list arguments)
 {
-    size_t room =
-        sizeof line->text - sizeof TRUNCATED - line->length; /* its NUL is the newline's place */
+    /* Room for the priority and the end of the line; the NUL of TRUNCATED is the newline's. */
+    size_t room = sizeof line->text - PRIORITY_LENGTH - sizeof TRUNCATED - line->length;
     int wanted = vsnprintf(line->text + line->length, room, format, arguments);
     if (wanted < 0)
         return;
@@ -96,6 +147,7 @@ static void line_begin(struct line *line, const struct timespec *now, enum log_l
         second[0] = '\0';
     line->length = 0;
     line->cut = false;
+    line->level = level;
     line_print(line, "ts=%s.%03dZ level=%s event=%s", second, (int)(now->tv_nsec / 1000000),
                level_names[level], event);
 }
@@ -105,19 +157,39 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' || c == 0x7f;
 }
 
-/* One write, so that lines of several threads and processes do not mix. */
-static void line_write(struct line *line)
+/* A text from outside must not begin a line of its own, or steer a terminal. */
+static size_t write_logfmt(const struct line *line, char *out)
 {
-    /* A text from outside must not begin a line of its own, or steer a terminal. */
-    for (size_t i = 0; i < line->length; i++)
-        if (is_control(line->text[i]))
-            line->text[i] = ' ';
-    if (line->cut) {
-        memcpy(line->text + line->length, TRUNCATED, sizeof TRUNCATED - 1);
-        line->length += sizeof TRUNCATED - 1;
+    size_t length = line->length;
+    for (size_t i = 0; i < length; i++)
+        out[i] = is_control(line->text[i]) ? ' ' : line->text[i];
+    if (!line->cut)
+        return length;
+    memcpy(out + length, TRUNCATED, sizeof TRUNCATED - 1);
+    return length + sizeof TRUNCATED - 1;
+}
+
+/* One write, so that lines of several threads and processes do not mix. False when it is lost. */
+static bool line_write(const struct line *line)
+{
+    char out[LOG_LINE_MAX];
+    size_t length = 0;
+    if (log_priorities) {
+        memcpy(out, priorities_text[line->level], PRIORITY_LENGTH);
+        length = PRIORITY_LENGTH;
     }
-    line->text[line->length++] = '\n';
-    if (!log_sink_write(line->text, line->length))
+    if (log_format == LOG_JSON)
+        length +=
+            log_json(line->text, line->length, line->cut, out + length, sizeof out - length - 1);
+    else
+        length += write_logfmt(line, out + length);
+    out[length++] = '\n';
+    return log_sink_write(out, length);
+}
+
+static void line_send(const struct line *line)
+{
+    if (!line_write(line))
         atomic_fetch_add(&dropped, 1);
 }
 
@@ -190,7 +262,7 @@ static void write_due(const struct timespec *now, bool all)
         if (due.server)
             line_print(&line, " server=%s", due.server);
         line_print(&line, " suppressed=%lu", due.suppressed);
-        line_write(&line);
+        line_send(&line);
     }
 }
 
@@ -202,9 +274,26 @@ static void write_dropped(const struct timespec *now)
         return;
     struct line line;
     line_begin(&line, now, LOG_WARN, "log_lines_dropped");
-    line_print(&line, " lines=%lu\n", lines);
-    if (!log_sink_write(line.text, line.length))
+    line_print(&line, " lines=%lu", lines);
+    if (!line_write(&line))
         atomic_fetch_add(&dropped, lines);
+}
+
+static void __attribute__((format(printf, 5, 0)))
+write_event(const struct timespec *now, enum log_level level, const char *event, const char *server,
+            const char *format, va_list arguments, unsigned long suppressed)
+{
+    struct line line;
+    line_begin(&line, now, level, event);
+    if (server)
+        line_print(&line, " server=%s", server);
+    if (suppressed > 0)
+        line_print(&line, " suppressed=%lu", suppressed);
+    if (format && format[0]) {
+        line_print(&line, " ");
+        line_add(&line, format, arguments);
+    }
+    line_send(&line);
 }
 
 static void __attribute__((format(printf, 4, 0)))
@@ -216,19 +305,8 @@ log_line(enum log_level level, const char *event, const char *server, const char
     clock_gettime(CLOCK_REALTIME, &now);
     unsigned long suppressed;
     write_dropped(&now);
-    if (admit(level, event, server, now.tv_sec, &suppressed)) {
-        struct line line;
-        line_begin(&line, &now, level, event);
-        if (server)
-            line_print(&line, " server=%s", server);
-        if (suppressed > 0)
-            line_print(&line, " suppressed=%lu", suppressed);
-        if (format && format[0]) {
-            line_print(&line, " ");
-            line_add(&line, format, arguments);
-        }
-        line_write(&line);
-    }
+    if (admit(level, event, server, now.tv_sec, &suppressed))
+        write_event(&now, level, event, server, format, arguments, suppressed);
     write_due(&now, false);
     errno = saved_errno;
 }
@@ -240,6 +318,19 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
         return;
     va_start(arguments, format);
     log_line(level, event, NULL, format, arguments);
+    va_end(arguments);
+}
+
+void log_each(enum log_level level, const char *event, const char *format, ...)
+{
+    va_list arguments;
+    struct timespec now;
+    if (!log_enabled(level))
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    write_dropped(&now);
+    va_start(arguments, format);
+    write_event(&now, level, event, NULL, format, arguments, 0);
     va_end(arguments);
 }
 

@@ -1,4 +1,4 @@
-/* The log: one event a line, as logfmt, on standard error. */
+/* The log: one event a line, as logfmt or JSON, on standard error. */
 #ifndef SECKILL_SERVICE_LOG_H
 #define SECKILL_SERVICE_LOG_H
 
@@ -6,14 +6,29 @@
 #include <stddef.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_format { LOG_LOGFMT, LOG_JSON };
 
 #define LOG_LINE_MAX 4096  /* bytes with the newline; not above PIPE_BUF, so that lines never mix */
 #define LOG_QUOTED_MAX 512 /* bytes of a value quoted by LOG_QUOTE, with the NUL */
 #define LOG_EVENT_PER_SECOND 20 /* lines per second of one event and level */
 
 /* Sets the least level and the file descriptor, which stays the caller's; before the first call
- * they are LOG_INFO and 2. Any thread; another descriptor only while no other thread logs. */
+ * they are LOG_INFO and 2. Ends what log_level_set began. Any thread; another descriptor only while
+ * no other thread logs. */
 void log_setup(enum log_level level, int fd);
+
+/* Sets how lines look; before the first call they are logfmt without priorities. With `priorities`
+ * each begins with <N>, which systemd's journal takes as its priority. Any thread. */
+void log_style(enum log_format format, bool priorities);
+
+/* Lets another least level hold: for `for_s` seconds, after which that of log_setup is back, or
+ * with 0 until the next call of either. Any thread. */
+void log_level_set(enum log_level level, unsigned for_s);
+
+/* The least level that holds now, and for how many seconds more, 0 for no end. Any thread. */
+enum log_level log_level_now(unsigned *left_s_out);
+
+const char *log_level_name(enum log_level level);
 
 /* "debug", "info", "warn", "error"; false (and LOG_INFO) for any other text. */
 bool log_level_parse(const char *text, enum log_level *level_out);
@@ -22,7 +37,8 @@ bool log_level_parse(const char *text, enum log_level *level_out);
 bool log_enabled(enum log_level level);
 
 /*
- * Writes `ts=… level=… event=EVENT KEY=VALUE …` with one write(2). `event` is a word that is
+ * Writes `ts=… level=… event=EVENT KEY=VALUE …`, or the same as JSON (log_json.h), with one
+ * write(2). `event` is a word that is
  * never freed (a string literal). `format` gives the pairs after it, NULL for none; values that
  * may hold spaces or come from outside go through LOG_QUOTE. Control characters become spaces; a
  * line that is too long is cut and ends in `truncated=true`.
@@ -38,7 +54,11 @@ bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a failure of a remote server, "redis" or "ledger", at most once per second for each
+/* The same without a limit, for a caller that has one of its own. */
+void log_each(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* log_event for a failure of a remote server, "redis" or "ledger", at most once per second for each
  * event and server; `server=` is the first pair. `server` is never freed either. */
 void log_failure(enum log_level level, const char *event, const char *server, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,6 +53,15 @@ void log_sink_open(int fd)
         sink_fd = own;
     else
         sink_kind = SINK_POLLED;
+}
+
+bool log_sink_is_journal(int fd)
+{
+    struct stat status;
+    unsigned long long device, inode;
+    const char *stream = getenv("JOURNAL_STREAM"); /* device:inode, see systemd.exec(5) */
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(fd, &status) == 0 &&
+           status.st_dev == device && status.st_ino == inode;
 }
 
 static ssize_t put(const char *text, size_t length)

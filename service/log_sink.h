@@ -14,6 +14,10 @@
  * other thread logs. */
 void log_sink_open(int fd);
 
+/* Whether systemd has connected the descriptor with its journal (JOURNAL_STREAM in the
+ * environment). */
+bool log_sink_is_journal(int fd);
+
 /* Writes a whole line with one system call, so that lines do not mix; length: at most PIPE_BUF.
  * False when the line is lost: the reader has stopped or is gone, or the disk is full. Any thread.
  * Never waits, but for a disk that does. */

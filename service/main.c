@@ -233,78 +233,89 @@ static void block_signals(sigset_t *signals)
     sigaddset(signals, SIGTERM);
     sigaddset(signals, SIGINT);
     sigaddset(signals, SIGHUP);
+    sigaddset(signals, SIGUSR1); /* from drain_ask */
     pthread_sigmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Waits for the next signal, or until the start is to be gone on with: then 0. */
-static int next_signal(const struct parts *parts, const sigset_t *signals)
+/* How long main may wait for a signal: until the start is to be gone on with, or the end. */
+static int64_t patience_ns(struct parts *parts)
 {
     bool prepared = atomic_load(&parts->service.prepared);
-    int number = -1;
-    if (prepared && http_server_started(parts->http_server)) {
-        while (number < 0)
-            number = sigwaitinfo(signals, NULL);
-        return number;
-    }
-    const struct timespec pause = {.tv_nsec = (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) *
-                                              CLOCK_NS_PER_MS};
-    number = sigtimedwait(signals, NULL, &pause);
+    int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
+    if (!prepared || !http_server_started(parts->http_server))
+        return (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) * CLOCK_NS_PER_MS;
+    return due_ns == INT64_MAX ? INT64_MAX : left_ns > 0 ? left_ns : 0;
+}
+
+/* Waits for the next signal; 0: there is something else to do. */
+static int next_signal(struct parts *parts, const sigset_t *signals)
+{
+    int64_t ns = patience_ns(parts);
+    const struct timespec pause = {.tv_sec = ns / CLOCK_NS_PER_S, .tv_nsec = ns % CLOCK_NS_PER_S};
+    int number = ns == INT64_MAX ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &pause);
     return number > 0 ? number : 0;
 }
 
-/* Goes on with the start until it is done, and serves until a signal says to stop. False, with the
- * reason in parts->error, when the start fails. */
-static bool run_until_signal(struct parts *parts, const sigset_t *signals)
+/* Goes on with the start until it is done, and serves until a signal or a call says to stop. False,
+ * with the reason in parts->error, when the start fails. */
+static bool run_until_stop(struct parts *parts, const sigset_t *signals)
 {
     int number = 0;
-    while (number == 0 || number == SIGHUP) {
+    while (number != SIGTERM && number != SIGINT) {
+        if (drain_closes(&parts->service.drain)) {
+            log_event(LOG_INFO, "draining", "signal=0");
+            return true;
+        }
         if (number == SIGHUP)
             reload_config(&parts->service, parts->argv, environ);
         if (!advance(parts))
             return false;
         number = next_signal(parts, signals);
     }
+    /* A daemon that was never ready has had no clients from a balancer. */
+    bool prepared = atomic_load(&parts->service.prepared);
+    drain_signal(&parts->service.drain, prepared ? parts->service.config.lame_duck_ms : 0);
     log_event(LOG_INFO, "draining", "signal=%d", number);
     return true;
 }
 
-static void *end_at_once(void *signals)
+static struct {
+    sigset_t signals;
+    bool called; /* a call began the end: the first signal only says the same */
+} watched;       /* static: the thread outlives main */
+
+static void *end_at_once(void *argument)
 {
     int number = 0;
-    sigwait(signals, &number);
+    (void)argument;
+    sigwait(&watched.signals, &number);
+    if (watched.called) {
+        log_event(LOG_INFO, "draining", "signal=%d", number);
+        sigwait(&watched.signals, &number);
+    }
     log_event(LOG_WARN, "ending_at_once", "signal=%d", number);
     _exit(128 + number);
 }
 
 /* A second signal while draining ends the process at once; every promise survives that. */
-static void watch_for_second_signal(sigset_t *signals)
+static void watch_for_second_signal(bool called)
 {
     pthread_t thread;
-    sigdelset(signals, SIGHUP); /* it stays blocked: too late to reload anything */
-    if (pthread_create(&thread, NULL, end_at_once, signals) == 0)
+    sigemptyset(&watched.signals); /* SIGHUP stays blocked: too late to reload anything */
+    sigaddset(&watched.signals, SIGTERM);
+    sigaddset(&watched.signals, SIGINT);
+    watched.called = called;
+    if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
         pthread_detach(thread);
 }
 
-/* Balancers see /readyz say draining and send no new clients. In the second half, when they have
- * seen it, clients that stay connected are told to go. A daemon that was never ready got none. */
-static void be_lame_duck(struct service *service)
+static int serve(struct parts *parts, const sigset_t *signals)
 {
-    int64_t half_ns = (int64_t)service->config.lame_duck_ms * CLOCK_NS_PER_MS / 2;
-    if (half_ns == 0 || !atomic_load(&service->prepared))
-        return;
-    atomic_store(&service->phase, SERVICE_LAME_DUCK);
-    clock_sleep_ns(half_ns);
-    atomic_store(&service->phase, SERVICE_CLOSES);
-    clock_sleep_ns(half_ns);
-}
-
-static int serve(struct parts *parts, sigset_t *signals)
-{
-    bool started = start(parts) && run_until_signal(parts, signals);
+    bool started = start(parts) && run_until_stop(parts, signals);
     if (started) {
-        watch_for_second_signal(signals);
-        be_lame_duck(&parts->service);
+        watch_for_second_signal(!parts->service.drain.signalled);
+        drain_wait(&parts->service.drain);
     } else {
         log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));
     }
@@ -315,16 +326,14 @@ static int serve(struct parts *parts, sigset_t *signals)
 int main(int argc, char **argv)
 {
     static struct parts parts; /* static: zero, and too large for a stack */
-    static sigset_t signals;   /* static: the thread of end_at_once outlives this call */
+    sigset_t signals;
     struct config *config = &parts.service.config;
-    enum log_level level = LOG_INFO;
     (void)argc;              /* argv ends in NULL */
     block_signals(&signals); /* first: a SIGHUP that comes early must not end the process */
     enum config_result loaded = config_load(config, argv, environ, stdout, stderr);
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
-    log_level_parse(config->log_level, &level);
-    log_setup(level, STDERR_FILENO);
+    config_setup_log(config);
     config_log(config);
     raise_file_limit();
     parts.argv = argv;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "service/config/value.h"
 #include "service/log.h"
@@ -18,6 +17,8 @@ static bool is_live(unsigned option)
     case OPTION_rate_address_burst:
     case OPTION_trusted_proxies:
     case OPTION_log_level:
+    case OPTION_log_format:
+    case OPTION_log_priority:
         return true;
     default:
         return false;
@@ -51,12 +52,10 @@ static void take_over(struct config *present, struct config *fresh, unsigned opt
 static void apply(struct service *service, struct config *fresh)
 {
     struct config *config = &service->config;
-    enum log_level level;
     tokens_reload(service->tokens);
     for (unsigned i = 0; i < OPTION_COUNT; i++)
         take_over(config, fresh, i);
-    log_level_parse(config->log_level, &level);
-    log_setup(level, STDERR_FILENO);
+    config_setup_log(config);
     service_apply(service, config);
     log_event(LOG_INFO, "reloaded", NULL);
 }

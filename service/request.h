@@ -20,6 +20,7 @@
 
 #include "service/answer.h"
 #include "service/call_kind.h"
+#include "service/trace.h"
 #include "sql/ledger_list.h"
 #include "stock/order.h"
 #include "stock/sale_settings.h"
@@ -82,6 +83,8 @@ struct request_http {
     enum http_wait wait;
     struct http_connection *connection; /* NULL: answered or closed */
     const struct route *route;
+    const char *method, *path; /* of the route; NULL: none was found */
+    bool probe;                /* the route is one of machines that ask for the service's health */
     enum call_kind kind;       /* that its route names */
     const char *allow;         /* with METHOD_NOT_ALLOWED: the methods there are */
     enum problem refusal;      /* found before the body was read; PROBLEM_NONE: none */
@@ -130,6 +133,7 @@ struct request {
     int64_t arrived_ns;            /* when it was complete; written before it is queued */
     int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */
     struct http_thread *http_thread; /* which made it; never changes */
+    struct trace trace;              /* its ids */
 
     struct request_http http;
     /* The order worker's while it has the request; filled in by POST /order. */

@@ -76,6 +76,7 @@ void service_open(struct service *service)
     order_ids_init(&service->ids, NULL, NULL);
     node_init(&service->node, (int)config->node_id);
     service->tokens = tokens_open(config);
+    drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
     service->live_feed = live_feed_open();

@@ -8,6 +8,7 @@
 #include "service/call_kind.h"
 #include "service/config/config.h"
 #include "service/config/networks.h"
+#include "service/drain.h"
 #include "service/node.h"
 #include "service/order_id.h"
 #include "service/queue.h"
@@ -22,14 +23,6 @@ struct http_room;
 struct live_feed;
 struct observer;
 struct stock_snapshots;
-
-/* The life of the daemon: each phase follows the one before. */
-enum service_phase {
-    SERVICE_SERVES,
-    SERVICE_LAME_DUCK, /* /readyz says draining; all else goes on */
-    SERVICE_CLOSES,    /* and answers close their connections */
-    SERVICE_DRAINS,    /* and nothing new is accepted; what was accepted is answered */
-};
 
 /* Proxies whose X-Forwarded-For is believed. Replaced ones are kept to the end, since an HTTP
  * thread may still be reading them. */
@@ -62,7 +55,8 @@ struct service {
     _Atomic int streams;                 /* answers being streamed */
     _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
     _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
-    _Atomic int phase;       /* enum service_phase: main changes it */
+    _Atomic int phase;       /* enum service_phase */
+    struct drain drain;      /* what changes the phase */
 };
 
 /* Makes everything but `config`, which is filled in before. The caller owns the struct and no other

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "service/log.h"
+#include "service/log_sink.h"
 
 static int log_file = -1;
 static char written[1 << 20];
@@ -277,6 +279,74 @@ static void test_failures_of_one_server_leave_one_line_a_second(void **state)
     assert_int_equal(count_of(text, " i=") + suppressed_sum(text), 2000);
 }
 
+static void test_a_level_set_for_a_time_falls_back(void **state)
+{
+    (void)state;
+    unsigned left_s;
+    log_level_set(LOG_ERROR, 0);
+    assert_int_equal(log_level_now(&left_s), LOG_ERROR);
+    assert_int_equal(left_s, 0);
+    assert_false(log_enabled(LOG_WARN));
+    log_level_set(LOG_DEBUG, 1);
+    assert_true(log_enabled(LOG_DEBUG));
+    log_level_now(&left_s);
+    assert_in_range(left_s, 0, 1);
+    for (int i = 0; i < 3000 && log_enabled(LOG_DEBUG); i++)
+        usleep(10000);
+    assert_false(log_enabled(LOG_DEBUG));
+    assert_int_equal(log_level_now(&left_s), LOG_INFO);
+    log_level_set(LOG_DEBUG, 3600);
+    log_setup(LOG_INFO, log_file); /* as a reload of the configuration does */
+    assert_false(log_enabled(LOG_DEBUG));
+}
+
+static void test_priorities_and_json(void **state)
+{
+    (void)state;
+    restart();
+    log_style(LOG_LOGFMT, true);
+    log_event(LOG_WARN, "with_priority", NULL);
+    log_style(LOG_JSON, true);
+    log_event(LOG_ERROR, "as_json", "n=7 text=%s", LOG_QUOTE("a b"));
+    log_style(LOG_LOGFMT, false);
+    log_each(LOG_INFO, "plain", NULL);
+    assert_memory_equal(read_log(), "<4>ts=", 6);
+    const char *json = strchr(read_log(), '\n') + 1;
+    assert_memory_equal(json, "<3>{\"ts\":\"20", 12);
+    assert_non_null(
+        strstr(json, "\"level\":\"error\",\"event\":\"as_json\",\"n\":7,\"text\":\"a b\"}\nts="));
+}
+
+static void test_the_journal_is_known_by_its_inode(void **state)
+{
+    (void)state;
+    struct stat status;
+    char stream[64];
+    assert_int_equal(fstat(log_file, &status), 0);
+    snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)status.st_dev,
+             (unsigned long long)status.st_ino);
+    unsetenv("JOURNAL_STREAM");
+    assert_false(log_sink_is_journal(log_file));
+    setenv("JOURNAL_STREAM", stream, 1);
+    assert_true(log_sink_is_journal(log_file));
+    setenv("JOURNAL_STREAM", "1:", 1);
+    assert_false(log_sink_is_journal(log_file));
+    snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)status.st_dev,
+             (unsigned long long)status.st_ino + 1);
+    setenv("JOURNAL_STREAM", stream, 1);
+    assert_false(log_sink_is_journal(log_file));
+    unsetenv("JOURNAL_STREAM");
+}
+
+static void test_log_each_has_no_limit(void **state)
+{
+    (void)state;
+    restart();
+    for (int i = 0; i < 10 * LOG_EVENT_PER_SECOND; i++)
+        log_each(LOG_INFO, "each", "i=%d", i);
+    assert_int_equal(count_of(read_log(), "event=each i="), 10 * LOG_EVENT_PER_SECOND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +360,10 @@ int main(void)
         cmocka_unit_test(test_pipe_whose_reader_stopped_stops_nobody),
         cmocka_unit_test(test_socket_whose_reader_stopped_stops_nobody),
         cmocka_unit_test(test_descriptor_of_the_caller_stays_blocking),
+        cmocka_unit_test(test_a_level_set_for_a_time_falls_back),
+        cmocka_unit_test(test_priorities_and_json),
+        cmocka_unit_test(test_the_journal_is_known_by_its_inode),
+        cmocka_unit_test(test_log_each_has_no_limit),
         cmocka_unit_test(test_many_events),
     };
     return cmocka_run_group_tests(tests, open_log, NULL);

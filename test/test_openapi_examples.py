@@ -22,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("openapi examples")
 # (operationId, the example sent, the example answered)
 STORY = [
     ("resetSale", "create", "create"),
+    ("listActions", None, "actions"),
     ("placeOrder", "one_unit", "one_unit"),
     ("placeOrder", "one_unit", "repeated"),
     ("placeOrder", "two_units", "two_units"),
@@ -43,6 +44,13 @@ STORY = [
     ("reconcileSale", "consistent", "consistent"),
     ("resetSale", "next_round", "next_round"),
     ("retireSale", None, "retired"),
+    ("setLogLevel", "loud", "loud"),
+    ("setLogLevel", "quiet", "quiet"),
+    ("getLogLevel", None, "quiet"),
+    ("drain", "aside", "aside"),
+    ("drain", "leaving", "leaving"),
+    ("getDrain", None, "leaving"),
+    ("undoDrain", None, "serving"),
     ("getHealth", None, "alive"),
     ("getReadiness", None, "ready"),
     ("getMetrics", None, "an_excerpt"),

@@ -161,11 +161,11 @@ static void reset(struct call_worker *worker, struct request *request)
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "reset",
-              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s", sku,
+              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s%s", sku,
               request->call.total, request->call.segments,
               sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
               call->end_round, result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0,
-              caller(request));
+              caller(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
@@ -255,9 +255,9 @@ static void restock(struct call_worker *worker, struct request *request)
                       call_lock_wait_ms(worker), &sale, &why);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
-              "sku=%s units=%u key=%s result=%s address=%s", sku, request->call.total,
+              "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
               request->call.key[0] ? request->call.key : "none", restock_name(result, why),
-              caller(request));
+              caller(request), TRACE_LOG(&request->trace));
     switch (result) {
     case STOCK_RESTOCK_DONE:
         answer_json(&request->answer, 200, sale_json(&sale));
@@ -311,10 +311,10 @@ static void change(struct call_worker *worker, struct request *request)
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "change",
-              "sku=%s%s result=%s settings=%u address=%s", sku,
+              "sku=%s%s result=%s settings=%u address=%s%s", sku,
               sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
               result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
-              caller(request));
+              caller(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
@@ -369,9 +369,9 @@ static void retire(struct call_worker *worker, struct request *request)
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "retire",
-              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s", sku,
+              "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s%s", sku,
               result_name(result), sale.round, (unsigned long long)held.reserved,
-              (unsigned long long)held.paid, caller(request));
+              (unsigned long long)held.paid, caller(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_IN_USE)
@@ -433,8 +433,9 @@ static void reconcile(struct call_worker *worker, struct request *request)
     enum stock_admin_result result =
         stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
     log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
-              "sku=%s result=%s differences=%zu address=%s", request->call.sku, result_name(result),
-              report->difference_count, caller(request));
+              "sku=%s result=%s differences=%zu address=%s%s", request->call.sku,
+              result_name(result), report->difference_count, caller(request),
+              TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
     else

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "service/config/help.h"
 #include "service/config/secrets.h"
@@ -11,8 +12,9 @@
 #include "service/config/text.h"
 #include "service/config/value.h"
 #include "service/log.h"
+#include "service/log_sink.h"
 
-enum { LOG_TEXT_MAX = 2048 }; /* of all options; log_event would cut a longer text anyhow */
+enum { LOG_TEXT_MAX = 3072 }; /* of all options; log_event would cut a longer text anyhow */
 
 /* Checks the value of one option and sets its field. False after a complaint. */
 static bool apply(const struct sources *sources, unsigned option, struct config *config)
@@ -111,6 +113,17 @@ size_t config_print(const struct config *config, char *buffer, size_t size)
         length += (size_t)written;
     }
     return length;
+}
+
+void config_setup_log(const struct config *config)
+{
+    enum log_level level = LOG_INFO;
+    log_level_parse(config->log_level, &level);
+    bool priorities =
+        strcmp(config->log_priority, "on") == 0 ||
+        (strcmp(config->log_priority, "auto") == 0 && log_sink_is_journal(STDERR_FILENO));
+    log_style(strcmp(config->log_format, "json") == 0 ? LOG_JSON : LOG_LOGFMT, priorities);
+    log_setup(level, STDERR_FILENO);
 }
 
 void config_log(const struct config *config)

@@ -34,6 +34,9 @@ enum config_result config_load(struct config *config, char **argv, char **envp, 
  */
 size_t config_print(const struct config *config, char *buffer, size_t size);
 
+/* Sets the log's level, format and priorities, on standard error. Main thread. */
+void config_setup_log(const struct config *config);
+
 /* Writes to the log all options (event `starting`), and a warning for each old name that was used
  * (`option_renamed old=… new=…`). */
 void config_log(const struct config *config);

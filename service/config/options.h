@@ -14,6 +14,8 @@
 #define CONFIG_STRATEGIES "segment_lock single_lock atomic optimistic database"
 #define CONFIG_LOCKS "redis redlock mysql zookeeper"
 #define CONFIG_LOG_LEVELS "debug info warn error"
+#define CONFIG_LOG_FORMATS "logfmt json"
+#define CONFIG_LOG_PRIORITIES "auto off on"
 #define CONFIG_SWITCH "off on"
 
 /*
@@ -131,7 +133,16 @@
     X(UNSIGNED, drain_ms, "10000", "ms", 0, 600000,                                                \
       "After that, how long requests under way may still take before the daemon ends.")            \
     X(CHOICE, log_level, "info", CONFIG_LOG_LEVELS, 0, 0,                                          \
-      "The least important events that the daemon still writes to the log, standard error.")
+      "The least important events that the daemon still writes to the log, standard error.")       \
+    X(CHOICE, log_format, "logfmt", CONFIG_LOG_FORMATS, 0, 0,                                      \
+      "How a line of the log looks: pairs key=value, or one JSON object.")                         \
+    X(CHOICE, log_priority, "auto", CONFIG_LOG_PRIORITIES, 0, 0,                                   \
+      "Whether each line begins with its priority as <N>, which systemd's journal takes. auto: "   \
+      "when standard error is the journal.")                                                       \
+    X(UNSIGNED, access_log, "0", "answers", 0, 1000000000,                                         \
+      "One of how many answers leaves a line in the log (event=request): 1 for each, 0 for none. " \
+      "Answers with a status of 500 and above always do (event=request_failed), 20 a second at "   \
+      "most of each HTTP thread.")
 
 /* X(old name, present name). The old name is accepted wherever the present one is, and config_log
  * warns of it. */

@@ -49,6 +49,9 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     request->http.refusal = PROBLEM_NONE;
     request->http.released = false;
     request->http.allow = NULL;
+    request->http.method = request->http.path = NULL;
+    request->http.probe = false;
+    request->arrived_ns = 0;
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
     assert(!connection->request && !request->call.stream);

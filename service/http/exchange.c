@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/calls/web.h"
+#include "service/http/access.h"
 #include "service/http/connection.h"
 #include "service/http/fair.h"
 #include "service/http/head.h"
@@ -66,13 +67,15 @@ size_t exchange_unescape(void *cls, struct MHD_Connection *mhd, char *text)
 static void note_unauthorized(struct http_thread *thread, const struct http_connection *connection)
 {
     char address[NETWORKS_TEXT_SIZE];
-    const struct route *route = connection->request->http.route;
+    struct request *request = connection->request;
+    const struct route *route = request->http.route;
     bool shop = route->class == ROUTE_SHOP;
-    head_address(connection->mhd, &atomic_load(&thread->service->proxies)->networks, address);
+    request->trace.shown = true;
+    access_address(thread, connection, address);
     metrics_count(shop ? METRIC_UNAUTHORIZED_SHOP : METRIC_UNAUTHORIZED_ADMIN);
-    log_event(LOG_WARN, "unauthorized", "class=%s method=%s path=%s address=%s",
-              shop ? "shop" : "admin", route->method, route->path,
-              address[0] != '\0' ? address : "unix");
+    log_event(LOG_WARN, "unauthorized", "class=%s method=%s path=%s address=%s%s",
+              shop ? "shop" : "admin", route->method, route->path, address,
+              TRACE_LOG(&request->trace));
 }
 
 /* Whether the request shows the token that its route wants, if any. */
@@ -101,12 +104,17 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
     request_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     http->route = route_find(thread->classes, method, &path, &http->refusal, &http->allow);
-    enum problem bad = head_check(connection->mhd, &line);
+    enum problem bad = head_check(connection->mhd, &line, &connection->request->trace);
+    access_sample(thread, connection->request);
     if (bad != PROBLEM_NONE)
-        return reply_problem(thread, connection, bad, NULL);
+        return reply_problem(thread, connection, connection->request, bad);
     if (!http->route)
         return MHD_YES;
+    connection->request->trace.shown |= http->route->class == ROUTE_ADMIN; /* their lines name it */
     http->kind = http->route->kind;
+    http->method = http->route->method;
+    http->path = http->route->path;
+    http->probe = http->route->class == ROUTE_OPS;
     if (!authorized(thread, connection))
         http->refusal = PROBLEM_UNAUTHORIZED;
     else if (http->route->body && !head_json(connection->mhd))
@@ -226,7 +234,7 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
         request->http.refusal = PROBLEM_URI_TOO_LONG;
     if (request->http.refusal != PROBLEM_NONE) {
         request_phase(request, PHASE_READY);
-        return reply_problem(thread, connection, request->http.refusal, request->http.allow);
+        return reply_problem(thread, connection, request, request->http.refusal);
     }
     start(thread, connection, url);
     if (request->http.phase == PHASE_READY) {

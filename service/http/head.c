@@ -48,6 +48,10 @@ struct framing {
     bool bad;        /* one of them is not of a kind that everybody understands alike */
     bool gap;        /* bytes lie between two headers that belong to none */
     const char *end; /* of the header before */
+    struct once {
+        const char *value;
+        unsigned count;
+    } request_id, traceparent;
 };
 
 enum { LINE_END_MAX = 2 }; /* CR LF */
@@ -60,6 +64,12 @@ static void note_gap(struct framing *framing, const char *next, ptrdiff_t max)
     framing->gap |= gap < 1 || gap > max;
     for (ptrdiff_t i = 0; !framing->gap && i < gap; i++)
         framing->gap = framing->end[i] != '\0';
+}
+
+/* A header that may come once. */
+static void note_once(struct once *header, const char *value)
+{
+    header->value = header->count++ == 0 ? value : NULL;
 }
 
 static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -79,6 +89,10 @@ static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const ch
         framing->count++;
     } else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
         framing->hosts++;
+    } else if (strcasecmp(name, "X-Request-Id") == 0) {
+        note_once(&framing->request_id, value);
+    } else if (strcasecmp(name, "traceparent") == 0) {
+        note_once(&framing->traceparent, value);
     }
     return MHD_YES;
 }
@@ -98,11 +112,13 @@ static void read_framing(struct MHD_Connection *mhd, const struct head_line *lin
 
 /* One request for a proxy must not be two for us, nor another one. While that is in doubt nothing
  * is done, and the connection is closed (RFC 9112, 3.2, 5.1, 5.2, 6.1 and 6.3). */
-enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line)
+enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
+                        struct trace *trace_out)
 {
     struct framing framing = {.length = NULL};
     bool old = strcmp(line->version, MHD_HTTP_VERSION_1_0) == 0;
     read_framing(mhd, line, &framing);
+    trace_begin(trace_out, framing.request_id.value, framing.traceparent.value);
     if (framing.bad || framing.count > 1 || (old && framing.chunked))
         return PROBLEM_AMBIGUOUS_END;
     if (framing.gap || framing.hosts > 1 || (framing.hosts == 0 && !old))

@@ -17,8 +17,9 @@ struct head_line {
 };
 
 /* PROBLEM_NONE, or why the head cannot be trusted, or the request's end is in doubt or too far
- * away. */
-enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line);
+ * away. Either way `trace_out` is what the head calls the request. */
+enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line,
+                        struct trace *trace_out);
 
 /* The token in Authorization, or NULL. */
 const char *head_bearer(struct MHD_Connection *mhd);

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "service/http/room.h"
 #include "service/live_feed.h"
 
 enum { BLOCK = 16384 }; /* bytes that libmicrohttpd asks for at a time, at most */
@@ -91,9 +90,8 @@ static ssize_t read_events(void *cls, uint64_t position, char *out, size_t max)
 
 static unsigned places(const struct http_thread *thread)
 {
-    struct room_use use;
-    room_use(thread->room, &use);
-    return use.max;
+    const struct service *service = thread->service;
+    return thread->room == service->admin_room ? service->operators_max : service->connections_max;
 }
 
 struct MHD_Response *live_stream_open(struct http_thread *thread,

@@ -21,11 +21,9 @@ struct prepared {
 
 enum { RESPONSE_SIZE = 512 }; /* of a response and its headers, about */
 
-static struct MHD_Response *response_new(const struct prepared *prepared,
-                                         enum MHD_ResponseMemoryMode mode)
+static struct MHD_Response *add_headers(const struct prepared *prepared,
+                                        struct MHD_Response *response)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(prepared->length, (void *)(uintptr_t)prepared->text, mode);
     if (!response)
         abort();
     for (size_t i = 0; i < PREPARED_HEADERS_MAX && prepared->headers[i].name; i++)
@@ -46,7 +44,8 @@ static struct prepared *make(unsigned status,
     memcpy(prepared->headers, headers, sizeof prepared->headers);
     prepared->text = text;
     prepared->length = length;
-    prepared->response = response_new(prepared, mode);
+    prepared->response = add_headers(
+        prepared, MHD_create_response_from_buffer(length, (void *)(uintptr_t)text, mode));
     atomic_init(&prepared->holds, 1);
     return prepared;
 }
@@ -99,15 +98,25 @@ unsigned prepared_status(const struct prepared *prepared)
     return prepared->status;
 }
 
+size_t prepared_length(const struct prepared *prepared)
+{
+    return prepared->length;
+}
+
 struct MHD_Response *prepared_response(const struct prepared *prepared)
 {
     return prepared->response;
 }
 
-struct MHD_Response *prepared_closing(const struct prepared *prepared)
+static void release(void *cls)
 {
-    struct MHD_Response *response = response_new(prepared, MHD_RESPMEM_MUST_COPY);
-    if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") != MHD_YES)
-        abort();
-    return response;
+    struct prepared *prepared = cls;
+    prepared_release(&prepared);
+}
+
+struct MHD_Response *prepared_single(struct prepared *prepared)
+{
+    return add_headers(prepared, MHD_create_response_from_buffer_with_free_callback_cls(
+                                     prepared->length, (void *)(uintptr_t)prepared->text, release,
+                                     prepared_hold(prepared)));
 }

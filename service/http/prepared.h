@@ -37,6 +37,9 @@ void prepared_release(struct prepared **prepared);
 /* Bytes of memory that the answer takes, about. */
 size_t prepared_size(const struct prepared *prepared);
 
+/* Bytes of its text. */
+size_t prepared_length(const struct prepared *prepared);
+
 /* ---- for service/http/ only ---- */
 
 unsigned prepared_status(const struct prepared *prepared);
@@ -44,7 +47,8 @@ unsigned prepared_status(const struct prepared *prepared);
 /* The shared response, which libmicrohttpd locks by itself; valid as long as the answer. */
 struct MHD_Response *prepared_response(const struct prepared *prepared);
 
-/* A response of the same content that closes the connection, for the caller to destroy. */
-struct MHD_Response *prepared_closing(const struct prepared *prepared);
+/* A response of the same content that no other request shares, for the caller to add headers to and
+ * to destroy. It holds the answer as long as libmicrohttpd sends it. */
+struct MHD_Response *prepared_single(struct prepared *prepared);
 
 #endif

@@ -7,9 +7,13 @@
 #include <sys/socket.h>
 
 #include "service/http/live_stream.h"
+#include "service/http/access.h"
 #include "service/http/prepared.h"
 #include "service/http/stream.h"
 #include "service/metrics.h"
+
+static const char problem_type[] = "application/problem+json";
+enum { NAMED_MAX = ANSWER_INLINE_MAX + 96 }; /* a problem with the id of its request */
 
 static void add_header(struct MHD_Response *response, const char *name, const char *value)
 {
@@ -49,12 +53,10 @@ static struct MHD_Response *response_new(const char *text, size_t length, bool c
     return response;
 }
 
-static struct MHD_Response *problem_response(enum problem problem, bool close)
+static struct MHD_Response *problem_response(enum problem problem, const char *text, size_t length,
+                                             bool close)
 {
-    char text[ANSWER_INLINE_MAX];
-    size_t length = problem_text(problem, NULL, "", text, sizeof text);
-    struct MHD_Response *response =
-        response_new(text, length, true, "application/problem+json", close);
+    struct MHD_Response *response = response_new(text, length, true, problem_type, close);
     add_retry_after(response, problem_retry_after(problem));
     add_no_store(response); /* a 404 may be kept unasked, beyond a sale's start */
     if (problem == PROBLEM_UNAUTHORIZED)
@@ -62,13 +64,59 @@ static struct MHD_Response *problem_response(enum problem problem, bool close)
     return response;
 }
 
+/* Where a request ends unclearly, its connection always closes. */
+static bool problem_closes(enum problem problem)
+{
+    return problem == PROBLEM_AMBIGUOUS_END || problem == PROBLEM_INVALID_HEAD;
+}
+
+/* ---- the ids of requests ---- */
+
+/* why_not_always: an answer that names its request is its own. Buyers who look at the stock, and
+ * crowds that are refused, share theirs. So an answer names its request when its client did, when
+ * the log does, and when it failed. */
+static bool names_request(const struct request *request, unsigned status)
+{
+    const struct trace *trace = &request->trace;
+    return trace->shown || status >= 500 || trace_named(trace);
+}
+
+static void add_ids(struct MHD_Response *response, const struct request *request, unsigned status)
+{
+    char id[REQUEST_ID_SIZE], parent[TRACEPARENT_SIZE];
+    if (!names_request(request, status))
+        return;
+    add_header(response, "X-Request-Id", trace_request_id(&request->trace, id));
+    if (trace_parent(&request->trace, parent))
+        add_header(response, "traceparent", parent);
+}
+
+/* Copies a problem to `out`, with the request's id as a further member. Returns the length. */
+static size_t name_request(const struct request *request, const char *text, size_t length,
+                           char out[NAMED_MAX])
+{
+    static const char end[] = "}\n";
+    char id[REQUEST_ID_SIZE];
+    assert(length >= sizeof end - 1 && length <= ANSWER_INLINE_MAX);
+    length -= sizeof end - 1;
+    memcpy(out, text, length);
+    return length + (size_t)snprintf(out + length, NAMED_MAX - length, ",\"request_id\":\"%s\"%s",
+                                     trace_request_id(&request->trace, id), end);
+}
+
+/* ---- answers ---- */
+
 void reply_prepare(struct http_thread *thread)
 {
-    for (int problem = 0; problem < PROBLEM_COUNT; problem++)
-        for (int close = 0; close < 2; close++) /* where a request ends unclearly, always close */
-            thread->problems[close][problem] = problem_response(
-                (enum problem)problem,
-                close == 1 || problem == PROBLEM_AMBIGUOUS_END || problem == PROBLEM_INVALID_HEAD);
+    for (int i = 0; i < PROBLEM_COUNT; i++) {
+        enum problem problem = (enum problem)i;
+        char text[ANSWER_INLINE_MAX];
+        size_t length = problem_text(problem, NULL, "", text, sizeof text);
+        for (int close = 0; close < 2; close++)
+            thread->problems[close][problem] =
+                problem_response(problem, text, length, close == 1 || problem_closes(problem));
+        thread->problem_bytes[problem] = length;
+    }
 }
 
 void reply_discard(struct http_thread *thread)
@@ -79,28 +127,50 @@ void reply_discard(struct http_thread *thread)
 }
 
 static enum MHD_Result queue_response(struct http_thread *thread,
-                                      struct http_connection *connection, unsigned status,
-                                      struct MHD_Response *response)
+                                      struct http_connection *connection,
+                                      const struct request *request, unsigned status,
+                                      struct MHD_Response *response, size_t bytes)
 {
     metrics_count_status(status);
+    access_answered(thread, connection, request, status, bytes);
     thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
     waiting_answered(thread, connection);
     return MHD_queue_response(connection->mhd, status, response);
 }
 
-enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection *connection,
-                              enum problem problem, const char *allow)
+/* The same with a response that nobody shares: adds the ids, and destroys it. */
+static enum MHD_Result queue_single(struct http_thread *thread, struct http_connection *connection,
+                                    const struct request *request, unsigned status,
+                                    struct MHD_Response *response, size_t bytes)
 {
-    unsigned status = problem_status(problem);
-    if (!allow)
-        return queue_response(thread, connection, status,
-                              thread->problems[thread->closing][problem]);
-    struct MHD_Response *response = problem_response(problem, thread->closing);
-    add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
-    enum MHD_Result result = queue_response(thread, connection, status, response);
+    add_ids(response, request, status);
+    enum MHD_Result result = queue_response(thread, connection, request, status, response, bytes);
     MHD_destroy_response(response);
     return result;
+}
+
+enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection *connection,
+                              const struct request *request, enum problem problem)
+{
+    unsigned status = problem_status(problem);
+    const char *allow = problem == PROBLEM_METHOD_NOT_ALLOWED ? request->http.allow : NULL;
+    if (!allow && !names_request(request, status))
+        return queue_response(thread, connection, request, status,
+                              thread->problems[thread->closing][problem],
+                              thread->problem_bytes[problem]);
+    char plain[ANSWER_INLINE_MAX], named[NAMED_MAX];
+    const char *text = plain;
+    size_t length = problem_text(problem, NULL, "", plain, sizeof plain);
+    if (status >= 500) {
+        length = name_request(request, plain, length, named);
+        text = named;
+    }
+    struct MHD_Response *response =
+        problem_response(problem, text, length, thread->closing || problem_closes(problem));
+    if (allow)
+        add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
+    return queue_single(thread, connection, request, status, response, length);
 }
 
 /* Where the order that was just made is. */
@@ -112,10 +182,19 @@ static void add_location(struct MHD_Response *response, uint64_t order_id)
 }
 
 static enum MHD_Result reply_text(struct http_thread *thread, struct http_connection *connection,
-                                  const struct answer *answer, bool copy)
+                                  const struct request *request, const struct answer *answer,
+                                  bool copy)
 {
+    char named[NAMED_MAX];
+    const char *text = answer->text;
+    size_t length = answer->length;
+    if (answer->status >= 500 && strcmp(answer->content_type, problem_type) == 0) {
+        length = name_request(request, text, length, named);
+        text = named;
+        copy = true;
+    }
     struct MHD_Response *response =
-        response_new(answer->text, answer->length, copy, answer->content_type, thread->closing);
+        response_new(text, length, copy, answer->content_type, thread->closing);
     add_retry_after(response, answer->retry_after_s);
     if (answer->cache_control)
         add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, answer->cache_control);
@@ -128,23 +207,23 @@ static enum MHD_Result reply_text(struct http_thread *thread, struct http_connec
         add_number(response, "RateLimit-Remaining", 0); /* only refused orders carry a limit */
         add_number(response, "RateLimit-Reset", answer->reset_s);
     }
-    enum MHD_Result result = queue_response(thread, connection, answer->status, response);
-    MHD_destroy_response(response);
-    return result;
+    return queue_single(thread, connection, request, answer->status, response, length);
 }
 
 /* libmicrohttpd counts the uses of a response, and locks it: HTTP threads may share one. */
 static enum MHD_Result reply_prepared(struct http_thread *thread,
                                       struct http_connection *connection,
-                                      const struct prepared *prepared)
+                                      const struct request *request, struct prepared *prepared)
 {
+    size_t bytes = prepared_length(prepared);
     unsigned status = prepared_status(prepared);
-    if (!thread->closing)
-        return queue_response(thread, connection, status, prepared_response(prepared));
-    struct MHD_Response *response = prepared_closing(prepared);
-    enum MHD_Result result = queue_response(thread, connection, status, response);
-    MHD_destroy_response(response);
-    return result;
+    if (!thread->closing && !names_request(request, status))
+        return queue_response(thread, connection, request, status, prepared_response(prepared),
+                              bytes);
+    struct MHD_Response *response = prepared_single(prepared);
+    if (thread->closing)
+        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    return queue_single(thread, connection, request, status, response, bytes);
 }
 
 static enum MHD_Result reply_stream(struct http_thread *thread, struct http_connection *connection,
@@ -157,9 +236,8 @@ static enum MHD_Result reply_stream(struct http_thread *thread, struct http_conn
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (request->http.head) /* otherwise the last chunk is sent, before the next answer */
         MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
-    enum MHD_Result result = queue_response(thread, connection, request->answer.status, response);
-    MHD_destroy_response(response);
-    return result;
+    return queue_single(thread, connection, request, request->answer.status, response,
+                        ACCESS_BYTES_UNKNOWN);
 }
 
 /* Each stream has a connection of its own: its end is the connection's. */
@@ -171,16 +249,14 @@ static enum MHD_Result reply_live(struct http_thread *thread, struct http_connec
                                         ? response_new("", 0, false, content_type, true)
                                         : live_stream_open(thread, connection);
     if (!response)
-        return reply_problem(thread, connection, PROBLEM_OVERLOADED, NULL);
+        return reply_problem(thread, connection, request, PROBLEM_OVERLOADED);
     if (!request->http.head) {
         add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
         add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     add_no_store(response);
     add_header(response, "X-Accel-Buffering", "no"); /* of proxies, which would hold events back */
-    enum MHD_Result result = queue_response(thread, connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
-    return result;
+    return queue_single(thread, connection, request, MHD_HTTP_OK, response, ACCESS_BYTES_UNKNOWN);
 }
 
 enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
@@ -188,14 +264,14 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
 {
     const struct answer *answer = &request->answer;
     if (answer->problem != PROBLEM_NONE)
-        return reply_problem(thread, connection, answer->problem, NULL);
+        return reply_problem(thread, connection, request, answer->problem);
     if (answer->prepared)
-        return reply_prepared(thread, connection, answer->prepared);
+        return reply_prepared(thread, connection, request, answer->prepared);
     if (answer->live)
         return reply_live(thread, connection, request);
     if (answer->stream)
         return reply_stream(thread, connection, request);
-    return reply_text(thread, connection, answer, false);
+    return reply_text(thread, connection, request, answer, false);
 }
 
 /* Why no order worker took the order in time: too many were waiting before it; but when not one of
@@ -232,16 +308,16 @@ enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection
     enum request_state state = withdraw(request);
     bool order = request->http.kind == CALL_ORDER;
     if (state == REQUEST_WITHDRAWN || (!order && !request->call.changes))
-        return reply_problem(thread, connection,
-                             order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE, NULL);
+        return reply_problem(thread, connection, request,
+                             order ? why_untaken(thread, request) : PROBLEM_UNAVAILABLE);
     if (!order)
-        return reply_problem(thread, connection, PROBLEM_OUTCOME_UNKNOWN, NULL);
+        return reply_problem(thread, connection, request, PROBLEM_OUTCOME_UNKNOWN);
     /* Unknown is never turned into failed: the client gets the id to ask for later. */
     struct answer answer = {.text = NULL};
     if (state == REQUEST_TIMED_OUT) /* otherwise its worker has counted it */
         metrics_count(METRIC_ORDERS_OUTCOME_UNKNOWN);
     answer_unknown_outcome(&answer, atomic_load(&request->published_id));
-    return reply_text(thread, connection, &answer, true);
+    return reply_text(thread, connection, request, &answer, true);
 }
 
 /* Reads what has arrived and forgets it: a close with unread bytes resets the connection, and the

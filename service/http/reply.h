@@ -14,9 +14,9 @@ void reply_discard(struct http_thread *thread);
 enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
                              struct request *request);
 
-/* Queues a fixed problem, with an Allow header unless `allow` is NULL. */
+/* Queues a fixed problem as the answer to the request. */
 enum MHD_Result reply_problem(struct http_thread *thread, struct http_connection *connection,
-                              enum problem problem, const char *allow);
+                              const struct request *request, enum problem problem);
 
 /* Queues the answer for a request whose deadline came while a queue or a worker has it. */
 enum MHD_Result reply_expired(struct http_thread *thread, struct http_connection *connection,

@@ -1,6 +1,7 @@
 /* The calls there are: what each takes, who handles it, and how long it may wait. */
 #include "service/http/route.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "service/calls/list.h"
@@ -8,6 +9,7 @@
 #include "service/calls/live.h"
 #include "service/calls/order.h"
 #include "service/calls/order_get.h"
+#include "service/calls/process.h"
 #include "service/calls/sale.h"
 #include "service/calls/sale_list.h"
 #include "service/calls/state.h"
@@ -32,6 +34,11 @@ static const struct route routes[] = {
     {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
     {"GET", "/admin/actions", false, ROUTE_ADMIN, false, CALL_ADMIN, call_live_actions},
+    {"GET", "/admin/log-level", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_level_get},
+    {"PUT", "/admin/log-level", false, ROUTE_ADMIN, true, CALL_ADMIN, call_process_level_put},
+    {"GET", "/admin/drain", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_drain_get},
+    {"POST", "/admin/drain", false, ROUTE_ADMIN, true, CALL_ADMIN, call_process_drain},
+    {"DELETE", "/admin/drain", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_drain_undo},
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
     {"GET", "/metrics", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_metrics},
@@ -97,12 +104,25 @@ static bool method_matches(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-/* What a path takes, with one method more than `before`. Two methods has the path of a sale, and
- * where a sku has the name of a call: GET /admin/stock/reset. Both are GET where a file has it. */
+/* What a path takes, with one method more than `before`. Several methods has the path of a sale,
+ * that of a call which steers the daemon, and that of a sku with the name of a call: GET
+ * /admin/stock/reset. */
 static const char *allow_text(const char *before, const char *method)
 {
-    if (before && (strcmp(before, "GET, HEAD") != 0 || strcmp(method, "GET") != 0))
-        return strcmp(before, "PATCH") == 0 ? "DELETE, PATCH" : "GET, HEAD, POST";
+    static const struct {
+        const char *before, *method, *both;
+    } several[] = {
+        {"PATCH", "DELETE", "DELETE, PATCH"},
+        {"GET, HEAD", "GET", "GET, HEAD"}, /* a call that stands where files are */
+        {"POST", "GET", "GET, HEAD, POST"},
+        {"GET, HEAD", "PUT", "GET, HEAD, PUT"},
+        {"GET, HEAD", "POST", "GET, HEAD, POST"},
+        {"GET, HEAD, POST", "DELETE", "DELETE, GET, HEAD, POST"},
+    };
+    for (size_t i = 0; before && i < sizeof several / sizeof *several; i++)
+        if (strcmp(several[i].before, before) == 0 && strcmp(several[i].method, method) == 0)
+            return several[i].both;
+    assert(!before);
     return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
 }
 

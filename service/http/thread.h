@@ -64,6 +64,14 @@ struct http_fair {
     size_t seen[HTTP_LINES]; /* calls of this turn that might have been held, by line */
 };
 
+/* What access.c keeps. */
+struct http_access {
+    unsigned seen;            /* requests since the last one of the sample */
+    int64_t second;           /* of the last failure */
+    unsigned failures;        /* that left a line in it */
+    unsigned long suppressed; /* failures since without a line */
+};
+
 struct http_thread {
     struct service *service;
     unsigned classes; /* of calls that it serves, see route.h */
@@ -81,6 +89,7 @@ struct http_thread {
 
     struct request_list lists[HTTP_LISTS];
     struct http_fair fair;
+    struct http_access access;
     struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
     struct request *free_requests;
     struct http_room *room;
@@ -104,6 +113,7 @@ struct http_thread {
     bool closing;                      /* answers close their connections */
     bool ending;                       /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
+    size_t problem_bytes[PROBLEM_COUNT];             /* of their texts */
 };
 
 /* Wakes the thread, to look at service->phase and room_asked. Any thread. */

@@ -77,15 +77,19 @@ static bool is_cut(const struct request *request)
 static void log_faults(struct call_worker_thread *thread, struct request **group, size_t count)
 {
     size_t refused = 0, cut = 0;
+    const struct trace *example = NULL;
     for (size_t i = 0; i < count; i++) {
         refused += group[i]->answer.status == 503 && !group[i]->call.again;
         cut += is_cut(group[i]);
+        if (refused + cut > 0 && !example)
+            example = &group[i]->trace;
     }
     faults_log(thread->worker.stock, thread->kind->failed, refused + cut,
                refused > 0 ? "the calls were answered 503: unavailable, nothing was done; "
                              "outcome_unknown, the change may be done"
                : cut > 0   ? "the answers, which had begun, ended incomplete"
-                           : "none: the calls were carried out by a further try");
+                           : "none: the calls were carried out by a further try",
+               example);
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 

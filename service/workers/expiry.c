@@ -123,7 +123,7 @@ static bool expire(struct expiry_worker *worker)
         log_event(LOG_INFO, "rounds_ended", "orders=%llu", (unsigned long long)ended);
     if (result != LEDGER_OK)
         faults_log(worker->stock, "expiry_worker_failed", 0,
-                   "orders that were not paid in time keep their units until this succeeds");
+                   "orders that were not paid in time keep their units until this succeeds", NULL);
     return result == LEDGER_OK;
 }
 
@@ -137,7 +137,7 @@ static bool work(struct expiry_worker *worker)
     if (retention_work(&worker->retention, stock_ledger(worker->stock), days))
         return true;
     faults_log(worker->stock, "retention_failed", 0,
-               "what ended rounds have left stays until this succeeds");
+               "what ended rounds have left stays until this succeeds", NULL);
     return false;
 }
 

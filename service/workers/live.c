@@ -44,12 +44,21 @@ struct live {
 
 /* ---- one event ---- */
 
+/* A server that was not asked has no error of its own: then the probe's word tells. */
+static json_t *failure(const char *server, const char *error, enum health_state state)
+{
+    return json_pack("{s:s, s:s}", "server", server, "detail",
+                     error[0] != '\0' ? error : health_word(state));
+}
+
 static json_t *error_json(const struct live *live)
 {
+    const struct health *health = live->service->health;
+    int64_t now_ns = clock_now_ns();
     if (!live->redis_answers)
-        return json_pack("{s:s, s:s}", "server", "redis", "detail", redis_error(live->redis));
+        return failure("redis", redis_error(live->redis), health_redis(health, now_ns));
     if (!live->ledger_answers)
-        return json_pack("{s:s, s:s}", "server", "ledger", "detail", ledger_error(live->ledger));
+        return failure("ledger", ledger_error(live->ledger), health_ledger(health, now_ns));
     return json_null();
 }
 

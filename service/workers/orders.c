@@ -120,6 +120,7 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
 /* Orders whose deadline came while a worker had them. */
 struct late {
     size_t orders, accepted;
+    struct trace example; /* of the first of them */
 };
 
 /* Answers the orders that were decided, and returns their number. A stopped queue takes nothing
@@ -139,7 +140,8 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
             order_answer(request, worker->refusal);
         } else {
-            late_out->orders++;
+            if (late_out->orders++ == 0)
+                late_out->example = request->trace;
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
         }
@@ -212,20 +214,24 @@ static void measure_stages(const struct order_worker *worker, size_t count, int6
 static bool log_faults(struct order_worker *worker, size_t count)
 {
     size_t unavailable = 0, doubt = 0;
+    const struct trace *example = NULL;
     for (size_t i = 0; i < count; i++) {
         unavailable += worker->orders[i]->outcome == STOCK_UNAVAILABLE;
         doubt += worker->orders[i]->outcome == STOCK_IN_DOUBT;
+        if (unavailable + doubt > 0 && !example)
+            example = &worker->requests[i]->trace;
     }
     worker->refusal = faults_problem(worker->stock);
     if (doubt > 0)
         faults_log(worker->stock, "commit_in_doubt", doubt,
                    "the orders were answered 503 outcome_unknown: all of the batch are in the "
-                   "ledger, or none will ever be");
+                   "ledger, or none will ever be",
+                   example);
     if (unavailable > 0)
         faults_log(worker->stock, "unavailable", unavailable,
-                   "the orders were answered 503 unavailable: nothing was done");
+                   "the orders were answered 503 unavailable: nothing was done", example);
     if (unavailable + doubt == 0)
-        faults_log(worker->stock, "retried", 0, "none: a further try decided the orders");
+        faults_log(worker->stock, "retried", 0, "none: a further try decided the orders", NULL);
     return unavailable + doubt > 0;
 }
 
@@ -239,12 +245,13 @@ static void log_late(const struct order_worker *worker, const struct late *late,
     if (late->orders > 0)
         log_failure(LOG_WARN, "orders_late", slow == STOCK_REDIS ? "redis" : "ledger",
                     "address=%s orders=%zu accepted=%zu batch_ms=%lld redis_ms=%llu ledger_ms=%llu "
-                    "effect=%s",
+                    "effect=%s%s",
                     stock_place(worker->stock, slow), late->orders, late->accepted,
                     (long long)(took_ns / CLOCK_NS_PER_MS),
                     (unsigned long long)(redis_ns / CLOCK_NS_PER_MS),
                     (unsigned long long)(ledger_ns / CLOCK_NS_PER_MS),
-                    LOG_QUOTE("the orders were answered 503 outcome_unknown at their deadline"));
+                    LOG_QUOTE("the orders were answered 503 outcome_unknown at their deadline"),
+                    TRACE_LOG(&late->example));
 }
 
 /* ---- one batch after the other ---- */
@@ -327,7 +334,7 @@ static void ping(struct order_worker *worker)
     faults_begin(worker->stock);
     stock_ping_redis(worker->stock);
     stock_ping_ledger(worker->stock);
-    faults_log(worker->stock, "ping_failed", 0, "orders that come now may be refused");
+    faults_log(worker->stock, "ping_failed", 0, "orders that come now may be refused", NULL);
 }
 
 static void run(void *context)

@@ -68,7 +68,7 @@ const commands = {
     const value = await pages.get(name).page.locator(selector)[method](...args);
     return isPlain(value) ? value : null;
   },
-  // Not waitForFunction: it makes a function of the text in the page, which a strict policy forbids.
+  // Not waitForFunction: it makes a function of the text in the page; a strict policy forbids that.
   async wait({ name, code, timeout }) {
     const until = Date.now() + timeout;
     while (!await pages.get(name).page.evaluate(code)) {

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.client import send
 from harness.processes import HarnessError, clean_environment, spawn, wait_until
 
-LISTENING = re.compile(r"event=listening\b.*\baddress=\"?([\d.]+):(\d+)")
+LISTENING = re.compile(r"event\"?[=:]\"?listening\b.*\baddress\"?[=:]\"?([\d.]+):(\d+)")
 SANITIZER = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:")
 ASSERTION = "Assertion"
 REPORT_END = re.compile(r"^ *SUMMARY: .*", re.M)

@@ -1,0 +1,104 @@
+/* How the daemon leaves: as a lame duck first, whom balancers send no new clients.
+ *
+ *   SERVES ─► LAME_DUCK ─► CLOSES ─► DRAINS
+ *      ▲          │  a call may take back what a call has begun
+ *      └──────────┘ */
+#include "service/drain.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+void drain_open(struct drain *drain, _Atomic int *phase)
+{
+    *drain = (struct drain){.phase = phase};
+    pthread_mutex_init(&drain->mutex, NULL);
+}
+
+/* With the mutex held. */
+static void begin(struct drain *drain, bool stops, unsigned lame_duck_ms)
+{
+    if (atomic_load(drain->phase) == SERVICE_SERVES)
+        drain->since_ns = clock_now_ns();
+    drain->half_ns = (int64_t)lame_duck_ms * CLOCK_NS_PER_MS / 2;
+    drain->stops = stops;
+    atomic_store(drain->phase, SERVICE_LAME_DUCK);
+}
+
+bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms)
+{
+    pthread_mutex_lock(&drain->mutex);
+    bool early = atomic_load(drain->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
+    if (early)
+        begin(drain, stops, lame_duck_ms);
+    pthread_mutex_unlock(&drain->mutex);
+    if (early)
+        kill(getpid(), SIGUSR1); /* main waits for it */
+    return early;
+}
+
+bool drain_undo(struct drain *drain)
+{
+    pthread_mutex_lock(&drain->mutex);
+    bool early = atomic_load(drain->phase) <= SERVICE_LAME_DUCK && !drain->signalled;
+    if (early) {
+        drain->stops = false;
+        atomic_store(drain->phase, SERVICE_SERVES);
+    }
+    pthread_mutex_unlock(&drain->mutex);
+    return early;
+}
+
+void drain_signal(struct drain *drain, unsigned lame_duck_ms)
+{
+    pthread_mutex_lock(&drain->mutex);
+    drain->signalled = true;
+    if (atomic_load(drain->phase) == SERVICE_SERVES || !drain->stops)
+        begin(drain, true, lame_duck_ms);
+    pthread_mutex_unlock(&drain->mutex);
+}
+
+struct drain_state drain_state(struct drain *drain)
+{
+    pthread_mutex_lock(&drain->mutex);
+    int64_t left_ns = drain->since_ns + 2 * drain->half_ns - clock_now_ns();
+    struct drain_state state = {
+        .stops = drain->stops,
+        .left_ms = left_ns > 0 ? left_ns / CLOCK_NS_PER_MS : 0,
+    };
+    pthread_mutex_unlock(&drain->mutex);
+    return state;
+}
+
+int64_t drain_due_ns(struct drain *drain)
+{
+    pthread_mutex_lock(&drain->mutex);
+    int64_t due_ns = drain->stops ? drain->since_ns + drain->half_ns : INT64_MAX;
+    pthread_mutex_unlock(&drain->mutex);
+    return due_ns;
+}
+
+bool drain_closes(struct drain *drain)
+{
+    pthread_mutex_lock(&drain->mutex);
+    bool closes = drain->stops && clock_now_ns() >= drain->since_ns + drain->half_ns;
+    if (closes)
+        atomic_store(drain->phase, SERVICE_CLOSES);
+    pthread_mutex_unlock(&drain->mutex);
+    return closes;
+}
+
+void drain_wait(struct drain *drain)
+{
+    assert(drain->stops); /* only main changes the struct from now on: it is too late for calls */
+    int64_t left_ns;
+    while ((left_ns = drain_due_ns(drain) - clock_now_ns()) > 0)
+        clock_sleep_ns(left_ns);
+    bool closes = drain_closes(drain);
+    assert(closes);
+    if (closes && drain->half_ns > 0)
+        clock_sleep_ns(drain->half_ns);
+}
