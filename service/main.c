@@ -20,6 +20,7 @@
 #include "service/workers/invalidation.h"
 #include "service/workers/observer.h"
 #include "service/workers/orders.h"
+#include "service/workers/progress.h"
 
 enum {
     THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
@@ -43,6 +44,7 @@ struct parts {
     struct expiry_worker *expiry_worker;
     struct health *health;
     struct observer *observer;
+    struct progress *progress;
     struct http_server *http_server;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
@@ -123,6 +125,8 @@ static bool start_background(struct parts *parts)
     if (parts->health)
         service->observer = parts->observer =
             observer_start(service, parts->error, sizeof parts->error);
+    if (parts->observer)
+        parts->progress = progress_start(service);
     return parts->observer;
 }
 
@@ -185,6 +189,7 @@ static void tell_to_stop(struct parts *parts)
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
     http_server_drain(parts->http_server);
+    progress_stop(parts->progress);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
@@ -195,6 +200,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    progress_join(&parts->progress);
     observer_join(&parts->observer);
     health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
