@@ -7,6 +7,8 @@
 #   make check      the unit tests only
 #   make test-browser   the pages of the daemon, in a headless Chromium; needs npm
 #   make test-client    the description of the interface: Redocly's lint, a client made from it; needs npm
+#   make test-alerts    every alert of deploy/prometheus, by a Prometheus beside a daemon whose servers
+#                   are broken
 #   make test-lock  of these, the lock library under faults, and histories of many processes
 #   make simulate   schedules of crashes, lost messages and lost data, of the real code in one process:
 #                   SEEDS=100000 of them, from seed FROM=1 on, by JOBS processes; SEED=7 repeats one
@@ -116,7 +118,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -390,6 +392,11 @@ test-client:
 	@$(MAKE) tests
 	@npm ci --prefix test/client --ignore-scripts --no-audit --no-fund --loglevel=error
 	@test/run client
+
+test-alerts:
+	@deploy/packages alerts
+	@$(MAKE) tests
+	@test/run alerts
 
 # What test/browser/package-lock.json names, from npm's registry.
 browser-modules:

@@ -79,7 +79,7 @@
       "1 while Redis may drop keys, as its maxmemory-policy is not noeviction.")                   \
     X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.") \
     X(INDEXED, "seckill_orders_indexed_timestamp_seconds",                                         \
-      "When the order indexer last found that all orders are indexed by user.")
+      "Up to when all orders are indexed by user, as this daemon's indexer last saw it.")
 
 /* X(id, name, labels, unit, help); unit SECONDS: observed in ns, printed in s; CALL_SECONDS: the
  * same with fewer bounds; unit ORDERS: a number of orders. Rows of one name stand together. */

@@ -148,6 +148,20 @@ enum ledger_result ledger_index_orders(struct ledger *ledger, size_t batches_min
     return result;
 }
 
+enum ledger_result ledger_index_waiting(struct ledger *ledger, uint64_t *order_id_out)
+{
+    *order_id_out = 0;
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, "SELECT first_id FROM order_batch ORDER BY first_id LIMIT 1");
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    *order_id_out = row ? ledger_u64(row[0]) : 0;
+    while (row)
+        row = db_row(ledger->db);
+    return LEDGER_OK;
+}
+
 /* ---- merging ---- */
 
 struct merge {

@@ -17,6 +17,10 @@ enum {
 enum ledger_result ledger_index_orders(struct ledger *ledger, size_t batches_min,
                                        size_t *orders_out);
 
+/* Finds the smallest order id of the commits that wait to be indexed, whoever is indexing them; 0
+ * when none waits. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_index_waiting(struct ledger *ledger, uint64_t *order_id_out);
+
 /* Merges small rows of a bucket of the index, 0..LEDGER_INDEX_BUCKETS - 1, into one. Any process,
  * at any time. LEDGER_OK: there may be more; LEDGER_NO: there is nothing to do. */
 enum ledger_result ledger_index_merge(struct ledger *ledger, unsigned bucket);

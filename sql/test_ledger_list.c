@@ -227,8 +227,13 @@ static void test_few_commits_are_indexed_when_asked_for(void **state)
     (void)state;
     size_t count = 0;
     commit("s", 4, 2);
+    uint64_t waiting = 0;
     assert_int_equal(ledger_index_orders(ledger, 2, &count), LEDGER_NO);
+    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
+    assert_int_equal(waiting, sql_server_do("SELECT MIN(order_id) FROM orders"));
     assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
+    assert_int_equal(waiting, 0);
     assert_int_equal(count, 4);
     assert_int_equal(rows("order_batch"), 0);
     assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_NO);

@@ -51,8 +51,17 @@ static void index_orders(struct order_indexer *indexer)
                           "none on orders; a user's list of orders reads more and is slower");
     else
         fault_clear(ledger_fault(indexer->ledger));
-    if (result == LEDGER_NO) /* fewer commits are left than are worth a run */
-        metrics_gauge_set(GAUGE_INDEXED, clock_wall_ms() / 1000);
+}
+
+/* Tells up to when all orders are indexed. Without an answer that moment stays, and so gets old. */
+static void note_lag(struct order_indexer *indexer)
+{
+    int64_t now_ms = clock_wall_ms();
+    uint64_t waiting = 0;
+    if (ledger_index_waiting(indexer->ledger, &waiting) == LEDGER_OK)
+        metrics_gauge_set(GAUGE_INDEXED,
+                          (waiting > 0 ? (int64_t)order_id_time_ms(waiting) : now_ms) / 1000);
+    fault_clear(ledger_fault(indexer->ledger));
 }
 
 /* A few buckets after the other: what is left to be merged later does no harm. */
@@ -70,6 +79,7 @@ static void merge_rows(struct order_indexer *indexer)
 static void work(struct order_indexer *indexer)
 {
     index_orders(indexer);
+    note_lag(indexer);
     if (!queue_waiting(indexer->service->orders))
         merge_rows(indexer);
 }

@@ -21,10 +21,14 @@ struct observer {
     struct process_stats process;
 };
 
+/* The start stays what it was first found to be: whoever sees it change takes it for a restart,
+ * and the clock that it is a time of may be set. */
 static void look_at_process(struct observer *observer)
 {
     struct process_stats stats;
     process_stats_read(&stats);
+    if (observer->process.start_s > 0)
+        stats.start_s = observer->process.start_s;
     pthread_mutex_lock(&observer->mutex);
     observer->process = stats;
     pthread_mutex_unlock(&observer->mutex);

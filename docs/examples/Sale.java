@@ -1,0 +1,195 @@
+import java.io.IOException;
+import java.net.URI;
+import java.net.URLEncoder;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A sale from start to end, as a shop drives it; it needs Java 11 or later, and no library.
+ *
+ * <p>usage: java Sale.java SKU BUYERS
+ *
+ * <p>It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
+ * second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
+ * SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+ */
+class Sale {
+    static final String URL = variable("SALE_URL", "http://127.0.0.1:8080");
+    static final String ADMIN_URL = variable("SALE_ADMIN_URL", URL);
+    static final String ADMIN = token(variable("SALE_ADMIN_TOKEN_FILE", "run/admin.token"));
+    static final String SHOP = token(variable("SALE_SHOP_TOKEN_FILE", ""));
+    static final Duration TRY = Duration.ofSeconds(5); // more than the service's deadline_ms, 2 s
+    static final Duration GIVE_UP = Duration.ofSeconds(60); // choose what a buyer waits for
+    static final HttpClient CLIENT = HttpClient.newBuilder().connectTimeout(TRY).build();
+
+    /** The service has decided: no. The code is stable. */
+    static class Refused extends Exception {
+        final String code;
+
+        Refused(int status, String problem) {
+            super(status + " " + problem);
+            code = field(problem, "code");
+        }
+    }
+
+    /** No decision within GIVE_UP: the call may have been carried out. Repeat it later. */
+    static class Undecided extends RuntimeException {
+        Undecided(String what) {
+            super(what);
+        }
+    }
+
+    /** Repeats the very same request until the service has decided. That is safe for every call
+     * that carries a key, and for those that are harmless to repeat by nature. */
+    static String call(String method, String url, String body, String key, String token)
+            throws Refused, InterruptedException {
+        var request = HttpRequest.newBuilder(URI.create(url)).timeout(TRY)
+            .method(method, body == null ? BodyPublishers.noBody() : BodyPublishers.ofString(body));
+        if (body != null) request.header("Content-Type", "application/json");
+        if (key != null) request.header("Idempotency-Key", key);
+        if (token != null) request.header("Authorization", "Bearer " + token);
+        long end = System.nanoTime() + GIVE_UP.toNanos();
+        while (true) {
+            long waitMs = 1000;
+            try {
+                HttpResponse<String> answer = CLIENT.send(request.build(), BodyHandlers.ofString());
+                int status = answer.statusCode();
+                if (status / 100 == 2) return answer.body();
+                if (status / 100 == 4 && status != 408 && status != 429)
+                    throw new Refused(status, answer.body());
+                waitMs = 1000 * answer.headers().firstValueAsLong("Retry-After").orElse(1);
+            } catch (IOException lost) { // refused, reset, cut off, or too late: ask again
+            }
+            if (System.nanoTime() + waitMs * 1_000_000 > end)
+                throw new Undecided(method + " " + url);
+            Thread.sleep(waitMs);
+        }
+    }
+
+    static String admin(String method, String path, String body, String key) throws Exception {
+        return call(method, ADMIN_URL + path, body, key, ADMIN);
+    }
+
+    /** Creates the sale, or finds it as an earlier run has created it. */
+    static String createSale(String sku, int total) throws Exception {
+        return admin("POST", "/admin/stock/reset", String.format(
+            "{\"sku\":\"%s\",\"total\":%d,\"segments\":4,\"per_user_limit\":2,"
+                + "\"pay_within_s\":900,\"if_round\":0}", sku, total), "create-" + sku);
+    }
+
+    /** The order, or null when it was refused. The shop has stored purchaseId before. */
+    static String buy(String purchaseId, String sku, String userId, int qty) throws Exception {
+        String body = String.format(
+            "{\"sku\":\"%s\",\"user_id\":\"%s\",\"qty\":%d}", sku, userId, qty);
+        try {
+            return call("POST", URL + "/order", body, purchaseId, null);
+        } catch (Refused refused) {
+            return null; // refused.code says why
+        }
+    }
+
+    /** True when the order is paid: now the shop may take the money. False: it came too late. */
+    static boolean pay(String orderId) throws Exception {
+        return change(orderId, "pay");
+    }
+
+    /** True when the order is cancelled: its unit is on sale again. */
+    static boolean cancel(String orderId) throws Exception {
+        return change(orderId, "cancel");
+    }
+
+    static boolean change(String orderId, String how) throws Exception {
+        try {
+            call("POST", URL + "/order/" + orderId + "/" + how, null, null, SHOP);
+            return true;
+        } catch (Refused refused) {
+            if (refused.code.equals("invalid_state")) return false;
+            throw refused;
+        }
+    }
+
+    /** How many orders a user has in a sale; pages go on while they name a next one. */
+    static int countOrders(String userId, String sku) throws Exception {
+        int found = 0;
+        for (String after = "0"; after != null; ) {
+            String user = URLEncoder.encode(userId, StandardCharsets.UTF_8);
+            String path = "/user/" + user + "/orders?sku=" + sku;
+            String page = call("GET", URL + path + "&after=" + after, null, null, SHOP);
+            for (Matcher order = member("order_id").matcher(page); order.find(); ) found++;
+            after = field(page, "next");
+        }
+        return found;
+    }
+
+    /** Ends the sale, then begins a round without orders until the operator resumes it. */
+    static String nextRound(String sku, int total, String round) throws Exception {
+        admin("PATCH", "/admin/sale/" + sku, "{\"paused\":true}", null);
+        return admin("POST", "/admin/stock/reset", String.format(
+            "{\"sku\":\"%s\",\"total\":%d,\"segments\":4,\"paused\":true,\"if_round\":%s,"
+                + "\"end_round\":true}", sku, total, round), "end-" + sku + "-" + round);
+    }
+
+    static String buyer(int i) {
+        return "buyer-" + i + "@example.com";
+    }
+
+    public static void main(String[] args) throws Exception {
+        String sku = args[0];
+        int buyers = Integer.parseInt(args[1]);
+        String sale = createSale(sku, buyers);
+        System.out.printf("round %s of %s: %d units%n", field(sale, "round"), sku, buyers);
+
+        List<String> orders = new ArrayList<>();
+        for (int i = 0; i < buyers; i++)
+            orders.add(field(buy(sku + "-" + i, sku, buyer(i), 1), "order_id"));
+        System.out.println("orders " + String.join(" ", orders));
+        if (buy(sku + "-late", sku, "late@example.com", 1) != null)
+            throw new IllegalStateException("more than there are");
+        System.out.println("paid " + pay(orders.get(0)));
+        System.out.println("cancelled " + cancel(orders.get(1)));
+
+        String order = call("GET", URL + "/order/" + orders.get(0), null, null, null);
+        System.out.println("order " + field(order, "order_id") + " is " + field(order, "status"));
+        System.out.println("buyer-0 has " + countOrders(buyer(0), sku) + " order");
+        String stock = call("GET", URL + "/stock/" + sku, null, null, null);
+        System.out.println("sold " + field(stock, "sold") + " as of " + field(stock, "as_of"));
+        String csv = admin("GET", "/admin/orders.csv?sku=" + sku, null, null);
+        System.out.println("exported " + (csv.lines().count() - 1) + " orders");
+        String next = nextRound(sku, buyers, field(sale, "round"));
+        System.out.println("round " + field(next, "round") + " waits for the operator");
+    }
+
+    // What a JSON library does in a shop: the first member of that name, a text or a number.
+
+    static Pattern member(String name) {
+        return Pattern.compile("\"" + name + "\":\\s*\"?([^\",}\\]]*)");
+    }
+
+    static String field(String json, String name) {
+        Matcher found = member(name).matcher(json);
+        return found.find() ? found.group(1) : null;
+    }
+
+    static String variable(String name, String otherwise) {
+        return System.getenv().getOrDefault(name, otherwise);
+    }
+
+    static String token(String file) {
+        try {
+            return file.isEmpty() ? null : Files.readAllLines(Path.of(file)).get(0).trim();
+        } catch (IOException error) {
+            throw new IllegalArgumentException(error);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// A sale from start to end, as a shop drives it; it needs Node 18 or later, and no package.
+//
+// usage: node sale.mjs SKU BUYERS
+//
+// It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
+// second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
+// SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+import { readFileSync } from "node:fs";
+
+const URL_ = process.env.SALE_URL ?? "http://127.0.0.1:8080";
+const ADMIN_URL = process.env.SALE_ADMIN_URL ?? URL_;
+const TRY_MS = 5_000; // for one try: more than the service's deadline_ms, which is 2 s
+const GIVE_UP_MS = 60_000; // for all tries of a call; choose what a buyer waits for
+
+const tokenOf = (name) => (name ? readFileSync(name, "ascii").split("\n")[0].trim() : null);
+const ADMIN = tokenOf(process.env.SALE_ADMIN_TOKEN_FILE ?? "run/admin.token");
+const SHOP = tokenOf(process.env.SALE_SHOP_TOKEN_FILE);
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The service has decided: no. `problem.code` is stable. */
+class Refused extends Error {
+  constructor(status, problem) {
+    super(`${status} ${problem.code}: ${problem.detail}`);
+    this.problem = problem;
+  }
+}
+
+/** No decision within GIVE_UP_MS: the call may have been carried out. Repeat it later. */
+class Undecided extends Error {}
+
+/** One try. Status 0 means that no whole answer came. */
+async function send(url, options) {
+  try {
+    const answer = await fetch(url, { ...options, signal: AbortSignal.timeout(TRY_MS) });
+    const text = await answer.text();
+    return { status: answer.status, waitS: Number(answer.headers.get("Retry-After") ?? 1), text };
+  } catch {
+    return { status: 0, waitS: 1, text: "" }; // refused, reset, cut off, or too late
+  }
+}
+
+/** Repeats the very same request until the service has decided. That is safe for every call that
+ * carries a key, and for those that are harmless to repeat by nature. */
+async function call(method, path, { body, key, token, base = URL_ } = {}) {
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (key) headers["Idempotency-Key"] = key;
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const options = { method, headers, body: body && JSON.stringify(body) };
+  const end = performance.now() + GIVE_UP_MS;
+  for (;;) {
+    const { status, waitS, text } = await send(base + path, options);
+    if (status >= 200 && status < 300) return text;
+    if (status >= 400 && status < 500 && status !== 408 && status !== 429)
+      throw new Refused(status, JSON.parse(text));
+    if (performance.now() + waitS * 1000 > end) throw new Undecided(`${method} ${path}`);
+    await sleep(waitS * 1000);
+  }
+}
+
+const json = async (...request) => JSON.parse(await call(...request));
+const operator = (options) => ({ ...options, token: ADMIN, base: ADMIN_URL });
+
+/** Creates the sale, or finds it as an earlier run has created it. */
+const createSale = (sku, total) => json("POST", "/admin/stock/reset", operator({
+  body: { sku, total, segments: 4, per_user_limit: 2, pay_within_s: 900, if_round: 0 },
+  key: `create-${sku}`,
+}));
+
+/** The order, or null when the service has refused it. The shop has stored purchaseId before. */
+async function buy(purchaseId, sku, userId, qty = 1) {
+  try {
+    return await json("POST", "/order", { body: { sku, user_id: userId, qty }, key: purchaseId });
+  } catch (error) {
+    if (error instanceof Refused) return null; // error.problem.code says why
+    throw error;
+  }
+}
+
+/** True when the order is paid: now the shop may take the money. False: it came too late. */
+async function pay(orderId) {
+  try {
+    await call("POST", `/order/${orderId}/pay`, { token: SHOP });
+    return true;
+  } catch (error) {
+    if (error instanceof Refused && error.problem.code === "invalid_state") return false;
+    throw error;
+  }
+}
+
+/** True when the order is cancelled: its unit is on sale again. */
+async function cancel(orderId) {
+  try {
+    await call("POST", `/order/${orderId}/cancel`, { token: SHOP });
+    return true;
+  } catch (error) {
+    if (error instanceof Refused && error.problem.code === "invalid_state") return false;
+    throw error;
+  }
+}
+
+/** All orders of a user in a sale; pages go on while they name a next one. */
+async function ordersOf(userId, sku) {
+  const found = [];
+  for (let after = "0"; after !== undefined; ) {
+    const path = `/user/${encodeURIComponent(userId)}/orders?sku=${sku}&after=${after}`;
+    const page = await json("GET", path, { token: SHOP });
+    found.push(...page.orders);
+    after = page.next;
+  }
+  return found;
+}
+
+/** Ends the sale, then begins a round that nobody can order in before the operator resumes it. */
+async function nextRound(sku, sale) {
+  await call("PATCH", `/admin/sale/${sku}`, operator({ body: { paused: true } }));
+  return json("POST", "/admin/stock/reset", operator({
+    body: { sku, total: sale.total, segments: sale.segments, paused: true, if_round: sale.round,
+      end_round: true },
+    key: `end-${sku}-${sale.round}`,
+  }));
+}
+
+const [sku, buyers] = [process.argv[2], Number(process.argv[3])];
+const sale = await createSale(sku, buyers);
+console.log(`round ${sale.round} of ${sku}: ${sale.total} units`);
+
+const orders = [];
+for (let i = 0; i < buyers; i++)
+  orders.push(await buy(`${sku}-${i}`, sku, `buyer-${i}@example.com`));
+console.log("orders", ...orders.map((order) => order.order_id));
+if (await buy(`${sku}-late`, sku, "late@example.com")) throw new Error("more than there are");
+console.log("paid", await pay(orders[0].order_id));
+console.log("cancelled", await cancel(orders[1].order_id));
+
+const order = await json("GET", `/order/${orders[0].order_id}`);
+console.log("order", order.order_id, "is", order.status);
+console.log("buyer-0 has", (await ordersOf("buyer-0@example.com", sku)).length, "order");
+const stock = await json("GET", `/stock/${sku}`);
+console.log("sold", stock.sold, "as of", stock.as_of);
+const csv = await call("GET", `/admin/orders.csv?sku=${sku}`, operator());
+console.log("exported", csv.trim().split("\r\n").length - 1, "orders");
+console.log("round", (await nextRound(sku, sale)).round, "waits for the operator");

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""A sale from start to end, as a shop drives it; it needs Python's standard library alone.
+
+usage: sale.py SKU BUYERS
+
+It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
+second, shows the lists, and begins the next round. The shop's own table is an SQLite file: kill
+this program at any moment and start it again, and each buyer still has one order.
+
+SALE_URL               the service as buyers and shop reach it, http://127.0.0.1:8080 by default
+SALE_ADMIN_URL         the service as operators reach it, by default the same
+SALE_ADMIN_TOKEN_FILE  run/admin.token by default
+SALE_SHOP_TOKEN_FILE   only where the service has a shop token
+SALE_DATABASE          the shop's table, shop.sqlite by default
+"""
+import csv
+import http.client
+import io
+import json
+import os
+import sqlite3
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+URL = os.environ.get("SALE_URL", "http://127.0.0.1:8080")
+ADMIN_URL = os.environ.get("SALE_ADMIN_URL", URL)
+TRY_S = 5  # for one try: more than the service's deadline_ms, which is 2 s
+GIVE_UP_S = 60  # for all tries of a call; choose what a buyer waits for
+
+
+class Refused(Exception):
+    """The service has decided: no. `code` is stable."""
+
+    def __init__(self, status, problem):
+        super().__init__(f"{status} {problem['code']}: {problem['detail']}")
+        self.code, self.problem = problem["code"], problem
+
+
+class Undecided(Exception):
+    """No decision within GIVE_UP_S: the call may have been carried out. Repeat it later."""
+
+
+def send(method, url, body, headers):
+    """One try. Returns (status, seconds to wait before the next try, text); status 0 means that no
+    whole answer came."""
+    request = urllib.request.Request(url, body, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=TRY_S) as answer:
+            return answer.status, 0, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        try:
+            return error.code, int(error.headers.get("Retry-After", 1)), error.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, 1, ""
+    except (OSError, http.client.HTTPException):  # refused, reset, cut off, or too late
+        return 0, 1, ""
+
+
+def call(method, path, body=None, key=None, token=None, base=URL):
+    """Repeats the very same request until the service has decided. That is safe for every call
+    that carries a key, and for those that are harmless to repeat by nature."""
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    end = time.monotonic() + GIVE_UP_S
+    while True:
+        status, wait_s, text = send(method, base + path, data, headers)
+        if 200 <= status < 300:
+            return text
+        if 400 <= status < 500 and status not in (408, 429):
+            raise Refused(status, json.loads(text))
+        if time.monotonic() + wait_s > end:
+            raise Undecided(f"{method} {path}")
+        time.sleep(wait_s)
+
+
+def token_of(variable, default):
+    name = os.environ.get(variable, default)
+    if not name:
+        return None
+    with open(name, encoding="ascii") as file:
+        return file.readline().strip()
+
+
+ADMIN = token_of("SALE_ADMIN_TOKEN_FILE", "run/admin.token")
+SHOP = token_of("SALE_SHOP_TOKEN_FILE", None)
+
+
+def admin(method, path, body=None, key=None):
+    return call(method, path, body, key, ADMIN, ADMIN_URL)
+
+
+def create_sale(sku, total):
+    """Creates the sale, or finds it as an earlier run has created it."""
+    sale = {"sku": sku, "total": total, "segments": 4, "per_user_limit": 2, "pay_within_s": 900,
+            "if_round": 0}
+    return json.loads(admin("POST", "/admin/stock/reset", sale, key=f"create-{sku}"))
+
+
+def open_database():
+    """The shop's own table. A row is committed before the first call for it is made."""
+    database = sqlite3.connect(os.environ.get("SALE_DATABASE", "shop.sqlite"))
+    database.execute("""CREATE TABLE IF NOT EXISTS purchase (
+        purchase_id TEXT PRIMARY KEY, -- also the Idempotency-Key
+        sku TEXT NOT NULL, user_id TEXT NOT NULL, qty INTEGER NOT NULL,
+        state TEXT NOT NULL DEFAULT 'asked', -- until it is reserved or refused
+        order_id TEXT, expires_at TEXT, code TEXT)""")
+    return database
+
+
+def buy(database, purchase_id, sku, user_id, qty=1):
+    """The id of the order, None if it was refused. Repeat it after a crash, or after Undecided."""
+    with database:
+        database.execute("INSERT OR IGNORE INTO purchase (purchase_id, sku, user_id, qty)"
+                         " VALUES (?, ?, ?, ?)", (purchase_id, sku, user_id, qty))
+    state, order_id = database.execute("SELECT state, order_id FROM purchase"
+                                       " WHERE purchase_id = ?", (purchase_id,)).fetchone()
+    if state != "asked":  # an earlier run has heard the decision
+        return order_id
+    try:
+        order = json.loads(call("POST", "/order", {"sku": sku, "user_id": user_id, "qty": qty},
+                                key=purchase_id))
+    except Refused as refused:
+        note(database, purchase_id, "refused", refused.code)
+        return None
+    note(database, purchase_id, order["status"], None, order["order_id"], order.get("expires_at"))
+    return order["order_id"]
+
+
+def note(database, purchase_id, state, code=None, order_id=None, expires_at=None):
+    """Commits the decision in one step."""
+    with database:
+        database.execute("UPDATE purchase SET state = ?, code = ?, order_id = ?, expires_at = ?"
+                         " WHERE purchase_id = ?", (state, code, order_id, expires_at, purchase_id))
+
+
+def pay(order_id):
+    """True when the order is paid: now the shop may take the money. False: it came too late."""
+    try:
+        call("POST", f"/order/{order_id}/pay", token=SHOP)
+        return True
+    except Refused as refused:
+        if refused.code == "invalid_state":  # order_status says whether cancelled or expired
+            return False
+        raise
+
+
+def cancel(order_id):
+    """True when the order is cancelled: its unit is on sale again."""
+    try:
+        call("POST", f"/order/{order_id}/cancel", token=SHOP)
+        return True
+    except Refused as refused:
+        if refused.code == "invalid_state":  # it was paid, or it has expired
+            return False
+        raise
+
+
+def orders_of(user_id, sku):
+    """All orders of a user in a sale; pages go on while they name a next one."""
+    found, after = [], "0"
+    while after is not None:
+        page = json.loads(call("GET", "/user/%s/orders?sku=%s&after=%s" % (
+            urllib.parse.quote(user_id, safe=""), sku, after), token=SHOP))
+        found += page["orders"]
+        after = page.get("next")
+    return found
+
+
+def export(sku):
+    """All orders of the sale, as a list of dicts."""
+    text = admin("GET", "/admin/orders.csv?sku=" + sku)
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def next_round(sku, sale):
+    """Ends the sale, then begins a round that nobody can order in before the operator resumes it.
+    Reserved orders of the round before expire; paid ones stay paid."""
+    admin("PATCH", f"/admin/sale/{sku}", {"paused": True})
+    reset = {"sku": sku, "total": sale["total"], "segments": sale["segments"], "paused": True,
+             "if_round": sale["round"], "end_round": True}
+    return json.loads(admin("POST", "/admin/stock/reset", reset, key=f"end-{sku}-{sale['round']}"))
+
+
+def main(sku, buyers):
+    database = open_database()
+    sale = create_sale(sku, total=buyers)
+    print(f"round {sale['round']} of {sku}: {sale['total']} units")
+
+    orders = [buy(database, f"{sku}-{i}", sku, f"buyer-{i}@example.com") for i in range(buyers)]
+    print("orders", *orders)
+    assert buy(database, f"{sku}-late", sku, "late@example.com") is None  # sold out
+    print("paid", pay(orders[0]))
+    print("cancelled", cancel(orders[1]))
+
+    order = json.loads(call("GET", "/order/" + orders[0]))
+    print("order", order["order_id"], "is", order["status"])
+    print("buyer-0 has", len(orders_of("buyer-0@example.com", sku)), "order")
+    stock = json.loads(call("GET", "/stock/" + sku))
+    print("sold", stock["sold"], "as of", stock["as_of"])
+    print("exported", len(export(sku)), "orders")
+    print("round", next_round(sku, sale)["round"], "waits for the operator")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,109 @@
+#!/bin/bash
+# A sale from start to end, as a shop drives it; it needs curl (7.71 or later) and jq.
+#
+# usage: sale.sh SKU BUYERS
+#
+# It creates a sale, lets so many buyers order one unit each, pays the first order, cancels the
+# second, shows the lists, and begins the next round. SALE_URL, SALE_ADMIN_URL,
+# SALE_ADMIN_TOKEN_FILE and SALE_SHOP_TOKEN_FILE are those of sale.py.
+set -euo pipefail
+
+readonly URL=${SALE_URL:-http://127.0.0.1:8080}
+readonly ADMIN_URL=${SALE_ADMIN_URL:-$URL}
+readonly ADMIN_TOKEN_FILE=${SALE_ADMIN_TOKEN_FILE:-run/admin.token}
+readonly SHOP_TOKEN_FILE=${SALE_SHOP_TOKEN_FILE:-}
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
+
+# Repeats the very same request until the service has decided. curl repeats after a lost connection,
+# a time-out, 408, 429 and 5xx, and waits as Retry-After says. Sets status; the answer is in the
+# file $answer.
+call() {
+    local method=$1 url=$2
+    shift 2
+    status=$(curl -s -X "$method" "$url" -o "$answer" -w '%{http_code}' --max-time 5 \
+        --retry 60 --retry-all-errors --retry-delay 1 --retry-max-time 60 "$@") || status=000
+    if ((10#$status < 200 || 10#$status >= 500)); then
+        echo "$method $url: no decision in 60 s; it may have been carried out: repeat it later" >&2
+        exit 75
+    fi
+}
+
+# For calls that no refusal is expected of.
+must() {
+    call "$@"
+    if ((status >= 300)); then
+        echo "$1 $2: $status $(cat "$answer")" >&2
+        exit 1
+    fi
+}
+
+# Tokens stand in files: an argument could be seen by other users of the machine.
+bearer() {
+    if [[ -n $1 ]]; then
+        echo "Authorization: Bearer $(head -n 1 "$1")"
+    fi
+}
+
+admin() {
+    local method=$1 path=$2
+    shift 2
+    must "$method" "$ADMIN_URL$path" -H @<(bearer "$ADMIN_TOKEN_FILE") \
+        -H 'Content-Type: application/json' "$@"
+}
+
+shop() {
+    local method=$1 path=$2
+    shift 2
+    must "$method" "$URL$path" -H @<(bearer "$SHOP_TOKEN_FILE") "$@"
+}
+
+# Creates the sale, or finds it as an earlier run has created it.
+create_sale() {
+    admin POST /admin/stock/reset -H "Idempotency-Key: create-$1" -d "{\"sku\":\"$1\",\"total\":$2,
+        \"segments\":4,\"per_user_limit\":2,\"pay_within_s\":900,\"if_round\":0}"
+}
+
+# buy PURCHASE SKU USER: the shop has stored the purchase before. Sets status and order.
+buy() {
+    call POST "$URL/order" -H "Idempotency-Key: $1" -H 'Content-Type: application/json' \
+        -d "{\"sku\":\"$2\",\"user_id\":\"$3\",\"qty\":1}"
+    order=$(jq -r '.order_id // .code' "$answer")
+}
+
+# Ends the sale, then begins a round that nobody can order in before the operator resumes it.
+next_round() {
+    admin PATCH "/admin/sale/$1" -d '{"paused":true}'
+    admin POST /admin/stock/reset -H "Idempotency-Key: end-$1-$3" -d "{\"sku\":\"$1\",\"total\":$2,
+        \"segments\":4,\"paused\":true,\"if_round\":$3,\"end_round\":true}"
+}
+
+readonly SKU=$1 BUYERS=$2
+create_sale "$SKU" "$BUYERS"
+round=$(jq .round "$answer")
+echo "round $round of $SKU: $BUYERS units"
+
+orders=()
+for ((i = 0; i < BUYERS; i++)); do
+    buy "$SKU-$i" "$SKU" "buyer-$i@example.com"
+    ((status < 300)) || exit 1
+    orders+=("$order")
+done
+echo "orders ${orders[*]}"
+buy "$SKU-late" "$SKU" late@example.com
+[[ "$status $order" == "409 sold_out" ]]
+shop POST "/order/${orders[0]}/pay"
+echo "paid $(jq '.status == "paid"' "$answer")"
+shop POST "/order/${orders[1]}/cancel"
+echo "cancelled $(jq '.status == "cancelled"' "$answer")"
+
+shop GET "/order/${orders[0]}"
+echo "order $(jq -r .order_id "$answer") is $(jq -r .status "$answer")"
+shop GET "/user/buyer-0%40example.com/orders?sku=$SKU"
+echo "buyer-0 has $(jq '.orders | length' "$answer") order"
+shop GET "/stock/$SKU"
+echo "sold $(jq .sold "$answer") as of $(jq -r .as_of "$answer")"
+admin GET "/admin/orders.csv?sku=$SKU"
+echo "exported $(($(wc -l <"$answer") - 1)) orders"
+next_round "$SKU" "$BUYERS" "$round"
+echo "round $(jq .round "$answer") waits for the operator"

@@ -1,0 +1,353 @@
+"""What breaks for each alert: a case makes a daemon and gives a function that breaks the thing."""
+
+import re
+import resource
+import signal
+import socket
+import threading
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, timezone
+
+import pymysql
+
+from daemon import STEADY
+from harness.processes import free_port, wait_until
+from proxy import COMMIT
+
+CASES = {}
+
+
+def case(alert):
+    def add(function):
+        assert alert not in CASES
+        CASES[alert] = function
+        return function
+    return add
+
+
+class Scene:
+    """What a case has at hand: servers of its own, daemons, and threads that end with it."""
+
+    def __init__(self, stack, spawn, proxies, clock):
+        self.stack, self.spawn, self.proxies, self.clock = stack, spawn, proxies, clock
+        self.daemons = []
+        self.prometheus = None
+        self.over = threading.Event()
+        self.threads = []
+        self.ends = ExitStack()
+
+    def daemon(self, **options):
+        self.daemons.append(self.spawn(self.stack, **{**STEADY, **options}))
+        return self.daemons[-1]
+
+    def daemon_behind(self, **options):
+        """A daemon, and the proxy through which it reaches the ledger."""
+        proxy = self.proxies(self.stack.ledger.port)
+        return self.daemon(mysql_url=proxy.url(self.stack.mysql_url), **options), proxy
+
+    def repeat(self, action, threads=1, pause=0.05):
+        """Runs the action again and again, in the background, whatever it is answered."""
+        def run():
+            while not self.over.wait(pause):
+                try:
+                    action()
+                except OSError:
+                    pass
+        for _ in range(threads):
+            self.threads.append(threading.Thread(target=run, daemon=True))
+            self.threads[-1].start()
+
+    def end(self):
+        self.over.set()
+        self.ends.close()
+        for thread in self.threads:
+            thread.join(30)
+
+
+def order(daemon, **what):
+    return lambda: daemon.order(timeout=5, **what)
+
+
+def in_minutes(minutes):
+    moment = datetime.now(timezone.utc) + timedelta(minutes=minutes)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- processes ----
+
+@case("SeckillDaemonDown")
+def daemon_down(scene):
+    daemon = scene.daemon()
+    return daemon.kill
+
+
+@case("SeckillNotScraped")
+def not_scraped(scene):
+    scene.daemon()
+    return lambda: scene.prometheus.scrape()
+
+
+@case("SeckillNotReady")
+def not_ready(scene):
+    daemon = scene.daemon(lame_duck_ms=60_000)
+    scene.ends.callback(daemon.kill)
+    return lambda: daemon.signal(signal.SIGTERM)
+
+
+@case("SeckillRestarts")
+def restarts(scene):
+    daemon = scene.daemon(listen=f"127.0.0.1:{free_port()}")
+
+    def restart():
+        started = "process_start_time_seconds"
+        for _ in range(4):
+            before = scene.prometheus.query(started)
+            daemon.stop()
+            daemon.start()
+            wait_until(lambda: scene.prometheus.query(started) not in (before, {}), "a scrape")
+    return restart
+
+
+@case("SeckillDescriptorsNearLimit")
+def few_descriptors(scene):
+    daemon = scene.daemon()
+
+    def lower():
+        pid = daemon.process.pid
+        hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        files = int(daemon.metric("process_open_fds"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (files + 2, hard))
+    return lower
+
+
+@case("SeckillClockSkew")
+def clock_skew(scene):
+    scene.daemon(env=scene.clock.environment())
+    return lambda: scene.clock.set(wall_s=10)
+
+
+# ---- servers ----
+
+@case("SeckillRedisDown")
+def redis_down(scene):
+    scene.daemon()
+    return scene.stack.redis_server.kill
+
+
+@case("SeckillRedisRefusesWrites")
+def redis_refuses(scene):
+    scene.daemon()
+    return lambda: scene.stack.redis("REPLICAOF", "127.0.0.1", free_port())
+
+
+@case("SeckillRedisEvicts")
+def redis_evicts(scene):
+    scene.daemon()
+    return lambda: scene.stack.redis("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+
+
+@case("SeckillLedgerDown")
+def ledger_down(scene):
+    scene.daemon()
+    return lambda: scene.stack.maria_server.signal(signal.SIGSTOP)
+
+
+@case("SeckillLedgerReadOnly")
+def ledger_read_only(scene):
+    ledger = scene.stack.ledger
+    ledger.run("CREATE USER shop@127.0.0.1; GRANT ALL ON seckill.* TO shop@127.0.0.1")
+    scene.daemon(mysql_url=scene.stack.mysql_url.replace("root@", "shop@"))
+    return lambda: ledger.run("SET GLOBAL read_only = 1")
+
+
+@case("SeckillLedgerNotDurable")
+def ledger_not_durable(scene):
+    scene.daemon()
+    return lambda: scene.stack.ledger.run("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+
+
+@case("SeckillNodeLeaseLost")
+def node_lost(scene):
+    """Somebody else holds every number."""
+    scene.daemon()
+    return lambda: scene.stack.ledger.run(
+        "UPDATE node_lease SET holder='another',leased_until='2999-01-01'")
+
+
+# ---- orders ----
+
+@case("SeckillOrdersUnavailable")
+def orders_unavailable(scene):
+    daemon = scene.daemon()
+    daemon.reset()
+
+    def lose():
+        scene.stack.redis_server.kill()
+        scene.repeat(order(daemon))
+    return lose
+
+
+@case("SeckillOutcomeUnknown")
+def outcome_unknown(scene):
+    """The ledger's network holds the commit of an order beyond the deadline."""
+    daemon, proxy = scene.daemon_behind(deadline_ms=1000)
+    daemon.reset()
+    daemon.order()
+    scene.ends.callback(proxy.heal)
+
+    def hold():
+        proxy.once(COMMIT, before=lambda _: proxy.hold())
+        assert daemon.order(timeout=30).json()["code"] == "outcome_unknown"
+    return hold
+
+
+@case("SeckillUnknownCommits")
+def unknown_commits(scene):
+    """Each commit's connection is cut before the answer; the service finds out what it did."""
+    daemon, proxy = scene.daemon_behind()
+    daemon.reset()
+
+    def cut():
+        for _ in range(8):
+            proxy.once(COMMIT, after=lambda link: link.cut())
+            daemon.order()
+    return cut
+
+
+@case("SeckillOverload")
+def overload(scene):
+    daemon, proxy = scene.daemon_behind(queue_max=2, deadline_ms=2000)
+    daemon.reset()
+    scene.ends.callback(proxy.heal)
+
+    def hold():
+        proxy.hold()
+        scene.repeat(order(daemon), threads=8)
+    return hold
+
+
+@case("SeckillLatencyHigh")
+def latency(scene):
+    daemon, proxy = scene.daemon_behind()
+    daemon.reset()
+
+    def delay():
+        proxy.delay = 0.4
+        scene.repeat(order(daemon), threads=2)
+    return delay
+
+
+@case("SeckillQueueFilling")
+def queue_filling(scene):
+    daemon, proxy = scene.daemon_behind(queue_max=12, deadline_ms=60_000)
+    daemon.reset()
+    scene.ends.callback(proxy.heal)
+
+    def hold():
+        proxy.hold()
+        scene.repeat(lambda: daemon.order(timeout=100), threads=12)
+    return hold
+
+
+@case("SeckillCallQueueFilling")
+def call_queue_filling(scene):
+    daemon, proxy = scene.daemon_behind(call_queue_max=12, deadline_ms=60_000)
+    daemon.reset()
+    order_id = daemon.order().json()["order_id"]
+    scene.ends.callback(proxy.heal)
+
+    def hold():
+        proxy.hold()
+        scene.repeat(lambda: daemon.request("GET", f"/order/{order_id}", timeout=100), threads=12)
+    return hold
+
+
+@case("SeckillConnectionsNearLimit")
+def connections(scene):
+    daemon = scene.daemon(connections_max=20, admin_listen="127.0.0.1:0")
+    return lambda: [scene.ends.enter_context(socket.create_connection(daemon.address))
+                    for _ in range(19)]
+
+
+@case("SeckillUnauthorized")
+def unauthorized(scene):
+    daemon = scene.daemon()
+    return lambda: scene.repeat(lambda: daemon.get("/admin/sales"))
+
+
+# ---- the stock ----
+
+@case("SeckillRecoveries")
+def recoveries(scene):
+    """Redis forgets everything, and each order meets a segment that is to be recovered."""
+    daemon = scene.daemon()
+    daemon.reset("demo", 80, 80)
+
+    def forget():
+        scene.stack.redis("FLUSHALL")
+        for number in range(70):
+            assert daemon.order(user_id=f"u{number}").status == 201
+    return forget
+
+
+@case("SeckillLedgerRefusals")
+def refusals(scene):
+    """A hand in the tables: the fence is ahead of what Redis was settled at."""
+    daemon = scene.daemon()
+    daemon.reset("demo", 100, 1)
+
+    def touch():
+        for number in range(15):
+            scene.stack.ledger.run("UPDATE stock_segment SET fence=fence+1")
+            assert daemon.order(user_id=f"u{number}").status == 201
+    return touch
+
+
+@case("SeckillExpiryStandsStill")
+def expiry_stands_still(scene):
+    """Somebody holds the lock that elects the expiry worker, and never lets go."""
+    scene.daemon(lease_ms=1000)
+
+    def seize():
+        keys = [key.decode() for key in scene.stack.redis("KEYS", "*expirer*")]
+        locks = [key for key in keys if re.search("lock|expirer}?$", key)]
+        assert locks, keys
+        for key in locks:
+            scene.stack.redis("SET", key, "another")
+    return seize
+
+
+@contextmanager
+def locked_table(ledger, table):
+    connection = pymysql.connect(host=ledger.host, port=ledger.port, user=ledger.user,
+                                 password=ledger.password, database=ledger.database)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {table} WRITE")
+        yield
+
+
+@case("SeckillIndexerBehind")
+def indexer_behind(scene):
+    """A statement of somebody's holds the index, while orders go on."""
+    daemon = scene.daemon(mysql_timeout_ms=1000)
+    daemon.reset()
+    daemon.order()
+
+    def lock():
+        scene.ends.enter_context(locked_table(scene.stack.ledger, "order_index"))
+        assert daemon.order().status == 201
+    return lock
+
+
+@case("SeckillSalePaused")
+def sale_paused(scene):
+    daemon = scene.daemon()
+    daemon.reset()
+    return lambda: daemon.change("demo", paused=True)
+
+
+@case("SeckillSaleEndsUnsold")
+def sale_ends_unsold(scene):
+    daemon = scene.daemon()
+    daemon.reset("demo", 10, 2, ends_at=in_minutes(60))
+    return lambda: daemon.change("demo", ends_at=in_minutes(10))

@@ -1,0 +1,138 @@
+"""Every alert fires when the thing it tells of is broken, and not before."""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+
+from cases import CASES, Scene
+from harness.processes import ROOT, wait_until
+from prometheus import FOLDER, RULES, Prometheus
+from test_clock import clock  # noqa: F401  a fixture
+
+TEXT = RULES.read_text()
+ALERTS = re.findall(r"- alert: (\w+)", TEXT)
+PAGE = (ROOT / "docs" / "alerts.md").read_text()
+
+
+@pytest.fixture
+def scene(private_stack, spawn, proxies, clock, tmp_path):  # noqa: F811
+    made = Scene(private_stack, spawn, proxies, clock)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("alert", CASES)
+def test_alert_fires_when_it_is_broken(scene, tmp_path, alert):
+    break_it = CASES[alert](scene)
+    with Prometheus(tmp_path, *scene.daemons) as prometheus:
+        scene.prometheus = prometheus
+        prometheus.wait_evaluated()
+        assert alert not in prometheus.names()
+        break_it()
+        labels = prometheus.wait_firing(alert)
+        assert labels["severity"] in ("critical", "warning", "info")
+        scene.end()
+
+
+def test_nothing_fires_while_a_sale_goes_well(stack, spawn, load, tmp_path):
+    daemons = [spawn(stack, lease_ms=10_000) for _ in range(2)]
+    daemons[0].reset("demo", 100_000, 20)
+    with Prometheus(tmp_path, *daemons) as prometheus:
+        prometheus.wait_evaluated()
+        running = load(daemons[0], connections=8, seconds=20, stop_after=10**9, delay_ms=20)
+        running.wait_answered()
+        until = time.monotonic() + 8
+        while time.monotonic() < until:
+            prometheus.wait_evaluated()
+            firing = prometheus.names()
+            assert not firing, firing
+        running.stop()
+        wait_until(lambda: prometheus.query("seckill:orders:rate1m"), "a recorded rate")
+        for record in re.findall(r"- record: (\S+)", TEXT):
+            assert prometheus.query(record), record
+
+
+# the files
+
+def test_every_alert_is_broken_by_a_case():
+    assert sorted(ALERTS) == sorted(CASES)
+    assert len(set(ALERTS)) == len(ALERTS)
+
+
+def test_every_alert_says_what_to_do():
+    rules = re.split(r"\n +- alert: ", TEXT)[1:]
+    for name, rule in zip(ALERTS, rules):
+        for word in ("summary:", "description:"):
+            assert word in rule, (name, word)
+        assert re.search(r"severity: (critical|warning|info)\n", rule), name
+        assert re.search(r"runbook: (\S+)", rule)[1] == f"docs/alerts.md#{name.lower()}"
+
+
+def test_the_page_has_a_section_for_every_alert():
+    sections = {text.split("\n", 1)[0]: text
+                for text in re.split(r"^### ", PAGE, flags=re.M)[1:]}
+    assert sorted(sections) == sorted(ALERTS)
+    for name, text in sections.items():
+        for part in ("Means:", "Buyers:", "Look:", "Do:"):
+            assert f"**{part}**" in text, (name, part)
+        severity = re.search(rf"alert: {name}\n(?:.*\n)*?.*severity: (\w+)", TEXT)[1]
+        assert f"({severity})" in text, name
+
+
+@pytest.mark.parametrize("words", [("check", "rules", RULES),
+                                   ("check", "config", FOLDER / "prometheus.yml"),
+                                   ("test", "rules", ROOT / "test" / "alerts" / "timing.yml")],
+                         ids=lambda words: " ".join(words[:2]))
+def test_promtool_agrees(words):
+    done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# the dashboard
+
+BOARD = json.loads((ROOT / "deploy" / "grafana" / "seckill.json").read_text())
+ROWS = ["Sale", "Orders", "Latency", "Stages", "Servers", "Process"]
+
+
+def test_dashboard_is_one_that_grafana_reads():
+    variables = {one["name"]: one for one in BOARD["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    assert [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"] == ROWS
+    numbers = [panel["id"] for panel in BOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    places = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert (x, y) not in places, panel["title"]
+                places.add((x, y))
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert set(re.findall(r"\$(\w+)", target["expr"])) <= {"__rate_interval", *variables}
+
+
+def test_dashboard_shows_metrics_that_there_are(stack, spawn, tmp_path):
+    daemon = spawn(stack, lease_ms=10_000)
+    daemon.reset("demo", 100, 2, ends_at="2999-01-01T00:00:00Z")
+    expressions = {target["expr"] for panel in BOARD["panels"]
+                   for target in panel.get("targets", [])}
+    expressions |= {re.search(r"\((.*), \w+\)", one["definition"])[1]
+                    for one in BOARD["templating"]["list"] if "definition" in one}
+    wait_until(lambda: daemon.metric('seckill_sale_units{sku="demo"}') == 100, "the sale's figures")
+    named = {re.sub(r"_(bucket|sum|count)$", "", name)
+             for name in re.findall(r"\b(?:seckill|process)_\w+", " ".join(expressions))}
+    typed = set(re.findall(r"^# TYPE (\w+)", daemon.get("/metrics").body.decode(), re.M))
+    assert named <= typed, named - typed
+    with Prometheus(tmp_path, daemon) as prometheus:
+        prometheus.wait_evaluated()
+        for expression in expressions:
+            plain = re.sub(r"\$(instance|sku)", ".*", expression)
+            status, answer = prometheus.api("query", query=plain.replace("$__rate_interval", "6s"))
+            assert status == 200, (expression, answer)
+            assert answer["data"]["result"] or "state!=" in expression, expression
