@@ -79,8 +79,10 @@ static void bound_clients(struct service *service)
     left -= service->operators_max;
     if (service->connections_max > left)
         service->connections_max = (unsigned)left;
-    log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
-              (unsigned long long)limit.rlim_cur, service->connections_max);
+    log_event(
+        LOG_WARN, "few_files", "files=%llu connections_max=%u effect=%s",
+        (unsigned long long)limit.rlim_cur, service->connections_max,
+        LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
 }
 
 static bool open_ledger(struct parts *parts)
@@ -288,7 +290,8 @@ static void *end_at_once(void *argument)
         log_event(LOG_INFO, "draining", "signal=%d", number);
         sigwait(&watched.signals, &number);
     }
-    log_event(LOG_WARN, "ending_at_once", "signal=%d", number);
+    log_event(LOG_WARN, "ending_at_once", "signal=%d effect=%s", number,
+              LOG_QUOTE("requests under way get no answer; accepted orders stay"));
     _exit(128 + number);
 }
 
