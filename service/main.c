@@ -18,6 +18,7 @@
 #include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
+#include "service/workers/live.h"
 #include "service/workers/observer.h"
 #include "service/workers/orders.h"
 #include "service/workers/progress.h"
@@ -46,6 +47,7 @@ struct parts {
     struct observer *observer;
     struct progress *progress;
     struct http_server *http_server;
+    struct live *live;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
     char error[ERROR_MAX];
@@ -143,6 +145,14 @@ static bool open_http(struct parts *parts)
     return true;
 }
 
+/* After HTTP, which knows the port. */
+static bool start_live(struct parts *parts)
+{
+    parts->live = live_start(&parts->service, http_server_address(parts->http_server), parts->error,
+                             sizeof parts->error);
+    return parts->live;
+}
+
 /* ---- all of them ---- */
 
 /* Servers need not be there yet: each part connects when it first needs to. HTTP comes last, so
@@ -152,7 +162,7 @@ static bool start(struct parts *parts)
 {
     service_open(&parts->service);
     return open_ledger(parts) && start_order_workers(parts) && start_call_workers(parts) &&
-           start_background(parts) && open_http(parts);
+           start_background(parts) && open_http(parts) && start_live(parts);
 }
 
 static bool is_ready(const struct parts *parts)
@@ -192,6 +202,7 @@ static void tell_to_stop(struct parts *parts)
     order_indexer_stop(parts->order_indexer);
     http_server_drain(parts->http_server);
     progress_stop(parts->progress);
+    live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
@@ -203,6 +214,7 @@ static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
     progress_join(&parts->progress);
+    live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
     health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);
