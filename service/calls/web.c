@@ -32,6 +32,9 @@ static const struct file files[] = {
     {"/dashboard/dashboard.js", JS, FILE_TEXT(dashboard_js)},
     {"/dashboard/uplot.css", CSS, FILE_TEXT(uPlot_min_css)},
     {"/dashboard/uplot.js", JS, FILE_TEXT(uPlot_iife_min_js)},
+    {"/demo", HTML, FILE_TEXT(demo_html)},
+    {"/demo/demo.css", CSS, FILE_TEXT(demo_css)},
+    {"/demo/demo.js", JS, FILE_TEXT(demo_js)},
 };
 
 enum { FILES = sizeof files / sizeof *files };
@@ -82,6 +85,15 @@ enum call_start call_web_file(struct service *service, struct request *request,
                         prepared_hold(same ? answers[i].not_modified : answers[i].whole));
         return START_ANSWERED;
     }
+    answer_problem(&request->answer, PROBLEM_NOT_FOUND);
+    return START_ANSWERED;
+}
+
+enum call_start call_web_demo(struct service *service, struct request *request,
+                              const struct call *call)
+{
+    if (strcmp(service->config.demo, "on") == 0)
+        return call_web_file(service, request, call);
     answer_problem(&request->answer, PROBLEM_NOT_FOUND);
     return START_ANSWERED;
 }
