@@ -52,8 +52,10 @@ static const struct command commands[] = {
      "writes all orders as CSV, or as lines of JSON", export_run},
     {"reconcile", "SKU", 1, 1, 0, false, "compares Redis with the ledger, and corrects it",
      reconcile_run},
-    {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1, OPTION(WAIT) | OPTION(ACKED) | OPTION(RECONCILE),
-     false, "compares orders, units sold and units left", audit_run},
+    {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1,
+     OPTION(WAIT) | OPTION(ACKED) | OPTION(ACKED_MIN) | OPTION(STATE_MIN) | OPTION(SETTLED) |
+         OPTION(RECONCILE),
+     false, "compares orders, units sold, Redis and users", audit_run},
     {"token", "rotate|prune FILE", 2, 2, OPTION(YES), true,
      "adds a token to a file, or ends the older ones", token_run},
     {"completion", "bash|zsh", 1, 1, 0, true, "prints what a shell needs to complete commands",
