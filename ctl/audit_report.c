@@ -30,11 +30,11 @@ static json_t *pack_sale(const struct audit_sale *sale)
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o}", "sku",
                      sale->sku, "round", (json_int_t)sale->round, "total", total, "sold", sold,
-                     "available", total - sold, "orders", (json_int_t)(sale->reserved + sale->paid),
-                     "ordered", (json_int_t)sale->units, "states", "reserved",
-                     (json_int_t)sale->reserved, "paid", (json_int_t)sale->paid, "cancelled",
-                     (json_int_t)sale->cancelled, "expired", (json_int_t)sale->expired, "segments",
-                     segments);
+                     "available", total - sold, "orders",
+                     (json_int_t)sale->reserved + (json_int_t)sale->paid, "ordered",
+                     (json_int_t)sale->units, "states", "reserved", (json_int_t)sale->reserved,
+                     "paid", (json_int_t)sale->paid, "cancelled", (json_int_t)sale->cancelled,
+                     "expired", (json_int_t)sale->expired, "segments", segments);
 }
 
 static void print_json(const struct audit *audit, bool consistent)
