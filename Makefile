@@ -114,7 +114,7 @@ ctl_tests := $(patsubst ctl/%.c,$(BUILD)/test/%,$(filter ctl/%,$(test_src)))
 lock_tests := $(BUILD)/test/lock_driver $(BUILD)/test/lock_history
 simulate_tests := $(addprefix $(BUILD)/test/,test_simulate test_simulate_ledger)
 load_tools := $(addprefix $(BUILD)/,bare_httpd bare_epoll pace insert_limit)
-headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h)
+headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_files.h)
 
 LOCK_VERSION := 1.0.0
 
@@ -338,7 +338,7 @@ fuzz-targets: $(fuzz_bins)
 
 # --- Embedded files: each becomes a C string ----------------------------------------------------
 
-c_string = sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&\\n"/'
+c_string = sed -e 's/[?\\"]/\\&/g' -e 's/.*/    "&\\n"/'
 made_of  = echo '/* Made from $(1) by the Makefile: DO NOT EDIT. */'
 
 $(headers): Makefile
@@ -369,6 +369,16 @@ $(gen)/openapi.h: service/openapi.json
 	$(Q)mkdir -p $(@D)
 	$(Q){ $(call made_of,$<); \
 	echo 'static const char openapi_json[] ='; $(c_string) $<; echo '    "";'; } >$@
+
+# Without the mark of trigraphs, ??; service/web/demo.html becomes web_demo_html and web_demo_html_etag; names are without their folders.
+$(gen)/web_files.h: $(sort $(wildcard $(foreach k,html css js svg,service/web/*.$k service/web/*/*.$k)))
+	$(call say,EMBED,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ $(call made_of,the pages in service/web/); set -e; for f in $^; do \
+	    n=web_$$(basename $$f | tr -c 'A-Za-z0-9\n' _); \
+	    echo "static const char $$n[] ="; $(c_string) $$f; echo '    "";'; \
+	    echo "static const char $${n}_etag[] = \"\\\"$$(sha1sum <$$f | cut -c 1-16)\\\"\";"; \
+	done; } >$@
 
 # --- Commands: each a program that make runs without a shell between, for signals to reach it ------
 

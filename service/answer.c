@@ -169,6 +169,13 @@ void answer_stream(struct answer *answer, unsigned status, const char *content_t
     answer->stream = true;
 }
 
+void answer_live(struct answer *answer)
+{
+    answer_clear(answer);
+    answer->status = 200;
+    answer->live = true;
+}
+
 /* content_type stays: it means nothing without one of the members cleared here. */
 void answer_clear(struct answer *answer)
 {
@@ -184,6 +191,6 @@ void answer_clear(struct answer *answer)
     answer->new_order_id = 0;
     answer->retry_after_s = 0;
     answer->limit = 0;
-    answer->stream = false;
+    answer->stream = answer->live = false;
     answer->problem = PROBLEM_NONE;
 }

@@ -94,6 +94,7 @@ struct answer {
     unsigned status;
     const char *content_type; /* a constant text */
     bool stream;              /* instead of the text the request's stream follows */
+    bool live;                /* instead, the events of the live page follow */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
     size_t allocated;          /* bytes of the malloc'ed text, as answers_bytes counts them */
@@ -144,6 +145,9 @@ void answer_prepared(struct answer *answer, struct prepared *prepared);
 
 /* The request's stream is the answer. */
 void answer_stream(struct answer *answer, unsigned status, const char *content_type);
+
+/* The events of the live page are the answer, as long as its client stays. */
+void answer_live(struct answer *answer);
 
 /* Frees what the answer owns, and leaves it empty. */
 void answer_clear(struct answer *answer);

@@ -18,6 +18,7 @@
 #include "service/workers/health.h"
 #include "service/workers/index.h"
 #include "service/workers/invalidation.h"
+#include "service/workers/live.h"
 #include "service/workers/observer.h"
 #include "service/workers/orders.h"
 
@@ -44,6 +45,7 @@ struct parts {
     struct health *health;
     struct observer *observer;
     struct http_server *http_server;
+    struct live *live;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
     char error[ERROR_MAX];
@@ -137,6 +139,14 @@ static bool open_http(struct parts *parts)
     return true;
 }
 
+/* After HTTP, which knows the port. */
+static bool start_live(struct parts *parts)
+{
+    parts->live = live_start(&parts->service, http_server_address(parts->http_server), parts->error,
+                             sizeof parts->error);
+    return parts->live;
+}
+
 /* ---- all of them ---- */
 
 /* Servers need not be there yet: each part connects when it first needs to. HTTP comes last, so
@@ -146,7 +156,7 @@ static bool start(struct parts *parts)
 {
     service_open(&parts->service);
     return open_ledger(parts) && start_order_workers(parts) && start_call_workers(parts) &&
-           start_background(parts) && open_http(parts);
+           start_background(parts) && open_http(parts) && start_live(parts);
 }
 
 static bool is_ready(const struct parts *parts)
@@ -185,6 +195,7 @@ static void tell_to_stop(struct parts *parts)
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
     http_server_drain(parts->http_server);
+    live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
@@ -195,6 +206,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
     health_join(&parts->health);
     expiry_worker_join(&parts->expiry_worker);

@@ -57,11 +57,11 @@
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
       "Connections to the ledger that were made again.")
 
-/* The statuses the service answers with: 200, 201 and those of PROBLEMS (service/answer.c asserts
+/* The statuses the service answers with: 200, 201, 304, and PROBLEMS has more (answer.c asserts
  * that none is missing). Any other is counted as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
-    X(200) X(201) X(400) X(401) X(404) X(405) X(408)                                               \
+    X(200) X(201) X(304) X(400) X(401) X(404) X(405) X(408)                                        \
     X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 

@@ -50,6 +50,14 @@ void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease)
     pthread_mutex_unlock(&ids->mutex);
 }
 
+int order_ids_node(struct order_ids *ids)
+{
+    pthread_mutex_lock(&ids->mutex);
+    int node = ids->until_ns != 0 ? (int)ids->node : -1;
+    pthread_mutex_unlock(&ids->mutex);
+    return node;
+}
+
 uint64_t order_ids_next_ms(struct order_ids *ids)
 {
     uint64_t now_ms = ids->clock(ids->clock_context);

@@ -49,6 +49,9 @@ void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_c
 /* Goes on with this lease: a longer one of the same node, or one of another node. */
 void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease);
 
+/* The node of the present lease; -1 when there was none yet. */
+int order_ids_node(struct order_ids *ids);
+
 /* The Unix time in ms that the next id carries at least, for the bound of a lease: the clock's, or
  * a later one. No id that was made before carries a later time. */
 uint64_t order_ids_next_ms(struct order_ids *ids);

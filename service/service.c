@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/admin_actions.h"
 #include "service/faults.h"
+#include "service/live_feed.h"
 #include "service/log.h"
 #include "service/stock_snapshot.h"
 #include "sql/ledger_setup.h"
@@ -77,6 +79,8 @@ void service_open(struct service *service)
     drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
+    service->live_feed = live_feed_open();
+    service->admin_actions = admin_actions_open();
     service->orders = queue_open(config->queue_max);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         service->calls[kind] =
@@ -89,6 +93,8 @@ void service_close(struct service *service)
     for (int kind = 0; kind < CALL_KINDS; kind++)
         queue_close(&service->calls[kind]);
     queue_close(&service->orders);
+    admin_actions_close(&service->admin_actions);
+    live_feed_close(&service->live_feed);
     stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
     tokens_close(&service->tokens);

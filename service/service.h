@@ -17,8 +17,10 @@
 
 enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 
+struct admin_actions;
 struct health;
 struct http_room;
+struct live_feed;
 struct observer;
 struct stock_snapshots;
 
@@ -48,7 +50,9 @@ struct service {
     /* Of the listeners, for the metrics; the second is NULL without admin_listen. Set before the
      * first HTTP thread starts. */
     const struct http_room *public_room, *admin_room;
-    _Atomic int streams;     /* answers being streamed */
+    struct live_feed *live_feed;         /* live thread to the pages */
+    struct admin_actions *admin_actions; /* call workers to the live thread */
+    _Atomic int streams;                 /* answers being streamed */
     _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
     _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
     _Atomic int phase;       /* enum service_phase */

@@ -101,6 +101,11 @@ bool stock_ping_ledger(struct stock *stock)
     return ledger_ping(stock->ledger) == LEDGER_OK;
 }
 
+struct redis *stock_redis(struct stock *stock)
+{
+    return stock->redis;
+}
+
 struct ledger *stock_ledger(struct stock *stock)
 {
     return stock->ledger;

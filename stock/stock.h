@@ -23,6 +23,9 @@ void stock_flush(struct stock *stock);
 bool stock_ping_redis(struct stock *stock);
 bool stock_ping_ledger(struct stock *stock);
 
+/* The connection to Redis, for commands by the thread that owns the stock, between its calls. */
+struct redis *stock_redis(struct stock *stock);
+
 /* The connection's ledger, for look-ups by the thread that owns the stock. */
 struct ledger *stock_ledger(struct stock *stock);
 

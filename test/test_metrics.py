@@ -91,6 +91,24 @@ def test_figures_of_a_sale(pair):
     assert abs(metrics["seckill_sales_read_timestamp_seconds"] - time.time()) < 60
 
 
+def test_many_sales_with_the_longest_names(stack, daemon):
+    """A hundred have series; the page has room for all of them."""
+    sku = "CONCAT(REPEAT('s',60),seq)"
+    stack.ledger.run(
+        "INSERT INTO sale(sku,round,total,segments,starts_at,ends_at)"
+        f"SELECT {sku},1,4000000000,1,'2998-12-31 23:59:59.999','2999-12-31 23:59:59.999'"
+        " FROM seq_1000_to_1119;"
+        "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
+        f"SELECT {sku},0,1,4000000000,3999999999,1 FROM seq_1000_to_1119")
+    wait_until(lambda: daemon.metric("seckill_sales") == 120, "the figures of all sales")
+    metrics = daemon.metrics()
+    assert metrics["seckill_sales_not_shown"] == 20
+    for figure in ("units", "sold_units", "left_units", "paused", "open",
+                   "starts_timestamp_seconds", "ends_timestamp_seconds"):
+        assert len([name for name in metrics if name.startswith(f"seckill_sale_{figure}{{")]) == 100
+    assert daemon.metric("process_start_time_seconds") > 0  # it stands at the end of the page
+
+
 def test_stages_of_an_order_add_up(daemon):
     daemon.reset()
     for _ in range(20):

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("openapi examples")
 # (operationId, the example sent, the example answered)
 STORY = [
     ("resetSale", "create", "create"),
+    ("listActions", None, "actions"),
     ("placeOrder", "one_unit", "one_unit"),
     ("placeOrder", "one_unit", "repeated"),
     ("placeOrder", "two_units", "two_units"),

@@ -27,7 +27,9 @@ struct call {
     const char *tail; /* of the path, behind the route's own */
     const char *body; /* need not end in NUL */
     size_t body_length;
-    const char *key; /* Idempotency-Key, or NULL */
+    const char *key;           /* Idempotency-Key, or NULL */
+    const char *if_none_match; /* of a request for a file; or NULL */
+    const char *path;          /* decoded, without the query */
     int64_t now_ns;
     struct call_parameter parameters[PARAMETERS_MAX]; /* of a request without a body */
     size_t parameter_count;                           /* greater than the array: there were more */

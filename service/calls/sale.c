@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/identifier.h"
+#include "service/calls/live.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/log.h"
@@ -173,6 +174,10 @@ static void reset(struct call_worker *worker, struct request *request)
         answer_round_in_use(&request->answer, &sale, &use);
     else
         answer_failure(worker, request, result);
+    call_live_note(worker->service, request, "reset", "total=%u segments=%u%s%s result=%s round=%u",
+                   request->call.total, request->call.segments,
+                   sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
+                   call->end_round ? " end_round=true" : "", result_name(result), sale.round);
 }
 
 static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
@@ -269,6 +274,8 @@ static void restock(struct call_worker *worker, struct request *request)
         answer_failure(worker, request, why);
         break;
     }
+    call_live_note(worker->service, request, "restock", "units=%u result=%s", request->call.total,
+                   restock_name(result, why));
 }
 
 static void work_restock(struct call_worker *worker, struct request **requests, size_t count)
@@ -312,6 +319,9 @@ static void change(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(worker, request, result);
+    call_live_note(worker->service, request, "change", "%s result=%s",
+                   sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}) + 1,
+                   result_name(result));
 }
 
 static void work_change(struct call_worker *worker, struct request **requests, size_t count)
@@ -368,6 +378,7 @@ static void retire(struct call_worker *worker, struct request *request)
         answer_in_use(&request->answer, &held);
     else
         answer_failure(worker, request, result);
+    call_live_note(worker->service, request, "retire", "result=%s", result_name(result));
 }
 
 static void work_retire(struct call_worker *worker, struct request **requests, size_t count)
@@ -429,6 +440,9 @@ static void reconcile(struct call_worker *worker, struct request *request)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
     else
         answer_failure(worker, request, result);
+    call_live_note(worker->service, request, "reconcile", "differences=%zu repaired=%zu result=%s",
+                   result == STOCK_ADMIN_OK ? report->difference_count : 0,
+                   result == STOCK_ADMIN_OK ? (size_t)report->repaired : 0, result_name(result));
     free(report);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "service/http/fair.h"
+#include "service/http/live_stream.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
 #include "service/http/stream.h"
@@ -96,6 +97,7 @@ void connection_stop_polling(struct http_thread *thread, struct request *request
 void connection_abandon(struct http_thread *thread, struct http_connection *connection)
 {
     struct request *request = connection->request;
+    live_stream_close(connection);
     if (!request)
         return;
     assert(request->http.connection == connection);

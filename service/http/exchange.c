@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/calls/web.h"
 #include "service/http/access.h"
 #include "service/http/connection.h"
 #include "service/http/fair.h"
@@ -149,11 +150,14 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     struct service *service = thread->service;
     struct request *request = connection->request;
     const struct route *route = request->http.route;
+    bool file = route->start == call_web_file;
     struct call call = {
+        .path = url,
         .tail = url + route_tail(route),
         .body = request->http.body,
         .body_length = request->http.body_length,
         .key = route->body ? head_key(connection->mhd) : NULL,
+        .if_none_match = file ? head_if_none_match(connection->mhd) : NULL,
         .now_ns = thread->now_ns,
     };
     if (!route->body)

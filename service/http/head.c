@@ -150,6 +150,11 @@ const char *head_key(struct MHD_Connection *mhd)
     return header(mhd, "Idempotency-Key");
 }
 
+const char *head_if_none_match(struct MHD_Connection *mhd)
+{
+    return header(mhd, MHD_HTTP_HEADER_IF_NONE_MATCH);
+}
+
 static enum MHD_Result note_parameter(void *cls, enum MHD_ValueKind kind, const char *name,
                                       const char *value)
 {

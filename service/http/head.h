@@ -30,6 +30,9 @@ bool head_json(struct MHD_Connection *mhd);
 /* Idempotency-Key, or NULL. */
 const char *head_key(struct MHD_Connection *mhd);
 
+/* If-None-Match, or NULL. */
+const char *head_if_none_match(struct MHD_Connection *mhd);
+
 /* Fills in the call's query parameters. */
 void head_parameters(struct MHD_Connection *mhd, struct call *call);
 

@@ -24,6 +24,7 @@
 #include "service/http/exchange.h"
 #include "service/http/fair.h"
 #include "service/http/listen.h"
+#include "service/http/live_stream.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
@@ -222,6 +223,7 @@ static bool turn(struct http_thread *thread)
     take_returned(thread);
     expire_due(thread);
     fair_release(thread);
+    live_stream_turn(thread);
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
         run(thread);

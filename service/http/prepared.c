@@ -4,16 +4,18 @@
 #include <assert.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The response owns the text, because libmicrohttpd may release a response after the request it
- * answers has ended. */
+ * answers has ended; a constant text lives anyway. */
 struct prepared {
     _Atomic size_t holds;
     struct MHD_Response *response;
-    const char *content_type;
-    const char *cache_control;
-    char *text;
+    unsigned status;
+    struct prepared_header headers[PREPARED_HEADERS_MAX];
+    const char *text;
     size_t length;
 };
 
@@ -22,29 +24,47 @@ enum { RESPONSE_SIZE = 512 }; /* of a response and its headers, about */
 static struct MHD_Response *add_headers(const struct prepared *prepared,
                                         struct MHD_Response *response)
 {
-    if (!response ||
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, prepared->content_type) !=
-            MHD_YES ||
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, prepared->cache_control) !=
-            MHD_YES)
+    if (!response)
         abort();
+    for (size_t i = 0; i < PREPARED_HEADERS_MAX && prepared->headers[i].name; i++)
+        if (MHD_add_response_header(response, prepared->headers[i].name,
+                                    prepared->headers[i].value) != MHD_YES)
+            abort();
     return response;
+}
+
+static struct prepared *make(unsigned status,
+                             const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                             const char *text, size_t length, enum MHD_ResponseMemoryMode mode)
+{
+    struct prepared *prepared = calloc(1, sizeof *prepared);
+    if (!prepared)
+        abort();
+    prepared->status = status;
+    memcpy(prepared->headers, headers, sizeof prepared->headers);
+    prepared->text = text;
+    prepared->length = length;
+    prepared->response = add_headers(
+        prepared, MHD_create_response_from_buffer(length, (void *)(uintptr_t)text, mode));
+    atomic_init(&prepared->holds, 1);
+    return prepared;
 }
 
 struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
                               size_t length)
 {
-    struct prepared *prepared = calloc(1, sizeof *prepared);
-    if (!prepared)
-        abort();
-    prepared->content_type = content_type;
-    prepared->cache_control = cache_control;
-    prepared->text = text;
-    prepared->length = length;
-    prepared->response =
-        add_headers(prepared, MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE));
-    atomic_init(&prepared->holds, 1);
-    return prepared;
+    const struct prepared_header headers[PREPARED_HEADERS_MAX] = {
+        {MHD_HTTP_HEADER_CONTENT_TYPE, content_type},
+        {MHD_HTTP_HEADER_CACHE_CONTROL, cache_control},
+    };
+    return make(MHD_HTTP_OK, headers, text, length, MHD_RESPMEM_MUST_FREE);
+}
+
+struct prepared *prepared_constant(unsigned status,
+                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                                   const char *text, size_t length)
+{
+    return make(status, headers, text, length, MHD_RESPMEM_PERSISTENT);
 }
 
 struct prepared *prepared_hold(struct prepared *prepared)
@@ -73,6 +93,11 @@ size_t prepared_size(const struct prepared *prepared)
     return sizeof *prepared + RESPONSE_SIZE + prepared->length;
 }
 
+unsigned prepared_status(const struct prepared *prepared)
+{
+    return prepared->status;
+}
+
 size_t prepared_length(const struct prepared *prepared)
 {
     return prepared->length;
@@ -91,7 +116,7 @@ static void release(void *cls)
 
 struct MHD_Response *prepared_single(struct prepared *prepared)
 {
-    return add_headers(prepared,
-                       MHD_create_response_from_buffer_with_free_callback_cls(
-                           prepared->length, prepared->text, release, prepared_hold(prepared)));
+    return add_headers(prepared, MHD_create_response_from_buffer_with_free_callback_cls(
+                                     prepared->length, (void *)(uintptr_t)prepared->text, release,
+                                     prepared_hold(prepared)));
 }

@@ -13,6 +13,19 @@ struct prepared;
 struct prepared *prepared_new(const char *content_type, const char *cache_control, char *text,
                               size_t length);
 
+enum { PREPARED_HEADERS_MAX = 8 };
+
+/* A header of an answer: constant texts. */
+struct prepared_header {
+    const char *name, *value;
+};
+
+/* Prepares the answer `status` with a constant text and these headers, of which the first without a
+ * name ends the list. The caller holds the answer. Any thread; aborts without memory. */
+struct prepared *prepared_constant(unsigned status,
+                                   const struct prepared_header headers[PREPARED_HEADERS_MAX],
+                                   const char *text, size_t length);
+
 /* Holds the answer once more: it stays until every hold is released. Returns it. Any thread that
  * has a hold, or that keeps another thread from releasing the last one. */
 struct prepared *prepared_hold(struct prepared *prepared);
@@ -28,6 +41,8 @@ size_t prepared_size(const struct prepared *prepared);
 size_t prepared_length(const struct prepared *prepared);
 
 /* ---- for service/http/ only ---- */
+
+unsigned prepared_status(const struct prepared *prepared);
 
 /* The shared response, which libmicrohttpd locks by itself; valid as long as the answer. */
 struct MHD_Response *prepared_response(const struct prepared *prepared);

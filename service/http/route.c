@@ -7,6 +7,7 @@
 #include "service/calls/audit.h"
 #include "service/calls/list.h"
 #include "service/calls/ops.h"
+#include "service/calls/live.h"
 #include "service/calls/order.h"
 #include "service/calls/order_get.h"
 #include "service/calls/process.h"
@@ -14,6 +15,7 @@
 #include "service/calls/sale_list.h"
 #include "service/calls/state.h"
 #include "service/calls/stock.h"
+#include "service/calls/web.h"
 #include "service/http/unescape.h"
 
 static const struct route routes[] = {
@@ -34,6 +36,7 @@ static const struct route routes[] = {
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
     {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},
     {"POST", "/admin/reconcile", false, ROUTE_ADMIN, true, CALL_SALE, call_sale_reconcile},
+    {"GET", "/admin/actions", false, ROUTE_ADMIN, false, CALL_ADMIN, call_live_actions},
     {"GET", "/admin/log-level", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_level_get},
     {"PUT", "/admin/log-level", false, ROUTE_ADMIN, true, CALL_ADMIN, call_process_level_put},
     {"GET", "/admin/drain", false, ROUTE_ADMIN, false, CALL_ADMIN, call_process_drain_get},
@@ -42,6 +45,9 @@ static const struct route routes[] = {
     {"GET", "/healthz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_healthz},
     {"GET", "/readyz", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_readyz},
     {"GET", "/metrics", false, ROUTE_OPS, false, CALL_LOOKUP, call_ops_metrics},
+    {"GET", "/dashboard", false, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
+    {"GET", "/dashboard/live", false, ROUTE_OPS, false, CALL_LOOKUP, call_live_get},
+    {"GET", "/dashboard/{file}", true, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
     {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
 };
 
@@ -110,6 +116,7 @@ static const char *allow_text(const char *before, const char *method)
         const char *before, *method, *both;
     } several[] = {
         {"PATCH", "DELETE", "DELETE, PATCH"},
+        {"GET, HEAD", "GET", "GET, HEAD"}, /* a call that stands where files are */
         {"POST", "GET", "GET, HEAD, POST"},
         {"GET, HEAD", "PUT", "GET, HEAD, PUT"},
         {"GET, HEAD", "POST", "GET, HEAD, POST"},

@@ -121,6 +121,11 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     return NULL;
 }
 
+const char *http_server_address(const struct http_server *server)
+{
+    return server->public.address;
+}
+
 int64_t http_server_patience_ns(const struct http_server *server)
 {
     if (server->public.inherited)

@@ -18,6 +18,9 @@ enum { HTTP_FILES_EXTRA = 64 };
  * the reason in `error_out`. */
 struct http_server *http_server_open(struct service *service, char *error_out, size_t error_size);
 
+/* Where buyers are served, as the log names it; lives as long as the server. */
+const char *http_server_address(const struct http_server *server);
+
 /* How long the daemon should get ready before it lets clients in, in ns: 0 where they would be
  * refused meanwhile, and may as well hear that it is not ready; longer where another daemon serves
  * them, or systemd lets them wait. */

@@ -16,6 +16,7 @@ struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
 struct http_room;
+struct live_stream;
 
 /* Requests in order of their time limits; each list has limits of one length. */
 struct request_list {
@@ -33,9 +34,10 @@ struct connection_list {
  * does not report the end of every request, but it reports the end of every connection. */
 struct http_connection {
     struct MHD_Connection *mhd;
-    int fd;                  /* libmicrohttpd's */
-    struct request *request; /* the one that is being received or answered, or NULL */
-    bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
+    int fd;                   /* libmicrohttpd's */
+    struct request *request;  /* the one that is being received or answered, or NULL */
+    bool answered;            /* an answer to it was queued, or written past libmicrohttpd */
+    struct live_stream *live; /* its answer is a stream of events; or NULL */
 
     /* The part of room.c. */
     struct http_thread *thread;
@@ -99,6 +101,7 @@ struct http_thread {
     int64_t room_log_ns;               /* when the next line about connections may be logged */
     size_t polled;                     /* connections that are asked about in every turn */
     size_t in_flight;                  /* requests sent on and not come back */
+    struct live_stream *live_streams;  /* of all its connections that have one */
     size_t replies;                    /* queued in the last run of libmicrohttpd */
     size_t answers;                    /* of these, to requests that had waited */
     size_t accepts;                    /* clients that connected in the last run */

@@ -36,6 +36,7 @@ struct probe {
     struct health *health;
     _Atomic int state;
     _Atomic int64_t answered_ns;
+    _Atomic int64_t took_ns; /* from question to answer */
 };
 
 struct health {
@@ -190,8 +191,11 @@ static void run(void *context)
     prctl(PR_SET_NAME, probe->thread_name);
     do {
         const char *error;
+        int64_t start_ns = clock_now_ns();
         enum health_state state = probe->ask(probe->health, &error);
-        atomic_store(&probe->answered_ns, clock_now_ns());
+        int64_t end_ns = clock_now_ns();
+        atomic_store(&probe->took_ns, end_ns - start_ns);
+        atomic_store(&probe->answered_ns, end_ns);
         if (atomic_exchange(&probe->state, (int)state) != (int)state)
             log_change(probe, state, error);
     } while (worker_sleep_ns(&probe->thread, PAUSE_MS * CLOCK_NS_PER_MS));
@@ -295,4 +299,14 @@ const char *health_redis_place(const struct health *health)
 const char *health_ledger_place(const struct health *health)
 {
     return ledger_place(health->ledger);
+}
+
+int64_t health_redis_took_ns(const struct health *health)
+{
+    return atomic_load(&health->probes[PROBE_REDIS].took_ns);
+}
+
+int64_t health_ledger_took_ns(const struct health *health)
+{
+    return atomic_load(&health->probes[PROBE_LEDGER].took_ns);
 }

@@ -46,6 +46,10 @@ void health_join(struct health **health);
 enum health_state health_redis(const struct health *health, int64_t now_ns);
 enum health_state health_ledger(const struct health *health, int64_t now_ns);
 
+/* How long the last question took, in ns; 0: none was answered yet. Any thread. */
+int64_t health_redis_took_ns(const struct health *health);
+int64_t health_ledger_took_ns(const struct health *health);
+
 /* Where each server is, for messages; as long as the health. Any thread. */
 const char *health_redis_place(const struct health *health);
 const char *health_ledger_place(const struct health *health);

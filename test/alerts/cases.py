@@ -272,7 +272,7 @@ def connections(scene):
 @case("SeckillUnauthorized")
 def unauthorized(scene):
     daemon = scene.daemon()
-    return lambda: scene.repeat(lambda: daemon.get("/admin/sales"))
+    return lambda: scene.repeat(lambda: daemon.get("/admin/sales"), threads=2)
 
 
 # ---- the stock ----

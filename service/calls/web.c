@@ -1,0 +1,87 @@
+/* The pages for browsers, whose files are part of the program (service/web/). */
+#include "service/calls/web.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "service/http/prepared.h"
+#include "web_files.h"
+
+/* A page takes nothing from elsewhere, sends nothing elsewhere and stands in no frame: whoever gets
+ * a text of his into it can run no script, and reach no other server. */
+#define POLICY                                                                                     \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "                \
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+struct file {
+    const char *path;
+    const char *content_type;
+    const char *etag, *text;
+    size_t length;
+};
+
+#define HTML "text/html; charset=utf-8"
+#define CSS "text/css; charset=utf-8"
+#define JS "text/javascript; charset=utf-8"
+#define FILE_TEXT(name) web_##name##_etag, web_##name, sizeof web_##name - 1
+
+/* Which class of calls a path belongs to, its route says. */
+static const struct file files[] = {
+    {"/dashboard", HTML, FILE_TEXT(dashboard_html)},
+    {"/dashboard/dashboard.css", CSS, FILE_TEXT(dashboard_css)},
+    {"/dashboard/dashboard.js", JS, FILE_TEXT(dashboard_js)},
+    {"/dashboard/uplot.css", CSS, FILE_TEXT(uPlot_min_css)},
+    {"/dashboard/uplot.js", JS, FILE_TEXT(uPlot_iife_min_js)},
+};
+
+enum { FILES = sizeof files / sizeof *files };
+
+/* All requests for a file share one answer, which lives as long as the process. */
+static struct {
+    struct prepared *whole, *not_modified;
+} answers[FILES];
+static pthread_once_t answers_once = PTHREAD_ONCE_INIT;
+
+static void prepare_file(const struct file *file, size_t number)
+{
+    /* One more than are used: the second answer's begin behind the first. */
+    const struct prepared_header headers[PREPARED_HEADERS_MAX + 1] = {
+        {"Content-Type", file->content_type}, {"ETag", file->etag},
+        {"Cache-Control", "no-cache"}, /* a browser asks each time whether its copy is the latest */
+        {"Content-Security-Policy", POLICY},  {"X-Content-Type-Options", "nosniff"},
+        {"Referrer-Policy", "no-referrer"},
+    };
+    answers[number].whole = prepared_constant(200, headers, file->text, file->length);
+    answers[number].not_modified = prepared_constant(304, headers + 1, "", 0);
+}
+
+static void prepare_files(void)
+{
+    for (size_t i = 0; i < FILES; i++)
+        prepare_file(&files[i], i);
+}
+
+/* RFC 9110, 13.1.2: a list of tags, each weak or not, or an asterisk. No tag holds a quote, so one
+ * of ours stands nowhere but where it is one. */
+static bool has_file(const char *if_none_match, const struct file *file)
+{
+    return if_none_match &&
+           (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, file->etag) != NULL);
+}
+
+enum call_start call_web_file(struct service *service, struct request *request,
+                              const struct call *call)
+{
+    (void)service;
+    pthread_once(&answers_once, prepare_files);
+    for (size_t i = 0; i < FILES; i++) {
+        if (strcmp(files[i].path, call->path) != 0)
+            continue;
+        bool same = has_file(call->if_none_match, &files[i]);
+        answer_prepared(&request->answer,
+                        prepared_hold(same ? answers[i].not_modified : answers[i].whole));
+        return START_ANSWERED;
+    }
+    answer_problem(&request->answer, PROBLEM_NOT_FOUND);
+    return START_ANSWERED;
+}

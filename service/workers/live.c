@@ -1,0 +1,226 @@
+/* The live thread: says once a second how this daemon is, to the group and to the open pages.
+ *
+ * why_a_thread: neither orders nor HTTP threads wait for what a page shows. While no page is open
+ * the thread sends one packet to Redis a second and asks the ledger nothing.
+ *
+ * why_health_first: a server that hangs would hold each event back for a time limit. What is known
+ * to be down is not asked until it is up again. */
+#include "service/workers/live.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/worker.h"
+#include "service/admin_actions.h"
+#include "service/live_feed.h"
+#include "service/live_group.h"
+#include "service/live_sales.h"
+#include "service/live_state.h"
+#include "service/workers/health.h"
+#include "sql/ledger_time.h"
+
+enum {
+    REDIS_MS_MAX = 500,
+    LEDGER_MS_MAX = 1000,
+    LOOK_TURNS = 60,    /* without a page: to forget daemons that have died */
+    SLICE_MS = 100,     /* how soon a page that opens gets its first event */
+    LEAVE_MS_MAX = 200, /* the end of the daemon does not wait longer for Redis */
+};
+
+struct live {
+    struct worker thread;
+    struct service *service;
+    struct redis *redis;
+    struct ledger *ledger;
+    struct live_group *group;
+    struct live_sales *sales;
+    struct live_state state;
+    unsigned turn;
+    bool redis_answers, ledger_answers; /* in the present turn */
+};
+
+/* ---- one event ---- */
+
+/* A server that was not asked has no error of its own: then the probe's word tells. */
+static json_t *failure(const char *server, const char *error, enum health_state state)
+{
+    return json_pack("{s:s, s:s}", "server", server, "detail",
+                     error[0] != '\0' ? error : health_word(state));
+}
+
+static json_t *error_json(const struct live *live)
+{
+    const struct health *health = live->service->health;
+    int64_t now_ns = clock_now_ns();
+    if (!live->redis_answers)
+        return failure("redis", redis_error(live->redis), health_redis(health, now_ns));
+    if (!live->ledger_answers)
+        return failure("ledger", ledger_error(live->ledger), health_ledger(health, now_ns));
+    return json_null();
+}
+
+static json_t *daemons_json(const struct live *live, json_t *own, int64_t now_ns, size_t *more_out)
+{
+    json_t *list = json_array();
+    json_object_set_new(own, "age_ms", json_integer(0));
+    json_array_append(list, own);
+    *more_out = live_group_list(live->group, list, now_ns);
+    return list;
+}
+
+static void publish(struct live *live, json_t *own)
+{
+    char at[LEDGER_TIME_SIZE];
+    size_t more = 0;
+    ledger_time_format(clock_wall_ms(), at);
+    json_t *daemons = daemons_json(live, own, clock_now_ns(), &more);
+    json_t *event = json_pack("{s:s, s:s, s:o, s:I}", "at", at, "daemon", live->state.name,
+                              "daemons", daemons, "daemons_more", (json_int_t)more);
+    live_sales_add(live->sales, event);
+    json_object_set_new(event, "error", error_json(live));
+    char *text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    json_decref(event);
+    if (!text)
+        abort();
+    live_feed_publish(live->service->live_feed, text, strlen(text));
+    free(text);
+}
+
+/* ---- one turn ---- */
+
+static bool is_up(enum health_state state)
+{
+    return state != HEALTH_DOWN && state != HEALTH_UNKNOWN;
+}
+
+/* Says how this daemon is; `look`: and reads what the others say. */
+static void turn_group(struct live *live, const json_t *own, bool look, int64_t now_ns)
+{
+    live->redis_answers = is_up(health_redis(live->service->health, now_ns));
+    char *text = json_dumps(own, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    if (!text)
+        abort();
+    if (live->redis_answers) {
+        live->redis_answers = live_group_turn(live->group, live->redis, text, look, now_ns);
+        admin_actions_flush(live->service->admin_actions, live->redis);
+    }
+    free(text);
+}
+
+static void turn_sales(struct live *live, int64_t now_ns)
+{
+    bool ledger = atomic_load(&live->service->prepared) &&
+                  is_up(health_ledger(live->service->health, now_ns));
+    bool redis = live->redis_answers;
+    live_sales_turn(live->sales, ledger ? live->ledger : NULL, redis ? live->redis : NULL, now_ns,
+                    &live->ledger_answers, &redis);
+    live->redis_answers = live->redis_answers && redis;
+}
+
+/* Failures are no news for the log: the probes of both servers have told of them. */
+static void turn(struct live *live)
+{
+    int64_t now_ns = clock_now_ns();
+    bool pages = live_feed_pages(live->service->live_feed) > 0;
+    json_t *own = live_state_take(&live->state, now_ns);
+    turn_group(live, own, pages || live->turn % LOOK_TURNS == 0, now_ns);
+    if (pages) {
+        turn_sales(live, now_ns);
+        publish(live, own);
+    }
+    json_decref(own);
+    fault_clear(redis_fault(live->redis));
+    fault_clear(ledger_fault(live->ledger));
+    live->turn++;
+}
+
+/* Until the next turn is due, or the first page opens. False when the thread is to end. */
+static bool pause_turn(struct live *live, int64_t due_ns)
+{
+    const struct live_feed *feed = live->service->live_feed;
+    bool pages = live_feed_pages(feed) > 0;
+    while (clock_now_ns() < due_ns && (pages || live_feed_pages(feed) == 0))
+        if (!worker_sleep_ns(&live->thread, SLICE_MS * CLOCK_NS_PER_MS))
+            return false;
+    return !worker_stopping(&live->thread);
+}
+
+static void run(void *context)
+{
+    struct live *live = context;
+    prctl(PR_SET_NAME, "live");
+    int64_t due_ns = 0;
+    do {
+        due_ns = clock_now_ns() + LIVE_PAUSE_MS * CLOCK_NS_PER_MS;
+        turn(live);
+    } while (pause_turn(live, due_ns));
+    redis_set_timeout(live->redis, LEAVE_MS_MAX);
+    if (is_up(health_redis(live->service->health, clock_now_ns()))) {
+        admin_actions_flush(live->service->admin_actions, live->redis);
+        live_group_leave(live->group, live->redis);
+    }
+}
+
+/* ---- start and end ---- */
+
+static int bounded(unsigned timeout_ms, int max_ms)
+{
+    return timeout_ms < (unsigned)max_ms ? (int)timeout_ms : max_ms;
+}
+
+static bool open_connections(struct live *live, char *error_out, size_t error_size)
+{
+    const struct config *config = &live->service->config;
+    live->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, REDIS_MS_MAX),
+                             error_out, error_size);
+    if (live->redis)
+        live->ledger =
+            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX),
+                        error_out, error_size);
+    return live->ledger;
+}
+
+struct live *live_start(struct service *service, const char *address, char *error_out,
+                        size_t error_size)
+{
+    struct live *live = calloc(1, sizeof *live);
+    if (!live)
+        abort();
+    live->service = service;
+    if (!open_connections(live, error_out, error_size)) {
+        live_join(&live);
+        return NULL;
+    }
+    live_state_begin(&live->state, service, address);
+    admin_actions_name(service->admin_actions, live->state.name);
+    live->group = live_group_open(live->state.name);
+    live->sales = live_sales_open(service);
+    if (!worker_start(&live->thread, run, live))
+        abort();
+    return live;
+}
+
+void live_stop(struct live *live)
+{
+    if (live)
+        worker_stop(&live->thread);
+}
+
+void live_join(struct live **live_pointer)
+{
+    struct live *live = *live_pointer;
+    *live_pointer = NULL;
+    if (!live)
+        return;
+    worker_join(&live->thread);
+    live_group_close(&live->group);
+    live_sales_close(&live->sales);
+    if (live->redis)
+        redis_close(&live->redis);
+    if (live->ledger)
+        ledger_close(&live->ledger);
+    free(live);
+}
