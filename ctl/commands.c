@@ -8,6 +8,7 @@
 #include "ctl/config.h"
 #include "ctl/export.h"
 #include "ctl/orders.h"
+#include "ctl/process.h"
 #include "ctl/reconcile.h"
 #include "ctl/round.h"
 #include "ctl/sales.h"
@@ -56,6 +57,10 @@ static const struct command commands[] = {
      OPTION(WAIT) | OPTION(ACKED) | OPTION(ACKED_MIN) | OPTION(STATE_MIN) | OPTION(SETTLED) |
          OPTION(RECONCILE),
      false, "compares orders, units sold, Redis and users", audit_run},
+    {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), false,
+     "shows or sets the least level of events in the logs", process_log_level},
+    {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES), false,
+     "ends a daemon without a lost request", process_drain},
     {"token", "rotate|prune FILE", 2, 2, OPTION(YES), true,
      "adds a token to a file, or ends the older ones", token_run},
     {"completion", "bash|zsh", 1, 1, 0, true, "prints what a shell needs to complete commands",
