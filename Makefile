@@ -118,7 +118,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_fil
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client screenshots test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -396,6 +396,12 @@ test-browser:
 	@deploy/packages browser
 	@$(MAKE) tests browser-modules
 	@test/run browser
+
+# The pictures of the dashboard in docs/images/, of a real rush: 2 minutes.
+screenshots:
+	@deploy/packages browser
+	@$(MAKE) all browser-modules
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) test/browser/screenshots.py
 
 test-client:
 	@deploy/packages client

@@ -10,6 +10,8 @@ from harness.processes import ROOT
 FILES = {"/dashboard": ("dashboard.html", "text/html"),
          "/dashboard/dashboard.css": ("dashboard.css", "text/css"),
          "/dashboard/dashboard.js": ("dashboard.js", "text/javascript"),
+         "/dashboard/stream.js": ("stream.js", "text/javascript"),
+         "/dashboard/icon.svg": ("icon.svg", "image/svg+xml"),
          "/dashboard/uplot.css": ("uplot/uPlot.min.css", "text/css"),
          "/dashboard/uplot.js": ("uplot/uPlot.iife.min.js", "text/javascript")}
 
@@ -25,6 +27,19 @@ def test_file_is_served_as_it_is(daemon, path):
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert daemon.request("HEAD", path).headers["Content-Length"] == str(len(answer.body))
+
+
+def test_every_module_that_a_page_imports_is_served(daemon):
+    imports = re.compile(r'^import .* from "./([a-z_]+[.]js)";$', re.M)
+    ahead, seen = ["dashboard.js"], set()
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            answer = daemon.get(f"/dashboard/{name}")
+            assert answer.status == 200, name
+            ahead += imports.findall(answer.body.decode())
+    assert len(seen) > 5
 
 
 def test_policy_lets_nothing_in_from_elsewhere(daemon):

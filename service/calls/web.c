@@ -23,6 +23,7 @@ struct file {
 #define HTML "text/html; charset=utf-8"
 #define CSS "text/css; charset=utf-8"
 #define JS "text/javascript; charset=utf-8"
+#define SVG "image/svg+xml; charset=utf-8"
 #define FILE_TEXT(name) web_##name##_etag, web_##name, sizeof web_##name - 1
 
 /* Which class of calls a path belongs to, its route says. */
@@ -30,8 +31,29 @@ static const struct file files[] = {
     {"/dashboard", HTML, FILE_TEXT(dashboard_html)},
     {"/dashboard/dashboard.css", CSS, FILE_TEXT(dashboard_css)},
     {"/dashboard/dashboard.js", JS, FILE_TEXT(dashboard_js)},
+    {"/dashboard/actions.js", JS, FILE_TEXT(actions_js)},
+    {"/dashboard/admin.js", JS, FILE_TEXT(admin_js)},
+    {"/dashboard/alarm_view.js", JS, FILE_TEXT(alarm_view_js)},
+    {"/dashboard/alarms.js", JS, FILE_TEXT(alarms_js)},
+    {"/dashboard/charts.js", JS, FILE_TEXT(charts_js)},
+    {"/dashboard/daemons.js", JS, FILE_TEXT(daemons_js)},
+    {"/dashboard/dialog.js", JS, FILE_TEXT(dialog_js)},
+    {"/dashboard/dom.js", JS, FILE_TEXT(dom_js)},
+    {"/dashboard/figures.js", JS, FILE_TEXT(figures_js)},
+    {"/dashboard/form.js", JS, FILE_TEXT(form_js)},
+    {"/dashboard/format.js", JS, FILE_TEXT(format_js)},
+    {"/dashboard/history.js", JS, FILE_TEXT(history_js)},
+    {"/dashboard/journal.js", JS, FILE_TEXT(journal_js)},
+    {"/dashboard/perform.js", JS, FILE_TEXT(perform_js)},
+    {"/dashboard/sales.js", JS, FILE_TEXT(sales_js)},
+    {"/dashboard/stream.js", JS, FILE_TEXT(stream_js)},
+    {"/dashboard/theme.js", JS, FILE_TEXT(theme_js)},
+    {"/dashboard/icon.svg", SVG, FILE_TEXT(icon_svg)},
     {"/dashboard/uplot.css", CSS, FILE_TEXT(uPlot_min_css)},
     {"/dashboard/uplot.js", JS, FILE_TEXT(uPlot_iife_min_js)},
+    {"/demo", HTML, FILE_TEXT(demo_html)},
+    {"/demo/demo.css", CSS, FILE_TEXT(demo_css)},
+    {"/demo/demo.js", JS, FILE_TEXT(demo_js)},
 };
 
 enum { FILES = sizeof files / sizeof *files };
@@ -82,6 +104,15 @@ enum call_start call_web_file(struct service *service, struct request *request,
                         prepared_hold(same ? answers[i].not_modified : answers[i].whole));
         return START_ANSWERED;
     }
+    answer_problem(&request->answer, PROBLEM_NOT_FOUND);
+    return START_ANSWERED;
+}
+
+enum call_start call_web_demo(struct service *service, struct request *request,
+                              const struct call *call)
+{
+    if (strcmp(service->config.demo, "on") == 0)
+        return call_web_file(service, request, call);
     answer_problem(&request->answer, PROBLEM_NOT_FOUND);
     return START_ANSWERED;
 }

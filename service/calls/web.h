@@ -9,4 +9,8 @@
 enum call_start call_web_file(struct service *service, struct request *request,
                               const struct call *call);
 
+/* The same for the files of the demo, which there are with the option demo only. */
+enum call_start call_web_demo(struct service *service, struct request *request,
+                              const struct call *call);
+
 #endif

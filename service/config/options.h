@@ -43,6 +43,9 @@
       "Where to serve /admin/, /healthz, /readyz and /metrics, and nowhere else: an address and "  \
       "port, or a Unix socket as unix:/path or /path, which the daemon makes with mode 0660. "     \
       "Empty: on the address of listen, like all other calls.")                                    \
+    X(CHOICE, demo, "off", CONFIG_SWITCH, 0, 0,                                                    \
+      "on serves /demo beside the calls of buyers: a page that buys, pays and cancels, whose "     \
+      "source shows how the calls are used. It has no token, so it pays only without shop_token.") \
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
       "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \

@@ -150,7 +150,7 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     struct service *service = thread->service;
     struct request *request = connection->request;
     const struct route *route = request->http.route;
-    bool file = route->start == call_web_file;
+    bool file = route->start == call_web_file || route->start == call_web_demo;
     struct call call = {
         .path = url,
         .tail = url + route_tail(route),

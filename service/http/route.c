@@ -45,6 +45,8 @@ static const struct route routes[] = {
     {"GET", "/dashboard", false, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
     {"GET", "/dashboard/live", false, ROUTE_OPS, false, CALL_LOOKUP, call_live_get},
     {"GET", "/dashboard/{file}", true, ROUTE_OPS, false, CALL_LOOKUP, call_web_file},
+    {"GET", "/demo", false, ROUTE_BUYER, false, CALL_LOOKUP, call_web_demo},
+    {"GET", "/demo/{file}", true, ROUTE_BUYER, false, CALL_LOOKUP, call_web_demo},
     {"GET", "/openapi.json", false, ROUTE_OPEN, false, CALL_LOOKUP, call_ops_openapi},
 };
 
