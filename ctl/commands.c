@@ -8,6 +8,7 @@
 #include "ctl/config.h"
 #include "ctl/export.h"
 #include "ctl/orders.h"
+#include "ctl/process.h"
 #include "ctl/reconcile.h"
 #include "ctl/round.h"
 #include "ctl/sales.h"
@@ -54,6 +55,10 @@ static const struct command commands[] = {
      reconcile_run},
     {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1, OPTION(WAIT) | OPTION(ACKED) | OPTION(RECONCILE),
      false, "compares orders, units sold and units left", audit_run},
+    {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), false,
+     "shows or sets the least level of events in the logs", process_log_level},
+    {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES), false,
+     "ends a daemon without a lost request", process_drain},
     {"token", "rotate|prune FILE", 2, 2, OPTION(YES), true,
      "adds a token to a file, or ends the older ones", token_run},
     {"completion", "bash|zsh", 1, 1, 0, true, "prints what a shell needs to complete commands",

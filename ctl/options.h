@@ -18,6 +18,7 @@
     X(FRAMES, "count", "N", "end after so many frames")                                            \
     X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
     X(ENDS, "ends", "TIME", "when the sale ends; TIME or none")                                    \
+    X(FOR, "for", "SECONDS", "how long: the level holds, or the daemon serves on")                 \
     X(IF_ROUND, "if-round", "ROUND", "only if this is the present round")                          \
     X(INTERVAL, "interval", "SECONDS", "time between two frames (1)")                              \
     X(KEY, "key", "KEY", "the Idempotency-Key of an earlier try, to repeat it")                    \
@@ -29,8 +30,10 @@
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
+    X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \
+    X(UNDO, "undo", NULL, "let a daemon that is draining serve on")                                \
     X(WAIT, "wait", "SECONDS", "look again for so long while the sale moves (10)")                 \
     X(YES, "yes", NULL, "do not ask")
 /* clang-format on */

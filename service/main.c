@@ -21,6 +21,7 @@
 #include "service/workers/live.h"
 #include "service/workers/observer.h"
 #include "service/workers/orders.h"
+#include "service/workers/progress.h"
 
 enum {
     THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
@@ -44,6 +45,7 @@ struct parts {
     struct expiry_worker *expiry_worker;
     struct health *health;
     struct observer *observer;
+    struct progress *progress;
     struct http_server *http_server;
     struct live *live;
     char **argv;               /* of main, for reload */
@@ -79,8 +81,10 @@ static void bound_clients(struct service *service)
     left -= service->operators_max;
     if (service->connections_max > left)
         service->connections_max = (unsigned)left;
-    log_event(LOG_WARN, "few_files", "files=%llu connections_max=%u",
-              (unsigned long long)limit.rlim_cur, service->connections_max);
+    log_event(
+        LOG_WARN, "few_files", "files=%llu connections_max=%u effect=%s",
+        (unsigned long long)limit.rlim_cur, service->connections_max,
+        LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
 }
 
 static bool open_ledger(struct parts *parts)
@@ -125,6 +129,8 @@ static bool start_background(struct parts *parts)
     if (parts->health)
         service->observer = parts->observer =
             observer_start(service, parts->error, sizeof parts->error);
+    if (parts->observer)
+        parts->progress = progress_start(service);
     return parts->observer;
 }
 
@@ -195,6 +201,7 @@ static void tell_to_stop(struct parts *parts)
     expiry_worker_stop(parts->expiry_worker);
     order_indexer_stop(parts->order_indexer);
     http_server_drain(parts->http_server);
+    progress_stop(parts->progress);
     live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
@@ -206,6 +213,7 @@ static void tell_to_stop(struct parts *parts)
 static void stop(struct parts *parts)
 {
     tell_to_stop(parts);
+    progress_join(&parts->progress);
     live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
     health_join(&parts->health);
@@ -294,7 +302,8 @@ static void *end_at_once(void *argument)
         log_event(LOG_INFO, "draining", "signal=%d", number);
         sigwait(&watched.signals, &number);
     }
-    log_event(LOG_WARN, "ending_at_once", "signal=%d", number);
+    log_event(LOG_WARN, "ending_at_once", "signal=%d effect=%s", number,
+              LOG_QUOTE("requests under way get no answer; accepted orders stay"));
     _exit(128 + number);
 }
 

@@ -66,10 +66,15 @@ static enum ledger_result take(struct node *node, struct ledger *ledger, uint64_
     if (result == LEDGER_OK)
         log_event(LOG_INFO, "node_leased", "node=%d", node->lease.number);
     else if (result == LEDGER_NO)
-        log_event(LOG_WARN, "node_taken", "node=%d holder=%s until=%s", node->wanted,
-                  LOG_QUOTE(other), LOG_QUOTE(until));
+        log_event(
+            LOG_WARN, "node_taken", "node=%d holder=%s until=%s effect=%s", node->wanted,
+            LOG_QUOTE(other), LOG_QUOTE(until),
+            LOG_QUOTE("the start waits until the lease ends; while its holder renews it, this "
+                      "daemon ends with status 2"));
     else
-        log_event(LOG_WARN, "node_not_leased", "error=%s", LOG_QUOTE(ledger_error(ledger)));
+        log_event(LOG_WARN, "node_not_leased", "error=%s effect=%s",
+                  LOG_QUOTE(ledger_error(ledger)),
+                  LOG_QUOTE("the daemon makes no order ids; it tries again"));
     return result;
 }
 
@@ -78,11 +83,15 @@ static enum ledger_result renew(struct node *node, struct ledger *ledger, uint64
     node->lease.next_ms = next_ms;
     enum ledger_result result = ledger_node_renew(ledger, &node->lease);
     if (result == LEDGER_NO) {
-        log_event(LOG_WARN, "node_lost", "node=%d", node->lease.number);
+        log_event(LOG_WARN, "node_lost", "node=%d effect=%s", node->lease.number,
+                  LOG_QUOTE("another daemon has the number; this one takes another, and answers "
+                            "orders 503 no_order_id until then"));
         node->held = false;
     } else if (result != LEDGER_OK) {
-        log_event(LOG_WARN, "node_not_renewed", "node=%d error=%s", node->lease.number,
-                  LOG_QUOTE(ledger_error(ledger)));
+        log_event(LOG_WARN, "node_not_renewed", "node=%d error=%s effect=%s", node->lease.number,
+                  LOG_QUOTE(ledger_error(ledger)),
+                  LOG_QUOTE("the daemon tries again; when the lease ends first, orders are "
+                            "answered 503 no_order_id"));
     }
     return result;
 }
@@ -124,7 +133,8 @@ void node_release(struct node *node, struct order_ids *ids, struct ledger *ledge
     order_ids_lease(ids, &(struct order_id_lease){.node = (unsigned)node->lease.number});
     node->lease.next_ms = order_ids_next_ms(ids);
     if (ledger_node_release(ledger, &node->lease) != LEDGER_OK)
-        log_event(LOG_WARN, "node_not_released", "node=%d error=%s", node->lease.number,
-                  LOG_QUOTE(ledger_error(ledger)));
+        log_event(LOG_WARN, "node_not_released", "node=%d error=%s effect=%s", node->lease.number,
+                  LOG_QUOTE(ledger_error(ledger)),
+                  LOG_QUOTE("the number is free when its lease ends, in 10 s at most"));
     node->held = false;
 }

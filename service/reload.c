@@ -73,7 +73,8 @@ void reload_config(struct service *service, char **argv, char **envp)
     if (loaded == CONFIG_OK)
         apply(service, &fresh);
     else
-        log_event(LOG_ERROR, "not_reloaded", "error=%s", LOG_QUOTE(why));
+        log_event(LOG_ERROR, "not_reloaded", "error=%s effect=%s", LOG_QUOTE(why),
+                  LOG_QUOTE("the daemon goes on with its present configuration"));
     if (loaded == CONFIG_OK)
         config_free(&fresh);
     free(why);

@@ -69,8 +69,9 @@ static bool reload_class(struct tokens *tokens, enum token_class class)
     if (path[0] == '\0')
         return true;
     if (!secrets_read_file(path, text, &reason)) {
-        log_event(LOG_ERROR, "tokens_not_reloaded", "class=%s file=%s error=%s", names[class],
-                  LOG_QUOTE(path), LOG_QUOTE(reason));
+        log_event(LOG_ERROR, "tokens_not_reloaded", "class=%s file=%s error=%s effect=%s",
+                  names[class], LOG_QUOTE(path), LOG_QUOTE(reason),
+                  LOG_QUOTE("the tokens that the daemon knows stay valid"));
         return false;
     }
     bool parsed = secrets_parse(text, &secrets);

@@ -4,6 +4,7 @@ log, the line of progress, a level and a drain that operators set."""
 import json
 import re
 import signal
+import time
 
 import pytest
 
@@ -340,3 +341,54 @@ def test_a_drain_by_signal_is_not_taken_back(stack, spawn):
 def test_a_wrong_drain_changes_nothing(daemon, body):
     assert_problem(daemon.admin("POST", "/admin/drain", body), 400, "invalid_request")
     assert daemon.get("/readyz").status == 200
+
+
+# The line of progress
+
+def test_a_line_tells_what_goes_on_and_none_while_nothing_does(stack, spawn):
+    daemon = spawn(stack, log_every=1)
+    daemon.reset("calm", 10, 1)
+    daemon.reset("demo", 100_000, 20)
+    assert events(daemon, "progress") == []
+    sold = 0
+
+    def told():
+        nonlocal sold
+        sold += daemon.order(user_id=f"u{sold}").status == 201
+        return [line for line in events(daemon, "progress") if "sku" in line]
+    line = wait_until(told, "a line of the sale")[0]
+    assert (line["sku"], line["round"], line["total"]) == ("demo", "1", "100000")
+    assert 0 < int(line["sold"]) <= sold and float(line["per_s"]) > 0
+    assert float(line["orders_per_s"]) > 0 and float(line["p99_ms"]) > 0
+    assert float(line["errors_per_s"]) == 0 and int(line["queue"]) >= 0
+
+    def silent():
+        before = len(events(daemon, "progress"))
+        time.sleep(3)  # three lines' time
+        return len(events(daemon, "progress")) == before
+    wait_until(silent, "silence")
+
+
+def test_of_many_sales_the_busiest_have_lines(stack, spawn):
+    daemon = spawn(stack, log_every=1)
+    skus = [f"sale-{n}" for n in range(8)]
+    for sku in skus:
+        daemon.reset(sku, 10_000, 1)
+
+    def told():
+        for sku in skus:
+            assert daemon.order(sku).status == 201
+        return [line for line in events(daemon, "progress") if int(line.get("sales", 0)) > 5]
+    total = wait_until(told, "a line for all of them")[0]
+    second = total["ts"][:19]
+    lines = [line for line in events(daemon, "progress") if line["ts"][:19] == second]
+    assert sum("sku" in line for line in lines) <= 5
+    assert float(total["orders_per_s"]) > 0
+
+
+def test_no_lines_of_progress_when_none_are_wanted(stack, spawn):
+    daemon = spawn(stack, log_every=0)
+    daemon.reset()
+    assert daemon.order().status == 201
+    wait_until(lambda: daemon.metric('seckill_orders_total{outcome="accepted"}') == 1, "the order")
+    assert events(daemon, "progress") == []

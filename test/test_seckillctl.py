@@ -560,6 +560,33 @@ def test_top(aimed, daemon):
     assert shown.startswith("\033[?1049h") and shown.rstrip().endswith("\033[?1049l")
 
 
+def test_level_of_the_log_of_every_daemon(ctl, pair):
+    ctl.aim(*pair)
+    assert [(row["level"], row["for"]) for row in ctl.rows("log-level")] == [("info", "-")] * 2
+    assert [row["level"] for row in ctl.rows("log-level error --for 600")] == ["error"] * 2
+    assert [answer["log"]["level"] for answer in ctl.json("log-level")] == ["error"] * 2
+    for daemon in pair:
+        assert daemon.admin("GET", "/admin/log-level").json()["for_s"] > 500
+    ctl("log-level loud", status=65)
+    ctl("log-level --for 5", status=64)
+
+
+def test_drain_names_its_daemon_and_is_taken_back(ctl, pair):
+    first, second = pair
+    ctl.aim(first, second)
+    assert "name the one" in ctl("drain --yes", status=64).stderr
+    address = "%s:%d" % second.address
+    ctl("drain nonsense:", status=64)
+    assert "draining" in ctl(f"drain {address} --stay --yes").stdout
+    assert (first.get("/readyz").status, second.get("/readyz").status) == (200, 503)
+    ctl(f"drain {address} --undo --stay", status=64)
+    assert "serving" in ctl(f"drain {address} --undo").stdout
+    assert second.get("/readyz").status == 200
+    assert ctl.json(f"drain {address} --for 0 --yes")["status"] == "draining"
+    assert second.wait() == 0
+    assert first.get("/readyz").status == 200
+
+
 def commands(ctl):
     return re.findall(r"^  ([a-z-]+) ", ctl("help").stdout.split("\nOptions")[0], re.M)
 

@@ -142,6 +142,9 @@
     X(CHOICE, log_priority, "auto", CONFIG_LOG_PRIORITIES, 0, 0,                                   \
       "Whether each line begins with its priority as <N>, which systemd's journal takes. auto: "   \
       "when standard error is the journal.")                                                       \
+    X(UNSIGNED, log_every, "10", "s", 0, 3600,                                                     \
+      "How often the log has a line of what goes on (event=progress), for each of the five "       \
+      "busiest sales: nothing while no orders come. 0: never.")                                    \
     X(UNSIGNED, access_log, "0", "answers", 0, 1000000000,                                         \
       "One of how many answers leaves a line in the log (event=request): 1 for each, 0 for none. " \
       "Answers with a status of 500 and above always do (event=request_failed), 20 a second at "   \

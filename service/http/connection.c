@@ -52,6 +52,7 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     request->http.method = request->http.path = NULL;
     request->http.probe = false;
     request->arrived_ns = 0;
+    trace_begin(&request->trace, NULL, NULL); /* until its head was read */
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
     assert(!connection->request && !request->call.stream);

@@ -331,12 +331,17 @@ static void discard_input(int fd)
 }
 
 /* One send of a whole answer: nobody would write the rest of it later. */
-static void write_problem(int fd, enum problem problem)
+static void write_problem(int fd, enum problem problem, const struct request *request)
 {
-    char body[ANSWER_INLINE_MAX];
-    char text[ANSWER_INLINE_MAX + 256];
+    char plain[ANSWER_INLINE_MAX], named[NAMED_MAX];
+    char text[NAMED_MAX + 256];
+    const char *body = plain;
     unsigned status = problem_status(problem);
-    size_t length = problem_text(problem, NULL, "", body, sizeof body);
+    size_t length = problem_text(problem, NULL, "", plain, sizeof plain);
+    if (status >= 500 && request) {
+        length = name_request(request, plain, length, named);
+        body = named;
+    }
     int total =
         snprintf(text, sizeof text,
                  "HTTP/1.1 %u %s\r\nConnection: close\r\nCache-Control: no-store\r\n"
@@ -351,7 +356,7 @@ static void write_problem(int fd, enum problem problem)
 void reply_past_libmicrohttpd(struct http_connection *connection, enum problem problem)
 {
     if (!connection->answered)
-        write_problem(connection->fd, problem);
+        write_problem(connection->fd, problem, connection->request);
     connection->answered = true;
     discard_input(connection->fd);
     shutdown(connection->fd, SHUT_RD);

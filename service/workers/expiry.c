@@ -67,7 +67,8 @@ static bool get_elected(struct expiry_worker *worker)
     if (is_elected(worker))
         return true;
     if (worker->elected)
-        log_event(LOG_WARN, "expiry_worker_lost_lock", NULL);
+        log_event(LOG_WARN, "expiry_worker_lost_lock", "effect=%s",
+                  LOG_QUOTE("another daemon expires the orders that are not paid in time"));
     resign(worker);
     enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
     if (result != SECLOCK_OK) {

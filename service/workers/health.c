@@ -137,7 +137,8 @@ static void check_durable(struct health *health)
         return;
     metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
     if (durable == LEDGER_NO && strcmp(why, health->not_durable) != 0)
-        log_event(LOG_WARN, "ledger_not_durable", "setting=%s", LOG_QUOTE(why));
+        log_event(LOG_WARN, "ledger_not_durable", "setting=%s effect=%s", LOG_QUOTE(why),
+                  LOG_QUOTE("accepted orders may be lost when the ledger's machine loses power"));
     memcpy(health->not_durable, why, sizeof why);
 }
 
