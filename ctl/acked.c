@@ -55,6 +55,7 @@ static void sort(struct acked *acked)
     for (size_t i = 0; i < acked->count; i++)
         if (i == 0 || acked->ids[i] != acked->ids[i - 1])
             acked->ids[kept++] = acked->ids[i];
+    acked->repeats = acked->count - kept;
     acked->count = kept;
     acked->seen = calloc(kept + 1, sizeof *acked->seen);
     if (!acked->seen)
@@ -64,13 +65,15 @@ static void sort(struct acked *acked)
 bool acked_read(struct acked *acked_out, const char *path)
 {
     *acked_out = (struct acked){.ids = NULL};
-    FILE *file = fopen(path, "re");
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "re");
     if (!file) {
         say("%s: %s", path, strerror(errno));
         return false;
     }
     bool good = read_lines(acked_out, file, path);
-    fclose(file);
+    if (!standard)
+        fclose(file);
     if (good)
         sort(acked_out);
     else

@@ -10,9 +10,11 @@ struct acked {
     uint64_t *ids; /* sorted, each once */
     bool *seen;
     size_t count;
+    size_t repeats; /* ids that stood in the file once more */
 };
 
-/* Reads a file of ids, one a line. False after a message. The caller frees it. */
+/* Reads a file of ids, one a line; "-" is standard input. False after a message. The caller frees
+ * it. */
 bool acked_read(struct acked *acked_out, const char *path);
 void acked_free(struct acked *acked);
 

@@ -36,20 +36,27 @@ static char *put_word(char *at, const char *word)
 }
 
 /* Never a part of the command: without its key it would be another call. */
-static void say_repeat(const struct context *context, const char *repeat)
+char *answer_repeat(const struct context *context, const char *repeat)
 {
-    size_t size = repeat ? strlen(repeat) + 2 : 1;
+    static const char lead[] = "to find out, repeat the call, which does nothing twice: seckillctl";
+    size_t size = sizeof lead + (repeat ? strlen(repeat) + 1 : 0);
     for (int i = 1; i < context->argc; i++)
         size += 4 * strlen(context->argv[i]) + 3; /* each sign a quote, a blank, two quotes */
     char *line = malloc(size), *at = line;
     if (!line)
         abort();
-    *at = '\0';
+    at = stpcpy(at, lead);
     for (int i = 1; i < context->argc; i++)
         at = put_word(at, context->argv[i]);
     if (repeat && !has_option(context, OPTION_KEY))
         stpcpy(stpcpy(at, " "), repeat);
-    say("to find out, repeat the call, which does nothing twice: seckillctl%s", line);
+    return line;
+}
+
+static void say_repeat(const struct context *context, const char *repeat)
+{
+    char *line = answer_repeat(context, repeat);
+    say("%s", line);
     free(line);
 }
 

@@ -8,6 +8,9 @@
  * of the command harmless, such as "--key K", for an unknown outcome; NULL: none is needed. */
 int answer_failure(const struct context *context, const struct reply *reply, const char *repeat);
 
+/* The line that tells how to repeat the command; the caller frees it. */
+char *answer_repeat(const struct context *context, const char *repeat);
+
 /* EX_OK for an answer that is OK and has a JSON object; else as above. */
 int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
 

@@ -11,106 +11,120 @@
 
 enum { TEXT_SIZE = 256 };
 
-void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *stock)
+void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *head)
 {
     *sale_out =
-        (struct audit_sale){.sku = sku, .stock = stock, .round = answer_integer(stock, "round")};
+        (struct audit_sale){.sku = sku, .head = head, .round = answer_integer(head, "round")};
 }
 
 void audit_sale_free(struct audit_sale *sale)
 {
-    json_decref(sale->stock);
-    free(sale->several);
-    *sale = (struct audit_sale){.stock = NULL};
+    json_decref(sale->head);
+    *sale = (struct audit_sale){.head = NULL};
 }
 
 static size_t segment_count(const struct audit_sale *sale)
 {
-    size_t count = json_array_size(json_object_get(sale->stock, "segments"));
+    size_t count = json_array_size(json_object_get(sale->head, "segments"));
     return count < AUDIT_SEGMENTS_MAX ? count : AUDIT_SEGMENTS_MAX;
 }
 
-static void count_units(struct audit_sale *sale, uint32_t segment, uint64_t units)
+static const json_t *segment_of(const struct audit_sale *sale, size_t place)
 {
+    return json_array_get(json_object_get(sale->head, "segments"), place);
+}
+
+static uint64_t count_of(const json_t *object, const char *name)
+{
+    return (uint64_t)answer_integer(object, name);
+}
+
+static uint64_t long_count_of(const json_t *object, const char *name)
+{
+    return strtoull(answer_text(object, name), NULL, 10);
+}
+
+/* ---- adding up ---- */
+
+void audit_sale_add_users(struct audit_sale *sale, const json_t *page)
+{
+    const json_t *users = json_object_get(page, "users");
+    sale->user_units += count_of(users, "units");
+    sale->user_weighed += long_count_of(users, "weighed");
+    sale->above += count_of(users, "above");
+}
+
+static void add_segment(struct audit_sale *sale, const json_t *sum)
+{
+    uint64_t segment = count_of(sum, "segment");
     if (segment < segment_count(sale))
-        sale->ordered[segment] += units;
+        sale->ordered[segment] += count_of(sum, "units");
     else
-        sale->outside += units;
+        sale->outside += count_of(sum, "units");
 }
 
-static void note_several(struct audit_sale *sale, const struct audit_order *order)
-{
-    if (sale->several_count == sale->several_size) {
-        sale->several_size = sale->several_size ? sale->several_size * 2 : 1024;
-        sale->several = realloc(sale->several, sale->several_size * sizeof *sale->several);
-        if (!sale->several)
-            abort();
-    }
-    sale->several[sale->several_count++] = *order;
-}
-
-void audit_sale_add(struct audit_sale *sale, const struct audit_order *order, int64_t round,
-                    const char *status)
-{
-    if (round != sale->round)
-        return;
-    bool paid = strcmp(status, "paid") == 0, reserved = strcmp(status, "reserved") == 0;
-    sale->paid += paid;
-    sale->reserved += reserved;
-    sale->cancelled += strcmp(status, "cancelled") == 0;
-    sale->expired += strcmp(status, "expired") == 0;
-    if (!paid && !reserved)
-        return;
-    sale->orders++;
-    sale->units += order->qty;
-    count_units(sale, order->segment, order->qty);
-    if (order->qty > 1)
-        note_several(sale, order);
-}
-
-static const json_t *segment_of(const struct audit_sale *sale, size_t number)
-{
-    return json_array_get(json_object_get(sale->stock, "segments"), number);
-}
-
-static uint64_t sold_of(const struct audit_sale *sale, size_t number)
-{
-    return (uint64_t)answer_integer(segment_of(sale, number), "sold");
-}
-
-bool audit_sale_doubts(const struct audit_sale *sale, const struct audit_order *order)
-{
-    return order->segment < segment_count(sale) &&
-           sale->ordered[order->segment] > sold_of(sale, order->segment);
-}
-
-void audit_sale_allocate(struct audit_sale *sale, const struct audit_order *order,
-                         const json_t *allocations)
+void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
 {
     size_t i;
-    const json_t *part;
-    if (!allocations)
-        return;
-    if (order->segment < segment_count(sale))
-        sale->ordered[order->segment] -= order->qty;
-    else
-        sale->outside -= order->qty;
-    json_array_foreach(allocations, i, part)
+    const json_t *sum;
+    const json_t *states = json_object_get(sums, "states");
+    sale->overtaken = sale->overtaken || answer_integer(sums, "round") != sale->round;
+    sale->reserved += count_of(states, "reserved");
+    sale->paid += count_of(states, "paid");
+    sale->cancelled += count_of(states, "cancelled");
+    sale->expired += count_of(states, "expired");
+    sale->units += count_of(sums, "units");
+    sale->weighed += long_count_of(sums, "weighed");
+    sale->misallocated += count_of(sums, "misallocated");
+    sale->unkeyed += count_of(sums, "unkeyed");
+    sale->unlisted += count_of(sums, "unlisted");
+    json_array_foreach(json_object_get(sums, "segments"), i, sum)
     {
-        count_units(sale, (uint32_t)answer_integer(part, "segment"),
-                    (uint64_t)answer_integer(part, "qty"));
+        add_segment(sale, sum);
     }
+}
+
+bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out)
+{
+    const struct {
+        const char *name;
+        uint64_t count;
+    } states[] = {{"reserved", sale->reserved},
+                  {"paid", sale->paid},
+                  {"cancelled", sale->cancelled},
+                  {"expired", sale->expired}};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (strcmp(states[i].name, status) == 0) {
+            *count_out = states[i].count;
+            return true;
+        }
+    return false;
+}
+
+static bool differs(const json_t *one, const json_t *other, const char *name)
+{
+    const json_t *a = json_object_get(one, name), *b = json_object_get(other, name);
+    return a != b && !json_equal(a, b);
 }
 
 bool audit_sale_moved(const json_t *before, const json_t *after)
 {
-    return answer_integer(before, "round") != answer_integer(after, "round") ||
-           !json_equal(json_object_get(before, "segments"), json_object_get(after, "segments"));
+    const json_t *old = json_object_get(before, "segments");
+    const json_t *new = json_object_get(after, "segments");
+    bool moved = differs(before, after, "round") || differs(before, after, "total") ||
+                 differs(before, after, "per_user_limit") || differs(before, after, "counting") ||
+                 json_array_size(old) != json_array_size(new);
+    for (size_t i = 0; i < json_array_size(old) && !moved; i++) {
+        const json_t *one = json_array_get(old, i), *other = json_array_get(new, i);
+        moved = differs(one, other, "fence") || differs(one, other, "sold");
+    }
+    return moved;
 }
 
-__attribute__((format(printf, 3, 4))) static void differ(const struct audit_sale *sale,
-                                                         json_t *differences, const char *format,
-                                                         ...)
+/* ---- comparing ---- */
+
+__attribute__((format(printf, 3, 4))) static void tell(const struct audit_sale *sale, json_t *list,
+                                                       const char *format, ...)
 {
     char text[TEXT_SIZE], whole[TEXT_SIZE + 80];
     va_list args;
@@ -118,41 +132,87 @@ __attribute__((format(printf, 3, 4))) static void differ(const struct audit_sale
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     snprintf(whole, sizeof whole, "%s: %s", sale->sku, text);
-    json_array_append_new(differences, json_string(whole));
+    json_array_append_new(list, json_string(whole));
 }
 
-static void compare_segment(const struct audit_sale *sale, size_t number, json_t *differences)
+/* A segment that is not settled at the ledger's fence is one that the service itself recovers
+ * before it sells from it; only another number of units is a difference. */
+static void compare_redis(const struct audit_sale *sale, const json_t *segment, json_t *differences,
+                          json_t *awaiting)
 {
-    const json_t *segment = segment_of(sale, number);
-    long long sold = answer_integer(segment, "sold");
+    long long number = answer_integer(segment, "segment");
+    const char *state = answer_text(segment, "state");
+    if (strcmp(state, "mismatch") == 0)
+        tell(sale, differences, "segment %lld: Redis has %lld left, the ledger %lld", number,
+             (long long)answer_integer(json_object_get(segment, "redis"), "available"),
+             (long long)(answer_integer(segment, "capacity") - answer_integer(segment, "sold")));
+    else if (strcmp(state, "ok") != 0)
+        tell(sale, awaiting, "segment %lld: %s in Redis", number, state);
+}
+
+static void compare_segment(const struct audit_sale *sale, size_t place, json_t *differences,
+                            json_t *awaiting)
+{
+    const json_t *segment = segment_of(sale, place);
+    long long number = answer_integer(segment, "segment"), sold = answer_integer(segment, "sold");
     long long capacity = answer_integer(segment, "capacity");
-    long long left = answer_integer(segment, "available");
-    if ((uint64_t)sold != sale->ordered[number])
-        differ(sale, differences, "segment %zu: %lld sold, %" PRIu64 " in orders", number, sold,
-               sale->ordered[number]);
+    if (number != (long long)place)
+        tell(sale, differences, "segment %zu is missing", place);
+    if ((uint64_t)sold != sale->ordered[place])
+        tell(sale, differences, "segment %lld: %lld sold, %" PRIu64 " in orders", number, sold,
+             sale->ordered[place]);
     if (sold > capacity)
-        differ(sale, differences, "segment %zu: oversold, %lld of %lld", number, sold, capacity);
-    if (capacity - sold != left)
-        differ(sale, differences, "segment %zu: %lld left, of %lld with %lld sold", number, left,
-               capacity, sold);
+        tell(sale, differences, "segment %lld: oversold, %lld of %lld", number, sold, capacity);
+    compare_redis(sale, segment, differences, awaiting);
 }
 
-void audit_sale_compare(const struct audit_sale *sale, json_t *differences)
+/* While a sale is being counted for a new limit, the count is not complete. */
+static void compare_users(const struct audit_sale *sale, json_t *differences)
 {
-    long long total = answer_integer(sale->stock, "total"), capacity = 0;
-    long long sold = answer_integer(sale->stock, "sold");
-    long long left = answer_integer(sale->stock, "available");
+    if (!json_is_integer(json_object_get(sale->head, "per_user_limit")) ||
+        json_is_true(json_object_get(sale->head, "counting")))
+        return;
+    if (sale->user_units != sale->units)
+        tell(sale, differences, "%" PRIu64 " units are counted for users, %" PRIu64 " in orders",
+             sale->user_units, sale->units);
+    else if (sale->user_weighed != sale->weighed)
+        tell(sale, differences, "units are counted for other users than those of the orders");
+    if (sale->above > 0)
+        tell(sale, differences, "%" PRIu64 " users have more than their limit", sale->above);
+}
+
+static void compare_faults(const struct audit_sale *sale, json_t *differences)
+{
+    if (sale->outside > 0)
+        tell(sale, differences, "%" PRIu64 " units in segments that the sale does not have",
+             sale->outside);
+    if (sale->misallocated > 0)
+        tell(sale, differences, "%" PRIu64 " orders whose allocations are not their quantity",
+             sale->misallocated);
+    if (sale->unkeyed > 0)
+        tell(sale, differences, "%" PRIu64 " orders whose idempotency key does not lead to them",
+             sale->unkeyed);
+    if (sale->unlisted > 0)
+        tell(sale, differences, "%" PRIu64 " reserved orders that would never expire",
+             sale->unlisted);
+}
+
+void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting)
+{
+    long long total = answer_integer(sale->head, "total"), capacity = 0;
+    long long sold = answer_integer(sale->head, "sold");
+    long long segments = answer_integer(sale->head, "segment_count");
     for (size_t i = 0; i < segment_count(sale); i++) {
-        compare_segment(sale, i, differences);
+        compare_segment(sale, i, differences, awaiting);
         capacity += answer_integer(segment_of(sale, i), "capacity");
     }
+    if ((long long)segment_count(sale) != segments)
+        tell(sale, differences, "%lld segments in the sale, %zu rows", segments,
+             segment_count(sale));
     if (capacity != total)
-        differ(sale, differences, "%lld units in all, %lld in its segments", total, capacity);
+        tell(sale, differences, "%lld units in all, %lld in its segments", total, capacity);
     if ((uint64_t)sold != sale->units)
-        differ(sale, differences, "%lld sold, %" PRIu64 " in orders", sold, sale->units);
-    if (total - sold != left)
-        differ(sale, differences, "%lld left, of %lld with %lld sold", left, total, sold);
-    if (sale->outside > 0)
-        differ(sale, differences, "%" PRIu64 " units in segments that the sale does not have",
-               sale->outside);
+        tell(sale, differences, "%lld sold, %" PRIu64 " in orders", sold, sale->units);
+    compare_users(sale, differences);
+    compare_faults(sale, differences);
 }

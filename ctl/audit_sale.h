@@ -9,44 +9,39 @@
 
 enum { AUDIT_SEGMENTS_MAX = 1024 };
 
-/* An order that several segments may have filled: the listing names the first one only. */
-struct audit_order {
-    uint64_t id;
-    uint32_t segment, qty;
-};
-
 struct audit_sale {
     const char *sku;
-    json_t *stock; /* GET /admin/stock/{sku}; owned */
+    json_t *head; /* GET /admin/audit/{sku}; owned */
     int64_t round;
+    bool overtaken;                       /* orders were added up for another round */
     uint64_t ordered[AUDIT_SEGMENTS_MAX]; /* units that orders of the round hold */
-    uint64_t outside;       /* units of orders in segments that the sale does not have */
-    uint64_t orders, units; /* that hold units */
+    uint64_t outside; /* units of orders in segments that the sale does not have */
+    uint64_t units;   /* that orders of the round hold */
+    uint64_t weighed; /* the same, each times a hash of its user */
     uint64_t reserved, paid, cancelled, expired; /* orders of the round */
-    struct audit_order *several;                 /* orders of more than one unit */
-    size_t several_count, several_size;
+    uint64_t misallocated, unkeyed, unlisted;    /* orders with a fault */
+    uint64_t user_units, user_weighed, above;    /* as they are counted for users */
 };
 
-/* Begins with the sale's stock, of which it takes over the caller's reference. */
-void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *stock);
+/* Begins with the sale's first page, of which it takes over the caller's reference. */
+void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *head);
 void audit_sale_free(struct audit_sale *sale);
 
-/* Counts one order, which must be of this sku; those of other rounds do not count. */
-void audit_sale_add(struct audit_sale *sale, const struct audit_order *order, int64_t round,
-                    const char *status);
+/* Adds what a page of the sale says of users. */
+void audit_sale_add_users(struct audit_sale *sale, const json_t *page);
 
-/* Whether this order's segment seems to hold more than it has sold, so that its allocations must be
- * looked at. */
-bool audit_sale_doubts(const struct audit_sale *sale, const struct audit_order *order);
+/* Adds a page's sums of this sale's orders. */
+void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums);
 
-/* Counts an order's units where its allocations say; `allocations` NULL: one segment filled it. */
-void audit_sale_allocate(struct audit_sale *sale, const struct audit_order *order,
-                         const json_t *allocations);
+/* How many orders have this status, of those that there are; false: there is no such status. */
+bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out);
 
-/* Whether the sale has sold or taken back anything between two looks at its stock. */
+/* Whether the sale has sold or taken back anything between two looks at it: each change moves the
+ * fence of a segment. */
 bool audit_sale_moved(const json_t *before, const json_t *after);
 
-/* Adds a sentence for each difference to the JSON array. */
-void audit_sale_compare(const struct audit_sale *sale, json_t *differences);
+/* Adds a sentence for each difference to the one array; to the other one for each segment that the
+ * service would recover before it sells from it again. */
+void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting);
 
 #endif

@@ -53,8 +53,10 @@ static const struct command commands[] = {
      "writes all orders as CSV, or as lines of JSON", export_run},
     {"reconcile", "SKU", 1, 1, 0, false, "compares Redis with the ledger, and corrects it",
      reconcile_run},
-    {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1, OPTION(WAIT) | OPTION(ACKED) | OPTION(RECONCILE),
-     false, "compares orders, units sold and units left", audit_run},
+    {"audit", "[SKU]...", 0, ARGUMENTS_MAX - 1,
+     OPTION(WAIT) | OPTION(ACKED) | OPTION(ACKED_MIN) | OPTION(STATE_MIN) | OPTION(SETTLED) |
+         OPTION(RECONCILE),
+     false, "compares orders, units sold, Redis and users", audit_run},
     {"log-level", "[LEVEL]", 0, 1, OPTION(FOR), false,
      "shows or sets the least level of events in the logs", process_log_level},
     {"drain", "[ADDRESS]", 0, 1, OPTION(FOR) | OPTION(STAY) | OPTION(UNDO) | OPTION(YES), false,

@@ -14,6 +14,7 @@
     X(JSON, "json", NULL, "print JSON for scripts")                                                \
     X(TIMEOUT, "timeout", "SECONDS", "give up a call after this time (30)")                        \
     X(ACKED, "acked", "FILE", "ids of orders that clients saw accepted, one a line")             \
+    X(ACKED_MIN, "acked-min", "N", "so many orders at least must be there, in any status")         \
     X(AFTER, "after", "ORDER_ID", "begin behind this order")                                       \
     X(FRAMES, "count", "N", "end after so many frames")                                            \
     X(END_ROUND, "end-round", NULL, "end a round whose orders hold units")                         \
@@ -26,10 +27,12 @@
     X(OUTPUT, "output", "FILE", "write to this file")                                              \
     X(PAUSED, "paused", NULL, "take no orders until resume")                                       \
     X(PAY_WITHIN, "pay-within", "SECONDS", "time to pay; a number or none")                        \
-    X(RECONCILE, "reconcile", NULL, "compare Redis with the ledger, too, and correct it")          \
+    X(RECONCILE, "reconcile", NULL, "then correct Redis, too")                                     \
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
+    X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
+    X(STATE_MIN, "state-min", "STATUS=N", "so many orders at least must have this status")         \
     X(STAY, "stay", NULL, "let the daemon serve on")                                               \
     X(STATUS, "status", "STATUS", "only orders that are reserved, paid, cancelled or expired")     \
     X(TOTAL, "total", "UNITS", "units to sell")                                                    \

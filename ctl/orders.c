@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/identifier.h"
 #include "base/user_id.h"
 #include "ctl/answer.h"
+#include "ctl/encode.h"
 #include "ctl/http.h"
 #include "ctl/sale.h"
 #include "ctl/say.h"
 
-enum { PATH_SIZE = 256 + 3 * USER_ID_SIZE };
+enum { PATH_SIZE = 256 + ENCODED_USER_SIZE };
 
 /* ---- printing ---- */
 
@@ -106,25 +106,14 @@ int orders_one(struct context *context)
 
 /* ---- the orders of a user ---- */
 
-/* For a path: all but letters, digits and a few signs is encoded. */
-static void encode(const char *text, char out[3 * USER_ID_SIZE])
-{
-    char *to = out;
-    for (const char *from = text; *from; from++)
-        to += identifier_alphabet[(unsigned char)*from]
-                  ? sprintf(to, "%c", *from)
-                  : sprintf(to, "%%%02X", (unsigned char)*from);
-}
-
 static int read_page(struct context *context, const char *user, json_t *orders, char *after,
                      size_t after_size)
 {
-    char path[PATH_SIZE], encoded[3 * USER_ID_SIZE] = "";
+    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
     struct reply reply;
     const char *sku = context->options.values[OPTION_SKU];
-    encode(user, encoded);
-    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", encoded, sku ? "&sku=" : "",
-             sku ? sku : "", *after ? "&after=" : "", after);
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", encode_user(user, encoded),
+             sku ? "&sku=" : "", sku ? sku : "", *after ? "&after=" : "", after);
     struct call call = {.class = CLASS_SHOP, .method = "GET", .path = path};
     http_call(context->http, &call, &reply);
     int status = answer_check(context, &reply, NULL);

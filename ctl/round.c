@@ -2,10 +2,12 @@
  *
  * why_two_questions: how many orders a reset ends, only its refusal tells. So a reset is first sent
  * as one that ends no round in use, and again, after the refusal was shown, as one that does. */
+#define _GNU_SOURCE /* asprintf */
 #include "ctl/round.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -13,6 +15,7 @@
 #include "ctl/answer.h"
 #include "ctl/confirm.h"
 #include "ctl/http.h"
+#include "ctl/interrupt.h"
 #include "ctl/sale.h"
 #include "ctl/say.h"
 #include "ctl/settings.h"
@@ -70,6 +73,23 @@ static void write_options(const char *repeat, const json_t *body, const char *ke
              *starts ? " " : "", *ends ? "--ends " : "", ends, *ends ? " " : "", key);
 }
 
+/* Makes the call; Ctrl-C meanwhile says how to repeat it. */
+static void call_once(struct context *context, const struct call *call, const char *options,
+                      struct reply *reply_out)
+{
+    char *line = answer_repeat(context, options), *text = NULL;
+    if (asprintf(&text,
+                 "\nseckillctl: interrupted: it is unknown whether the call was done\n"
+                 "seckillctl: %s\n",
+                 line) < 0)
+        abort();
+    interrupt_say(text);
+    http_call(context->http, call, reply_out);
+    interrupt_done();
+    free(text);
+    free(line);
+}
+
 /* Sends the body with its key, and shows the sale. `repeat`: what a repeat needs beside the key.
  * Keeps `reply_out` for the caller, who frees it. */
 static int send(struct context *context, const char *path, const json_t *body, const char *repeat,
@@ -82,7 +102,7 @@ static int send(struct context *context, const char *path, const json_t *body, c
     struct call call = {
         .class = CLASS_ADMIN, .method = "POST", .path = path, .body = body, .key = key};
     write_options(repeat, body, key, options, sizeof options);
-    http_call(context->http, &call, reply_out);
+    call_once(context, &call, options, reply_out);
     if (strcmp(reply_out->code, "round_in_use") == 0)
         return EX_REFUSED; /* the caller says more than the refusal does */
     int status = answer_check(context, reply_out, options);

@@ -13,90 +13,168 @@
 #include "ctl/acked.h"
 #include "ctl/audit_sale.h"
 
-/* Round 2 of a sale of two segments of ten. */
-static json_t *stock_of(int sold_0, int sold_1)
+/* Round 2 of a sale of two segments of ten, limited, each of which Redis has as `state` says. */
+static json_t *head_of(int sold_0, int sold_1, const char *state)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:[{s:i, s:i, s:i}, {s:i, s:i, s:i}]}", "round", 2,
-                     "total", 20, "sold", sold_0 + sold_1, "available", 20 - sold_0 - sold_1,
-                     "segments", "capacity", 10, "sold", sold_0, "available", 10 - sold_0,
-                     "capacity", 10, "sold", sold_1, "available", 10 - sold_1);
+    return json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:b, s:[{s:i, s:i, s:i, s:s, s:s, s:{s:i}}, {s:i, s:i, s:i, s:s,"
+        " s:s, s:{s:i}}]}",
+        "round", 2, "total", 20, "sold", sold_0 + sold_1, "segment_count", 2, "per_user_limit", 5,
+        "counting", 0, "segments", "segment", 0, "capacity", 10, "sold", sold_0, "fence", "7",
+        "state", state, "redis", "available", 9, "segment", 1, "capacity", 10, "sold", sold_1,
+        "fence", "8", "state", "ok", "redis", "available", 10 - sold_1);
 }
 
-static void add(struct audit_sale *sale, uint32_t segment, uint32_t qty, int round,
-                const char *status)
+static void add_users(struct audit_sale *sale, int units, const char *weighed, int above)
 {
-    struct audit_order order = {.id = 7, .segment = segment, .qty = qty};
-    audit_sale_add(sale, &order, round, status);
+    json_t *page = json_pack("{s:{s:i, s:s, s:i}}", "users", "units", units, "weighed", weighed,
+                             "above", above);
+    audit_sale_add_users(sale, page);
+    json_decref(page);
 }
 
-static size_t differences(const struct audit_sale *sale)
+/* Orders that hold units of segment 0 and 1, weighed as their users are counted. */
+static void add_orders(struct audit_sale *sale, int round, int units_0, int units_1)
 {
-    json_t *list = json_array();
-    audit_sale_compare(sale, list);
-    size_t count = json_array_size(list);
+    json_t *sums = json_pack("{s:i, s:{s:i, s:i, s:i}, s:i, s:s, s:[{s:i, s:i}, {s:i, s:i}]}",
+                             "round", round, "states", "reserved", 1, "paid", 1, "expired", 3,
+                             "units", units_0 + units_1, "weighed", "12345678901", "segments",
+                             "segment", 0, "units", units_0, "segment", 1, "units", units_1);
+    audit_sale_add_orders(sale, sums);
+    json_decref(sums);
+}
+
+static void add_fault(struct audit_sale *sale, const char *name)
+{
+    json_t *sums = json_pack("{s:i, s:i}", "round", 2, name, 2);
+    audit_sale_add_orders(sale, sums);
+    json_decref(sums);
+}
+
+/* The differences as one text, one a line. */
+static const char *told(const struct audit_sale *sale, size_t *awaiting_out)
+{
+    static char text[2000];
+    size_t i;
+    const json_t *line;
+    json_t *list = json_array(), *awaiting = json_array();
+    audit_sale_compare(sale, list, awaiting);
+    text[0] = '\0';
+    json_array_foreach(list, i, line)
+    {
+        strcat(strcat(text, json_string_value(line)), "\n");
+    }
+    *awaiting_out = json_array_size(awaiting);
     json_decref(list);
-    return count;
+    json_decref(awaiting);
+    return text;
 }
 
-static void test_orders_that_hold_units_count(void **state)
+static void begin(struct audit_sale *sale, const char *state)
+{
+    audit_sale_begin(sale, "demo", head_of(3, 1, state));
+    add_users(sale, 4, "12345678901", 0);
+}
+
+static void test_what_agrees(void **state)
 {
     struct audit_sale sale;
+    size_t awaiting;
+    uint64_t count = 0;
     (void)state;
-    audit_sale_begin(&sale, "demo", stock_of(3, 1));
-    add(&sale, 0, 3, 2, "reserved");
-    assert_int_equal(differences(&sale), 2); /* the segment's, and the sum */
-    add(&sale, 1, 1, 2, "paid");
-    add(&sale, 1, 5, 2, "cancelled");
-    add(&sale, 1, 5, 2, "expired");
-    add(&sale, 1, 5, 1, "paid");
-    assert_int_equal(differences(&sale), 0);
-    assert_int_equal(sale.orders, 2);
-    assert_int_equal(sale.units, 4);
-    add(&sale, 9, 1, 2, "paid"); /* the sum, and a segment that is not there */
-    assert_int_equal(differences(&sale), 2);
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 3, 1);
+    assert_string_equal(told(&sale, &awaiting), "");
+    assert_int_equal(awaiting, 0);
+    assert_true(audit_sale_state(&sale, "expired", &count) && count == 3);
+    assert_false(audit_sale_state(&sale, "lost", &count) || sale.overtaken);
+    add_orders(&sale, 3, 0, 0);
+    assert_true(sale.overtaken);
     audit_sale_free(&sale);
 }
 
-static void test_order_of_several_segments(void **state)
+static void test_orders_and_segments_that_differ(void **state)
 {
     struct audit_sale sale;
+    size_t awaiting;
     (void)state;
-    audit_sale_begin(&sale, "demo", stock_of(4, 3));
-    add(&sale, 0, 7, 2, "reserved");
-    assert_int_equal(differences(&sale), 2);
-    assert_true(audit_sale_doubts(&sale, &sale.several[0]));
-    audit_sale_allocate(&sale, &sale.several[0], NULL);
-    assert_int_equal(differences(&sale), 2);
-    json_t *parts =
-        json_pack("[{s:i, s:i}, {s:i, s:i}]", "segment", 0, "qty", 4, "segment", 1, "qty", 3);
-    audit_sale_allocate(&sale, &sale.several[0], parts);
-    json_decref(parts);
-    assert_int_equal(differences(&sale), 0);
-    assert_false(audit_sale_doubts(&sale, &sale.several[0]));
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 2, 2);
+    assert_string_equal(told(&sale, &awaiting), "demo: segment 0: 3 sold, 2 in orders\n"
+                                                "demo: segment 1: 1 sold, 2 in orders\n");
+    audit_sale_free(&sale);
+    audit_sale_begin(&sale, "demo", head_of(3, 11, "ok"));
+    assert_non_null(strstr(told(&sale, &awaiting), "segment 1: oversold, 11 of 10\n"));
+    json_object_set_new(sale.head, "total", json_integer(21));
+    assert_non_null(strstr(told(&sale, &awaiting), "21 units in all, 20 in its segments\n"));
+    json_array_remove(json_object_get(sale.head, "segments"), 0);
+    assert_non_null(strstr(told(&sale, &awaiting), "segment 0 is missing\n"));
+    assert_non_null(strstr(told(&sale, &awaiting), "2 segments in the sale, 1 rows\n"));
     audit_sale_free(&sale);
 }
 
-static void test_stock_that_contradicts_itself(void **state)
+static void test_redis(void **state)
 {
     struct audit_sale sale;
-    json_t *stock = stock_of(0, 0);
+    size_t awaiting;
     (void)state;
-    json_object_set_new(json_array_get(json_object_get(stock, "segments"), 0), "available",
-                        json_integer(11));
-    audit_sale_begin(&sale, "demo", stock);
-    assert_int_equal(differences(&sale), 1);
-    json_object_set_new(stock, "total", json_integer(21)); /* not the segments' sum, nor the rest */
-    assert_int_equal(differences(&sale), 3);
+    begin(&sale, "mismatch");
+    add_orders(&sale, 2, 3, 1);
+    assert_string_equal(told(&sale, &awaiting),
+                        "demo: segment 0: Redis has 9 left, the ledger 7\n");
     audit_sale_free(&sale);
+    begin(&sale, "dirty");
+    add_orders(&sale, 2, 3, 1);
+    assert_string_equal(told(&sale, &awaiting), "");
+    assert_int_equal(awaiting, 1);
+    audit_sale_free(&sale);
+}
+
+static void test_users(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    (void)state;
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 3, 1);
+    add_users(&sale, 0, "1", 2);
+    assert_string_equal(told(&sale, &awaiting),
+                        "demo: units are counted for other users than those of the orders\n"
+                        "demo: 2 users have more than their limit\n");
+    add_users(&sale, 1, "0", 0);
+    assert_non_null(strstr(told(&sale, &awaiting), "5 units are counted for users, 4 in orders\n"));
+    json_object_set_new(sale.head, "counting", json_true());
+    assert_string_equal(told(&sale, &awaiting), "");
+    audit_sale_free(&sale);
+}
+
+static void test_faults_of_orders(void **state)
+{
+    static const char *const names[] = {"misallocated", "unkeyed", "unlisted"};
+    static const char *const texts[] = {"allocations are not", "key does not lead",
+                                        "would never expire"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct audit_sale sale;
+        size_t awaiting;
+        begin(&sale, "ok");
+        add_orders(&sale, 2, 3, 1);
+        add_fault(&sale, names[i]);
+        assert_non_null(strstr(told(&sale, &awaiting), texts[i]));
+        assert_non_null(strstr(told(&sale, &awaiting), "demo: 2 "));
+        audit_sale_free(&sale);
+    }
 }
 
 static void test_movement(void **state)
 {
-    json_t *before = stock_of(1, 2), *same = stock_of(1, 2), *other = stock_of(2, 1);
+    json_t *before = head_of(1, 2, "ok"), *same = head_of(1, 2, "dirty");
+    json_t *other = head_of(2, 1, "ok");
     (void)state;
     assert_false(audit_sale_moved(before, same));
     assert_true(audit_sale_moved(before, other));
-    json_object_set_new(same, "round", json_integer(3));
+    json_object_set_new(json_array_get(json_object_get(same, "segments"), 1), "fence",
+                        json_string("9")); /* sold and returned: as many as before */
     assert_true(audit_sale_moved(before, same));
     json_decref(before);
     json_decref(same);
@@ -121,6 +199,7 @@ static void test_acked(void **state)
     (void)state;
     assert_true(read_acked(&acked, "30\n10\n\n20\r\n10\n"));
     assert_int_equal(acked.count, 3);
+    assert_int_equal(acked.repeats, 1);
     assert_int_equal(acked_missing(&acked, &first), 3);
     assert_int_equal(first, 10);
     acked_see(&acked, 10);
@@ -141,9 +220,11 @@ static void test_acked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orders_that_hold_units_count),
-        cmocka_unit_test(test_order_of_several_segments),
-        cmocka_unit_test(test_stock_that_contradicts_itself),
+        cmocka_unit_test(test_what_agrees),
+        cmocka_unit_test(test_orders_and_segments_that_differ),
+        cmocka_unit_test(test_redis),
+        cmocka_unit_test(test_users),
+        cmocka_unit_test(test_faults_of_orders),
         cmocka_unit_test(test_movement),
         cmocka_unit_test(test_acked),
     };

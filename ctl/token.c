@@ -3,6 +3,9 @@
  *   rotate: the new token becomes the file's last line ─► SIGHUP ─► clients change over
  *     ─► prune: all lines but the last go ─► SIGHUP
  *
+ * why_locked: of two commands at once, the second would write the file without the token of the
+ * first. The folder is locked, as the file itself is replaced.
+ *
  * why_last: clients, this program among them, use the first line. A token that the daemon has not
  * read yet would lock them out. */
 #define _GNU_SOURCE /* asprintf */
@@ -10,9 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -162,16 +167,36 @@ static int prune(const struct context *context, struct tokens *tokens, const cha
     return status;
 }
 
+/* Locks the file's folder until the program ends. */
+static int lock_folder(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        abort();
+    const char *folder = dirname(copy);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int status = fd < 0 ? EX_NOINPUT : EX_OK;
+    if (status != EX_OK)
+        say("%s: %s", folder, strerror(errno));
+    else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        say("%s: another command changes tokens here: nothing was done", folder);
+        status = EX_UNAVAILABLE;
+    }
+    free(copy);
+    return status;
+}
+
 int token_run(struct context *context)
 {
-    struct tokens tokens;
+    struct tokens tokens = {.count = 0};
     const char *what = argument(context, 1), *path = argument(context, 2);
     bool rotates = strcmp(what, "rotate") == 0;
     if (!rotates && strcmp(what, "prune") != 0) {
         say("token takes rotate or prune, and not %s", what);
         return EX_USAGE;
     }
-    int status = read_file(&tokens, path);
+    int status = lock_folder(path);
+    status = status == EX_OK ? read_file(&tokens, path) : status;
     if (status == EX_OK)
         status = rotates ? rotate(&tokens, path) : prune(context, &tokens, path);
     explicit_bzero(&tokens, sizeof tokens);

@@ -58,7 +58,7 @@ def answered(call):
 
 
 def audit_sale(stack, sku, accepted=(), allow_dirty=False):
-    """The audit of loadtest/audit alone. Returns the units sold. A worker answers an order before
+    """The audit of load campaigns alone. Returns the units sold. A worker answers an order before
     it settles its batch, so the audit waits for a moment, but no lease may run out meanwhile."""
     report = sales.audit_until_settled(SETTLE_S_MAX, (stack.mysql_url, stack.redis_url), [sku],
                                        acked=list(accepted), allow_dirty=allow_dirty)

@@ -34,6 +34,8 @@ STORY = [
     ("listUserOrders", None, "paid"),
     ("listOrders", None, "paid"),
     ("exportOrders", None, "paid"),
+    ("auditOrders", None, "sums"),
+    ("auditSale", None, "audit"),
     ("addStock", "add", "add"),
     ("listSales", None, "sales"),
     ("changeSale", "pause", "pause"),
@@ -56,6 +58,7 @@ STORY = [
     ("getMetrics", None, "an_excerpt"),
     ("getDescription", None, "an_excerpt"),
 ]
+LATE = {"getStock", "auditSale"}  # up to 100 ms old; Redis hears of a batch after its answers
 WITHOUT_KEY = {"two_units", "next_round"}
 ELSEWHERE = {("getReadiness", "unavailable")}
 PROBLEMS = Description().document["components"]["examples"]
@@ -141,9 +144,9 @@ def test_story(daemon, description):
     for operation_id, sent, name in STORY:
         def tells(operation_id=operation_id, sent=sent, name=name):
             fits, answer = reader.tell(operation_id, sent, name)
-            assert fits or operation_id == "getStock", (operation_id, name, answer)
+            assert fits or operation_id in LATE, (operation_id, name, answer)
             return fits
-        wait_until(tells, f"the answer {name} of {operation_id}")  # the stock may be 100 ms old
+        wait_until(tells, f"the answer {name} of {operation_id}")
 
 
 def test_not_ready(stack, spawn, description, proxies):

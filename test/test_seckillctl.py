@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
@@ -269,10 +270,10 @@ def test_listing_that_is_none_is_no_export(ctl, tmp_path, body):
 
 def test_terminal_obeys_no_text_of_the_service(ctl):
     evil = "\x1b[2J\x9b2J\x7f"
-    segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1}
-    stock = {"sku": evil, "round": 1, "total": 1, "sold": 0, "available": 1, "starts_at": evil,
-             "segments": [segment], "consistent": True, "repaired": 1, "reason": evil,
-             "differences": [{"segment": 0, "reason": evil, "ledger_available": 1}]}
+    segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1, "state": evil}
+    stock = {"sku": evil, "segment_count": 1, "round": 1, "total": 1, "sold": 0, "available": 1,
+             "starts_at": evil, "segments": [segment], "consistent": True, "repaired": 1,
+             "reason": evil, "differences": [{"segment": 0, "reason": evil, "ledger_available": 1}]}
 
     def answer(head):
         if "orders.csv" in head:
@@ -416,34 +417,146 @@ def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
     daemon.pay(orders[1]["order_id"])
     acked = tmp_path / "acked"
     acked.write_text("".join(f"{order['order_id']}\n" for order in orders))
-    report = aimed.json("audit --acked acked --reconcile")
-    assert report["consistent"] and report["differences"] == report["recovered"] == []
+    report = aimed.json("audit --acked acked --acked-min 13 --state-min paid=1 --reconcile")
+    assert report["consistent"] and report["differences"] == report["awaiting"] == []
     assert report["acked"] == 13 and [sale["sku"] for sale in report["sales"]] == ["demo", "other"]
     demo = report["sales"][0]
     assert demo["sold"] == demo["ordered"] == sum(range(1, 13))
     assert demo["states"] == {"reserved": 11, "paid": 1, "cancelled": 1, "expired": 0}
     assert all(segment["sold"] == segment["ordered"] for segment in demo["segments"])
     assert aimed("audit demo").stdout.endswith("verdict: consistent\n")
+    row = aimed.rows("audit demo")[0]
+    assert (row["sold"], row["in orders"], row["left"], row["in Redis"]) == ("78", "78", "22", "22")
     with acked.open("a") as file:
-        file.write("4711\n")
-    assert "1 orders that clients saw accepted are missing, such as 4711" in aimed(
-        "audit demo --acked acked", REFUSED).stdout
+        file.write("4711\n" + orders[0]["order_id"] + "\n")
+    done = aimed("audit demo --acked acked", REFUSED).stdout
+    assert "1 orders that clients saw accepted are missing, such as 4711" in done
+    assert "seen more than once: 1" in done
     acked.write_text("x\n")
     aimed("audit demo --acked acked", NOINPUT)
-    ledger = daemon.stack.ledger
-    number = next(row["segment"] for row in demo["segments"] if row["sold"] > 0)
-    segment = f"WHERE sku = 'demo' AND segment = {number}"
-    ledger.run(f"UPDATE stock_segment SET sold = sold - 1 {segment}")
-    done = aimed("audit demo", REFUSED)
-    assert f"difference: demo: segment {number}: " in done.stdout
-    assert "NOT CONSISTENT" in done.stdout
-    assert "mismatch" in aimed("audit demo --reconcile", REFUSED).stdout
-    ledger.run(f"UPDATE stock_segment SET sold = sold + 1 {segment}")
-    left = demo["segments"][number]["available"]
-    assert aimed("reconcile demo").stdout.splitlines()[1].split() == [
-        str(number), "mismatch", str(left + 1), str(left)]
-    ledger.run("UPDATE orders SET qty = 2 WHERE order_id = " + orders[0]["order_id"])
-    assert "difference" in aimed("audit demo", REFUSED).stdout
+    assert "14 orders were accepted, 13 are there" in aimed(
+        "audit demo --acked-min 14", REFUSED).stdout
+    assert "2 orders were answered as paid, 1 are" in aimed(
+        "audit demo --state-min paid=2", REFUSED).stdout
+    for state in ("paid", "lost=1", "paid=x"):
+        aimed(f"audit demo --state-min {state}", USAGE)
+
+
+def differences(aimed, line="audit demo"):
+    report = aimed.json(line, REFUSED)
+    assert not report["consistent"]
+    return report["differences"]
+
+
+def test_audit_names_each_difference_of_the_ledger(aimed, daemon):
+    daemon.reset("demo", 100, 10, per_user_limit=20, pay_within_s=3600)
+    single = daemon.order(user_id="u1", key="k1").json()
+    several = daemon.order(user_id="u2", qty=15).json()
+    assert len(several["allocations"]) > 1
+    assert aimed.json("audit demo")["consistent"]
+    ledger, order, segment = daemon.stack.ledger, single["order_id"], single["segment"]
+    row = f"WHERE sku = 'demo' AND segment = {segment}"
+    sold = int(ledger.run(f"SELECT sold FROM stock_segment {row}")[0][0])
+
+    def broken(breaks, mends):
+        ledger.run(f"SET check_constraint_checks = 0; {breaks}")
+        found = differences(aimed)
+        ledger.run(f"SET check_constraint_checks = 0; {mends}")
+        assert aimed.json("audit demo")["consistent"]
+        return found
+
+    found = broken(f"UPDATE stock_segment SET sold = sold - 1 {row}",
+                   f"UPDATE stock_segment SET sold = sold + 1 {row}")
+    assert f"demo: segment {segment}: {sold - 1} sold, {sold} in orders" in found
+    assert f"demo: segment {segment}: Redis has {10 - sold} left, the ledger {11 - sold}" in found
+    assert "demo: 15 sold, 16 in orders" in found
+    found = broken(f"UPDATE orders SET qty = 9, user_id = 'u1' WHERE order_id = {order}",
+                   f"UPDATE orders SET qty = 1 WHERE order_id = {order}")
+    assert "demo: 16 units are counted for users, 24 in orders" in found
+    found = broken(f"UPDATE stock_segment SET capacity = 0 {row}",
+                   f"UPDATE stock_segment SET capacity = 10 {row}")
+    assert f"demo: segment {segment}: oversold, {sold} of 0" in found
+    assert "demo: 100 units in all, 90 in its segments" in found
+    found = broken("UPDATE stock_segment SET segment = 10 WHERE sku = 'demo' AND segment = 0",
+                   "UPDATE stock_segment SET segment = 0 WHERE sku = 'demo' AND segment = 10")
+    assert "demo: segment 0 is missing" in found
+    found = broken(f"UPDATE orders SET user_id = 'u3' WHERE order_id = {order}",
+                   f"UPDATE orders SET user_id = 'u1' WHERE order_id = {order}")
+    assert "demo: units are counted for other users than those of the orders" in found
+    assert "demo: 1 orders whose idempotency key does not lead to them" in found
+    found = broken("UPDATE user_quota SET allowed = 0 WHERE user_id = 'u1'",
+                   "UPDATE user_quota SET allowed = 20 WHERE user_id = 'u1'")
+    assert found == ["demo: 1 users have more than their limit"]
+    found = broken("UPDATE order_allocation SET qty = qty + 1"
+                   f" WHERE order_id = {several['order_id']} LIMIT 1",
+                   "UPDATE order_allocation SET qty = qty - 1"
+                   f" WHERE order_id = {several['order_id']} LIMIT 1")
+    assert "demo: 1 orders whose allocations are not their quantity" in found
+    found = broken(f"UPDATE order_key SET order_id = 17 WHERE order_id = {order}",
+                   f"UPDATE order_key SET order_id = {order} WHERE order_id = 17")
+    assert found == ["demo: 1 orders whose idempotency key does not lead to them"]
+    found = broken(f"UPDATE orders SET status = 'expired' WHERE order_id = {order}",
+                   f"UPDATE orders SET status = 'reserved' WHERE order_id = {order}")
+    assert "demo: 16 sold, 15 in orders" in found
+    ledger.run("DELETE FROM order_expiry")
+    assert differences(aimed) == ["demo: 2 reserved orders that would never expire"]
+
+
+def test_audit_names_what_redis_has_lost(aimed, daemon):
+    daemon.reset("demo", 100, 4)
+    orders = [daemon.order(user_id=f"u{n}").json() for n in range(4)]
+    segment = orders[0]["segment"]
+    assert aimed.json("audit demo --settled")["consistent"]
+    redis, key = daemon.stack.redis, f"seckill:{{demo:{segment}}}:segment"
+    whole = redis.hash(key)
+
+    def awaiting():
+        report = aimed.json("audit demo")
+        assert report["consistent"] and differences(aimed, "audit demo --settled") == \
+            report["awaiting"]
+        return report["awaiting"]
+
+    for field, value, state in (("open", "x", "dirty"), ("settled", "1", "stale"),
+                                ("round", "7", "round")):
+        redis("HSET", key, field, value)
+        assert awaiting() == [f"demo: segment {segment}: {state} in Redis"]
+        redis("HSET", key, field, whole[field])
+    redis("HSET", key, "available", "99")
+    left = whole["available"]
+    assert differences(aimed) == [
+        f"demo: segment {segment}: Redis has 99 left, the ledger {left}"]
+    redis("DEL", key)
+    assert awaiting() == [f"demo: segment {segment}: missing in Redis"]
+    report = aimed.json("audit demo --reconcile")
+    assert report["recovered"] and report["consistent"]
+    assert aimed.json("audit demo --settled")["consistent"]
+
+
+def test_audit_goes_through_pages(aimed, daemon):
+    fill(daemon, 12_000)
+    daemon.stack.ledger.run(
+        "UPDATE sale SET per_user_limit = 20 WHERE sku = 'bulk';"
+        "INSERT INTO user_quota(sku, round, user_id, units, allowed, order_ids)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+        " SELECT 'bulk', 1, CONCAT('v&', (a.i - 1) * 1000 + b.i), 1, 20, '' FROM n a, n b"
+        " WHERE (a.i - 1) * 1000 + b.i <= 11000")
+    found = differences(aimed, "audit bulk --wait 0")
+    assert "bulk: segment 0: 0 sold, 12000 in orders" in found
+    assert "bulk: 11000 units are counted for users, 12000 in orders" in found
+    first = daemon.admin("GET", "/admin/audit?sku=bulk").json()
+    assert first["next"] == "10000" and first["sales"][0]["units"] == 10_000
+    rest = daemon.admin("GET", "/admin/audit?after=10000").json()
+    assert "next" not in rest and rest["sales"][0]["states"]["reserved"] == 2000
+    assert daemon.admin("GET", "/admin/audit?sku=other").json()["sales"] == []
+    page = daemon.admin("GET", "/admin/audit/bulk").json()
+    assert page["users"]["units"] == 10_000 and page["next"].startswith("v&")
+    for query in ("after=x", "sku=a b", "fly=1", "sku=a&sku=b", "after=1&after=2"):
+        answer = daemon.admin("GET", "/admin/audit?" + query.replace(" ", "%20"))
+        assert answer.answer == "400 invalid_request", query
+    for query in ("after=", "after=a%20b", "sku=bulk"):
+        answer = daemon.admin("GET", f"/admin/audit/bulk?{query}")
+        assert answer.answer == "400 invalid_request", query
+    assert daemon.admin("GET", "/admin/audit/nix").answer == "404 unknown_sku"
 
 
 def test_audit_of_a_sale_that_moves_is_unclear(ctl, daemon, proxies):
@@ -451,12 +564,31 @@ def test_audit_of_a_sale_that_moves_is_unclear(ctl, daemon, proxies):
     daemon.order()
     proxy = proxies(daemon.address[1])
     ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
-    # The order comes when the orders are read, and the stock not yet for the second time.
-    proxy.once(rb"orders\.csv", after=lambda link: daemon.order(user_id="u2"))
+    # The order comes when the orders are read, and the sale not yet for the second time.
+    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u2"))
     unclear = ctl("audit demo --wait 0", TEMPFAIL)
     assert "unclear" in unclear.stdout and "pause it" in unclear.stderr
-    proxy.once(rb"orders\.csv", after=lambda link: daemon.order(user_id="u3"))
+    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u3"))
     assert ctl.json("audit demo")["sales"][0]["orders"] == 3
+
+
+def test_interrupted_change_says_how_to_repeat_it(ctl, daemon, proxies):
+    daemon.reset("demo", 1000)
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    for number, name in enumerate((signal.SIGINT, signal.SIGTERM), 1):
+        proxy.deaf = True  # no answer comes
+        process = subprocess.Popen([CONTROL, "restock", "demo", "100"], env=ctl.env, cwd=ctl.home,
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: daemon.stock()["total"] == 1000 + 100 * number, "the restock")
+        process.send_signal(name)
+        _, told = process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == TEMPFAIL and "unknown" in told
+        proxy.deaf = False
+        repeat = re.search(r"seckillctl: to find out, .*: seckillctl (.*)", told)[1]
+        assert " --key ctl-" in repeat
+        ctl(repeat)
+        assert daemon.stock()["total"] == 1000 + 100 * number  # once
 
 
 def test_sockets_and_listeners_of_their_own(ctl, stack, spawn, tmp_path):
@@ -533,6 +665,23 @@ def test_tokens_are_rotated_without_a_gap(ctl, stack, spawn, tmp_path):
     ctl("token rotate new.tokens")
     assert (tmp_path / "new.tokens").stat().st_mode & 0o777 == 0o600
     ctl("token rotate .", NOINPUT)
+
+
+def test_tokens_are_changed_by_one_command_at_a_time(ctl, tmp_path):
+    file = tmp_path / "admin.tokens"
+    file.write_text("first\n")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    for what in ("rotate", "prune --yes"):
+        assert "nothing was done" in ctl(f"token {what} {file}", UNAVAILABLE).stderr
+    os.close(folder)
+    assert file.read_text() == "first\n"
+    several = [subprocess.Popen([CONTROL, "token", "rotate", file], env=ctl.env, cwd=ctl.home,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for _ in range(6)]
+    ended = [process.wait(SECONDS_MAX) for process in several]
+    assert set(ended) <= {0, UNAVAILABLE}
+    assert len(set(file.read_text().split())) == 1 + ended.count(0)
 
 
 def test_status_tells_which_server_is_away(ctl, private_stack, spawn):

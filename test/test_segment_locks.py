@@ -1,15 +1,13 @@
 """The locks under segment_lock: each sells out exactly and bears the death of holder or server."""
 
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 
 import pytest
 
-from audit import audit, audit_after_faults, sell_out, sell_out_after_faults
+from audit import audit, audit_after_faults, audit_sale, sell_out, sell_out_after_faults
 from daemon import STEADY
-from harness.processes import ROOT, wait_until
+from harness.processes import wait_until
 from locks import Driver, RedisAlone, ZooKeeper
 from proxy import WRITE
 
@@ -46,10 +44,7 @@ def test_two_daemons_sell_exactly_the_total(stack, spawn, load, lock_options, ma
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= SOLD_OUT for one in loads)
     accepted += sell_out(pair[0])
-    done = subprocess.run([sys.executable, ROOT / "loadtest" / "audit", "--sku=demo", "--wait=5",
-                           f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}"],
-                          capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout
+    audit_sale(stack, "demo")
     assert audit(pair[1], accepted=accepted) == 500
 
 

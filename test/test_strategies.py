@@ -1,16 +1,14 @@
 """Every way not to oversell sells out exactly, repeats safely, and dies as stock/README.md says."""
 
 import random
-import subprocess
-import sys
 import time
 from itertools import permutations
 
 import pytest
 
-from audit import audit, audit_after_faults, sell_out, sell_out_after_faults
+from audit import audit, audit_after_faults, audit_sale, sell_out, sell_out_after_faults
 from daemon import STEADY
-from harness.processes import ROOT, wait_until
+from harness.processes import wait_until
 from proxy import COMMIT, WRITE, Link
 
 COUNTERS = ("atomic", "optimistic")  # units that they had taken when they died are missing in Redis
@@ -20,15 +18,6 @@ SOLD_OUT = {"201", "409 sold_out"}
 ANSWERS = SOLD_OUT | {"503 unavailable", "503 outcome_unknown", "503 overloaded"}
 
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
-
-
-def audit_tool(stack, *options):
-    """The exit status of loadtest/audit: 0 when orders, units sold and Redis agree."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "loadtest" / "audit", "--sku=demo", "--wait=5", *options,
-         f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}"],
-        capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def audit_of(strategy):
@@ -49,9 +38,9 @@ def test_two_daemons_sell_exactly_the_total(stack, spawn, load, strategy, max_ba
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= SOLD_OUT for one in loads)
     accepted += sell_out(pair[0])
-    audit_tool(stack, *(["--allow-dirty"] if strategy in LEDGER_ONLY else []))
+    audit_sale(stack, "demo", allow_dirty=strategy in LEDGER_ONLY)
     assert audit_of(strategy)(pair[1], accepted=accepted) == 1000
-    audit_tool(stack)
+    audit_sale(stack, "demo")
 
 
 @every_strategy

@@ -82,7 +82,8 @@ class AuditError(Exception):
 def run_client(argv, commands, env=None):
     try:
         done = subprocess.run(argv, input=commands, capture_output=True, text=True,
-                              timeout=CLIENT_TIMEOUT_S, env={**os.environ, **(env or {})})
+                              timeout=CLIENT_TIMEOUT_S, env={**os.environ, **(env or {})},
+                              start_new_session=True)  # Ctrl-C is for the caller to act upon
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AuditError(f"{argv[0]}: {error}") from error
     if done.returncode != 0:
@@ -299,6 +300,18 @@ def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False)
             differences.append(f"{least} orders were answered as {state}, {found} are")
     report["consistent"] = not differences
     return report
+
+
+def read_acked(paths):
+    """The ids in the files, one a line, of orders answered 201: for `acked`."""
+    acked = []
+    for path in paths:
+        try:
+            with open(path, encoding="ascii") as lines:
+                acked += [(line.strip(), None) for line in lines]
+        except (OSError, UnicodeDecodeError) as error:
+            raise AuditError(f"{path}: {error}") from error
+    return acked
 
 
 def audit_until_settled(wait_s, *what, **options):

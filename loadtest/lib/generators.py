@@ -97,15 +97,3 @@ def measure_rounds(load_once, bare_once, rounds, count_calm, extra):
         measured.append(run)
         before = after
     return measured
-
-
-def audit(stack, skus, options=()):
-    """The report of loadtest/audit."""
-    done = subprocess.run(
-        [HERE / "audit", "--json", "--wait=5", "--sku", *skus, *options], capture_output=True,
-        text=True, start_new_session=True, env={
-            **clean_environment(), "SECKILL_REDIS_URL": stack.redis_url,
-            "SECKILL_MYSQL_URL": stack.mysql_url})
-    if done.returncode not in (0, 1):
-        raise HarnessError(f"audit of {', '.join(skus[:5])}: {done.stderr.strip()}")
-    return json.loads(done.stdout)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from harness.processes import HarnessError
+from lib import audit as audits
 from lib import figures, generators, ledger, limits
 from lib.fleet import described
 from lib.pool import Pool
@@ -19,6 +20,8 @@ WINDOW = {"starts_at": "2020-01-01T00:00:00Z", "ends_at": "2099-01-01T00:00:00Z"
 STOCK_EVERY_S = 0.05
 AFTER_SOLD_OUT_S = 0.3
 BESIDE_CONNECTIONS = 64
+SETTLE_S = 5                # rounds under way when the load ended may need a moment
+RECORDED_SETTLE_S = 60      # so may answers that wrk did not wait for
 AUDIT_SEGMENTS_MAX = 20     # kept in a result
 NO_AUDIT = {"consistent": True, "orders": 0, "oversold": 0, "lost": 0, "states": {},
             "differences": []}
@@ -241,7 +244,7 @@ class Run:
 
     def rush(self):
         """Sells to the last unit, again and again, with an audit after each time."""
-        audits, stock = [], []
+        reports, stock = [], []
 
         def once():
             self.fleet.reset(self.skus[0], self.total(), self.settings["sale.segments"])
@@ -252,12 +255,12 @@ class Run:
             run["sale_s"] = ledger.sale_seconds(self.shop.stack, self.skus[0])
             run["accepted_per_s"] = self.total() / run["sale_s"]
             stock.append(watch.samples)
-            audits.append(self.audit())
+            reports.append(self.audit())
             return run
 
         result = self.rounds(once)
         result["stock"] = stock[0]
-        result["audit"] = next((audit for audit in audits if not audit["consistent"]), audits[-1])
+        result["audit"] = next((one for one in reports if not one["consistent"]), reports[-1])
         return result
 
     def run(self):
@@ -296,27 +299,34 @@ class Run:
 
     def audit(self):
         self.shop.progress.say("audit")
+        wait_s, options = SETTLE_S, {}
         if self.settings["record"]:
             parts = [path for prefix in self.recorded
                      for path in prefix.parent.glob(f"{prefix.name}*")]
-            options = ["--acked", *map(str, parts), "--wait=60"]
+            wait_s, options["acked"] = RECORDED_SETTLE_S, audits.read_acked(parts)
         else:
-            options = [f"--acked-min={self.seen}"]
+            options["acked_min"] = self.seen
         if self.called:
-            options.append(f"--state-min={STATE_OF[self.settings['call']]}={self.called}")
+            options["states_min"] = [(STATE_OF[self.settings["call"]], self.called)]
         skus = self.skus + ([ledger.PAST_SKU] if self.settings["prefill"] else [])
+        try:
+            return shortened(self.compare(skus, wait_s, options))
+        except audits.AuditError as error:
+            raise HarnessError(f"audit of {', '.join(skus[:5])}: {error}") from error
+
+    def compare(self, skus, wait_s, options):
+        """By SQL and Redis commands, and not by way of a daemon, which might misread its tables."""
+        urls = self.shop.stack.mysql_url, self.shop.stack.redis_url
         if self.fleet.options.get("strategy") not in WITHOUT_COUNTERS:
-            return shortened(generators.audit(self.shop.stack, skus, options))
-        report = generators.audit(self.shop.stack, skus, [*options, "--allow-dirty"])
-        if not report["consistent"]:
-            return shortened(report)
-        for _ in range(RECONCILES_MAX):
+            return audits.audit_until_settled(wait_s, urls, skus, **options)
+        report = audits.audit_until_settled(wait_s, urls, skus, **options, allow_dirty=True)
+        for _ in range(RECONCILES_MAX if report["consistent"] else 0):
             for sku in skus:
                 self.fleet.reconcile(sku)
-            report = generators.audit(self.shop.stack, skus, options)
+            report = audits.audit_until_settled(wait_s, urls, skus, **options)
             if report["consistent"]:
                 break
-        return shortened(report)
+        return report
 
 
 class BareRun:

@@ -10,7 +10,7 @@
 -- gets its entries all over, not at its end.
 --
 --   ORDER_RECORD  set: path prefix; each thread appends the id of every order answered 201 to
---                 PREFIX.N, one a line, for `audit --acked`
+--                 PREFIX.N, one a line, for the audit
 --   LOAD_TOOLS    the folder of this script                        (loadtest/tools)
 --
 -- Requests are prepared before the run and sent in turn, and answers are not looked at unless

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "service/calls/audit.h"
 #include "service/calls/list.h"
 #include "service/calls/ops.h"
 #include "service/calls/live.h"
@@ -29,6 +30,8 @@ static const struct route routes[] = {
     {"GET", "/user/{user_id}/orders", true, ROUTE_SHOP, false, CALL_LIST, call_list_user},
     {"GET", "/admin/orders", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_all},
     {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
+    {"GET", "/admin/audit", false, ROUTE_ADMIN, false, CALL_LISTING, call_audit_orders},
+    {"GET", "/admin/audit/", true, ROUTE_ADMIN, false, CALL_LISTING, call_audit_sale},
     {"GET", "/admin/sales", false, ROUTE_ADMIN, false, CALL_ADMIN, call_sale_list},
     {"PATCH", "/admin/sale/", true, ROUTE_ADMIN, true, CALL_ADMIN, call_sale_change},
     {"DELETE", "/admin/sale/", true, ROUTE_ADMIN, false, CALL_SALE, call_sale_retire},

@@ -1,0 +1,293 @@
+/* GET /admin/audit and GET /admin/audit/{sku}: what an audit compares. */
+#include "service/calls/audit.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/identifier.h"
+#include "base/user_id.h"
+#include "service/faults.h"
+#include "service/order_id.h"
+#include "sql/ledger_audit.h"
+#include "sql/ledger_time.h"
+#include "stock/sale_audit.h"
+
+/* ---- the query ---- */
+
+static bool read_sku(struct request_call *asked, const char *value)
+{
+    return identifier_copy(value, strlen(value), asked->filter.sku);
+}
+
+static bool read_after(struct request_call *asked, const char *value)
+{
+    return order_id_parse(value, &asked->after);
+}
+
+static bool read_user(struct request_call *asked, const char *value)
+{
+    return user_id_copy(value, strlen(value), asked->filter.user_id);
+}
+
+struct parameter {
+    const char *name;
+    bool (*read)(struct request_call *asked, const char *value);
+    const char *detail;
+};
+enum { PARAMETER_COUNT = 2 };
+
+static const struct parameter of_orders[PARAMETER_COUNT] = {
+    {"after", read_after, "after must be an order id, as next gives it."},
+    {"sku", read_sku, "sku must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"},
+};
+static const struct parameter of_sale[PARAMETER_COUNT] = {
+    {"after", read_user, "after must be a user id, as next gives it."},
+};
+
+static const struct parameter *find(const struct parameter known[PARAMETER_COUNT], const char *name)
+{
+    for (size_t i = 0; i < PARAMETER_COUNT; i++)
+        if (known[i].name && strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+/* NULL, or what is wrong with the query. */
+static const char *read_query(struct request_call *asked, const struct call *call,
+                              const struct parameter known[PARAMETER_COUNT])
+{
+    bool seen[PARAMETER_COUNT] = {false};
+    asked->filter = (struct ledger_filter){.sku = ""};
+    asked->after = 0;
+    if (call->parameter_count > PARAMETERS_MAX)
+        return "There are too many query parameters.";
+    for (size_t i = 0; i < call->parameter_count; i++) {
+        const struct parameter *parameter = find(known, call->parameters[i].name);
+        if (!parameter)
+            return "There is a query parameter that this call does not take.";
+        if (seen[parameter - known])
+            return "A query parameter comes twice.";
+        seen[parameter - known] = true;
+        if (!parameter->read(asked, call->parameters[i].value))
+            return parameter->detail;
+    }
+    return NULL;
+}
+
+/* A number that JavaScript would round. */
+static json_t *long_number(uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    return json_string(text);
+}
+
+/* ---- orders ---- */
+
+/* The sums of one sku stand together in no order, so the page is searched by name. */
+static json_t *sale_of(json_t *sales, const struct ledger_audit_sum *sum)
+{
+    json_t *sale = json_object_get(sales, sum->sku);
+    if (sale)
+        return sale;
+    sale = json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:s, s:{}, s:i, s:i, s:i}", "sku",
+                     sum->sku, "round", (json_int_t)sum->round, "states", "reserved", 0, "paid", 0,
+                     "cancelled", 0, "expired", 0, "units", 0, "weighed", "0", "segments",
+                     "misallocated", 0, "unkeyed", 0, "unlisted", 0);
+    json_object_set_new(sales, sum->sku, sale);
+    return sale;
+}
+
+static void add(json_t *object, const char *name, uint64_t number)
+{
+    json_int_t old = json_integer_value(json_object_get(object, name));
+    json_object_set_new(object, name, json_integer(old + (json_int_t)number));
+}
+
+static void add_units(json_t *sale, const struct ledger_audit_sum *sum)
+{
+    char segment[16];
+    snprintf(segment, sizeof segment, "%" PRIu32, sum->segment);
+    if (sum->has_segment)
+        add(json_object_get(sale, "segments"), segment, sum->units);
+}
+
+static void add_orders(json_t *sale, const struct ledger_audit_sum *sum)
+{
+    add(json_object_get(sale, "states"), sum->status, sum->orders);
+    if (strcmp(sum->status, "reserved") != 0 && strcmp(sum->status, "paid") != 0)
+        return;
+    const char *weighed = json_string_value(json_object_get(sale, "weighed"));
+    uint64_t old = strtoull(weighed, NULL, 10);
+    add(sale, "units", sum->units);
+    json_object_set_new(sale, "weighed", long_number(old + sum->weighed));
+    add_units(sale, sum);
+}
+
+static void take_sum(const struct ledger_audit_sum *sum, void *context)
+{
+    json_t *sale = sale_of(context, sum);
+    switch (sum->kind) {
+    case LEDGER_AUDIT_ORDERS:
+        add_orders(sale, sum);
+        break;
+    case LEDGER_AUDIT_ALLOCATED:
+        add_units(sale, sum);
+        break;
+    case LEDGER_AUDIT_MISALLOCATED:
+        add(sale, "misallocated", sum->orders);
+        break;
+    case LEDGER_AUDIT_UNKEYED:
+        add(sale, "unkeyed", sum->orders);
+        break;
+    case LEDGER_AUDIT_UNLISTED:
+        add(sale, "unlisted", sum->orders);
+        break;
+    }
+}
+
+/* The sums are found by their names, and told as a list. */
+static json_t *list_of(json_t *units)
+{
+    const char *segment;
+    json_t *count, *list = json_array();
+    json_object_foreach(units, segment, count)
+    {
+        json_array_append_new(list,
+                              json_pack("{s:I, s:O}", "segment",
+                                        (json_int_t)strtoul(segment, NULL, 10), "units", count));
+    }
+    return list;
+}
+
+static json_t *orders_json(json_t *sales, uint64_t next)
+{
+    const char *sku;
+    json_t *sale, *list = json_array();
+    json_object_foreach(sales, sku, sale)
+    {
+        json_object_set_new(sale, "segments", list_of(json_object_get(sale, "segments")));
+        json_array_append(list, sale);
+    }
+    json_t *page = json_pack("{s:o}", "sales", list);
+    if (next != 0)
+        json_object_set_new(page, "next", long_number(next));
+    return page;
+}
+
+static void audit_orders(struct call_worker *worker, struct request *request)
+{
+    uint64_t next = 0;
+    const struct request_call *asked = &request->call;
+    json_t *sales = json_object();
+    if (ledger_audit_orders(stock_ledger(worker->stock), asked->filter.sku, asked->after, take_sum,
+                            sales, &next) == LEDGER_OK)
+        answer_json(&request->answer, 200, orders_json(sales, next));
+    else
+        answer_problem(&request->answer, faults_problem(worker->stock));
+    json_decref(sales);
+}
+
+static void work_orders(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        audit_orders(worker, requests[i]);
+}
+
+/* ---- a sale ---- */
+
+static json_t *segment_json(const struct ledger_segment *row, const struct stock_cached *cached)
+{
+    json_t *redis = json_null();
+    if (cached->present)
+        redis = json_pack("{s:I, s:I, s:b, s:o}", "available", (json_int_t)cached->available,
+                          "round", (json_int_t)cached->round, "open", cached->open, "settled",
+                          long_number(cached->settled));
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:s}", "segment", (json_int_t)row->segment,
+                     "capacity", (json_int_t)row->capacity, "sold", (json_int_t)row->sold, "fence",
+                     long_number(row->fence), "redis", redis, "state",
+                     stock_audit_state(row, cached));
+}
+
+static json_t *sale_json(const struct stock_audit *audit, int64_t as_of_ms)
+{
+    char as_of[LEDGER_TIME_SIZE];
+    const struct ledger_sale *sale = &audit->sale;
+    json_t *segments = json_array();
+    for (size_t i = 0; i < audit->count; i++)
+        json_array_append_new(segments, segment_json(&audit->segments[i], &audit->cached[i]));
+    ledger_time_format(as_of_ms, as_of);
+    uint32_t limit = sale->settings.per_user_limit;
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:o, s:b, s:I, s:o}", "sku", sale->sku, "as_of", as_of, "round",
+        (json_int_t)sale->round, "total", (json_int_t)sale->total, "sold", (json_int_t)sale->sold,
+        "per_user_limit", limit == 0 ? json_null() : json_integer((json_int_t)limit), "counting",
+        sale->settings.counting, "segment_count", (json_int_t)sale->segments, "segments", segments);
+}
+
+/* Without a limit nothing is counted for users. */
+static bool add_users(struct call_worker *worker, const struct request_call *asked,
+                      const struct ledger_sale *sale, json_t *page)
+{
+    struct ledger_audit_users users = {.users = 0};
+    if (sale->settings.per_user_limit != 0 &&
+        ledger_audit_users(stock_ledger(worker->stock), sale->sku, sale->round,
+                           asked->filter.user_id, &users) != LEDGER_OK)
+        return false;
+    json_object_set_new(page, "users",
+                        json_pack("{s:I, s:I, s:o, s:I}", "users", (json_int_t)users.users, "units",
+                                  (json_int_t)users.units, "weighed", long_number(users.weighed),
+                                  "above", (json_int_t)users.above));
+    if (users.next[0] != '\0')
+        json_object_set_new(page, "next", json_string(users.next));
+    return true;
+}
+
+/* The audit has a row per segment: too large for the stack of a thread. */
+static void audit_sale(struct call_worker *worker, struct request *request)
+{
+    struct stock_audit *audit = malloc(sizeof *audit);
+    int64_t asked_ms = clock_wall_ms();
+    if (!audit)
+        abort();
+    enum stock_admin_result result = stock_audit(worker->stock, request->call.sku, audit);
+    json_t *page = result == STOCK_ADMIN_OK ? sale_json(audit, asked_ms) : NULL;
+    if (page && add_users(worker, &request->call, &audit->sale, page))
+        answer_json(&request->answer, 200, json_incref(page));
+    else if (result == STOCK_ADMIN_NO_SALE)
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+    else
+        answer_problem(&request->answer, faults_problem(worker->stock));
+    json_decref(page);
+    free(audit);
+}
+
+static void work_sale(struct call_worker *worker, struct request **requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        audit_sale(worker, requests[i]);
+}
+
+/* ---- the handlers ---- */
+
+enum call_start call_audit_orders(struct service *service, struct request *request,
+                                  const struct call *call)
+{
+    (void)service;
+    const char *detail = read_query(&request->call, call, of_orders);
+    return detail ? call_refuse(request, detail) : call_send(request, work_orders, false);
+}
+
+enum call_start call_audit_sale(struct service *service, struct request *request,
+                                const struct call *call)
+{
+    (void)service;
+    const char *detail = read_query(&request->call, call, of_sale);
+    if (detail)
+        return call_refuse(request, detail);
+    return call_read_sku(request, call) ? call_send(request, work_sale, false) : START_ANSWERED;
+}
