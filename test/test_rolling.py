@@ -103,7 +103,7 @@ def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path)
 @pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
 @pytest.mark.parametrize("path", [
     "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
-    "/metrics", "/%6detrics", "/readyz",
+    "/metrics", "/%6detrics", "/readyz", "/dashboard", "/dashboard/live",
 ])
 def test_haproxy_passes_no_call_of_operators_on(stack, spawn, tmp_path, path):
     daemon = spawn(stack, **on_port())
