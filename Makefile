@@ -40,8 +40,12 @@
 #   make format     let clang-format set the C sources
 #   make seclock    the lock library and its tool alone: build/libseclock.{a,so}, build/seclock
 #   make install-lock   them, the public header, a pkg-config file and the manual page
-#   make install    daemon, operator's tool with manual page and completion, reference configuration,
-#                   systemd units (PREFIX, SYSCONFDIR, DESTDIR)
+#   make install    daemon, operator's tool, manual pages, completion, configuration, systemd units,
+#                   rules for Prometheus, and the lock library (PREFIX, SYSCONFDIR, DESTDIR)
+#   make uninstall  removes that again; configuration and data stay. uninstall-lock: the library
+#   make deb        Debian packages in build/deb, checked by lintian
+#   make test-deb   installs them in a new Debian under build/, serves a sale there, and purges them;
+#                   wants root
 #   make clean      remove what was built; run/ and its data stay
 #   make help       this text
 #
@@ -51,6 +55,12 @@
 BUILD      ?= build
 PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
+DATADIR    ?= $(PREFIX)/share/seckill
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
+ZSHDIR     ?= $(PREFIX)/share/zsh/site-functions
 WERROR     ?= -Werror
 PYTHON     ?= /usr/bin/python3
 OBJCOPY    ?= objcopy
@@ -65,8 +75,19 @@ ifeq ($(MAKELEVEL),0)
 endif
 ifneq ($(V),1)
   Q   := @
-  say  = @printf '  %-6s %s\n' $(1) $(2);
+  say  = @printf '  %-6s %s\n' '$(1)' '$(strip $(2))';
 endif
+
+# Installs $(2), of mode $(1), as $(3); the output of $(1) as $(2); removes files, and our
+# own folders when these are empty.
+put   = $(call say,PUT,$(3))install -D -m $(1) $(2) $(DESTDIR)$(3)
+write = $(call say,PUT,$(2))mkdir -p $(dir $(DESTDIR)$(2)) && $(1) >$(DESTDIR)$(2) && chmod 644 $(DESTDIR)$(2)
+drop  = $(call say,REMOVE,$(words $(1)) files)rm -f $(addprefix $(DESTDIR),$(1)); \
+        rmdir $(DESTDIR)$(DATADIR)/* $(DESTDIR)$(DATADIR) 2>/dev/null || true
+define new_line
+
+
+endef
 
 # --- Flags --------------------------------------------------------------------------------------
 
@@ -118,7 +139,7 @@ headers  := $(addprefix $(gen)/,lua_scripts.h sql_migrations.h openapi.h web_fil
 
 LOCK_VERSION := 1.0.0
 
-.PHONY: all seclock install-lock tests run test test-browser browser-modules test-client screenshots test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
+.PHONY: all seclock install-lock uninstall-lock install-service uninstall deb test-deb tests run test test-browser browser-modules test-client screenshots test-alerts web-vendor test-lock check simulate mutants chaos bench around flood campaign campaigns sample bench-lock asan tsan fuzz fuzz-keep fuzz-replay fuzz-http overload model valgrind lint tidy format install clean help
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -216,20 +237,25 @@ $(BUILD)/seclock.pc: Makefile
 	$(Q){ echo 'Name: seclock'; \
 	echo 'Description: distributed locks with leases and fencing tokens'; \
 	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis'; \
-	echo 'Cflags: -I$(PREFIX)/include'; echo 'Libs: -L$(PREFIX)/lib -lseclock'; \
+	echo 'Cflags: -I$(INCLUDEDIR)'; echo 'Libs: -L$(LIBDIR) -lseclock'; \
 	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; } >$@
 
 -include $(patsubst %.o,%.d,$(lock_object))
 
 install-lock: seclock $(BUILD)/seclock.pc
-	install -D -m 644 lock/seclock.h $(DESTDIR)$(PREFIX)/include/seclock.h
-	install -D -m 644 $(BUILD)/libseclock.a $(DESTDIR)$(PREFIX)/lib/libseclock.a
-	install -D -m 755 $(BUILD)/$(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so.$(LOCK_VERSION)
-	ln -sf libseclock.so.$(LOCK_VERSION) $(DESTDIR)$(PREFIX)/lib/$(soname)
-	ln -sf $(soname) $(DESTDIR)$(PREFIX)/lib/libseclock.so
-	install -D -m 644 $(BUILD)/seclock.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/seclock.pc
-	install -D -m 755 $(BUILD)/seclock $(DESTDIR)$(PREFIX)/bin/seclock
-	install -D -m 644 lock/tool/seclock.1 $(DESTDIR)$(PREFIX)/share/man/man1/seclock.1
+	$(call put,644,lock/seclock.h,$(INCLUDEDIR)/seclock.h)
+	$(call put,644,$(BUILD)/libseclock.a,$(LIBDIR)/libseclock.a)
+	$(call put,755,$(BUILD)/$(soname),$(LIBDIR)/libseclock.so.$(LOCK_VERSION))
+	$(call say,LN,$(LIBDIR)/libseclock.so)
+	$(Q)ln -sf libseclock.so.$(LOCK_VERSION) $(DESTDIR)$(LIBDIR)/$(soname)
+	$(Q)ln -sf $(soname) $(DESTDIR)$(LIBDIR)/libseclock.so
+	$(call put,644,$(BUILD)/seclock.pc,$(LIBDIR)/pkgconfig/seclock.pc)
+	$(call put,755,$(BUILD)/seclock,$(PREFIX)/bin/seclock)
+	$(call put,644,lock/tool/seclock.1,$(MANDIR)/man1/seclock.1)
+
+uninstall-lock:
+	$(call drop,$(INCLUDEDIR)/seclock.h $(addprefix $(LIBDIR)/,libseclock.a libseclock.so $(soname) \
+	    libseclock.so.$(LOCK_VERSION) pkgconfig/seclock.pc) $(PREFIX)/bin/seclock $(MANDIR)/man1/seclock.1)
 
 # What the lock tests run as processes of their own, and the bench of the locks.
 lock_tools := $(lock_tests) $(BUILD)/bench_lock
@@ -540,20 +566,54 @@ format:
 	@deploy/packages lint
 	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest test,$f/*.[ch] $f/*/*.[ch]))
 
-install: all install-lock
-	install -D -m 755 $(daemon) $(DESTDIR)$(PREFIX)/bin/seckilld
-	install -D -m 644 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf.reference
-	test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || install -m 600 deploy/seckill.conf \
-	    $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	install -D -m 755 $(control) $(DESTDIR)$(PREFIX)/bin/seckillctl
-	install -D -m 644 ctl/seckillctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/seckillctl.1
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions)
-	$(control) completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/seckillctl
-	$(control) completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_seckillctl
-	sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
-	    deploy/systemd/seckilld.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/seckilld.service
-	install -m 644 deploy/systemd/seckilld.socket $(DESTDIR)$(PREFIX)/lib/systemd/system/
+# --- Installation: what is named here is what uninstall removes -----------------------------------
+
+monitoring := $(wildcard deploy/prometheus/*.yml deploy/prometheus/*.rules deploy/grafana/*.json)
+placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(MANDIR)/man8/seckilld.8 \
+              $(MANDIR)/man1/seckillctl.1 $(MANDIR)/man5/seckill.conf.5 \
+              $(PREFIX)/share/bash-completion/completions/seckillctl \
+              $(ZSHDIR)/_seckillctl $(UNITDIR)/seckilld.service \
+              $(UNITDIR)/seckilld.socket $(DATADIR)/seckill.conf $(DATADIR)/openapi.json \
+              $(monitoring:deploy/%=$(DATADIR)/%)
+
+install: $(daemon) $(control) install-lock install-service
+
+install-service: $(daemon) $(control)
+	$(call put,755,$(daemon),$(PREFIX)/bin/seckilld)
+	$(call put,755,$(control),$(PREFIX)/bin/seckillctl)
+	$(call put,644,deploy/man/seckilld.8,$(MANDIR)/man8/seckilld.8)
+	$(call put,644,ctl/seckillctl.1,$(MANDIR)/man1/seckillctl.1)
+	$(call write,$(daemon) --help-man,$(MANDIR)/man5/seckill.conf.5)
+	$(call write,$(control) completion bash,$(PREFIX)/share/bash-completion/completions/seckillctl)
+	$(call write,$(control) completion zsh,$(ZSHDIR)/_seckillctl)
+	$(call write,sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
+	    deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
+	$(call put,644,deploy/systemd/seckilld.socket,$(UNITDIR)/seckilld.socket)
+	$(call put,644,deploy/seckill.conf,$(DATADIR)/seckill.conf)
+	$(call put,644,service/openapi.json,$(DATADIR)/openapi.json)
+	$(foreach f,$(monitoring),$(call put,644,$f,$(DATADIR)/$(f:deploy/%=%))$(new_line))
+	$(Q)test -e $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf || { \
+	    printf '  %-6s %s\n' PUT $(SYSCONFDIR)/seckill/seckill.conf; \
+	    install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/seckill; \
+	    install -m 600 deploy/seckill.conf $(DESTDIR)$(SYSCONFDIR)/seckill/seckill.conf; }
+
+uninstall: uninstall-lock
+	$(call drop,$(placed))
+	@test ! -e $(DESTDIR)$(SYSCONFDIR)/seckill || \
+	    echo 'The configuration in $(SYSCONFDIR)/seckill stays, and so does all data in Redis and MySQL.'
+
+# --- Debian packages: built from a copy of the tree, with debian/ at its root ----------------------
+
+deb_root := build/deb
+
+deb:
+	@deploy/packages deb
+	@deploy/deb $(deb_root)
+
+test-deb:
+	@deploy/packages test-deb
+	@$(MAKE) deb
+	@test/deb/run $(deb_root)
 
 clean:
 	rm -rf $(BUILD)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,8 +12,11 @@
 #include "service/config/config.h"
 #include "service/http/server.h"
 #include "service/log.h"
+#include "service/notify.h"
 #include "service/reload.h"
 #include "service/service.h"
+#include "service/setup.h"
+#include "service/supervise.h"
 #include "service/workers/calls.h"
 #include "service/workers/expiry.h"
 #include "service/workers/health.h"
@@ -28,7 +32,8 @@ enum {
     ERROR_MAX = 256,
     PREPARE_RETRY_MS = 200,
     READY_POLL_MS = 20,
-    FILES_OWN = 64, /* descriptors kept for what is there once */
+    COMMIT_TRIES = 6, /* of a transaction, each bounded by the servers' time-outs, and one over */
+    FILES_OWN = 64,   /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
     OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
 };
@@ -47,6 +52,7 @@ struct parts {
     struct observer *observer;
     struct progress *progress;
     struct http_server *http_server;
+    struct supervise supervise;
     struct live *live;
     char **argv;               /* of main, for reload */
     int64_t patience_until_ns; /* when clients are let in at the latest */
@@ -246,14 +252,62 @@ static void block_signals(sigset_t *signals)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* How long main may wait for a signal: until the start is to be gone on with, or the end. */
+/* ---- the service manager ---- */
+
+static int64_t oldest_batch_ns(const struct parts *parts)
+{
+    int64_t oldest_ns = INT64_MAX;
+    for (unsigned i = 0; i < parts->service.config.order_workers; i++) {
+        int64_t turned_ns = order_worker_turned_ns(parts->order_workers[i]);
+        if (turned_ns < oldest_ns)
+            oldest_ns = turned_ns;
+    }
+    return oldest_ns;
+}
+
+static void tell_manager(struct parts *parts)
+{
+    const struct config *config = &parts->service.config;
+    int64_t now_ns = clock_now_ns();
+    enum health_state redis = health_redis(parts->health, now_ns);
+    enum health_state ledger = health_ledger(parts->health, now_ns);
+    const struct supervise_view view = {
+        .prepared = atomic_load(&parts->service.prepared),
+        .lets_clients_in = http_server_started(parts->http_server),
+        .redis_ok = redis == HEALTH_OK,
+        .ledger_ok = ledger == HEALTH_OK,
+        .redis = health_word(redis),
+        .ledger = health_word(ledger),
+        .now_ns = now_ns,
+        .http_turned_ns = http_server_turned_ns(parts->http_server),
+        .worker_turned_ns = oldest_batch_ns(parts),
+        .patience_ns = COMMIT_TRIES * CLOCK_NS_PER_MS *
+                       ((int64_t)config->mysql_timeout_ms + config->redis_timeout_ms),
+    };
+    supervise_tell(&parts->supervise, &view);
+}
+
+static void reload(struct parts *parts)
+{
+    notify_reloading();
+    reload_config(&parts->service, parts->argv, environ);
+    supervise_reloaded(&parts->supervise);
+}
+
+/* ---- until the end ---- */
+
+/* How long main may wait for a signal: until the start is to be gone on with, or the end, or the
+ * manager hears something. */
 static int64_t patience_ns(struct parts *parts)
 {
     bool prepared = atomic_load(&parts->service.prepared);
+    int64_t ns = supervise_pause_ns(&parts->supervise);
     int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
     if (!prepared || !http_server_started(parts->http_server))
         return (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) * CLOCK_NS_PER_MS;
-    return due_ns == INT64_MAX ? INT64_MAX : left_ns > 0 ? left_ns : 0;
+    if (due_ns != INT64_MAX && left_ns < ns)
+        ns = left_ns > 0 ? left_ns : 0;
+    return ns;
 }
 
 /* Waits for the next signal; 0: there is something else to do. */
@@ -276,9 +330,10 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
             return true;
         }
         if (number == SIGHUP)
-            reload_config(&parts->service, parts->argv, environ);
+            reload(parts);
         if (!advance(parts))
             return false;
+        tell_manager(parts);
         number = next_signal(parts, signals);
     }
     /* A daemon that was never ready has had no clients from a balancer. */
@@ -323,6 +378,7 @@ static int serve(struct parts *parts, const sigset_t *signals)
 {
     bool started = start(parts) && run_until_stop(parts, signals);
     if (started) {
+        notify_send("STOPPING=1\nSTATUS=Answers what is under way");
         watch_for_second_signal(!parts->service.drain.signalled);
         drain_wait(&parts->service.drain);
     } else {
@@ -343,7 +399,12 @@ int main(int argc, char **argv)
     if (loaded != CONFIG_OK)
         return loaded == CONFIG_EXIT ? 0 : 2;
     config_setup_log(config);
+    if (config->mode != CONFIG_SERVE)
+        return setup_run(config);
     config_log(config);
+    if (!notify_setup())
+        log_event(LOG_WARN, "notify_socket_invalid", "value=%s",
+                  LOG_QUOTE(getenv("NOTIFY_SOCKET")));
     raise_file_limit();
     parts.argv = argv;
     int status = serve(&parts, &signals);

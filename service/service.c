@@ -2,20 +2,17 @@
 #include "service/service.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "service/admin_actions.h"
-#include "service/faults.h"
 #include "service/live_feed.h"
 #include "service/log.h"
+#include "service/schema.h"
 #include "service/stock_snapshot.h"
-#include "sql/ledger_setup.h"
 
 enum {
     REMEMBER_LEFT_MS = 1000, /* "sold out" is asked again after this, should a message be lost */
-    MIGRATION_NOTE_MS = 5000,
 };
 
 static void set_proxies(struct service *service, const char *text)
@@ -113,40 +110,15 @@ static void learn_sale(const struct ledger_sale *sale, void *cache)
     sale_cache_put(cache, sale);
 }
 
-/* The signals that end the daemon are blocked, and waited for where it serves. */
-static bool is_told_to_end(void)
-{
-    sigset_t pending;
-    return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
-}
-
-/* A large table is copied for minutes: the operator sees what the start waits for. */
-static bool go_on_migrating(const struct ledger_migration *now, void *context)
-{
-    int64_t *noted_ms = context;
-    if (now->waited_ms < *noted_ms) /* the next statement */
-        *noted_ms = 0;
-    if (now->waited_ms - *noted_ms >= MIGRATION_NOTE_MS) {
-        *noted_ms = now->waited_ms;
-        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
-                  (long long)now->waited_ms / 1000);
-    }
-    return !is_told_to_end();
-}
-
 bool service_prepare(struct service *service, struct ledger *ledger)
 {
     assert(!atomic_load(&service->prepared)); /* from then on another thread keeps the node */
-    int64_t noted_ms = 0;
-    enum ledger_result result = ledger_migrate_while(ledger, go_on_migrating, &noted_ms);
-    if (result == LEDGER_OK && !node_keep(&service->node, &service->ids, ledger))
+    if (!schema_prepare(ledger, strcmp(service->config.update_tables, "on") == 0))
         return false;
-    if (result == LEDGER_OK)
-        result = ledger_sales_each(ledger, learn_sale, service->sale_cache);
-    if (result != LEDGER_OK) {
-        faults_log_ledger(ledger, "ledger_not_ready",
-                          "orders are refused, 503 unavailable, until the tables are ready");
+    if (!node_keep(&service->node, &service->ids, ledger))
+        return false;
+    if (ledger_sales_each(ledger, learn_sale, service->sale_cache) != LEDGER_OK) {
+        schema_log_failure(ledger);
         return false;
     }
     atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */

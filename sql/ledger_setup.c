@@ -31,6 +31,39 @@ static enum db_result ask(struct ledger *ledger, const char *question, bool *yes
     return result;
 }
 
+/* For an account that may use a table, and none that it may not. */
+static enum db_result has_version_table(struct ledger *ledger, bool *yes_out)
+{
+    return ask(ledger,
+               "SELECT COUNT(*)FROM information_schema.tables WHERE table_schema=DATABASE()"
+               "AND table_name='schema_version'",
+               yes_out);
+}
+
+static enum db_result was_applied(struct ledger *ledger, const char *name, bool *yes_out)
+{
+    char question[128];
+    snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
+             name);
+    return ask(ledger, question, yes_out);
+}
+
+enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema *schema_out)
+{
+    bool versions = false, applied = false;
+    *schema_out = (struct ledger_schema){.files = MIGRATIONS};
+    enum db_result result = has_version_table(ledger, &versions);
+    for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++) {
+        if (versions)
+            result = was_applied(ledger, sql_migrations[i].name, &applied);
+        if (result == DB_OK && !applied && schema_out->missing++ == 0)
+            schema_out->first = sql_migrations[i].name;
+    }
+    if (result != DB_OK)
+        return LEDGER_FAILED;
+    return schema_out->missing == 0 ? LEDGER_OK : LEDGER_NO;
+}
+
 struct migration {
     struct ledger *ledger;
     bool (*go_on)(const struct ledger_migration *now, void *context);
@@ -80,11 +113,9 @@ static enum db_result run_statements(struct migration *migration, const char *te
 static enum db_result migrate_one(struct migration *migration, const char *name, const char *text)
 {
     struct ledger *ledger = migration->ledger;
-    char question[128], note[128];
+    char note[128];
     bool applied = false;
-    snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
-             name);
-    enum db_result result = ask(ledger, question, &applied);
+    enum db_result result = was_applied(ledger, name, &applied);
     if (result != DB_OK || applied)
         return result;
     begin_wait(migration, name);
@@ -134,6 +165,9 @@ enum ledger_result ledger_migrate_while(struct ledger *ledger,
                                         void *context)
 {
     struct migration migration = {.ledger = ledger, .go_on = go_on, .context = context};
+    struct ledger_schema schema;
+    if (ledger_schema_ask(ledger, &schema) == LEDGER_OK)
+        return LEDGER_OK;
     if (!lock_migration(&migration))
         return LEDGER_FAILED;
     enum db_result result = migrate_all(&migration);

@@ -4,8 +4,19 @@
 
 #include "sql/ledger.h"
 
+/* Which of the numbered files the database has not seen. */
+struct ledger_schema {
+    unsigned files, missing;
+    const char *first; /* of the missing ones; NULL: none is */
+};
+
+/* Asks whether the tables are as this version wants them, and changes nothing. LEDGER_OK; LEDGER_NO
+ * when files are missing; LEDGER_FAILED: not known. */
+enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema *schema_out);
+
 /* Creates or upgrades the tables, one daemon at a time under a server-side lock, for which it waits
- * up to 60 s. Harmless when the tables are there. Questions wait as long as the ledger's time-out
+ * up to 60 s. Harmless when the tables are there, and then it needs no right
+ * to change any. Questions wait as long as the ledger's time-out
  * says; a statement that changes tables may take an hour, as large ones are copied. LEDGER_OK or
  * LEDGER_FAILED; then what was done stays done, and a repeat goes on. */
 enum ledger_result ledger_migrate(struct ledger *ledger);

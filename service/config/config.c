@@ -76,14 +76,15 @@ static enum config_result load(struct sources *sources, struct config *config, c
         return CONFIG_EXIT;
     }
     /* Only now, when the strongest origin is known: an overridden value may be wrong. */
+    bool good = true;
     for (unsigned i = 0; i < OPTION_COUNT; i++)
-        if (!apply(sources, i, config))
-            return CONFIG_BAD;
+        good = apply(sources, i, config) && good; /* all mistakes are told at once */
+    config->mode = sources->mode;
     /* Not logged here: the log is set up later, by one of these options. */
     memcpy(config->old_name_used, sources->old_name_used, sizeof config->old_name_used);
-    bool read = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) &&
-                read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config);
-    return read ? CONFIG_OK : CONFIG_BAD;
+    good = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) && good;
+    good = read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config) && good;
+    return good ? CONFIG_OK : CONFIG_BAD;
 }
 
 enum config_result config_load(struct config *config, char **argv, char **envp, FILE *out,

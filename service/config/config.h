@@ -8,7 +8,7 @@
 
 enum config_result {
     CONFIG_OK,   /* every field is set and valid */
-    CONFIG_EXIT, /* --help, --help-config or --version was printed to out: exit 0 */
+    CONFIG_EXIT, /* --help, --help-… or --version was printed to out: exit 0 */
     CONFIG_BAD,  /* the reason was printed to err: exit 2 */
 };
 
@@ -20,9 +20,9 @@ enum config_result {
  * an error, as always.
  *
  * argv and envp end in NULL as main's do and are not kept. A message names the option, where it
- * stood, its value (passwords masked) and what is allowed. What the files of tokens hold is
- * in admin_token and shop_token afterwards, separated by commas. After CONFIG_EXIT and CONFIG_BAD
- * the struct is all zero. Not for several threads at a time.
+ * stood, its value (passwords masked) and what is allowed; there may be several. What the files of
+ * tokens hold is in admin_token and shop_token afterwards, separated by commas. After CONFIG_EXIT
+ * and CONFIG_BAD the struct is all zero. Not for several threads at a time.
  */
 enum config_result config_load(struct config *config, char **argv, char **envp, FILE *out,
                                FILE *err);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Prints what "--help", "--help-config" or "--version" asks for. */
+/* Prints what "--help", "--help-config", "--help-man" or "--version" asks for. */
 void help_print(FILE *out, const char *flag);
 
 #endif

@@ -52,6 +52,10 @@
     X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
       "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
+    X(CHOICE, update_tables, "on", CONFIG_SWITCH, 0, 0,                                            \
+      "on: the daemon creates and upgrades its tables when it starts. off: it only checks that "   \
+      "they are up to date, and refuses orders until " SECKILL_PROGRAM " --migrate has run, with " \
+      "an account that may change tables.")                                                        \
     X(SECRETS, admin_token, "", "", 0, 0,                                                          \
       "The token that callers of /admin/ send as Authorization: Bearer TOKEN; several while they " \
       "change over to another. While it is empty, the daemon refuses these calls. Other users of " \
@@ -176,8 +180,12 @@ enum { CONFIG_RENAMED(OPTION_OLD) OPTION_OLD_COUNT };
 enum { CONFIG_OPTIONS(OPTION) OPTION_COUNT };
 #undef OPTION
 
+/* What the daemon is started for. */
+enum config_mode { CONFIG_SERVE, CONFIG_CHECK, CONFIG_MIGRATE, CONFIG_PRINT_GRANTS };
+
 /* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */
 struct config {
+    enum config_mode mode;
     bool old_name_used[OPTION_OLD_COUNT];
     CONFIG_OPTIONS(CONFIG_FIELD)
 };

@@ -131,15 +131,15 @@ static bool read_file(struct sources *sources)
                 reason);
         return false;
     }
+    bool good = true;
     unsigned number = 1;
     for (char *line = sources->file, *next; line; line = next, number++) {
         next = strchr(line, '\n');
         if (next)
             *next++ = '\0';
-        if (!read_line(sources, number, line))
-            return false;
+        good = read_line(sources, number, line) && good; /* all mistakes are told at once */
     }
-    return true;
+    return good;
 }
 
 /* ---- the environment ---- */
@@ -173,9 +173,15 @@ static void read_environment(struct sources *sources, char **envp)
 
 /* ---- flags ---- */
 
-static const char *const help_flags[] = {"--help", "--help-config", "--version"};
+static const char *const help_flags[] = {"--help", "--help-config", "--help-man", "--version"};
+static const char *const mode_flags[] = {[CONFIG_CHECK] = "--check-config",
+                                         [CONFIG_MIGRATE] = "--migrate",
+                                         [CONFIG_PRINT_GRANTS] = "--print-grants"};
 
-enum { HELP_FLAGS = sizeof help_flags / sizeof *help_flags };
+enum {
+    HELP_FLAGS = sizeof help_flags / sizeof *help_flags,
+    MODE_FLAGS = sizeof mode_flags / sizeof *mode_flags,
+};
 
 static bool refuse_flag(const struct sources *sources, const char *name)
 {
@@ -183,12 +189,14 @@ static bool refuse_flag(const struct sources *sources, const char *name)
     option_suggest(&suggestion, "config");
     for (size_t i = 0; i < HELP_FLAGS; i++)
         option_suggest(&suggestion, help_flags[i] + 2);
+    for (size_t i = CONFIG_CHECK; i < MODE_FLAGS; i++)
+        option_suggest(&suggestion, mode_flags[i] + 2);
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char flag[OPTION_NAME_SIZE];
         option_write_flag(config_options[i].name, flag);
         option_suggest(&suggestion, flag);
     }
-    if (suggestion.distance == 0) /* one of help_flags, with a value behind it */
+    if (suggestion.distance == 0) /* one of these flags, with a value behind it */
         fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);
     else if (suggestion.name[0])
         fprintf(sources->err, SECKILL_PROGRAM ": unknown flag --%s; did you mean --%s?\n", name,
@@ -216,6 +224,25 @@ static bool read_flag(struct sources *sources, const char *name, const char *val
     return refuse_flag(sources, name);
 }
 
+static enum config_mode find_mode(const char *argument)
+{
+    size_t mode = CONFIG_CHECK;
+    while (mode < MODE_FLAGS && strcmp(argument, mode_flags[mode]) != 0)
+        mode++;
+    return mode < MODE_FLAGS ? (enum config_mode)mode : CONFIG_SERVE;
+}
+
+static bool read_mode(struct sources *sources, enum config_mode mode)
+{
+    if (sources->mode != CONFIG_SERVE && sources->mode != mode) {
+        fprintf(sources->err, SECKILL_PROGRAM ": %s and %s exclude each other\n",
+                mode_flags[sources->mode], mode_flags[mode]);
+        return false;
+    }
+    sources->mode = mode;
+    return true;
+}
+
 /* Reads the flag in argv[*i] and, if its value stands apart, the next argument as well. */
 static bool read_argument(struct sources *sources, char **argv, int *i)
 {
@@ -230,6 +257,8 @@ static bool read_argument(struct sources *sources, char **argv, int *i)
             sources->help = help_flags[h];
     if (sources->help)
         return true;
+    if (find_mode(argument) != CONFIG_SERVE)
+        return read_mode(sources, find_mode(argument));
     char name[2 * OPTION_NAME_SIZE]; /* a longer one is cut, and unknown all the same */
     size_t length = strcspn(argument + 2, "=");
     snprintf(name, sizeof name, "%.*s", (int)length, argument + 2);

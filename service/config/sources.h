@@ -21,7 +21,9 @@ struct setting {
 struct sources {
     struct setting settings[OPTION_COUNT];
     bool old_name_used[OPTION_OLD_COUNT]; /* also when a stronger origin won */
-    const char *help; /* --help, --help-config or --version stood in argv: nothing else was read */
+    const char
+        *help; /* --help, another --help-… or --version stood in argv: nothing else was read */
+    enum config_mode mode;
     const char *path; /* of the configuration file; NULL: none */
     enum origin path_origin;
     char *file; /* its text */

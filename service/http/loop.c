@@ -219,6 +219,7 @@ static bool turn(struct http_thread *thread)
 {
     bool events = wait_for_events(thread);
     thread->now_ns = clock_now_ns();
+    atomic_store_explicit(&thread->turned_ns, thread->now_ns, memory_order_relaxed);
     thread->closing = atomic_load(&thread->service->phase) >= SERVICE_CLOSES;
     take_returned(thread);
     expire_due(thread);
@@ -393,11 +394,17 @@ struct http_thread *http_start(struct service *service, struct http_room *room, 
         undo_start(thread);
         return NULL;
     }
+    atomic_store(&thread->turned_ns, clock_now_ns());
     reply_prepare(thread);
     room_join(room, thread);
     if (!worker_start(&thread->worker, thread_main, thread))
         abort();
     return thread;
+}
+
+int64_t http_turned_ns(const struct http_thread *thread)
+{
+    return atomic_load_explicit(&thread->turned_ns, memory_order_relaxed);
 }
 
 void http_join(struct http_thread *thread)

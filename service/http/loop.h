@@ -37,6 +37,10 @@ void http_return_all(struct request **requests, size_t count);
  * or drain_ms have passed. */
 void http_join(struct http_thread *thread);
 
+/* When its last turn began (monotonic): a thread that waits for clients turns once a second. Any
+ * thread. */
+int64_t http_turned_ns(const struct http_thread *thread);
+
 /* Frees it, after all workers have ended. NULL is fine. */
 void http_close(struct http_thread **thread);
 

@@ -160,6 +160,15 @@ bool http_server_started(const struct http_server *server)
     return server->started;
 }
 
+int64_t http_server_turned_ns(const struct http_server *server)
+{
+    int64_t oldest_ns = INT64_MAX;
+    for (size_t i = 0; i < HTTP_THREADS_MAX; i++)
+        if (server->threads[i] && http_turned_ns(server->threads[i]) < oldest_ns)
+            oldest_ns = http_turned_ns(server->threads[i]);
+    return oldest_ns;
+}
+
 /* ---- the end ---- */
 
 void http_server_drain(struct http_server *server)

@@ -110,6 +110,7 @@ struct http_thread {
     int64_t stuck_look_ns;             /* when to look again */
     unsigned runs_due;                 /* of libmicrohttpd, before the thread may wait again */
     int64_t now_ns;                    /* of this turn */
+    _Atomic int64_t turned_ns;         /* the same, which others may read */
     bool closing;                      /* answers close their connections */
     bool ending;                       /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */

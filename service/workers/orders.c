@@ -49,6 +49,7 @@ struct order_worker {
     uint64_t recoveries;  /* that were logged */
     enum problem refusal; /* of orders of the batch that were not decided */
     unsigned random;
+    _Atomic int64_t turned_ns; /* when it last began to look for orders; others may read */
 };
 
 /* ---- from the queue and back ---- */
@@ -348,6 +349,7 @@ static void run(void *context)
         max = stock_batch_max(worker->stock);
     assert(max > 0 && max <= STOCK_BATCH_MAX);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
+        atomic_store_explicit(&worker->turned_ns, clock_now_ns(), memory_order_relaxed);
         size_t taken = take_next(worker, max);
         if (taken > 0)
             carry(worker, gather(worker, taken, max));
@@ -364,6 +366,7 @@ struct order_worker *order_worker_start(struct service *service, char *error_out
         abort();
     worker->service = service;
     worker->random = (unsigned)(uintptr_t)worker;
+    atomic_store(&worker->turned_ns, clock_now_ns());
     worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock) {
         free(worker);
@@ -372,6 +375,11 @@ struct order_worker *order_worker_start(struct service *service, char *error_out
     if (!worker_start(&worker->thread, run, worker))
         abort();
     return worker;
+}
+
+int64_t order_worker_turned_ns(const struct order_worker *worker)
+{
+    return atomic_load_explicit(&worker->turned_ns, memory_order_relaxed);
 }
 
 void order_worker_join(struct order_worker **worker)

@@ -14,6 +14,10 @@ struct order_worker;
 struct order_worker *order_worker_start(struct service *service, char *error_out,
                                         size_t error_size);
 
+/* When it last began to look for orders (monotonic): each second, or after each batch. Any
+ * thread. */
+int64_t order_worker_turned_ns(const struct order_worker *worker);
+
 /* Waits for the thread to end, and frees the worker. */
 void order_worker_join(struct order_worker **worker);
 

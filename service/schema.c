@@ -1,0 +1,72 @@
+/* The ledger's tables at a start: checked, made, upgraded, and what the log says of it. */
+#include "service/schema.h"
+
+#include <signal.h>
+#include <stdint.h>
+
+#include "service/faults.h"
+#include "service/log.h"
+#include "service/supervise.h"
+#include "sql/ledger_setup.h"
+
+enum { MIGRATION_NOTE_MS = 5000 };
+
+/* The signals that end the daemon are blocked, and waited for where it serves. */
+static bool is_told_to_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/* A large table is copied for minutes: the operator sees what the start waits for. */
+static bool go_on(const struct ledger_migration *now, void *context)
+{
+    int64_t *noted_ms = context;
+    if (now->waited_ms < *noted_ms) /* the next statement */
+        *noted_ms = 0;
+    if (now->waited_ms - *noted_ms >= MIGRATION_NOTE_MS) {
+        *noted_ms = now->waited_ms;
+        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
+                  (long long)now->waited_ms / 1000);
+        supervise_migrating(now->name ? now->name : "another daemon does", now->waited_ms / 1000);
+    }
+    return !is_told_to_end();
+}
+
+enum ledger_result schema_update(struct ledger *ledger)
+{
+    int64_t noted_ms = 0;
+    return ledger_migrate_while(ledger, go_on, &noted_ms);
+}
+
+void schema_log_failure(struct ledger *ledger)
+{
+    faults_log_ledger(ledger, "ledger_not_ready",
+                      "orders are refused, 503 unavailable, until the tables are ready");
+}
+
+static bool check(struct ledger *ledger)
+{
+    struct ledger_schema schema;
+    enum ledger_result result = ledger_schema_ask(ledger, &schema);
+    if (result == LEDGER_NO)
+        log_failure(LOG_ERROR, "tables_outdated", "ledger",
+                    "address=%s missing=%u of=%u first=%s effect=%s",
+                    LOG_QUOTE(ledger_place(ledger)), schema.missing, schema.files, schema.first,
+                    LOG_QUOTE("orders are refused, 503 unavailable, until seckilld --migrate has "
+                              "run; update_tables is off"));
+    else if (result != LEDGER_OK)
+        schema_log_failure(ledger);
+    return result == LEDGER_OK;
+}
+
+bool schema_prepare(struct ledger *ledger, bool update)
+{
+    if (!update)
+        return check(ledger);
+    bool updated = schema_update(ledger) == LEDGER_OK;
+    if (!updated)
+        schema_log_failure(ledger);
+    return updated;
+}

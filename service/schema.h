@@ -1,0 +1,20 @@
+/* The ledger's tables at a start: checked, made, upgraded, and what the log says of it. */
+#ifndef SECKILL_SERVICE_SCHEMA_H
+#define SECKILL_SERVICE_SCHEMA_H
+
+#include <stdbool.h>
+
+#include "sql/ledger.h"
+
+/* Makes or upgrades the tables until SIGTERM or SIGINT is pending, and logs every 5 s what takes
+ * long. LEDGER_OK or LEDGER_FAILED; then ledger_error says why. */
+enum ledger_result schema_update(struct ledger *ledger);
+
+/* The same with `update`; without, only checks that the tables are up to date. False after a line
+ * in the log. */
+bool schema_prepare(struct ledger *ledger, bool update);
+
+/* Logs what failed since the last call, as the reason why orders are refused. */
+void schema_log_failure(struct ledger *ledger);
+
+#endif

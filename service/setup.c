@@ -1,0 +1,76 @@
+/* What the daemon does instead of serving: --check-config, --migrate, --print-grants. */
+#include "service/setup.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "service/log.h"
+#include "service/schema.h"
+#include "sql/ledger_grants.h"
+#include "sql/ledger_setup.h"
+
+enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
+
+/* Reading it has told all mistakes; only what is accepted and old is left to say. */
+static int check_config(const struct config *config)
+{
+    for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
+        if (config->old_name_used[i])
+            fprintf(stderr, SECKILL_PROGRAM ": %s is the old name of %s\n",
+                    config_option_names[i].name,
+                    config_options[config_option_names[i].option].name);
+    printf(SECKILL_PROGRAM ": the configuration is good\n");
+    return STATUS_GOOD;
+}
+
+static int report_failure(const struct ledger *ledger)
+{
+    fprintf(stderr, SECKILL_PROGRAM ": cannot update the tables at %s: %s\n", ledger_place(ledger),
+            ledger_error(ledger)[0] ? ledger_error(ledger) : "told to end");
+    return STATUS_FAILED;
+}
+
+static int update(struct ledger *ledger)
+{
+    struct ledger_schema before, after;
+    if (ledger_schema_ask(ledger, &before) == LEDGER_FAILED || schema_update(ledger) != LEDGER_OK ||
+        ledger_schema_ask(ledger, &after) != LEDGER_OK)
+        return report_failure(ledger);
+    printf(SECKILL_PROGRAM ": the tables at %s are up to date: %u of %u changes were made now\n",
+           ledger_place(ledger), before.missing, after.files);
+    return STATUS_GOOD;
+}
+
+static int migrate(const struct config *config)
+{
+    char error[ERROR_MAX];
+    struct ledger *ledger =
+        ledger_open(config->mysql_url, (int)config->mysql_timeout_ms, error, sizeof error);
+    if (!ledger) {
+        fprintf(stderr, SECKILL_PROGRAM ": %s\n", error);
+        return STATUS_BAD;
+    }
+    int status = update(ledger);
+    ledger_close(&ledger);
+    log_flush();
+    return status;
+}
+
+static int print_grants(const struct config *config)
+{
+    if (ledger_grants_print(stdout, config->mysql_url))
+        return STATUS_GOOD;
+    fprintf(stderr, SECKILL_PROGRAM ": mysql_url names no user, or one whose name with _migrate "
+                                    "behind has more than 32 characters\n");
+    return STATUS_BAD;
+}
+
+int setup_run(struct config *config)
+{
+    assert(config->mode != CONFIG_SERVE);
+    int status = config->mode == CONFIG_CHECK     ? check_config(config)
+                 : config->mode == CONFIG_MIGRATE ? migrate(config)
+                                                  : print_grants(config);
+    config_free(config);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* What the service manager is told while the daemon starts and serves. */
+#include "service/supervise.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/log.h"
+#include "service/notify.h"
+
+enum {
+    POLL_MS = 1000,     /* how old a status may be */
+    START_POLL_MS = 20, /* before the daemon is ready */
+    EXTEND_S = 120,     /* a start that waits is given this, again and again */
+    FILE_NAME_MAX = 48,
+};
+
+static void write_status(const struct supervise_view *view, char status_out[SUPERVISE_STATUS_SIZE])
+{
+    const char *what = !view->prepared                     ? "Waits for the ledger"
+                       : view->redis_ok && view->ledger_ok ? NULL
+                                                           : "Refuses orders";
+    if (what)
+        snprintf(status_out, SUPERVISE_STATUS_SIZE, "%s: Redis %s, ledger %s", what, view->redis,
+                 view->ledger);
+    else
+        snprintf(status_out, SUPERVISE_STATUS_SIZE, "Sells");
+}
+
+static void tell_status(struct supervise *supervise, const struct supervise_view *view)
+{
+    char status[SUPERVISE_STATUS_SIZE];
+    write_status(view, status);
+    if (strcmp(status, supervise->status) != 0 && notify_send("STATUS=%s", status))
+        memcpy(supervise->status, status, sizeof status);
+}
+
+/* A start that waits for its ledger may take as long as that needs: systemd must not end it. */
+static void tell_start(struct supervise *supervise, const struct supervise_view *view)
+{
+    if (view->prepared && supervise->prepared_ns == 0)
+        supervise->prepared_ns = view->now_ns;
+    bool waited = supervise->prepared_ns != 0 &&
+                  view->now_ns - supervise->prepared_ns >= SUPERVISE_READY_S * CLOCK_NS_PER_S;
+    bool sells = view->prepared && view->redis_ok && view->ledger_ok;
+    if (view->lets_clients_in && (sells || waited))
+        supervise->told_ready = notify_send("READY=1");
+    else if (view->now_ns - supervise->fed_ns >= CLOCK_NS_PER_S) {
+        supervise->fed_ns = view->now_ns;
+        notify_send("EXTEND_TIMEOUT_USEC=%d000000", EXTEND_S);
+    }
+}
+
+static bool is_alive(const struct supervise_view *view)
+{
+    int64_t worker_ns = SUPERVISE_WORKER_S * CLOCK_NS_PER_S + view->patience_ns;
+    return view->now_ns - view->http_turned_ns < SUPERVISE_HTTP_S * CLOCK_NS_PER_S &&
+           view->now_ns - view->worker_turned_ns < worker_ns;
+}
+
+static void feed_watchdog(struct supervise *supervise, const struct supervise_view *view)
+{
+    if (notify_watchdog_ns() == 0 || view->now_ns - supervise->fed_ns < notify_watchdog_ns() / 2)
+        return;
+    if (is_alive(view)) {
+        supervise->fed_ns = view->now_ns;
+        notify_send("WATCHDOG=1");
+    } else {
+        log_event(LOG_ERROR, "thread_stuck", "http_ms=%lld order_worker_ms=%lld effect=%s",
+                  (long long)((view->now_ns - view->http_turned_ns) / CLOCK_NS_PER_MS),
+                  (long long)((view->now_ns - view->worker_turned_ns) / CLOCK_NS_PER_MS),
+                  LOG_QUOTE("the service manager's watchdog is not fed, and ends the daemon"));
+    }
+}
+
+void supervise_tell(struct supervise *supervise, const struct supervise_view *view)
+{
+    if (!notify_wanted())
+        return;
+    tell_status(supervise, view);
+    if (!supervise->told_ready)
+        tell_start(supervise, view);
+    else
+        feed_watchdog(supervise, view);
+}
+
+int64_t supervise_pause_ns(const struct supervise *supervise)
+{
+    int64_t pause_ns = (supervise->told_ready ? POLL_MS : START_POLL_MS) * CLOCK_NS_PER_MS;
+    int64_t watchdog_ns = notify_watchdog_ns();
+    if (!notify_wanted())
+        return INT64_MAX;
+    return watchdog_ns > 0 && watchdog_ns < pause_ns ? watchdog_ns : pause_ns;
+}
+
+void supervise_reloaded(const struct supervise *supervise)
+{
+    if (supervise->told_ready)
+        notify_send("READY=1");
+}
+
+void supervise_migrating(const char *file, int64_t seconds)
+{
+    notify_send("EXTEND_TIMEOUT_USEC=%d000000\nSTATUS=Changes the tables: %.*s, %lld s", EXTEND_S,
+                FILE_NAME_MAX, file, (long long)seconds);
+}

@@ -1,0 +1,177 @@
+"""What an installation does before the daemon serves: the configuration's check, the tables made by
+an account of their own, and the rights of both accounts."""
+
+import re
+import subprocess
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from audit import audit
+from daemon import PROGRAM, STEADY
+from harness.processes import clean_environment, spawn as start_process, wait_until
+
+TABLES = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='seckill'"
+
+
+def run(*flags, **env):
+    return subprocess.run([PROGRAM, *flags], env={**clean_environment(), **env}, text=True,
+                          capture_output=True, timeout=60)
+
+
+# --check-config
+
+def test_check_config_tells_all_mistakes_with_their_lines(tmp_path):
+    empty, good = tmp_path / "empty.token", tmp_path / "good.token"
+    empty.write_text("")
+    good.write_text("secret-1\n")
+    path = tmp_path / "seckill.conf"
+    path.write_text(f"# comment\nlisten = here\nqueu_max = 5\nmax_batch = 1000\n"
+                    f"admin_token_file = {empty}\nshop_token_file = {good}\n")
+    done = run("--config", str(path), "--check-config")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}:3: unknown option queu_max; did you mean queue_max?" in done.stderr
+
+    path.write_text(path.read_text().replace("queu_max", "queue_max"))
+    done = run("--config", str(path), "--check-config")
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert [re.search(r"conf:(\d+)", line)[1] for line in lines] == ["2", "4", "5"]
+    assert "cannot read the file" in lines[2]
+    assert "secret" not in done.stderr
+
+    empty.write_text("secret-2\n")
+    path.write_text(f"admin_token_file = {empty}\nlanes = 1\n")
+    done = run("--config", str(path), "--check-config")
+    assert (done.returncode, done.stdout) == (0, "seckilld: the configuration is good\n")
+    assert done.stderr == "seckilld: lanes is the old name of order_workers\n"
+
+
+def test_check_config_connects_nowhere_and_changes_nothing(stack):
+    before = stack.ledger.number(TABLES)
+    done = run("--check-config", f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}")
+    assert done.returncode == 0 and stack.ledger.number(TABLES) == before == 0
+    assert run("--check-config", "--redis-url=redis://192.0.2.1").returncode == 0
+
+
+def test_ways_of_starting_exclude_each_other():
+    done = run("--check-config", "--migrate")
+    assert done.returncode == 2
+    assert "--check-config and --migrate exclude each other" in done.stderr
+    assert "--migrate takes no value" in run("--migrate=now").stderr
+
+
+# --migrate
+
+def test_migrate_makes_the_tables_and_ends(stack, spawn):
+    url = f"--mysql-url={stack.mysql_url}"
+    first, second = run("--migrate", url), run("--migrate", url)
+    assert first.returncode == second.returncode == 0
+    told = re.search(r"up to date: (\d+) of (\d+) changes were made now", first.stdout)
+    assert told[1] == told[2]
+    assert "up to date: 0 of" in second.stdout
+    daemon = spawn(stack, update_tables="off", **STEADY)
+    daemon.reset()
+    assert daemon.order().status == 201
+
+
+def test_many_may_migrate_at_once(stack):
+    argv = [PROGRAM, "--migrate", f"--mysql-url={stack.mysql_url}"]
+    running = [start_process(argv, stdout=subprocess.PIPE, text=True, env=clean_environment())
+               for _ in range(6)]
+    told = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * 6
+    assert all("up to date" in text for text in told)
+
+
+def test_migrate_without_a_ledger_says_why(private_stack):
+    private_stack.maria_server.kill()
+    done = run("--migrate", f"--mysql-url={private_stack.mysql_url}")
+    assert done.returncode == 1
+    assert "cannot update the tables at 127.0.0.1:" in done.stderr
+
+
+def test_daemon_that_may_not_update_says_what_to_do(stack, spawn):
+    daemon = spawn(stack, ready=False, update_tables="off", **STEADY)
+    daemon.wait_until(lambda: "event=tables_outdated" in daemon.log(), "a line about the tables")
+    assert "first=0001_ledger" in daemon.log() and "seckilld --migrate" in daemon.log()
+    assert daemon.order().status == 503
+    assert stack.ledger.number(TABLES) == 0
+    assert run("--migrate", f"--mysql-url={stack.mysql_url}").returncode == 0
+    daemon.wait_ready()
+    daemon.reset()
+    assert daemon.order().status == 201
+
+
+# --print-grants
+
+def as_user(url, user):
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{user}:pw-{user}@{parts.hostname}:{parts.port}"))
+
+
+@pytest.fixture
+def granted(private_stack):
+    """A database of which two accounts have what --print-grants says, and nothing else: the stack,
+    and the addresses for both."""
+    ledger = private_stack.ledger
+    url = as_user(private_stack.mysql_url, "clerk").replace("/seckill", "/my_seckill")
+    ledger.run("CREATE DATABASE my_seckill; CREATE DATABASE myxseckill", database="")
+    done = run("--print-grants", f"--mysql-url={url}")
+    assert done.returncode == 0 and "pw-clerk" not in done.stdout
+    made = [line[3:].replace("a password", f"pw-{user}") for line, user in
+            zip([line for line in done.stdout.splitlines() if "CREATE USER" in line],
+                ["clerk", "clerk_migrate"])]
+    assert len(made) == 2
+    ledger.run("\n".join(made) + done.stdout, database="")
+    private_stack.mysql_url = private_stack.mysql_url.replace("/seckill", "/my_seckill")
+    private_stack.ledger.database = "my_seckill"
+    return private_stack, url, url.replace("clerk:pw-clerk", "clerk_migrate:pw-clerk_migrate")
+
+
+def test_grants_end_at_the_database(granted):
+    stack, clerk, migrator = granted
+    elsewhere = migrator.replace("/my_seckill", "/myxseckill")
+    assert "denied" in run("--migrate", f"--mysql-url={elsewhere}").stderr
+    done = run("--migrate", f"--mysql-url={clerk}")
+    assert done.returncode == 1 and "denied" in done.stderr
+    assert run("--migrate", f"--mysql-url={migrator}").returncode == 0
+    assert run("--migrate", f"--mysql-url={clerk}").returncode == 0, "nothing is left to change"
+    shown = stack.ledger.run("SHOW GRANTS FOR clerk", database="")
+    assert any("SELECT, INSERT, UPDATE, DELETE ON" in row[0] for row in shown)
+
+
+@pytest.mark.parametrize("lock", ["redis", "mysql"])
+def test_daemon_lives_a_whole_sale_under_the_grants(granted, spawn, lock):
+    """Sells, pays, cancels, lets expire, restocks, limits, resets, exports, retires and purges."""
+    stack, clerk, migrator = granted
+    assert run("--migrate", f"--mysql-url={migrator}").returncode == 0
+    daemon = spawn(stack, mysql_url=clerk, retention_days=2, lock=lock, **STEADY)
+    daemon.reset("demo", 40, 4, per_user_limit=5, pay_within_s=1)
+    orders = [daemon.order(user_id=f"u{n}", key=f"k{n}").json()["order_id"] for n in range(4)]
+    assert daemon.pay(orders[0]).status == daemon.cancel(orders[1]).status == 200
+    assert daemon.order(user_id="u0", key="k0").status == 200
+    assert daemon.add(4, key="more").status == 200
+    wait_until(lambda: daemon.get(f"/order/{orders[3]}").json()["status"] == "expired", "expiry")
+    daemon.change(per_user_limit=2, pay_within_s=None)
+    assert daemon.order(user_id="wide", qty=2, key="wide").status == 201
+    daemon.reconcile()
+    assert daemon.admin("GET", "/admin/orders.csv").body.count(b"\n") >= 5
+    wait_until(lambda: stack.ledger.number("SELECT COUNT(*) FROM order_batch") == 0, "indexing")
+    listed = daemon.request("GET", "/user/u0/orders?sku=demo")
+    assert [order["order_id"] for order in listed.json()["orders"]] == [orders[0]]
+    daemon.reset("demo", 10, 2)
+    daemon.change(paused=True)
+    assert audit(daemon) == 0
+    assert daemon.admin("DELETE", "/admin/sale/demo").status == 200
+    stack.ledger.run("UPDATE sale_round SET ended_at = NOW() - INTERVAL 3 DAY")
+    wait_until(lambda: daemon.log().count("event=round_purged") >= 2, "the purge")
+    assert "denied" not in daemon.log()
+    assert stack.ledger.number("SELECT COUNT(*) FROM orders") == 5
+
+
+def test_grants_need_a_user():
+    done = run("--print-grants", "--mysql-url=mysql://127.0.0.1/seckill")
+    assert done.returncode == 2 and "names no user" in done.stderr
+    local = run("--print-grants", "--mysql-url=mysql://u'x@h/a%60b?socket=/s").stdout
+    assert "ON `a``b`.*" in local and "TO 'u\\'x'@'localhost'" in local
