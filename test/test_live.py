@@ -276,6 +276,15 @@ def test_broken_ledger_shows(stack, spawn, proxies):
         stream.until(lambda state: not state["error"])
 
 
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(stack, spawn):
+    daemon = spawn(stack, ready=False, mysql_url="mysql://u:p@localhost/db?socket=/tmp/%FFx")
+    wait_until(lambda: daemon.get("/healthz").status == 200, "it lets clients in")
+    with page(daemon) as stream:
+        state, _ = stream.until(lambda state: state["error"])
+        assert state["daemons"][0]["servers"][1]["name"] == "/tmp/?x"
+        assert state["error"]["server"] == "ledger"
+
+
 # --- bounds -------------------------------------------------------------------------------------
 
 def test_pages_are_bounded(daemon):
