@@ -371,11 +371,15 @@ def test_actions_of_all_daemons_newest_first(pair):
     one.add(6, key="k1")
     one.reconcile()
     other.admin("DELETE", "/admin/sale/nothing")
-    wait_until(lambda: len(actions(one)) == 6, "all of them are there")
-    found = [(action["action"], action["sku"], action["status"]) for action in actions(one)]
+    other.admin("PUT", "/admin/log-level", {"level": "debug", "for_s": 60})
+    other.admin("POST", "/admin/drain", {"stop": False})
+    other.admin("DELETE", "/admin/drain")
+    wait_until(lambda: len(actions(one)) == 9, "all of them are there")
+    found = [(action["action"], action.get("sku"), action["status"]) for action in actions(one)]
     assert sorted(found) == sorted([
         ("reset", "demo", 200), ("change", "demo", 200), ("restock", "demo", 200),
-        ("restock", "demo", 422), ("reconcile", "demo", 200), ("retire", "nothing", 404)])
+        ("restock", "demo", 422), ("reconcile", "demo", 200), ("retire", "nothing", 404),
+        ("log_level", None, 200), ("drain", None, 200), ("drain_undone", None, 200)])
     reset = actions(one)[-1]
     assert reset["address"] == "127.0.0.1" and reset["daemon"].endswith(f"#{one.process.pid}")
     assert reset["detail"].startswith("total=100 segments=4 ")
