@@ -203,6 +203,29 @@ def test_daemon_that_hangs_gets_old(pair):
         assert names(state)[1] == name
 
 
+@pytest.mark.parametrize("said", [
+    ("RPUSH", "x"),
+    ("SET", "no JSON"),
+    ("SET", '["a list"]'),
+    ("SET", json.dumps({"name": "x" * 100_000})),
+    ("SET", b'{"name":"\xff"}'),
+], ids=["type", "text", "list", "huge", "bytes"])
+def test_what_no_daemon_has_said_is_left_out(pair, stack, said):
+    one, other = pair
+    command, value = said
+    key = "seckill:{live}:daemon:stranger"
+    stack.redis(command, key, value)
+    stack.redis("PEXPIRE", key, "50000")
+    stack.redis("SADD", "seckill:{live}:daemons", "stranger")
+    with page(one) as stream:
+        state, _ = stream.until(lambda state: len(state["daemons"]) == 2)
+        for _ in range(3):
+            assert state["error"] is None
+            assert names(state)[1].endswith(f"#{other.process.pid}")
+            state = stream.state()
+    assert stack.redis("SISMEMBER", "seckill:{live}:daemons", "stranger") == 0
+
+
 def test_orders_of_another_daemon_are_seen(pair):
     one, other = pair
     one.reset()
@@ -251,6 +274,15 @@ def test_broken_ledger_shows(stack, spawn, proxies):
         assert sale_of(state)["total"] == 20  # the last that is known
         proxy.admit()
         stream.until(lambda state: not state["error"])
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(stack, spawn):
+    daemon = spawn(stack, ready=False, mysql_url="mysql://u:p@localhost/db?socket=/tmp/%FFx")
+    wait_until(lambda: daemon.get("/healthz").status == 200, "it lets clients in")
+    with page(daemon) as stream:
+        state, _ = stream.until(lambda state: state["error"])
+        assert state["daemons"][0]["servers"][1]["name"] == "/tmp/?x"
+        assert state["error"]["server"] == "ledger"
 
 
 # --- bounds -------------------------------------------------------------------------------------
