@@ -64,9 +64,10 @@ static char *action_text(const struct admin_actions *actions, const struct admin
 {
     char at[LEDGER_TIME_SIZE];
     ledger_time_format(clock_wall_ms(), at);
+    const char *sku = action->sku[0] != '\0' ? action->sku : NULL;
     json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s}", "at", at, "daemon", actions->daemon,
-                  "action", action->action, "sku", action->sku, "detail", action->detail, "status",
+        json_pack("{s:s, s:s, s:s, s:s*, s:s, s:i, s:s}", "at", at, "daemon", actions->daemon,
+                  "action", action->action, "sku", sku, "detail", action->detail, "status",
                   (int)action->status, "address", action->address);
     char *text = json_dumps(object, JSON_COMPACT);
     json_decref(object);

@@ -15,8 +15,8 @@ struct redis;
 enum { ADMIN_ACTIONS_MAX = 100 }; /* in the list, and noted in memory while Redis is away */
 
 struct admin_action {
-    const char *action; /* a word */
-    const char *sku;
+    const char *action;  /* a word */
+    const char *sku;     /* "": it concerned no sale */
     const char *detail;  /* what changed */
     const char *address; /* of the caller */
     unsigned status;     /* of the answer */

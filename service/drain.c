@@ -52,12 +52,18 @@ bool drain_undo(struct drain *drain)
     return early;
 }
 
+/* A call may have given more time than whoever sends the signal waits for. */
 void drain_signal(struct drain *drain, unsigned lame_duck_ms)
 {
     pthread_mutex_lock(&drain->mutex);
+    int64_t now_ns = clock_now_ns(), usual_ns = now_ns + lame_duck_ms * CLOCK_NS_PER_MS;
     drain->signalled = true;
-    if (atomic_load(drain->phase) == SERVICE_SERVES || !drain->stops)
+    if (atomic_load(drain->phase) == SERVICE_SERVES || !drain->stops) {
         begin(drain, true, lame_duck_ms);
+    } else if (drain->since_ns + 2 * drain->half_ns > usual_ns) {
+        drain->since_ns = now_ns;
+        drain->half_ns = (usual_ns - now_ns) / 2;
+    }
     pthread_mutex_unlock(&drain->mutex);
 }
 

@@ -33,7 +33,8 @@ bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms);
 /* Takes that back: the daemon serves on. False when it is too late. Any thread. */
 bool drain_undo(struct drain *drain);
 
-/* A signal tells the daemon to end. Main. */
+/* A signal tells the daemon to end: at the time that a call has set, but after lame_duck_ms from
+ * now at the latest. Main. */
 void drain_signal(struct drain *drain, unsigned lame_duck_ms);
 
 /* What is under way, and how many ms a daemon that stops is a lame duck for. Any thread. */

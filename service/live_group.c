@@ -14,8 +14,11 @@
 #define TEXT_OF(number) TEXT(number)
 #define GONE_MS 60000
 #define MEMBERS_MAX 256
+#define SAID_LAST 16383 /* the last byte that is read of what a member says */
 
-static_assert(GONE_MS == LIVE_GONE_MS && MEMBERS_MAX == LIVE_MEMBERS_MAX, "the texts agree");
+static_assert(GONE_MS == LIVE_GONE_MS && MEMBERS_MAX == LIVE_MEMBERS_MAX &&
+                  SAID_LAST == LIVE_SAID_MAX - 1,
+              "the texts agree");
 
 static const char set_key[] = LIVE_KEY("daemons");
 static const char daemon_key[] = LIVE_KEY("daemon:");
@@ -84,7 +87,7 @@ static void learn(struct live_group *group, const struct command *names)
     qsort(group->members, group->count, sizeof *group->members, by_name);
 }
 
-/* Notes what a member has said; false when its key is gone. */
+/* Notes what a member has said; false when its key is gone, or holds what no daemon says. */
 static bool note(struct member *member, const struct command *said, const struct command *left,
                  int64_t now_ns)
 {
@@ -142,7 +145,8 @@ static size_t post_look(const struct live_group *group, char (*keys)[KEY_SIZE], 
 {
     for (size_t i = 0; i < group->count; i++) {
         key_of(group->members[i].name, keys[i]);
-        out[2 * i] = (struct command){.argc = 2, .argv = {"GET", keys[i]}};
+        out[2 * i] =
+            (struct command){.argc = 4, .argv = {"GETRANGE", keys[i], "0", TEXT_OF(SAID_LAST)}};
         out[2 * i + 1] = (struct command){.argc = 2, .argv = {"PTTL", keys[i]}};
     }
     out[2 * group->count] =
@@ -150,10 +154,12 @@ static size_t post_look(const struct live_group *group, char (*keys)[KEY_SIZE], 
     return 2 * group->count + 1;
 }
 
-static bool all_answered(const struct command *commands, size_t count)
+/* Whether the first commands and the last one were answered, and so were all: a refusal in between
+ * concerns one member's key, which holds something else. */
+static bool is_answered(const struct command *commands, size_t count)
 {
-    bool answered = true;
-    for (size_t i = 0; i < count; i++)
+    bool answered = commands[count - 1].result == REDIS_ANSWERED;
+    for (size_t i = 0; i < OWN_COMMANDS; i++)
         answered = answered && commands[i].result == REDIS_ANSWERED;
     return answered;
 }
@@ -168,7 +174,7 @@ bool live_group_turn(struct live_group *group, struct redis *redis, const char *
     if (look)
         count += post_look(group, keys, asked);
     command_run(redis, commands, count);
-    bool answered = all_answered(commands, count);
+    bool answered = is_answered(commands, count);
     if (answered && look) {
         keep(group, asked, redis, now_ns);
         learn(group, &commands[count - 1]);

@@ -18,6 +18,7 @@ enum {
     LIVE_DAEMONS_MAX = 64,  /* that are shown, this one included */
     LIVE_MEMBERS_MAX = 256, /* that are asked for, should many have died within a minute */
     LIVE_NAME_SIZE = 128,
+    LIVE_SAID_MAX = 16384, /* bytes of what a daemon says; of more it is taken for gone */
 };
 
 struct live_group;

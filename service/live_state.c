@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "service/http/room.h"
+#include "service/json_text.h"
 #include "service/process_stats.h"
 #include "service/workers/health.h"
 #include "service/workers/observer.h"
@@ -31,6 +32,8 @@ void live_state_begin(struct live_state *state, struct service *service, const c
     *state = (struct live_state){.service = service, .started_ms = clock_wall_ms()};
     snprintf(state->address, sizeof state->address, "%s", address);
     make_name(state);
+    json_text_clean(state->name);
+    json_text_clean(state->address);
     state->at_ns = clock_now_ns();
     state->cpu_s = process_stats_cpu_s();
     rates_begin(&state->rates, state->at_ns);
@@ -64,7 +67,7 @@ static const char *state_word(struct service *service, int64_t now_ns)
 
 static json_t *server(const char *kind, const char *place, enum health_state state, int64_t took_ns)
 {
-    return json_pack("{s:s, s:s, s:s, s:o}", "kind", kind, "name", place, "state",
+    return json_pack("{s:s, s:o, s:s, s:o}", "kind", kind, "name", json_text(place), "state",
                      health_word(state), "ms",
                      state == HEALTH_OK ? thousandths((double)took_ns / ns_per_ms) : json_null());
 }

@@ -33,6 +33,7 @@ enum {
     PREPARE_RETRY_MS = 200,
     READY_POLL_MS = 20,
     COMMIT_TRIES = 6, /* of a transaction, each bounded by the servers' time-outs, and one over */
+    STOP_MS = 30000,  /* for the end of all threads, beside their time for what is under way */
     FILES_OWN = 64,   /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
     OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
@@ -374,11 +375,20 @@ static void watch_for_second_signal(bool called)
         pthread_detach(thread);
 }
 
+/* A call may have set another time than the manager's unit counts on. */
+static void tell_stopping(struct parts *parts)
+{
+    int64_t ms =
+        drain_state(&parts->service.drain).left_ms + parts->service.config.drain_ms + STOP_MS;
+    notify_send("STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld\nSTATUS=Answers what is under way",
+                (long long)ms * 1000);
+}
+
 static int serve(struct parts *parts, const sigset_t *signals)
 {
     bool started = start(parts) && run_until_stop(parts, signals);
     if (started) {
-        notify_send("STOPPING=1\nSTATUS=Answers what is under way");
+        tell_stopping(parts);
         watch_for_second_signal(!parts->service.drain.signalled);
         drain_wait(&parts->service.drain);
     } else {

@@ -203,6 +203,29 @@ def test_daemon_that_hangs_gets_old(pair):
         assert names(state)[1] == name
 
 
+@pytest.mark.parametrize("said", [
+    ("RPUSH", "x"),
+    ("SET", "no JSON"),
+    ("SET", '["a list"]'),
+    ("SET", json.dumps({"name": "x" * 100_000})),
+    ("SET", b'{"name":"\xff"}'),
+], ids=["type", "text", "list", "huge", "bytes"])
+def test_what_no_daemon_has_said_is_left_out(pair, stack, said):
+    one, other = pair
+    command, value = said
+    key = "seckill:{live}:daemon:stranger"
+    stack.redis(command, key, value)
+    stack.redis("PEXPIRE", key, "50000")
+    stack.redis("SADD", "seckill:{live}:daemons", "stranger")
+    with page(one) as stream:
+        state, _ = stream.until(lambda state: len(state["daemons"]) == 2)
+        for _ in range(3):
+            assert state["error"] is None
+            assert names(state)[1].endswith(f"#{other.process.pid}")
+            state = stream.state()
+    assert stack.redis("SISMEMBER", "seckill:{live}:daemons", "stranger") == 0
+
+
 def test_orders_of_another_daemon_are_seen(pair):
     one, other = pair
     one.reset()
@@ -251,6 +274,15 @@ def test_broken_ledger_shows(stack, spawn, proxies):
         assert sale_of(state)["total"] == 20  # the last that is known
         proxy.admit()
         stream.until(lambda state: not state["error"])
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(stack, spawn):
+    daemon = spawn(stack, ready=False, mysql_url="mysql://u:p@localhost/db?socket=/tmp/%FFx")
+    wait_until(lambda: daemon.get("/healthz").status == 200, "it lets clients in")
+    with page(daemon) as stream:
+        state, _ = stream.until(lambda state: state["error"])
+        assert state["daemons"][0]["servers"][1]["name"] == "/tmp/?x"
+        assert state["error"]["server"] == "ledger"
 
 
 # --- bounds -------------------------------------------------------------------------------------
@@ -339,11 +371,15 @@ def test_actions_of_all_daemons_newest_first(pair):
     one.add(6, key="k1")
     one.reconcile()
     other.admin("DELETE", "/admin/sale/nothing")
-    wait_until(lambda: len(actions(one)) == 6, "all of them are there")
-    found = [(action["action"], action["sku"], action["status"]) for action in actions(one)]
+    other.admin("PUT", "/admin/log-level", {"level": "debug", "for_s": 60})
+    other.admin("POST", "/admin/drain", {"stop": False})
+    other.admin("DELETE", "/admin/drain")
+    wait_until(lambda: len(actions(one)) == 9, "all of them are there")
+    found = [(action["action"], action.get("sku"), action["status"]) for action in actions(one)]
     assert sorted(found) == sorted([
         ("reset", "demo", 200), ("change", "demo", 200), ("restock", "demo", 200),
-        ("restock", "demo", 422), ("reconcile", "demo", 200), ("retire", "nothing", 404)])
+        ("restock", "demo", 422), ("reconcile", "demo", 200), ("retire", "nothing", 404),
+        ("log_level", None, 200), ("drain", None, 200), ("drain_undone", None, 200)])
     reset = actions(one)[-1]
     assert reset["address"] == "127.0.0.1" and reset["daemon"].endswith(f"#{one.process.pid}")
     assert reset["detail"].startswith("total=100 segments=4 ")

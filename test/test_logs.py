@@ -299,6 +299,14 @@ def test_a_signal_after_the_call_does_not_cut_the_drain_short(stack, spawn):
     assert events(daemon, "ending_at_once") == []
 
 
+def test_a_signal_does_not_wait_for_the_longer_time_of_a_call(stack, spawn):
+    daemon = spawn(stack, lame_duck_ms=500)
+    daemon.admin("POST", "/admin/drain", {"lame_duck_ms": 600_000})
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert events(daemon, "ending_at_once") == []
+
+
 def test_a_drain_is_taken_back(stack, spawn):
     daemon = spawn(stack)
     daemon.reset()

@@ -56,6 +56,17 @@ def test_ready_comes_with_the_servers(private_stack, spawn, tmp_path):
         daemon.wait_ready()
 
 
+def test_time_for_a_long_drain_is_asked_for(stack, spawn, tmp_path):
+    with Supervisor(tmp_path / "notify") as manager:
+        daemon = spawn(stack, env=environment(manager), drain_ms=120_000)
+        manager.wait("READY", "1")
+        asked = len(manager.told("EXTEND_TIMEOUT_USEC"))
+        assert daemon.admin("POST", "/admin/drain", {"lame_duck_ms": 1000}).status == 200
+        manager.wait("STOPPING", "1")
+        assert int(manager.wait("EXTEND_TIMEOUT_USEC", after=asked)) >= 120_000_000
+        assert daemon.wait() == 0
+
+
 def test_reload_is_announced_and_ends(stack, spawn, tmp_path):
     with Supervisor(tmp_path / "notify") as manager:
         daemon = spawn(stack, env=environment(manager))

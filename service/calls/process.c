@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "service/calls/live.h"
 #include "service/drain.h"
 #include "service/log.h"
 
@@ -14,6 +15,12 @@ enum {
 static const char *caller(const struct request *request)
 {
     return request->order.address[0] != '\0' ? request->order.address : "unix";
+}
+
+/* For an action's note: the request may have been another call's before. */
+static void clear_sku(struct request *request)
+{
+    request->call.sku[0] = '\0';
 }
 
 /* ---- the level of the log ---- */
@@ -74,7 +81,6 @@ static void set_level(const struct request *request, enum log_level level, unsig
 enum call_start call_process_level_put(struct service *service, struct request *request,
                                        const struct call *call)
 {
-    (void)service;
     enum log_level level = LOG_INFO;
     unsigned for_s = 0;
     json_t *object = call_read_object(request, call);
@@ -85,7 +91,11 @@ enum call_start call_process_level_put(struct service *service, struct request *
     if (detail)
         return call_refuse(request, detail);
     set_level(request, level, for_s);
-    return answer_level(request);
+    enum call_start start = answer_level(request);
+    clear_sku(request);
+    call_live_note(service, request, "log_level", "level=%s for_s=%u", log_level_name(level),
+                   for_s);
+    return start;
 }
 
 /* ---- drain ---- */
@@ -152,7 +162,11 @@ enum call_start call_process_drain(struct service *service, struct request *requ
         return refuse_late(request, "drain");
     log_event(LOG_INFO, "drain", "result=ok stop=%s lame_duck_ms=%u address=%s%s",
               stops ? "true" : "false", ms, caller(request), TRACE_LOG(&request->trace));
-    return answer_state(service, request);
+    enum call_start start = answer_state(service, request);
+    clear_sku(request);
+    call_live_note(service, request, "drain", "stop=%s lame_duck_ms=%u", stops ? "true" : "false",
+                   ms);
+    return start;
 }
 
 enum call_start call_process_drain_undo(struct service *service, struct request *request,
@@ -163,5 +177,8 @@ enum call_start call_process_drain_undo(struct service *service, struct request 
         return refuse_late(request, "drain_undone");
     log_event(LOG_INFO, "drain_undone", "result=ok address=%s%s", caller(request),
               TRACE_LOG(&request->trace));
-    return answer_state(service, request);
+    enum call_start start = answer_state(service, request);
+    clear_sku(request);
+    call_live_note(service, request, "drain_undone", "result=ok");
+    return start;
 }

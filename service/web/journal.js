@@ -9,7 +9,7 @@ function row(action, now) {
   const cell = (text, name = "td") => make(name, { text: text ?? "" });
   const good = action.status >= 200 && action.status < 300;
   return make("tr", { "data-state": good ? "good" : "bad" },
-    cell(moment(action.at, now)), cell(action.action), cell(action.sku), cell(action.detail),
+    cell(moment(action.at, now)), cell(action.action), cell(action.sku ?? ""), cell(action.detail),
     cell(`${good ? "✓" : "✕"} ${action.status}`), cell(action.address),
     cell(shortName(action.daemon ?? "")));
 }

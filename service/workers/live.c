@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/worker.h"
 #include "service/admin_actions.h"
+#include "service/json_text.h"
 #include "service/live_feed.h"
 #include "service/live_group.h"
 #include "service/live_sales.h"
@@ -47,8 +48,8 @@ struct live {
 /* A server that was not asked has no error of its own: then the probe's word tells. */
 static json_t *failure(const char *server, const char *error, enum health_state state)
 {
-    return json_pack("{s:s, s:s}", "server", server, "detail",
-                     error[0] != '\0' ? error : health_word(state));
+    return json_pack("{s:s, s:o}", "server", server, "detail",
+                     json_text(error[0] != '\0' ? error : health_word(state)));
 }
 
 static json_t *error_json(const struct live *live)
