@@ -232,24 +232,23 @@ $(BUILD)/seclock $(BUILD)/lock_example:
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
-$(BUILD)/seclock.pc: Makefile
-	$(Q)mkdir -p $(@D)
-	$(Q){ echo 'Name: seclock'; \
+# Written at each installation, since it has the paths of that one.
+lock_pc = { echo 'Name: seclock'; \
 	echo 'Description: distributed locks with leases and fencing tokens'; \
 	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis'; \
 	echo 'Cflags: -I$(INCLUDEDIR)'; echo 'Libs: -L$(LIBDIR) -lseclock'; \
-	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; } >$@
+	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; }
 
 -include $(patsubst %.o,%.d,$(lock_object))
 
-install-lock: seclock $(BUILD)/seclock.pc
+install-lock: seclock
 	$(call put,644,lock/seclock.h,$(INCLUDEDIR)/seclock.h)
 	$(call put,644,$(BUILD)/libseclock.a,$(LIBDIR)/libseclock.a)
 	$(call put,755,$(BUILD)/$(soname),$(LIBDIR)/libseclock.so.$(LOCK_VERSION))
 	$(call say,LN,$(LIBDIR)/libseclock.so)
 	$(Q)ln -sf libseclock.so.$(LOCK_VERSION) $(DESTDIR)$(LIBDIR)/$(soname)
 	$(Q)ln -sf $(soname) $(DESTDIR)$(LIBDIR)/libseclock.so
-	$(call put,644,$(BUILD)/seclock.pc,$(LIBDIR)/pkgconfig/seclock.pc)
+	$(call write,$(lock_pc),$(LIBDIR)/pkgconfig/seclock.pc)
 	$(call put,755,$(BUILD)/seclock,$(PREFIX)/bin/seclock)
 	$(call put,644,lock/tool/seclock.1,$(MANDIR)/man1/seclock.1)
 
