@@ -68,6 +68,13 @@ static bool is_zero(const struct config *config)
     return memcmp(config, &zero, sizeof zero) == 0;
 }
 
+/* One line for each mistake. */
+static void check_mistakes(const char *text, size_t size)
+{
+    assert(size > 0 && strlen(text) == size && text[0] != '\n' && text[size - 1] == '\n');
+    assert(!strstr(text, "\n\n"));
+}
+
 static enum config_result load(struct config *config, char **argv, char **envp)
 {
     char *out_text, *err_text;
@@ -83,7 +90,7 @@ static enum config_result load(struct config *config, char **argv, char **envp)
     assert(result == CONFIG_EXIT || out_size == 0);
     assert(result == CONFIG_OK || is_zero(config));
     if (result == CONFIG_BAD)
-        assert(err_size > 0 && strcspn(err_text, "\n") == err_size - 1);
+        check_mistakes(err_text, err_size);
     free(out_text);
     free(err_text);
     return result;

@@ -19,6 +19,7 @@
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/workers/health.h"
+#include "service/workers/observer.h"
 #include "stock/sell.h"
 #include "test/fuzz/fuzz.h"
 #include "test/fuzz/fuzz_service.h"
@@ -31,7 +32,7 @@ enum {
     NODE_UNTIL_S = 1000000,
 };
 
-/* ---- what stands in for the threads of health ---- */
+/* ---- what stands in for the threads of health, and for the observer ---- */
 
 enum health_state health_redis(const struct health *health, int64_t now_ns)
 {
@@ -49,6 +50,40 @@ const char *health_word(enum health_state state)
 {
     (void)state;
     return "down";
+}
+
+const char *health_redis_place(const struct health *health)
+{
+    (void)health;
+    return "127.0.0.1:6379";
+}
+
+const char *health_ledger_place(const struct health *health)
+{
+    return health_redis_place(health);
+}
+
+int64_t health_redis_took_ns(const struct health *health)
+{
+    (void)health;
+    return -1;
+}
+
+int64_t health_ledger_took_ns(const struct health *health)
+{
+    return health_redis_took_ns(health);
+}
+
+void observer_process(struct observer *observer, struct process_stats *stats_out)
+{
+    (void)observer;
+    process_stats_read(stats_out);
+}
+
+void observer_sales(struct observer *observer, struct sale_figures_view *view_out)
+{
+    (void)observer;
+    memset(view_out, 0, sizeof *view_out);
 }
 
 /* ---- the service, its HTTP thread and its workers ---- */
