@@ -12,6 +12,11 @@ enum call_start call_refuse(struct request *request, const char *detail)
     return START_ANSWERED;
 }
 
+const char *call_address(const struct request *request)
+{
+    return request->order.address[0] != '\0' ? request->order.address : "unix";
+}
+
 enum call_start call_send(struct request *request, call_work *work, bool changes)
 {
     request->call.work = work;

@@ -48,6 +48,10 @@ struct call_worker {
 /* Refuses the request with 400 and this detail. */
 enum call_start call_refuse(struct request *request, const char *detail);
 
+/* Whose call of the class ADMIN it is, for the log: an address, or "unix". Lives as long as the
+ * request's own. */
+const char *call_address(const struct request *request);
+
 /* What a call worker does with requests of one kind, see request_call.work. */
 typedef void call_work(struct call_worker *worker, struct request **requests, size_t count);
 

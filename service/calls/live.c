@@ -43,7 +43,6 @@ void call_live_note(struct service *service, const struct request *request, cons
                     const char *format, ...)
 {
     char detail[DETAIL_SIZE];
-    const char *address = request->order.address;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(detail, sizeof detail, format, arguments);
@@ -52,7 +51,7 @@ void call_live_note(struct service *service, const struct request *request, cons
         .action = action,
         .sku = request->call.sku,
         .detail = detail,
-        .address = address[0] != '\0' ? address : "unix",
+        .address = call_address(request),
         .status = request->answer.status,
     };
     admin_actions_note(service->admin_actions, &noted);

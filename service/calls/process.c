@@ -12,11 +12,6 @@ enum {
     LAME_DUCK_MS_MAX = 600000, /* as of the option */
 };
 
-static const char *caller(const struct request *request)
-{
-    return request->order.address[0] != '\0' ? request->order.address : "unix";
-}
-
 /* For an action's note: the request may have been another call's before. */
 static void clear_sku(struct request *request)
 {
@@ -73,7 +68,7 @@ static void set_level(const struct request *request, enum log_level level, unsig
     if (level < before)
         log_level_set(level, for_s);
     log_event(LOG_INFO, "log_level", "from=%s to=%s for_s=%u address=%s%s", log_level_name(before),
-              log_level_name(level), for_s, caller(request), TRACE_LOG(&request->trace));
+              log_level_name(level), for_s, call_address(request), TRACE_LOG(&request->trace));
     if (level >= before)
         log_level_set(level, for_s);
 }
@@ -116,7 +111,7 @@ static enum call_start answer_state(struct service *service, struct request *req
 
 static enum call_start refuse_late(struct request *request, const char *event)
 {
-    log_event(LOG_WARN, event, "result=too_late address=%s%s", caller(request),
+    log_event(LOG_WARN, event, "result=too_late address=%s%s", call_address(request),
               TRACE_LOG(&request->trace));
     answer_detail(&request->answer, PROBLEM_INVALID_STATE,
                   "The daemon has begun to stop; nothing takes that back.");
@@ -161,7 +156,7 @@ enum call_start call_process_drain(struct service *service, struct request *requ
     if (!drain_ask(&service->drain, stops, ms))
         return refuse_late(request, "drain");
     log_event(LOG_INFO, "drain", "result=ok stop=%s lame_duck_ms=%u address=%s%s",
-              stops ? "true" : "false", ms, caller(request), TRACE_LOG(&request->trace));
+              stops ? "true" : "false", ms, call_address(request), TRACE_LOG(&request->trace));
     enum call_start start = answer_state(service, request);
     clear_sku(request);
     call_live_note(service, request, "drain", "stop=%s lame_duck_ms=%u", stops ? "true" : "false",
@@ -175,7 +170,7 @@ enum call_start call_process_drain_undo(struct service *service, struct request 
     (void)call;
     if (!drain_undo(&service->drain))
         return refuse_late(request, "drain_undone");
-    log_event(LOG_INFO, "drain_undone", "result=ok address=%s%s", caller(request),
+    log_event(LOG_INFO, "drain_undone", "result=ok address=%s%s", call_address(request),
               TRACE_LOG(&request->trace));
     enum call_start start = answer_state(service, request);
     clear_sku(request);

@@ -109,11 +109,6 @@ static enum log_level result_level(bool done)
     return done ? LOG_INFO : LOG_WARN;
 }
 
-static const char *caller(const struct request *request)
-{
-    return request->order.address[0] != '\0' ? request->order.address : "unix";
-}
-
 /* ---- reset ---- */
 
 static void answer_other_round(struct answer *answer, uint32_t round)
@@ -165,7 +160,7 @@ static void reset(struct call_worker *worker, struct request *request)
               request->call.total, request->call.segments,
               sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
               call->end_round, result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0,
-              caller(request), TRACE_LOG(&request->trace));
+              call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
@@ -257,7 +252,7 @@ static void restock(struct call_worker *worker, struct request *request)
     log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
               "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
               request->call.key[0] ? request->call.key : "none", restock_name(result, why),
-              caller(request), TRACE_LOG(&request->trace));
+              call_address(request), TRACE_LOG(&request->trace));
     switch (result) {
     case STOCK_RESTOCK_DONE:
         answer_json(&request->answer, 200, sale_json(&sale));
@@ -314,7 +309,7 @@ static void change(struct call_worker *worker, struct request *request)
               "sku=%s%s result=%s settings=%u address=%s%s", sku,
               sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
               result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
-              caller(request), TRACE_LOG(&request->trace));
+              call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else
@@ -371,7 +366,7 @@ static void retire(struct call_worker *worker, struct request *request)
     log_event(result_level(result == STOCK_ADMIN_OK), "retire",
               "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s%s", sku,
               result_name(result), sale.round, (unsigned long long)held.reserved,
-              (unsigned long long)held.paid, caller(request), TRACE_LOG(&request->trace));
+              (unsigned long long)held.paid, call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_IN_USE)
@@ -434,7 +429,7 @@ static void reconcile(struct call_worker *worker, struct request *request)
         stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
     log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
               "sku=%s result=%s differences=%zu address=%s%s", request->call.sku,
-              result_name(result), report->difference_count, caller(request),
+              result_name(result), report->difference_count, call_address(request),
               TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, report_json(request->call.sku, report));
