@@ -87,19 +87,33 @@ def test_orders_of_odd_users_are_counted_and_purged(stack, spawn):
     assert daemon.order(user_id=ODD[0], key="k").status == 201
 
 
-@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: " ".join(name[-8:] for name in twins))
-def test_users_that_differ_in_one_sign_share_nothing(stack, spawn, twins):
-    daemon = spawn(stack, rate_user_per_min=1, rate_user_burst=2, **STEADY)
+each_twins = pytest.mark.parametrize("twins", TWINS,
+                                     ids=lambda twins: " ".join(name[-8:] for name in twins))
+
+
+@each_twins
+def test_users_that_differ_in_one_sign_share_nothing(daemon, twins):
     daemon.reset("demo", 100, 4, per_user_limit=1)
     orders = [daemon.order(user_id=user, key="k").json() for user in twins]
     assert orders[0]["order_id"] != orders[1]["order_id"]
     for user, order in zip(twins, orders):
         assert daemon.order(user_id=user, key="k").json() == order
         assert listed(daemon, user) == [order]
-        refused = [daemon.order(user_id=user) for _ in range(2)]
-        assert refused[0].json().get("orders", [order["order_id"]]) == [order["order_id"]]
-        assert_problem(refused[1], 429, "rate_limited")
+        refused = daemon.order(user_id=user)
+        assert_problem(refused, 409, "limit_reached")
+        assert refused.json()["orders"] == [order["order_id"]]
     assert audit(daemon) == 2
+
+
+@each_twins
+def test_users_that_differ_in_one_sign_have_a_rate_each(stack, spawn, twins):
+    """Without a limit per user, which refuses some orders before they are counted."""
+    daemon = spawn(stack, rate_user_per_min=1, rate_user_burst=2, **STEADY)
+    daemon.reset("demo", 100, 4)
+    for user in twins:
+        assert [daemon.order(user_id=user).status for _ in range(2)] == [201, 201]
+        assert_problem(daemon.order(user_id=user), 429, "rate_limited")
+    assert audit(daemon) == 4
 
 
 def test_csv_gives_every_user_back_and_runs_no_formula(daemon):

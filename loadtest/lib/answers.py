@@ -3,6 +3,7 @@
 import statistics
 
 from lib import targets
+from lib.figures import served_us
 from lib.results import find, measured, option
 from lib.table import ms, ratio
 
@@ -74,7 +75,7 @@ def rush(result):
 
 def mixed(result):
     run = measured(result)[0]
-    us = sum(run["cpu_us"].values())
+    us = served_us(run)
     right = "Yes, the audit is consistent" if run["audit"]["consistent"] else "No, the audit FAILED"
     return (f"{right}; {rate(run)} orders a second are accepted among everything else, and an "
             f"answer costs {us:.0f} µs of the processors.")

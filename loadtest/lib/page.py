@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from lib import answers, export, plots, scenario, summary, targets
 from lib import results as results_of
-from lib.figures import DISTURBED_SHARE
+from lib.figures import DISTURBED_SHARE, served_us
 from lib.results import measured, round_rates
 from lib.story import checks
 from lib.table import bare_rows, ms, ratio
@@ -34,7 +34,7 @@ def cells(run, interval):
     return [f"{run['per_s']:,.0f}", ratio(run["of_bare"]), ends(interval),
             targets.bound_text(run, "of_bare"), ms(run["p50_ms"]), ms(run["p99_ms"]),
             targets.bound_text(run, "p99_ms"), ms(run["max_ms"]), f"{run['unexpected']:,}",
-            f"{run['unanswered']:,}", f"{sum(run['cpu_us'].values()):.0f}"]
+            f"{run['unanswered']:,}", f"{served_us(run):.0f}"]
 
 
 def more_cells(run):
