@@ -70,7 +70,7 @@ void service_open(struct service *service)
     service->connections_max = config->connections_max;
     service->operators_max = OPERATORS_MAX;
     service_apply(service, config);
-    order_ids_init(&service->ids, NULL, NULL);
+    order_ids_init(&service->ids, NULL, NULL, 0);
     node_init(&service->node, (int)config->node_id);
     service->tokens = tokens_open(config);
     drain_open(&service->drain, &service->phase);

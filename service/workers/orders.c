@@ -71,20 +71,39 @@ static void refuse(struct order_worker *worker, size_t count)
     http_return_all(worker->requests, count);
 }
 
+enum { ID_PARTS = (STOCK_BATCH_MAX + ORDER_ID_RESERVE_MAX - 1) / ORDER_ID_RESERVE_MAX };
+
+/* Reserves ids for a batch, of which the generator gives a part at a time. False: none may be
+ * made. */
+static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t first_out[ID_PARTS],
+                        uint64_t *now_ms_out)
+{
+    size_t reserved = 0;
+    for (size_t part = 0; reserved < count; part++) {
+        size_t left = count - reserved;
+        size_t n = left < ORDER_ID_RESERVE_MAX ? left : ORDER_ID_RESERVE_MAX;
+        first_out[part] = order_ids_reserve(&worker->service->ids, (unsigned)n, now_ms_out);
+        if (first_out[part] == 0)
+            return false;
+        reserved += n;
+    }
+    return true;
+}
+
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
  * their HTTP threads. Returns how many are left to be sold. */
 static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
 {
     struct request *withdrawn[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t now_ms;
-    uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count, &now_ms);
-    if (id == 0) {
+    uint64_t now_ms, first[ID_PARTS];
+    if (!reserve_ids(worker, count, first, &now_ms)) {
         refuse(worker, count);
         return 0;
     }
-    for (size_t i = 0; i < count; i++, id++) {
+    for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
+        uint64_t id = first[i / ORDER_ID_RESERVE_MAX] + i % ORDER_ID_RESERVE_MAX;
         /* Before the move: once the request is taken, its HTTP thread may tell the id. */
         atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
         if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
