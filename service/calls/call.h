@@ -42,6 +42,7 @@ typedef enum call_start call_handler(struct service *service, struct request *re
 /* What a call worker brings to request->call.work; it belongs to the worker's thread. */
 struct call_worker {
     struct service *service;
+    struct shard *shard; /* whose ledger the stock talks to */
     struct stock *stock; /* its own connections */
 };
 

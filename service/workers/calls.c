@@ -137,7 +137,7 @@ static void rest(const struct call_worker_thread *thread, int64_t took_ns)
     enum { CROWD = 512, REST_MS_MAX = 20 };
     size_t half = thread->kind->places / 2, crowd = half < CROWD ? half : CROWD;
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.service->orders))
+    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.shard->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }
@@ -156,7 +156,7 @@ static void run(void *context)
     }
 }
 
-struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
+struct call_worker_thread *call_worker_start(struct shard *shard, enum call_kind kind,
                                              char *error_out, size_t error_size)
 {
     struct call_worker_thread *thread = calloc(1, sizeof *thread);
@@ -164,9 +164,10 @@ struct call_worker_thread *call_worker_start(struct service *service, enum call_
         abort();
     assert(kind < CALL_KINDS && call_kinds[kind].batch <= CALL_BATCH_MAX);
     thread->kind = &call_kinds[kind];
-    thread->queue = service->calls[kind];
-    thread->worker.service = service;
-    thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    thread->queue = shard->calls[kind];
+    thread->worker.service = shard->service;
+    thread->worker.shard = shard;
+    thread->worker.stock = stock_open(&shard->stock, shard->sale_cache, error_out, error_size);
     if (!thread->worker.stock) {
         free(thread);
         return NULL;
