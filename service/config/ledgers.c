@@ -49,6 +49,6 @@ bool ledgers_parse(const char *text, struct ledgers *ledgers_out, char why_out[U
         if (!add(ledgers_out, url, why_out))
             return false;
     if (ledgers_out->count == 0) /* says of an empty text what is wrong with it */
-        return url_parse("", "mysql", &(struct url){.port = 0}, why_out, URL_ERROR_SIZE);
+        return url_parse("", "mysql", &(struct url){.server_count = 0}, why_out, URL_ERROR_SIZE);
     return true;
 }
