@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/call.h"
+#include "service/calls/every_shard.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
 #include "service/http/stream.h"
@@ -108,12 +109,14 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
         if (refused + cut > 0 && !example)
             example = &group[i]->trace;
     }
-    faults_log(thread->worker.stock, thread->kind->failed, refused + cut,
-               refused > 0 ? "the calls were answered 503: unavailable, nothing was done; "
-                             "outcome_unknown, the change may be done"
-               : cut > 0   ? "the answers, which had begun, ended incomplete"
-                           : "none: the calls were carried out by a further try",
-               example);
+    const char *effect = refused > 0
+                             ? "the calls were answered 503: unavailable, nothing was done; "
+                               "outcome_unknown, the change may be done"
+                         : cut > 0 ? "the answers, which had begun, ended incomplete"
+                                   : "none: the calls were carried out by a further try";
+    size_t calls = refused + cut;
+    bool others = every_shard_log(&thread->worker, thread->kind->failed, calls, effect, example);
+    faults_log(thread->worker.stock, thread->kind->failed, others ? 0 : calls, effect, example);
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 
@@ -122,6 +125,7 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
 {
     size_t done = 0;
     faults_begin(thread->worker.stock);
+    every_shard_begin(&thread->worker);
     group[0]->call.work(&thread->worker, group, count);
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
@@ -205,6 +209,7 @@ void call_worker_join(struct call_worker_thread **thread)
 {
     if (*thread) {
         worker_join(&(*thread)->thread);
+        every_shard_close(&(*thread)->worker);
         stock_close(&(*thread)->worker.stock);
     }
     free(*thread);
