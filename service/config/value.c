@@ -50,8 +50,8 @@ static void write_urls(const char *list, bool masked, char *urls_out, size_t siz
     }
 }
 
-/* Whether all that stands between blanks looks like a URL: a password with a blank must not be taken
- * for two of them. */
+/* Whether all that stands between blanks looks like a URL: a password with a blank must not be
+ * taken for two of them. */
 static bool is_list(const char *text)
 {
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
@@ -88,8 +88,7 @@ void value_print_allowed(FILE *stream, const struct option *option)
         fprintf(stream, "%s", url_form(option->detail));
         break;
     case LEDGERS:
-        fprintf(stream, "%s; several of them, up to %d, separated by blanks", url_form("mysql"),
-                LEDGERS_MAX);
+        fprintf(stream, "%s", url_form("mysql"));
         break;
     case URLS:
         fprintf(stream, "URLs separated by spaces or commas, of these schemes: %s", option->detail);
