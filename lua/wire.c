@@ -152,7 +152,8 @@ bool wire_parsed(struct wire *wire, struct redisReply **reply_out)
     return good;
 }
 
-/* Hands what has come to the reader. Returns how many bytes; 0: none; -1: the connection is lost. */
+/* Hands what has come to the reader. Returns how many bytes; 0: none; -1: the connection is lost.
+ */
 static ptrdiff_t read_some(struct wire *wire, bool wait)
 {
     char bytes[READ_SIZE];
@@ -169,12 +170,12 @@ static ptrdiff_t read_some(struct wire *wire, bool wait)
 struct redisReply *wire_receive(struct wire *wire)
 {
     struct redisReply *reply = NULL;
-    bool good = wire_flush(wire, false);
-    while (good && (good = wire_parsed(wire, &reply)) && !reply) {
+    bool there = wire_flush(wire, false);
+    while (there && wire_parsed(wire, &reply) && !reply) {
         ptrdiff_t count = read_some(wire, true);
         if (count == 0)
             keep_error(wire, "no reply in time");
-        good = count > 0;
+        there = count > 0;
     }
     return reply;
 }
