@@ -64,11 +64,9 @@ static bool is_list(const char *text)
 
 void value_mask(const struct option *option, const char *value, char *masked_out, size_t size)
 {
-    if (option->type == URL)
-        url_mask(value, masked_out, size);
-    else if (option->type == URLS || (option->type == LEDGERS && is_list(value)))
+    if (option->type == URLS || (option->type == LEDGERS && is_list(value)))
         write_urls(value, true, masked_out, size);
-    else if (option->type == LEDGERS)
+    else if (option->type == URL || option->type == LEDGERS)
         url_mask(value, masked_out, size);
     else
         snprintf(masked_out, size, "%s", option->type == SECRETS && *value ? "***" : value);
