@@ -195,8 +195,8 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(addprefix lua/,redis.c cluster.c cluster_map.c cluster_run.c \
-               cluster_slots.c cluster_watch.c script.c script_each.c command.c subscriber.c) \
+               $(addprefix lua/,redis.c cluster.c cluster_core.c cluster_map.c \
+               cluster_run.c cluster_slots.c cluster_watch.c script.c script_each.c command.c subscriber.c) \
                $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
@@ -294,7 +294,7 @@ $(BUILD)/test/simulate/absent.c: $(simulate_parts)
 	$(Q)$(LD) -r -o $(@:.c=.part) $^
 	$(Q){ $(call made_of,what is missing for the simulation); \
 	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
-	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|db|ledger|lock|redis|script|seclock)_/ { \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(command|db|ledger|lock|redis|script|seclock)_/ { \
 	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
 	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
 

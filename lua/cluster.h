@@ -20,14 +20,6 @@ enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with it
  * the client unless set. */
 void cluster_set_patience(struct cluster *cluster, int patience_ms);
 
-/* True when a node has answered in the last pipeline, or another one is connected: while this is
- * true, calls that failed for a lost node may succeed at another. */
-bool cluster_reached(const struct cluster *cluster);
-
-/* True when the last commands were refused, and not done, because their slot is being moved: they
- * may be tried again. */
-bool cluster_moving(const struct cluster *cluster);
-
 /* The masters, for a caller that asks each: learns them if need be, and returns how many there are.
  * 0: no server answers. The functions below take a number less than that; they hold until the next
  * call that takes the front or the cluster. */

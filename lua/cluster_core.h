@@ -3,10 +3,12 @@
 #define LUA_CLUSTER_CORE_H
 
 #include "base/backoff.h"
-#include "lua/cluster.h"
 #include "lua/cluster_map.h"
+#include "lua/redis.h"
 
-struct command;
+/* The delay between two questions for the slots. Short, because a replica that takes over is found
+ * only by asking. */
+enum { CLUSTER_LEARN_MS_MIN = 20, CLUSTER_LEARN_MS_MAX = 250 };
 
 /* What became of one call of a pipeline so far. */
 struct cluster_entry {
@@ -24,7 +26,7 @@ struct cluster {
     struct cluster_map map;
     bool known;                    /* a node has told the slots */
     bool stale;                    /* something shows that they have changed since */
-    bool reached, moving;          /* see cluster.h; of the last pipeline */
+    bool reached, moving;          /* of the last pipeline: see cluster_hooks.h */
     struct backoff asking;         /* for the slots */
     unsigned turn;                 /* of the nodes that are asked for the slots */
     int asked_slot, asked_node;    /* where the last WATCH was led by ASK */
@@ -39,6 +41,9 @@ bool cluster_learn(struct cluster *cluster, bool between);
 
 /* Notes that something shows a change of the slots or the nodes. */
 void cluster_doubt(struct cluster *cluster);
+
+/* The client of a node; NULL: out of memory. */
+struct redis *cluster_client(struct cluster *cluster, int node);
 
 /* The client of a node, connected; NULL when it cannot be, with the reason noted. */
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing);
@@ -55,12 +60,6 @@ int64_t cluster_patience_end_ms(const struct cluster *cluster);
 /* Waits a moment before the next round of a pipeline, counted from 0, if it is too `early` for it
  * or there were many; false when the patience has ended. */
 bool cluster_wait(bool early, int round, int64_t until_ms);
-
-/* Whether the commands belong to one connection, and their run: see cluster_run_commands. The
- * commands have no replies yet, and are REDIS_FAILED. */
-bool cluster_is_bound(const struct command *commands, size_t count);
-void cluster_run_bound(struct cluster *cluster, struct command *commands, size_t count,
-                       unsigned slot);
 
 /* A node that serves slots, for commands without keys; CLUSTER_NOBODY when none is known. */
 int cluster_any(struct cluster *cluster);

@@ -12,8 +12,8 @@
  * later one of the slot, as it may after NOSCRIPT: callers must bear that, see script_run. The
  * scripts do, because each checks the token of the lock beside it: a take whose lock was refused
  * takes nothing; the release of a lock that was not taken releases nothing; a settle that was
- * refused leaves the lock held, so that the next lock of that segment is refused as busy. A fence
- * that is raised too late is one that the ledger refuses, and the segment is recovered once more. */
+ * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
+ * fence is raised too late, the ledger refuses the lower one, and the segment is recovered again. */
 #include "lua/cluster_run.h"
 
 #include <assert.h>
@@ -24,13 +24,12 @@
 
 #include "base/clock.h"
 #include "lua/cluster_core.h"
+#include "lua/cluster_watch.h"
 #include "lua/command.h"
+#include "lua/script.h"
 
-enum {
-    FREE_ROUNDS = 3, /* that follow refusals at once; then nodes contradict each other */
-    PAUSE_MS_MAX = 8,
-    LATE_MS = 1, /* for the replies of further nodes after one has used up the time-out */
-};
+/* For the replies of further nodes after one has used up the time-out. */
+enum { LATE_MS = 1 };
 
 enum entry_state { ENTRY_SEND, ENTRY_SENT, ENTRY_DONE };
 
@@ -245,26 +244,6 @@ static size_t receive_round(struct pipeline *pipeline)
 }
 
 /* ---- all rounds ---- */
-
-int64_t cluster_patience_end_ms(const struct cluster *cluster)
-{
-    int ms = cluster->patience_ms;
-    if (ms == 0 || ms > cluster->timeout_ms)
-        ms = cluster->timeout_ms;
-    return clock_now_ms() + ms;
-}
-
-bool cluster_wait(bool early, int round, int64_t until_ms)
-{
-    int64_t left_ms = until_ms - clock_now_ms();
-    if (left_ms <= 0)
-        return false;
-    if (early || round >= FREE_ROUNDS) {
-        int64_t ms = round < FREE_ROUNDS ? INT64_C(1) << round : PAUSE_MS_MAX;
-        clock_sleep_ns((ms < left_ms ? ms : left_ms) * CLOCK_NS_PER_MS);
-    }
-    return true;
-}
 
 static void give_up(struct pipeline *pipeline)
 {

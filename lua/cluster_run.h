@@ -2,10 +2,11 @@
 #ifndef LUA_CLUSTER_RUN_H
 #define LUA_CLUSTER_RUN_H
 
-#include "lua/cluster.h"
-#include "lua/script.h"
+#include <stddef.h>
 
+struct cluster;
 struct command;
+struct script_call;
 
 /* script_run and command_run of a cluster: they set each call's result as those do. The keys of one
  * call lie in one slot; a command without keys goes where the first command of its pipeline that
@@ -17,8 +18,8 @@ struct command;
  * and no others.
  *
  * Commands with WATCH, MULTI or EXEC go to one node, all of them in one slot. With a MULTI among
- * them they are not sent again: a refusal makes them REDIS_FAILED, and cluster_moving true. Without
- * one, all are sent again together, so besides WATCH they only read. */
+ * them they are not sent again: a refusal makes them REDIS_FAILED, and the hook `moving` true.
+ * Without one, all are sent again together, so besides WATCH they only read. */
 void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, size_t count);
 void cluster_run_commands(struct cluster *cluster, struct command *commands, size_t count);
 

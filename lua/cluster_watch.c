@@ -4,7 +4,8 @@
  * from there. A refusal sends the whole group again. The group with MULTI is not sent again: its
  * WATCH is at the old node, so only its caller can begin anew. Redis drops the whole transaction
  * when it refuses one of its commands or the EXEC, so nothing of it is done. */
-#include <assert.h>
+#include "lua/cluster_watch.h"
+
 #include <hiredis/hiredis.h>
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lua/cluster_run.h"
+#include "lua/cluster_hooks.h"
 
 /* Queues one command; a length of 0 stands for the length of the text. */
 bool command_append(struct redis *redis, const struct command *command)
@@ -56,7 +56,7 @@ const char *command_key(const struct command *command, size_t *length_out)
 bool command_moving(const struct redis *redis)
 {
     const struct cluster *cluster = redis_cluster(redis);
-    return cluster && cluster_moving(cluster);
+    return cluster && cluster_hooks.moving(cluster);
 }
 
 void command_run(struct redis *redis, struct command *commands, size_t count)
@@ -64,7 +64,7 @@ void command_run(struct redis *redis, struct command *commands, size_t count)
     struct cluster *cluster = redis_cluster(redis);
     size_t sent = 0;
     if (cluster) {
-        cluster_run_commands(cluster, commands, count);
+        cluster_hooks.run_commands(cluster, commands, count);
         return;
     }
     /* Until a command is sent it is certainly not done. */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lua/cluster_run.h"
+#include "lua/cluster_hooks.h"
 #include "lua_scripts.h"
 
 #define SCRIPT_ROW(name) {#name, lua_##name, lua_##name##_sha1},
@@ -227,7 +227,7 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
 {
     struct cluster *cluster = redis_cluster(redis);
     if (cluster)
-        cluster_run_scripts(cluster, calls, count);
+        cluster_hooks.run_scripts(cluster, calls, count);
     else
         script_receive(redis, calls, script_send(redis, calls, count));
 }
@@ -235,7 +235,7 @@ void script_run(struct redis *redis, struct script_call *calls, size_t count)
 bool script_alive(const struct redis *redis)
 {
     const struct cluster *cluster = redis_cluster(redis);
-    return cluster ? cluster_reached(cluster) : redis_connected(redis);
+    return cluster ? cluster_hooks.reached(cluster) : redis_connected(redis);
 }
 
 void script_run_telling(struct redis *redis, struct script_call *call)

@@ -110,9 +110,10 @@ void script_run_telling(struct redis *redis, struct script_call *call);
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
 void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
 
-/* For script_each.c and lua/cluster*.c. script_append queues one call; false: out of memory. script_take sets the
- * call's result from its reply, frees the reply, and returns true when the server does not know the
- * script. script_forget sets a result without values. script_name is the name of its script. */
+/* For script_each.c and lua/cluster*.c. script_append queues one call; false: out of memory.
+ * script_take sets the call's result from its reply, frees the reply, and returns true when the
+ * server does not know the script. script_forget sets a result without values. script_name is the
+ * name of its script. */
 bool script_append(struct redis *redis, const struct script_call *call, bool with_text);
 bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
 void script_forget(struct script_call *call, enum redis_result result);

@@ -409,7 +409,7 @@ static void test_patience_ends(void **state)
     expect_result(&calls[1], REDIS_ANSWERED);
     assert_non_null(strstr(redis_error(redis), "the slot is being moved"));
     assert_true(redis_fault(redis)->count > 0);
-    assert_true(cluster_moving(cluster));
+    assert_true(command_moving(redis));
 }
 
 /* Two nodes that lead to each other do not keep a pipeline for ever. */

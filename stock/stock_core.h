@@ -58,9 +58,9 @@ struct seclock_client *stock_locks(struct stock *stock);
 struct script_call *stock_call(struct stock *stock);
 
 /* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
- * pipeline is empty. False when Redis could not be reached or was lost on the way. A cluster is lost
- * when none of its nodes can be reached: while one of them is down, this is true, and each call
- * tells what became of it. */
+ * pipeline is empty. False when Redis could not be reached or was lost on the way. A cluster is
+ * lost when none of its nodes can be reached: while one of them is down, this is true, and each
+ * call tells what became of it. */
 bool stock_run_calls(struct stock *stock);
 
 /* True when Redis is a cluster and one of the first `count` calls of the last pipeline was not

@@ -52,8 +52,8 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
 }
 
 /* Takes units until every order is filled or every segment has been tried. Each pass is one round
- * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks, is
- * lost: what is held by then is in doubt. */
+ * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks,
+ * is lost: what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
     strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
@@ -110,8 +110,8 @@ static void recover_refused(struct stock *stock, struct batch *batch)
 }
 
 /* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
- * segment, else at the fence of its last settled round; gives up those in doubt. Posted only: the calls travel with the next
- * batch's locks. */
+ * segment, else at the fence of its last settled round; gives up those in doubt. Posted only: the
+ * calls travel with the next batch's locks. */
 static void settle_all(struct stock *stock, struct batch *batch, bool committed)
 {
     if (!committed)
