@@ -294,7 +294,7 @@ $(BUILD)/test/simulate/absent.c: $(simulate_parts)
 	$(Q)$(LD) -r -o $(@:.c=.part) $^
 	$(Q){ $(call made_of,what is missing for the simulation); \
 	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
-	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(command|db|ledger|lock|redis|script|seclock)_/ { \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|db|ledger|lock|redis|script|seclock)_/ { \
 	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
 	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
 

@@ -13,7 +13,7 @@
  * scripts do, because each checks the token of the lock beside it: a take whose lock was refused
  * takes nothing; the release of a lock that was not taken releases nothing; a settle that was
  * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
- * fence is raised too late, the ledger refuses the lower one, and the segment is recovered again. */
+ * fence is raised too late, the ledger refuses the lower one and the segment is recovered again. */
 #include "lua/cluster_run.h"
 
 #include <assert.h>
