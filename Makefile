@@ -573,8 +573,11 @@ placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(MANDIR)/man8/sec
               $(MANDIR)/man1/seckillctl.1 $(MANDIR)/man5/seckill.conf.5 \
               $(PREFIX)/share/bash-completion/completions/seckillctl \
               $(ZSHDIR)/_seckillctl $(UNITDIR)/seckilld.service \
+              $(UNITDIR)/seckilld@.service $(UNITDIR)/seckilld.target \
               $(UNITDIR)/seckilld.socket $(DATADIR)/seckill.conf $(DATADIR)/openapi.json \
               $(monitoring:deploy/%=$(DATADIR)/%)
+
+fill_unit  := sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|'
 
 install: $(daemon) $(control) install-lock install-service
 
@@ -586,8 +589,9 @@ install-service: $(daemon) $(control)
 	$(call write,$(daemon) --help-man,$(MANDIR)/man5/seckill.conf.5)
 	$(call write,$(control) completion bash,$(PREFIX)/share/bash-completion/completions/seckillctl)
 	$(call write,$(control) completion zsh,$(ZSHDIR)/_seckillctl)
-	$(call write,sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
-	    deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
+	$(call write,$(fill_unit) deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
+	$(call write,$(fill_unit) deploy/systemd/seckilld@.service,$(UNITDIR)/seckilld@.service)
+	$(call put,644,deploy/systemd/seckilld.target,$(UNITDIR)/seckilld.target)
 	$(call put,644,deploy/systemd/seckilld.socket,$(UNITDIR)/seckilld.socket)
 	$(call put,644,deploy/seckill.conf,$(DATADIR)/seckill.conf)
 	$(call put,644,service/openapi.json,$(DATADIR)/openapi.json)
