@@ -101,7 +101,7 @@ LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
 WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
                  -Wmissing-prototypes $(WERROR)
 
-packages      := libmicrohttpd hiredis jansson
+packages      := libmicrohttpd hiredis jansson libssl libcrypto
 # Without its client library the queue lock is left out.
 zookeeper     := $(shell echo '\#include <zookeeper/zookeeper.h>' | $(CC) -E - >/dev/null 2>&1 && \
                    echo -lzookeeper_mt)
@@ -195,11 +195,10 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(addprefix lua/,redis.c cluster.c cluster_core.c cluster_map.c \
-               cluster_run.c cluster_slots.c cluster_watch.c script.c script_each.c command.c subscriber.c) \
+               $(filter-out lua/test_%,$(wildcard lua/*.c)) \
                $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
-lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
+lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
 
 seclock: $(BUILD)/seclock $(BUILD)/libseclock.a $(BUILD)/libseclock.so
@@ -236,7 +235,7 @@ $(BUILD)/seclock $(BUILD)/lock_example:
 # Written at each installation, since it has the paths of that one.
 lock_pc = { echo 'Name: seclock'; \
 	echo 'Description: distributed locks with leases and fencing tokens'; \
-	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis'; \
+	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis libssl libcrypto'; \
 	echo 'Cflags: -I$(INCLUDEDIR)'; echo 'Libs: -L$(LIBDIR) -lseclock'; \
 	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; }
 
