@@ -195,7 +195,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(addprefix lua/,redis.c script.c script_each.c command.c subscriber.c) \
+               $(addprefix lua/,redis.c cluster.c script.c script_each.c command.c subscriber.c) \
                $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)

@@ -24,9 +24,13 @@ static void bad(const char *scheme, const char *text, const char *words)
 {
     struct url url;
     char error[URL_ERROR_SIZE] = "", form[32];
+    const char *own = url_scheme(text), *end = own ? url_scheme_end(text) : NULL;
     if (url_parse(text, scheme, &url, error, sizeof error))
         fail_msg("accepted \"%s\"", text);
-    snprintf(form, sizeof form, "not of the form %s://", scheme);
+    if (own && strcmp(own, scheme) == 0)
+        snprintf(form, sizeof form, "not of the form %.*s://", (int)(end - text), text);
+    else
+        snprintf(form, sizeof form, "not of the form %s://", scheme);
     if (strncmp(error, form, strlen(form)) != 0 || !strstr(error, words) || strstr(error, "pw") ||
         strlen(error) + 1 >= sizeof error)
         fail_msg("\"%s\": %s", text, error);
@@ -36,42 +40,152 @@ static void test_redis(void **state)
 {
     (void)state;
     struct url url = good("redis", "redis://h");
-    assert_string_equal(url.host, "h");
+    assert_string_equal(url.servers[0].host, "h");
     assert_string_equal(url.user, "");
     assert_string_equal(url.password, "");
-    assert_int_equal(url.port, 6379);
+    assert_int_equal(url.servers[0].port, 6379);
     assert_int_equal(url.database_number, 0);
     url = good("redis", "REDIS://us%65r:p%40%3a%2F@[::1]:65535/15");
-    assert_string_equal(url.host, "::1");
+    assert_string_equal(url.servers[0].host, "::1");
     assert_string_equal(url.user, "user");
     assert_string_equal(url.password, "p@:/");
-    assert_int_equal(url.port, 65535);
+    assert_int_equal(url.servers[0].port, 65535);
     assert_int_equal(url.database_number, 15);
     url = good("redis", "redis://:a:b@c@h/");
     assert_string_equal(url.user, "");
     assert_string_equal(url.password, "a:b@c");
     assert_string_equal(good("redis", "redis://alone@h").user, "alone");
-    assert_string_equal(good("redis", "redis://[fe80::1%eth0]").host, "fe80::1%eth0");
+    assert_string_equal(good("redis", "redis://[fe80::1%eth0]").servers[0].host, "fe80::1%eth0");
 }
 
 static void test_mysql(void **state)
 {
     (void)state;
     struct url url = good("mysql", "mysql://u:p%2f@h/d%2Fb");
-    assert_string_equal(url.host, "h");
+    assert_string_equal(url.servers[0].host, "h");
     assert_string_equal(url.user, "u");
     assert_string_equal(url.password, "p/");
     assert_string_equal(url.database, "d/b");
     assert_string_equal(url.socket, "");
-    assert_int_equal(url.port, 3306);
+    assert_int_equal(url.servers[0].port, 3306);
     url = good("mysql", "mysql://u@/db?socket=/run/a%3F@b:1/s");
-    assert_string_equal(url.host, "");
+    assert_string_equal(url.servers[0].host, "");
     assert_string_equal(url.database, "db");
     assert_string_equal(url.socket, "/run/a?@b:1/s");
     url = good("mysql", "MySQL://u:@[::1]:1/my_db");
-    assert_string_equal(url.host, "::1");
+    assert_string_equal(url.servers[0].host, "::1");
     assert_string_equal(url.password, "");
-    assert_int_equal(url.port, 1);
+    assert_int_equal(url.servers[0].port, 1);
+}
+
+static void test_redis_over_tls(void **state)
+{
+    (void)state;
+    struct url url = good("redis", "rediss://u:p@h");
+    assert_true(url.tls && url.kind == URL_SINGLE);
+    assert_int_equal(url.servers[0].port, 6379);
+    assert_string_equal(url.ca, "");
+    url = good("redis", "rediss://h:1/2?ca=/a%26b&cert=/c&key=/k=@");
+    assert_int_equal(url.database_number, 2);
+    assert_string_equal(url.ca, "/a&b");
+    assert_string_equal(url.cert, "/c");
+    assert_string_equal(url.key, "/k=@");
+    bad("redis", "rediss://h?", "option");
+    bad("redis", "rediss://h?ca", "no value");
+    bad("redis", "rediss://h?ca=", "no value");
+    bad("redis", "rediss://h?ca=/a&ca=/b", "twice");
+    bad("redis", "rediss://h?ca=/a&", "option");
+    bad("redis", "rediss://h?cert=/a", "only one");
+    bad("redis", "rediss://h?key=/a", "only one");
+    bad("redis", "rediss://h?c=/a", "none of such");
+    bad("redis", "rediss://h?caa=/a", "none of such");
+    bad("redis", "rediss://h?ca=/%zz", "value");
+    bad("redis", "rediss://h?sentinel_password=pw", "none of such");
+    bad("redis", "redis://h?ca=/a", "none of such");
+}
+
+static void test_redis_by_its_socket(void **state)
+{
+    (void)state;
+    struct url url = good("redis", "redis+unix://u:p@/run/redis%3F/s?db=3");
+    assert_int_equal(url.server_count, 0);
+    assert_string_equal(url.socket, "/run/redis?/s");
+    assert_string_equal(url.user, "u");
+    assert_int_equal(url.database_number, 3);
+    assert_string_equal(good("redis", "redis+unix:///s").socket, "/s");
+    bad("redis", "redis+unix://", "path is missing");
+    bad("redis", "redis+unix:///", "path is missing");
+    bad("redis", "redis+unix://h/s", "there is a host");
+    bad("redis", "redis+unix:///s?db=", "number");
+    bad("redis", "redis+unix:///s?db=x", "number");
+    bad("redis", "redis+unix:///s?ca=/a", "none of such");
+    bad("redis", "rediss+unix:///s", "another scheme");
+}
+
+static void test_sentinels(void **state)
+{
+    (void)state;
+    struct url url = good("redis", "redis+sentinel://u:p@a,[::1]:2,c/m%2Fy/4");
+    assert_int_equal(url.kind, URL_SENTINEL);
+    assert_int_equal(url.server_count, 3);
+    assert_string_equal(url.servers[1].host, "::1");
+    assert_int_equal(url.servers[0].port, 26379);
+    assert_int_equal(url.servers[1].port, 2);
+    assert_string_equal(url.name, "m/y");
+    assert_int_equal(url.database_number, 4);
+    url = good("redis", "rediss+sentinel://a/m?sentinel_user=s&sentinel_password=t%20u&ca=/a");
+    assert_true(url.tls);
+    assert_string_equal(url.sentinel_user, "s");
+    assert_string_equal(url.sentinel_password, "t u");
+    assert_string_equal(url.ca, "/a");
+    bad("redis", "redis+sentinel://a,b", "name is missing");
+    bad("redis", "redis+sentinel://a,b/", "name is missing");
+    bad("redis", "redis+sentinel://a,,b/m", "host is missing");
+    bad("redis", "redis+sentinel://a,b/m/x", "number");
+    bad("redis", "redis+sentinel://a,b/%zz", "name");
+    bad("redis", "redis+sentinel://a/m?ca=/a", "none of such");
+    bad("redis", "redis+sentinel://a/m?sentinel_user=s", "without a sentinel_password");
+    good("redis", "redis+sentinel://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16/m");
+    bad("redis", "redis+sentinel://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17/m", "16 hosts");
+}
+
+static void test_clusters(void **state)
+{
+    (void)state;
+    struct url url = good("redis", "redis+cluster://u:p@a:1,b");
+    assert_int_equal(url.kind, URL_CLUSTER);
+    assert_int_equal(url.server_count, 2);
+    assert_int_equal(url.servers[0].port, 1);
+    assert_int_equal(url.servers[1].port, 6379);
+    assert_true(good("redis", "rediss+cluster://a/0?ca=/a").tls);
+    bad("redis", "redis+cluster://a/1", "but 0");
+    bad("redis", "redis+cluster://a/x", "but 0");
+    bad("redis", "redis+cluster://a,", "host is missing");
+    bad("redis", "redis+cluster://a?db=1", "none of such");
+    bad("redis", "redis://a,b", "more than one host");
+}
+
+static void test_several_hosts_of_mysql(void **state)
+{
+    (void)state;
+    struct url url = good("mysql", "mysql://u:p@a:1,[::1],c/db");
+    assert_int_equal(url.server_count, 3);
+    assert_string_equal(url.servers[1].host, "::1");
+    assert_int_equal(url.servers[0].port, 1);
+    assert_int_equal(url.servers[2].port, 3306);
+    assert_int_equal(good("mysql", "mysql://u@/db?socket=/s").server_count, 1);
+    bad("mysql", "mysql://a,/db", "host is missing");
+    bad("mysql", "mysql://a,b/db?socket=/s", "several hosts");
+}
+
+static void test_families(void **state)
+{
+    (void)state;
+    assert_string_equal(url_scheme("REDISS+Cluster://x"), "redis");
+    assert_string_equal(url_scheme("mysql://"), "mysql");
+    assert_null(url_scheme("redis+://x"));
+    assert_null(url_scheme("redis+unix:/x"));
+    assert_null(url_scheme(""));
 }
 
 static void test_zookeeper(void **state)
@@ -91,8 +205,8 @@ static void test_bad_schemes_and_characters(void **state)
 {
     (void)state;
     static const char *const others[] = {
-        "",           "h",        "h:1",  "redis",        "redis:",    "redis:/h",
-        "rediss://h", "redi://h", "://h", "mysql://h/db", " redis://h"};
+        "",         "h",    "h:1",          "redis",     "redis:", "redis:/h", "redisss://h",
+        "redi://h", "://h", "mysql://h/db", " redis://h"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         bad("redis", others[i], "another scheme");
     bad("redis", "redis://h ", "visible");
@@ -161,6 +275,9 @@ static void test_lengths(void **state)
         {"redis://u:%0*d@h", "redis", URL_PART_SIZE},
         {"mysql://h/%0*d", "mysql", URL_PART_SIZE},
         {"mysql://h/db?socket=/%0*d", "mysql", URL_PART_SIZE - 1},
+        {"redis+unix:///%0*d", "redis", URL_SOCKET_SIZE - 1},
+        {"redis+sentinel://h/%0*d", "redis", URL_PART_SIZE},
+        {"rediss://h?ca=%0*d", "redis", URL_PART_SIZE},
     };
     char text[2 * URL_PART_SIZE];
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -194,6 +311,9 @@ static void test_place_says_where_the_server_is_and_nothing_else(void **state)
     place("redis://app:secret@h/3", "redis", "h:6379");
     place("REDIS://:secret@[::1]:7", "redis", "[::1]:7");
     place("mysql://u:secret@h:1/db?socket=/run/s", "mysql", "/run/s");
+    place("redis+unix://u:secret@/run/s?db=1", "redis", "/run/s");
+    place("redis+sentinel://u:secret@a,[::1]:2/m?sentinel_password=secret", "redis",
+          "a:26379,[::1]:2");
     place("redis//app:secret@h", "redis", "?");
 }
 
@@ -214,6 +334,11 @@ static void test_mask_hides_the_password_of_what_need_not_be_a_url(void **state)
     mask("mysql:/u:secret@h", "mysql:***@h");
     mask("u:secret@h", "u:***@h");
     mask("mysql://u@h/db", "mysql://u@h/db");
+    mask("redis+sentinel://u:secret@a:1,b/m?sentinel_password=secret&ca=/a",
+         "redis+sentinel://u:***@a:1,b/m?sentinel_password=***&ca=/a");
+    mask("redis+sentinel://a/m?Password=secret", "redis+sentinel://a/m?Password=***");
+    mask("redis+sentinel://u:se@a/m?sentinel_password=sec@ret", "redis+sentinel://u:***");
+    mask("redis+sentinel://a/m?sentinel_password=s@c&password=t@c", "redis+sentinel://***");
 }
 
 int main(void)
@@ -221,6 +346,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_redis),
         cmocka_unit_test(test_mysql),
+        cmocka_unit_test(test_redis_over_tls),
+        cmocka_unit_test(test_redis_by_its_socket),
+        cmocka_unit_test(test_sentinels),
+        cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_several_hosts_of_mysql),
+        cmocka_unit_test(test_families),
         cmocka_unit_test(test_zookeeper),
         cmocka_unit_test(test_bad_schemes_and_characters),
         cmocka_unit_test(test_bad_parts),

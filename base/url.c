@@ -2,14 +2,13 @@
  *
  * why_spans: the text is cut into spans at its delimiters first, and each span is decoded after
  * that, so that an encoded delimiter (%40 for @) never delimits anything. */
+#define _GNU_SOURCE /* strcasestr */
 #include "base/url.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#define DATABASE_NUMBER_MAX (1 << 20)
 
 /* Part of the text: [from, to). */
 struct span {
@@ -106,14 +105,14 @@ static bool read_number(struct span span, unsigned max, unsigned *number_out)
     return true;
 }
 
-static const char *read_port(struct span port, struct url *url)
+static const char *read_port(struct span port, struct url_server *server)
 {
-    if (port.from && (!read_number(port, 65535, &url->port) || url->port == 0))
+    if (port.from && (!read_number(port, 65535, &server->port) || server->port == 0))
         return bad_port;
     return NULL;
 }
 
-static const char *read_bracketed(struct span place, struct url *url)
+static const char *read_bracketed(struct span place, struct url_server *server)
 {
     const char *end = find(place, ']');
     if (!end || end == place.from + 1)
@@ -123,21 +122,40 @@ static const char *read_bracketed(struct span place, struct url *url)
     struct span port = cut(&rest, ':');
     if (rest.from != rest.to)
         return "behind the address in brackets stands something that is not a port";
-    if (length >= sizeof url->host)
+    if (length >= sizeof server->host)
         return "the host is too long";
-    memcpy(url->host, place.from + 1, length); /* as it is: a zone has a % of its own */
-    return read_port(port, url);
+    memcpy(server->host, place.from + 1, length); /* as it is: a zone has a % of its own */
+    return read_port(port, server);
 }
 
 /* host[:port]. The host may be missing, for the caller to judge. */
-static const char *read_place(struct span place, struct url *url)
+static const char *read_place(struct span place, struct url_server *server)
 {
     if (place.from < place.to && *place.from == '[')
-        return read_bracketed(place, url);
+        return read_bracketed(place, server);
     struct span port = cut(&place, ':');
-    if (!decode(place, url->host, sizeof url->host))
+    if (!decode(place, server->host, sizeof server->host))
         return "the host is too long or badly percent-encoded";
-    return read_port(port, url);
+    return read_port(port, server);
+}
+
+/* Up to `max` of them, with commas between. */
+static const char *read_places(struct span places, unsigned port, size_t max, struct url *url)
+{
+    const char *wrong = NULL;
+    for (struct span rest = places; !wrong && rest.from;) {
+        struct span one = rest;
+        struct url_server *server = &url->servers[url->server_count];
+        if (url->server_count == max)
+            return max == 1 ? "there is more than one host" : "there are more than 16 hosts";
+        rest = cut(&one, ',');
+        server->port = port;
+        wrong = read_place(one, server);
+        if (!wrong && server->host[0] == '\0')
+            wrong = max == 1 ? "the host is missing" : "a host is missing";
+        url->server_count++;
+    }
+    return wrong;
 }
 
 static const char *read_login(struct span login, struct url *url)
@@ -148,48 +166,192 @@ static const char *read_login(struct span login, struct url *url)
     return good ? NULL : bad_login;
 }
 
-/* ---- what is special about each scheme ---- */
+/* ---- options ---- */
 
-static const char *read_redis(const struct spans *spans, struct url *url)
+/* One that the URL may have: a text, or where `number` says so the database's number. */
+struct option {
+    const char *name;
+    char *text;
+    size_t size;
+    unsigned *number;
+};
+
+static const char *read_option(struct span option, const struct option *known, size_t count)
 {
-    const char *wrong = read_login(spans->login, url);
-    if (!wrong)
-        wrong = read_place(spans->place, url);
-    if (!wrong && url->host[0] == '\0')
-        wrong = "the host is missing";
-    if (!wrong && spans->path.from != spans->path.to &&
-        !read_number(spans->path, DATABASE_NUMBER_MAX, &url->database_number))
-        wrong = "the database is not a number";
-    if (!wrong && spans->option.from)
-        wrong = "there are no options";
+    struct span value = cut(&option, '=');
+    const size_t length = (size_t)(option.to - option.from);
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(known[i].name) != length || strncmp(known[i].name, option.from, length) != 0)
+            continue;
+        if (known[i].number)
+            return read_number(value, URL_DATABASE_MAX, known[i].number)
+                       ? NULL
+                       : "the database is not a number";
+        if (known[i].text[0] != '\0')
+            return "an option stands there twice";
+        if (!value.from || value.from == value.to)
+            return "an option has no value";
+        return decode(value, known[i].text, known[i].size)
+                   ? NULL
+                   : "an option's value is too long or badly percent-encoded";
+    }
+    return "it has an option that is none of such a URL";
+}
+
+static const char *read_options(struct span options, const struct option *known, size_t count)
+{
+    const char *wrong = NULL;
+    for (struct span rest = options; !wrong && rest.from;) {
+        struct span one = rest;
+        rest = cut(&one, '&');
+        wrong = read_option(one, known, count);
+    }
     return wrong;
 }
 
-static const char *read_mysql(const struct spans *spans, struct url *url)
+/* ---- what is special about each scheme ---- */
+
+/* The options that a URL of Redis may have are those of its kind, and with TLS those of TLS. */
+static const char *read_redis_options(struct span options, struct url *url)
+{
+    const struct option known[] = {
+        {"ca", url->ca, sizeof url->ca, NULL},
+        {"cert", url->cert, sizeof url->cert, NULL},
+        {"key", url->key, sizeof url->key, NULL},
+        {"sentinel_user", url->sentinel_user, sizeof url->sentinel_user, NULL},
+        {"sentinel_password", url->sentinel_password, sizeof url->sentinel_password, NULL},
+    };
+    const size_t tls_count = 3, all = sizeof known / sizeof *known;
+    size_t from = url->tls ? 0 : tls_count;
+    size_t to = url->kind == URL_SENTINEL ? all : tls_count;
+    const char *wrong = read_options(options, known + from, to - from);
+    if (!wrong && (url->cert[0] == '\0') != (url->key[0] == '\0'))
+        wrong = "of cert and key there is only one";
+    if (!wrong && url->sentinel_user[0] != '\0' && url->sentinel_password[0] == '\0')
+        wrong = "there is a sentinel_user without a sentinel_password";
+    return wrong;
+}
+
+static const char *read_database(struct span path, struct url *url)
+{
+    if (path.from != path.to && !read_number(path, URL_DATABASE_MAX, &url->database_number))
+        return "the database is not a number";
+    return NULL;
+}
+
+static const char *read_redis(const struct spans *spans, unsigned port, struct url *url)
+{
+    const char *wrong = read_login(spans->login, url);
+    if (!wrong)
+        wrong = read_places(spans->place, port, 1, url);
+    if (!wrong)
+        wrong = read_database(spans->path, url);
+    return wrong ? wrong : read_redis_options(spans->option, url);
+}
+
+static const char *read_redis_tls(const struct spans *spans, unsigned port, struct url *url)
+{
+    url->tls = true;
+    return read_redis(spans, port, url);
+}
+
+static const char *read_unix(const struct spans *spans, unsigned port, struct url *url)
+{
+    const struct option database = {"db", NULL, 0, &url->database_number};
+    const char *wrong = read_login(spans->login, url);
+    (void)port;
+    if (wrong)
+        return wrong;
+    if (spans->place.from != spans->place.to)
+        return "there is a host";
+    if (spans->path.from == spans->path.to)
+        return "the socket's path is missing";
+    url->socket[0] = '/';
+    if (!decode(spans->path, url->socket + 1, URL_SOCKET_SIZE - 1))
+        return "the socket's path is too long or badly percent-encoded";
+    return read_options(spans->option, &database, 1);
+}
+
+static const char *read_sentinel(const struct spans *spans, unsigned port, struct url *url)
+{
+    struct span name = spans->path, database = cut(&name, '/');
+    url->kind = URL_SENTINEL;
+    const char *wrong = read_login(spans->login, url);
+    if (!wrong)
+        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
+    if (wrong)
+        return wrong;
+    if (name.from == name.to)
+        return "the master's name is missing";
+    if (!decode(name, url->name, sizeof url->name))
+        return "the master's name is too long or badly percent-encoded";
+    wrong = read_database(database, url);
+    return wrong ? wrong : read_redis_options(spans->option, url);
+}
+
+static const char *read_sentinel_tls(const struct spans *spans, unsigned port, struct url *url)
+{
+    url->tls = true;
+    return read_sentinel(spans, port, url);
+}
+
+static const char *read_cluster(const struct spans *spans, unsigned port, struct url *url)
+{
+    url->kind = URL_CLUSTER;
+    const char *wrong = read_login(spans->login, url);
+    if (!wrong)
+        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
+    if (!wrong && (read_database(spans->path, url) || url->database_number != 0))
+        wrong = "a cluster has no database but 0";
+    return wrong ? wrong : read_redis_options(spans->option, url);
+}
+
+static const char *read_cluster_tls(const struct spans *spans, unsigned port, struct url *url)
+{
+    url->tls = true;
+    return read_cluster(spans, port, url);
+}
+
+static const char *read_mysql_socket(struct span value, struct url *url)
 {
     static const char option[] = "socket=";
     const size_t head = sizeof option - 1;
+    if (!value.from)
+        return NULL;
+    if (strncmp(value.from, option, head) != 0)
+        return "the only option is socket";
+    value.from += head;
+    if (!decode(value, url->socket, sizeof url->socket))
+        return "the socket's path is too long or badly percent-encoded";
+    return NULL;
+}
+
+static const char *read_mysql(const struct spans *spans, unsigned port, struct url *url)
+{
+    const bool hostless = spans->place.from == spans->place.to;
     const char *wrong = read_login(spans->login, url);
-    if (!wrong)
-        wrong = read_place(spans->place, url);
+    if (!wrong && !hostless)
+        wrong = read_places(spans->place, port, URL_SERVERS_MAX, url);
     if (wrong)
         return wrong;
     if (spans->path.from == spans->path.to)
         return "the database is missing";
     if (!decode(spans->path, url->database, sizeof url->database))
         return "the database's name is too long or badly percent-encoded";
-    if (spans->option.from) {
-        struct span value = {spans->option.from + head, spans->option.to};
-        if (strncmp(spans->option.from, option, head) != 0)
-            return "the only option is socket";
-        if (!decode(value, url->socket, sizeof url->socket))
-            return "the socket's path is too long or badly percent-encoded";
+    wrong = read_mysql_socket(spans->option, url);
+    if (!wrong && hostless && url->socket[0] != '/')
+        wrong = "the host is missing";
+    if (!wrong && url->server_count > 1 && url->socket[0] != '\0')
+        wrong = "a socket leads to one server, and there are several hosts";
+    if (!wrong && hostless) {
+        url->server_count = 1;
+        url->servers[0].port = port;
     }
-    return url->host[0] == '\0' && url->socket[0] != '/' ? "the host is missing" : NULL;
+    return wrong;
 }
 
-/* Checks each host of the list; none of them is kept. */
-static const char *read_zookeeper(const struct spans *spans, struct url *url)
+/* Checks each host of the list, of any length: its client library takes the text itself. */
+static const char *read_zookeeper(const struct spans *spans, unsigned port, struct url *url)
 {
     const char *wrong = NULL;
     if (spans->login.from)
@@ -199,23 +361,35 @@ static const char *read_zookeeper(const struct spans *spans, struct url *url)
     for (struct span rest = spans->place; !wrong && rest.from;) {
         struct span one = rest;
         rest = cut(&one, ',');
-        wrong = read_place(one, url);
-        if (!wrong && url->host[0] == '\0')
-            wrong = "a host is missing";
+        url->server_count = 0; /* of as many as there may be, the last one is kept */
+        wrong = read_places(one, port, 1, url);
     }
     return wrong;
 }
 
-/* `read` gives NULL, or what is wrong in words. */
+#define HOSTS "host[:port][,host[:port]...]"
+
+/* `read` gives NULL, or what is wrong in words. A family's first scheme is its plainest. */
 static const struct scheme {
-    const char *name, *form;
+    const char *family, *name, *form;
     unsigned port; /* unless the URL says another */
-    const char *(*read)(const struct spans *spans, struct url *url);
+    const char *(*read)(const struct spans *spans, unsigned port, struct url *url);
 } schemes[] = {
-    {"redis", "redis://[user:password@]host[:port][/db]", 6379, read_redis},
-    {"mysql", "mysql://user[:password]@host[:port]/db[?socket=/path]", 3306, read_mysql},
-    {"zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, read_zookeeper},
+    {"redis", "redis", "redis://[user:password@]host[:port][/db]", 6379, read_redis},
+    {"redis", "rediss", "rediss://[user:password@]host[:port][/db][?ca=/path]", 6379,
+     read_redis_tls},
+    {"redis", "redis+unix", "redis+unix://[user:password@]/path[?db=number]", 0, read_unix},
+    {"redis", "redis+sentinel", "redis+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
+     read_sentinel},
+    {"redis", "rediss+sentinel", "rediss+sentinel://[user:password@]" HOSTS "/name[/db]", 26379,
+     read_sentinel_tls},
+    {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, read_cluster},
+    {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, read_cluster_tls},
+    {"mysql", "mysql", "mysql://user[:password]@host[:port]/db[?socket=/path]", 3306, read_mysql},
+    {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, read_zookeeper},
 };
+
+static const struct scheme *const schemes_end = schemes + sizeof schemes / sizeof *schemes;
 
 static bool is_visible(const char *text)
 {
@@ -225,80 +399,135 @@ static bool is_visible(const char *text)
     return true;
 }
 
-static const char *read_all(const struct scheme *scheme, const char *text, struct url *url)
+/* The scheme of the text; NULL: it is none that is known. */
+static const struct scheme *scheme_of(const char *text)
 {
     const char *end = url_scheme_end(text);
-    size_t length = strlen(scheme->name);
-    if (!end || (size_t)(end - text) != length || strncasecmp(text, scheme->name, length) != 0)
-        return "it begins with another scheme, or with none";
-    if (!is_visible(text))
-        return "it has a character that is not visible ASCII";
-    const struct spans spans = cut_all(end + 3);
-    if (find(spans.path, '@'))
-        return "a / in the password is not written as %2F, or an @ in the path not as %40";
-    return scheme->read(&spans, url);
+    size_t length = end ? (size_t)(end - text) : 0;
+    for (const struct scheme *i = schemes; i < schemes_end; i++)
+        if (strlen(i->name) == length && strncasecmp(text, i->name, length) == 0)
+            return i;
+    return NULL;
 }
 
-static const struct scheme *find_scheme(const char *name)
+static const struct scheme *find_family(const char *family)
 {
-    const struct scheme *end = schemes + sizeof schemes / sizeof *schemes;
     const struct scheme *scheme = schemes;
-    while (scheme < end && strcmp(scheme->name, name) != 0)
+    while (scheme < schemes_end && strcmp(scheme->family, family) != 0)
         scheme++;
-    assert(scheme < end); /* the callers' own text, never a user's */
+    assert(scheme < schemes_end); /* the callers' own text, never a user's */
     return scheme;
+}
+
+static const char *read_all(const struct scheme *scheme, const char *text, struct url *url)
+{
+    if (!is_visible(text))
+        return "it has a character that is not visible ASCII";
+    const struct spans spans = cut_all(url_scheme_end(text) + 3);
+    if (find(spans.path, '@'))
+        return "a / in the password is not written as %2F, or an @ in the path not as %40";
+    return scheme->read(&spans, scheme->port, url);
 }
 
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size)
 {
-    const struct scheme *known = find_scheme(scheme);
+    const struct scheme *family = find_family(scheme), *known = scheme_of(text);
+    const char *wrong = "it begins with another scheme, or with none";
     memset(url_out, 0, sizeof *url_out);
-    url_out->port = known->port;
-    const char *wrong = read_all(known, text, url_out);
+    if (known && strcmp(known->family, scheme) == 0) {
+        family = known;
+        wrong = read_all(known, text, url_out);
+    }
     if (wrong)
-        snprintf(error_out, error_size, "not of the form %s: %s", known->form, wrong);
+        snprintf(error_out, error_size, "not of the form %s: %s", family->form, wrong);
     return !wrong;
 }
 
 const char *url_form(const char *scheme)
 {
-    return find_scheme(scheme)->form;
+    return find_family(scheme)->form;
+}
+
+const char *url_scheme(const char *text)
+{
+    const struct scheme *scheme = scheme_of(text);
+    return scheme ? scheme->family : NULL;
 }
 
 const char *url_scheme_end(const char *text)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+";
     const char *end = text + strspn(text, letters);
     return end > text && strncmp(end, "://", 3) == 0 ? end : NULL;
 }
 
 /* ---- URLs in logs and messages ---- */
 
+void url_server_place(const char *host, unsigned port, char place_out[URL_PLACE_SIZE])
+{
+    snprintf(place_out, URL_PLACE_SIZE, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
+}
+
 void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE])
 {
     struct url parts;
-    char error[URL_ERROR_SIZE];
+    char error[URL_ERROR_SIZE], one[URL_PLACE_SIZE];
+    size_t used = 0;
     if (!url_parse(text, scheme, &parts, error, sizeof error))
         snprintf(place_out, URL_PLACE_SIZE, "?");
     else if (parts.socket[0] != '\0')
         snprintf(place_out, URL_PLACE_SIZE, "%s", parts.socket);
     else
-        snprintf(place_out, URL_PLACE_SIZE, strchr(parts.host, ':') ? "[%s]:%u" : "%s:%u",
-                 parts.host, parts.port);
+        for (size_t i = 0; i < parts.server_count && used < URL_PLACE_SIZE; i++) {
+            url_server_place(parts.servers[i].host, parts.servers[i].port, one);
+            used += (size_t)snprintf(place_out + used, URL_PLACE_SIZE - used, "%s%s",
+                                     i > 0 ? "," : "", one);
+        }
+}
+
+/* The end of the first option's value, from `text` on, that is a password, and where it begins. */
+static const char *option_secret(const char *text, const char **from_out)
+{
+    static const char option[] = "password=";
+    const char *at = strcasestr(text, option);
+    *from_out = at ? at + sizeof option - 1 : NULL;
+    return at ? *from_out + strcspn(*from_out, "& ") : NULL;
+}
+
+/* The same of the login's password, or of what may be one. */
+static const char *login_secret(const char *text, const char **from_out)
+{
+    const char *scheme_end = url_scheme_end(text), *option;
+    const char *user = scheme_end ? scheme_end + 3 : text;
+    const char *end = strrchr(user, '@');
+    const char *colon = end ? memchr(user, ':', (size_t)(end - user)) : NULL;
+    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
+    bool lone_secret = end && !colon && strncasecmp(text, "redis", 5) == 0;
+    if (!colon && !lone_secret)
+        return NULL;
+    *from_out = colon ? colon + 1 : user;
+    /* The @ may be one of an option's password, which must not end in the middle. */
+    for (const char *to = option_secret(user, &option); to && option < end;
+         to = option_secret(to, &option))
+        end = to > end ? to : end;
+    return end;
 }
 
 /* url_parse is no help here, because the text need not be a URL. */
 void url_mask(const char *text, char *masked_out, size_t size)
 {
-    const char *scheme_end = url_scheme_end(text);
-    const char *user = scheme_end ? scheme_end + 3 : text;
-    const char *at = strrchr(user, '@');
-    const char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
-    /* redis://secret@host: some clients read the lone word as a password, so it may be one. */
-    bool lone_secret = at && !colon && strncasecmp(text, "redis", 5) == 0;
-    if (colon || lone_secret)
-        snprintf(masked_out, size, "%.*s***%s", (int)((colon ? colon + 1 : user) - text), text, at);
-    else
-        snprintf(masked_out, size, "%s", text);
+    const char *from = NULL, *end = login_secret(text, &from);
+    size_t used = 0;
+    if (!end)
+        end = option_secret(text, &from);
+    masked_out[0] = '\0';
+    while (end && used < size) {
+        used +=
+            (size_t)snprintf(masked_out + used, size - used, "%.*s***", (int)(from - text), text);
+        text = end;
+        end = option_secret(text, &from);
+    }
+    if (used < size)
+        snprintf(masked_out + used, size - used, "%s", text);
 }

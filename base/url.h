@@ -9,50 +9,84 @@
 enum {
     URL_PART_SIZE = 256, /* bytes of a decoded part, with its NUL */
     URL_USER_SIZE = 129,
-    URL_ERROR_SIZE = 192, /* bytes of the longest text in error_out */
-    URL_PLACE_SIZE = 300, /* bytes of a place, with its NUL */
+    URL_SOCKET_SIZE = 108,      /* what the address of a Unix socket has room for */
+    URL_SERVERS_MAX = 16,       /* hosts of one URL */
+    URL_DATABASE_MAX = 1 << 20, /* the largest number of a database of Redis */
+    URL_ERROR_SIZE = 256,       /* bytes of the longest text in error_out */
+    URL_PLACE_SIZE = 300,       /* bytes of a place, with its NUL */
 };
 
-/* The forms:
+/* The forms, by the family of schemes that each belongs to:
  *
- *   redis://[user[:password]@]host[:port][/database]     database: a number
- *   mysql://[user[:password]@]host[:port]/database[?socket=/path]
- *   zookeeper://host[:port][,host[:port]...][/path]
+ *   redis      redis://[user[:password]@]host[:port][/database]        database: a number
+ *              redis+unix://[user[:password]@]/path/of/socket[?db=database]
+ *              redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/name[/database]
+ *              redis+cluster://[user[:password]@]host[:port][,host[:port]...]
+ *   mysql      mysql://[user[:password]@]host[:port][,host[:port]...]/database[?socket=/path]
+ *   zookeeper  zookeeper://host[:port][,host[:port]...][/path]
+ *
+ * With rediss in the place of redis (but not for a socket) the connections are those of TLS. Its
+ * options stand behind the question mark, with & between them: ca=/path of the authorities'
+ * certificates (else the system's), cert=/path and key=/path of the client's own. redis+sentinel
+ * has the options sentinel_user= and sentinel_password= for the sentinels; the user of the URL is
+ * that of the servers, and `name` is the master's at the sentinels.
  *
  * A URL has visible ASCII characters only. %XX stands for any byte but NUL in each part but the
  * port, a number and a host in brackets; an IPv6 address stands in brackets. The user and password
  * end at the last @ before the path, and a path has none (%40). With a socket the host of mysql://
  * may be missing. Schemes may be of capital letters. */
 
+enum url_kind {
+    URL_SINGLE,   /* one server; of mysql:// several, which hold the same data */
+    URL_SENTINEL, /* the servers are sentinels, which know the master `name` */
+    URL_CLUSTER,  /* the servers are some of the nodes of a cluster */
+};
+
+struct url_server {
+    char host[URL_PART_SIZE];
+    unsigned port; /* 6379, 26379 of a sentinel, 3306 or 2181 unless the URL says another */
+};
+
 /* Parts that the URL does not have are empty. */
 struct url {
-    char host[URL_PART_SIZE];
+    enum url_kind kind;
+    bool tls;
+    size_t server_count; /* 0 with redis+unix://; of a list of zookeeper:// only the last is kept */
+    struct url_server servers[URL_SERVERS_MAX];
     char user[URL_USER_SIZE];
     char password[URL_PART_SIZE];
     char database[URL_PART_SIZE]; /* of mysql:// */
+    unsigned database_number;     /* of redis:// */
     char socket[URL_PART_SIZE];
-    unsigned port;            /* 6379 or 3306 unless the URL says another */
-    unsigned database_number; /* of redis:// */
+    char name[URL_PART_SIZE]; /* of Sentinel's master */
+    char sentinel_user[URL_USER_SIZE];
+    char sentinel_password[URL_PART_SIZE];
+    char ca[URL_PART_SIZE], cert[URL_PART_SIZE], key[URL_PART_SIZE]; /* files, for TLS */
 };
 
-/* Reads a URL of the scheme, "redis", "mysql" or "zookeeper"; of the last only whether it has the
- * form, as its client library takes the list of hosts itself. False with the reason in `error_out`,
- * "not of the form redis://...: the port is not a number from 1 to 65535". The reason quotes
- * nothing of the URL, as a secret may stand anywhere in it. Any thread; the caller owns all. */
+/* Reads a URL of the family `scheme`: "redis", "mysql" or "zookeeper". False with the reason in
+ * `error_out`, "not of the form redis://...: the port is not a number from 1 to 65535". The reason
+ * quotes nothing of the URL, as a secret may stand anywhere in it. Any thread; the caller owns all.
+ */
 bool url_parse(const char *text, const char *scheme, struct url *url_out, char *error_out,
                size_t error_size);
 
-/* The form of a known scheme's URLs, as above: for messages and help. */
+/* The plainest form of a family's URLs, as above: for messages and help. */
 const char *url_form(const char *scheme);
+
+/* The family of the text's scheme, as url_parse takes it; NULL: it is of none. */
+const char *url_scheme(const char *text);
 
 /* The two ways in which logs and messages write a URL. Both keep secrets back.
  *
- * url_place writes where the server of a URL is: "host:port", "[::1]:port" or its socket; "?" for
- * a text that is no URL of the scheme. url_mask writes a text that was given as a URL as it is but
- * for the password, in whose place it puts ***; it need not be a URL: its author may have mistyped
- * one with a secret in it. Cuts what does not fit. */
+ * url_place writes where the servers of a URL are: "host:port", "[::1]:port", several of them with
+ * commas between, or its socket; "?" for a text that is no URL of the family. url_mask writes a
+ * text that was given as a URL as it is but for its passwords, in whose places it puts ***; it need
+ * not be a URL: its author may have mistyped one with a secret in it. Cut to what fits. */
 void url_place(const char *text, const char *scheme, char place_out[URL_PLACE_SIZE]);
 void url_mask(const char *text, char *masked_out, size_t size);
+
+void url_server_place(const char *host, unsigned port, char place_out[URL_PLACE_SIZE]);
 
 /* The end of the scheme's name, when "://" stands behind it: else NULL. */
 const char *url_scheme_end(const char *text);

@@ -113,8 +113,8 @@ static bool mysql_connect_to(const char *url)
     if (mysql)
         mysql_close(mysql);
     mysql = mysql_init(NULL);
-    if (!mysql || !mysql_real_connect(mysql, at.host, at.user, at.password, at.database, at.port,
-                                      at.socket[0] ? at.socket : NULL, 0))
+    if (!mysql || !mysql_real_connect(mysql, at.servers[0].host, at.user, at.password, at.database,
+                                      at.servers[0].port, at.socket[0] ? at.socket : NULL, 0))
         die("mysql", mysql ? mysql_error(mysql) : "out of memory");
     mysql_do("CREATE TABLE IF NOT EXISTS bench_limit (id INT PRIMARY KEY, number BIGINT NOT NULL)"
              " ENGINE=InnoDB");

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/url.h"
 
@@ -51,10 +50,9 @@ enum seclock_kind driver_family(enum seclock_kind kind)
     return (enum seclock_kind)first;
 }
 
-/* Schemes may be written in capital letters, as base/url reads them. */
+/* Redis has several schemes, which all of its kinds take: see base/url.h. */
 bool driver_serves(enum seclock_kind kind, const char *url)
 {
-    const char *scheme = driver_scheme(kind), *end = url_scheme_end(url);
-    size_t length = strlen(scheme);
-    return end == url + length && strncasecmp(url, scheme, length) == 0;
+    const char *scheme = url_scheme(url);
+    return scheme && strcmp(scheme, driver_scheme(kind)) == 0;
 }

@@ -29,6 +29,7 @@
 #include "base/fault.h"
 #include "base/resolve.h"
 #include "base/url.h"
+#include "lua/cluster_hooks.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
  * a process goes on without a server that is back. */
@@ -45,54 +46,17 @@ struct redis {
     char error[192];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
+    bool selects;          /* the database: a cluster has none to select */
     bool leaving;          /* the server takes no writes; see why_leave */
     const char *doing;     /* see redis_set_doing */
     struct fault fault;
     char place[URL_PLACE_SIZE];
+    size_t next_server;      /* of a cluster: its node to try next */
+    struct cluster *cluster; /* NULL unless the URL is a cluster's */
 };
 
-struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
-{
-    assert(timeout_ms > 0);
-    struct redis *redis = calloc(1, sizeof *redis);
-    if (!redis) {
-        snprintf(error_out, error_size, "out of memory");
-        return NULL;
-    }
-    if (!url_parse(url, "redis", &redis->url, error_out, error_size)) {
-        free(redis);
-        return NULL;
-    }
-    url_place(url, "redis", redis->place);
-    redis->doing = "connect";
-    redis->timeout.tv_sec = timeout_ms / 1000;
-    redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
-    /* The address tells apart the clients that one process opens in the same millisecond. */
-    backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX,
-                 (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)redis);
-    return redis;
-}
-
-void redis_close(struct redis **redis)
-{
-    if (*redis && (*redis)->context)
-        redisFree((*redis)->context);
-    if (*redis)
-        free((*redis)->out);
-    free(*redis);
-    *redis = NULL;
-}
-
-void redis_set_timeout(struct redis *redis, int timeout_ms)
-{
-    assert(timeout_ms > 0);
-    redis->timeout.tv_sec = timeout_ms / 1000;
-    redis->timeout.tv_usec = timeout_ms % 1000 * 1000;
-    if (redis->context)
-        redisSetTimeout(redis->context, redis->timeout);
-}
-
-void redis_drop(struct redis *redis)
+/* Closes this client's own connection; those to the nodes of a cluster stay. */
+static void drop(struct redis *redis)
 {
     if (redis->context)
         redisFree(redis->context);
@@ -102,6 +66,109 @@ void redis_drop(struct redis *redis)
     redis->leaving = false;
 }
 
+static struct timeval timeval_of(int64_t ms)
+{
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+}
+
+/* A client of no URL yet; NULL: out of memory. */
+static struct redis *redis_new(int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    struct redis *redis = calloc(1, sizeof *redis);
+    if (!redis)
+        return NULL;
+    redis->doing = "connect";
+    redis->timeout = timeval_of(timeout_ms);
+    /* The address tells apart the clients that one process opens in the same millisecond. */
+    backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX,
+                 (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)redis);
+    return redis;
+}
+
+static const char *open_url(struct redis *redis, const char *url, int timeout_ms)
+{
+    url_place(url, "redis", redis->place);
+    redis->selects = redis->url.kind != URL_CLUSTER;
+    redis->next_server = redis->backoff.random % URL_SERVERS_MAX;
+    if (redis->url.kind == URL_CLUSTER)
+        redis->cluster = cluster_hooks.open(redis, &redis->url, timeout_ms);
+    if (redis->url.tls || redis->url.socket[0] != '\0' ||
+        (redis->url.kind != URL_SINGLE && !redis->cluster))
+        return "servers of this scheme are not supported yet";
+    return NULL;
+}
+
+struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
+{
+    struct redis *redis = redis_new(timeout_ms);
+    if (!redis) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    if (!url_parse(url, "redis", &redis->url, error_out, error_size)) {
+        redis_close(&redis);
+        return NULL;
+    }
+    const char *wrong = open_url(redis, url, timeout_ms);
+    if (wrong) {
+        snprintf(error_out, error_size, "%s", wrong);
+        redis_close(&redis);
+    }
+    return redis;
+}
+
+struct redis *redis_open_server(const struct url *like, const char *host, unsigned port,
+                                int timeout_ms)
+{
+    struct redis *redis = redis_new(timeout_ms);
+    if (!redis)
+        return NULL;
+    redis->url = *like;
+    redis->url.kind = URL_SINGLE;
+    redis->url.server_count = 1;
+    redis->url.socket[0] = '\0';
+    redis->url.servers[0].port = port;
+    snprintf(redis->url.servers[0].host, sizeof redis->url.servers[0].host, "%s", host);
+    redis->selects = like->kind != URL_CLUSTER;
+    url_server_place(host, port, redis->place);
+    return redis;
+}
+
+struct cluster *redis_cluster(const struct redis *redis)
+{
+    return redis->cluster;
+}
+
+void redis_close(struct redis **redis)
+{
+    if (*redis) {
+        if ((*redis)->cluster)
+            cluster_hooks.close(&(*redis)->cluster);
+        drop(*redis);
+        free((*redis)->out);
+    }
+    free(*redis);
+    *redis = NULL;
+}
+
+void redis_set_timeout(struct redis *redis, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    redis->timeout = timeval_of(timeout_ms);
+    if (redis->context)
+        redisSetTimeout(redis->context, redis->timeout);
+    if (redis->cluster)
+        cluster_hooks.set_timeout(redis->cluster, timeout_ms);
+}
+
+void redis_drop(struct redis *redis)
+{
+    drop(redis);
+    if (redis->cluster)
+        cluster_hooks.drop(redis->cluster);
+}
+
 /* Closes the connection because of an error. What is still queued is dropped: on a new connection
  * it would run out of its order. `why` may be the context's own text, so it is copied first. */
 static void disconnect(struct redis *redis, const char *why)
@@ -109,7 +176,7 @@ static void disconnect(struct redis *redis, const char *why)
     snprintf(redis->error, sizeof redis->error, "%s", why);
     fault_note(&redis->fault, redis->doing, why);
     redis->stats.failures++;
-    redis_drop(redis);
+    drop(redis);
 }
 
 /* Only a failed try delays the next one. A lost connection does not: the server may well be there,
@@ -144,33 +211,46 @@ static bool handshake(struct redis *redis)
         if (!handshake_step(redis, named ? 3 : 2, named ? full : old))
             return false;
     }
+    if (!redis->selects)
+        return true;
     char database[16];
     snprintf(database, sizeof database, "%u", url->database_number);
     const char *select[] = {"SELECT", database};
     return handshake_step(redis, 2, select);
 }
 
-/* Tries the addresses of the server's name in turn, all within one time-out. NULL, or why none
- * could be connected to; the text may be that of redis->context. */
-static const char *connect_any(struct redis *redis)
+/* Tries the addresses of the server's name in turn. NULL, or why none could be connected to; the
+ * text may be that of redis->context. */
+static const char *connect_server(struct redis *redis, const struct url_server *server,
+                                  int64_t until_ms)
 {
-    struct resolved found;
-    int64_t timeout_ms = redis->timeout.tv_sec * 1000 + redis->timeout.tv_usec / 1000;
-    int64_t until_ms = clock_now_ms() + timeout_ms, left_ms = timeout_ms;
-    const char *wrong = resolve_host(redis->url.host, (int)timeout_ms, &found);
-    for (size_t i = 0; i < found.count && left_ms > 0; i++) {
-        const struct timeval left = {.tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000};
+    struct resolved found = {.count = 0};
+    int64_t left_ms = until_ms - clock_now_ms();
+    const char *wrong = left_ms > 0 ? resolve_host(server->host, (int)left_ms, &found) : "no time";
+    for (size_t i = 0; i < found.count; i++) {
+        left_ms = until_ms - clock_now_ms();
+        if (left_ms <= 0)
+            return wrong ? wrong : "the look-up of the name took too long";
         if (redis->context)
             redisFree(redis->context);
-        redis->context = redisConnectWithTimeout(found.addresses[i], (int)redis->url.port, left);
+        redis->context =
+            redisConnectWithTimeout(found.addresses[i], (int)server->port, timeval_of(left_ms));
         if (!redis->context)
             return "out of memory";
         if (!redis->context->err)
             return NULL;
         wrong = redis->context->errstr;
-        left_ms = until_ms - clock_now_ms();
     }
     return wrong;
+}
+
+/* Of a cluster any node will do: each try begins with another one. */
+static const char *connect_any(struct redis *redis)
+{
+    int64_t until_ms =
+        clock_now_ms() + redis->timeout.tv_sec * 1000 + redis->timeout.tv_usec / 1000;
+    const struct url *url = &redis->url;
+    return connect_server(redis, &url->servers[redis->next_server++ % url->server_count], until_ms);
 }
 
 enum redis_result redis_connect(struct redis *redis)
@@ -179,7 +259,7 @@ enum redis_result redis_connect(struct redis *redis)
         return REDIS_ANSWERED;
     if (redis->leaving) {
         redis->stats.failures++;
-        redis_drop(redis);
+        drop(redis);
     }
     /* Fails at once instead of waiting: during an outage a caller's queue must not stand still for
      * one time-out per call. redis_error keeps the reason of the last try. */
@@ -262,7 +342,10 @@ void redis_set_doing(struct redis *redis, const char *doing)
 
 struct redis_stats redis_stats(const struct redis *redis)
 {
-    return redis->stats;
+    struct redis_stats stats = redis->stats;
+    if (redis->cluster)
+        cluster_hooks.add_stats(redis->cluster, &stats);
+    return stats;
 }
 
 void redis_count_reload(struct redis *redis)
@@ -422,7 +505,7 @@ static enum redis_result command(struct redis *redis, int argc, const char *cons
 enum redis_result redis_ping(struct redis *redis)
 {
     const char *argv[] = {"PING"};
-    return command(redis, 1, argv);
+    return redis->cluster ? cluster_hooks.ping(redis->cluster) : command(redis, 1, argv);
 }
 
 enum redis_result redis_publish(struct redis *redis, const char *channel, const char *message)

@@ -6,28 +6,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lua/redis_result.h"
+
+struct cluster;
 struct fault;
 struct redis;
 struct redisReply;
+struct url;
 
-/* The outcome of one command. A server that says no has answered: that is REDIS_ANSWERED. */
-enum redis_result {
-    REDIS_ANSWERED, /* the reply arrived and is not an error */
-    REDIS_FAILED,   /* certainly not done: the command was never sent, or Redis refused it */
-    REDIS_UNKNOWN,  /* the command was sent and no reply came: Redis may have done it */
-};
-
-struct redis_stats {
-    uint64_t connects; /* connections made, the first included */
-    uint64_t failures; /* connections lost or not made */
-    uint64_t reloads;  /* calls sent again with their text: the server did not know the script */
-};
-
-/* Makes a client of `url` (redis://[user:password@]host[:port][/db], see base/url.h) without
- * connecting. `timeout_ms` bounds each connect, with the look-up of the host's name, each send and
- * each wait for a reply. Returns NULL with the reason in `error_out` when the url is not of that
- * form. A client belongs to one thread at a time; the caller closes it. */
+/* Makes a client of `url`, a URL of the family "redis" of base/url.h, without connecting.
+ * `timeout_ms` bounds each connect, with the look-up of the host's name, each send and each wait
+ * for a reply. Returns NULL with the reason in `error_out` when the url is not of such a form. A
+ * client belongs to one thread at a time; the caller closes it. */
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
+
+/* Makes a client of one server, with the user, the password, TLS and, unless that is a cluster's,
+ * the database of `like`; the rest as redis_open. NULL: out of memory. */
+struct redis *redis_open_server(const struct url *like, const char *host, unsigned port,
+                                int timeout_ms);
+
+/* What lua/cluster.c knows of the cluster that the URL names; NULL for any other URL. */
+struct cluster *redis_cluster(const struct redis *redis);
 
 /* Closes the connection, frees the client and sets the caller's pointer to NULL. */
 void redis_close(struct redis **redis);

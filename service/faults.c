@@ -72,6 +72,13 @@ void faults_log_recoveries(const struct stock *stock, uint64_t *seen)
     *seen = now;
 }
 
+void faults_log_calls(struct ledger *ledger, const char *event, size_t calls, const char *effect,
+                      const struct trace *example)
+{
+    log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), calls, effect,
+              example);
+}
+
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect)
 {
     log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), 0, effect,

@@ -16,18 +16,32 @@ static const char *const call_words[CALL_KINDS] = {
     [CALL_LISTING] = "listing",
 };
 
+/* The shards together: which of them is behind shows in its server's state. */
+static size_t calls_depth(const struct service *service, int kind)
+{
+    size_t sum = 0;
+    for (unsigned i = 0; i < service->shard_count; i++)
+        sum += queue_depth(service->shards[i].calls[kind]);
+    return sum;
+}
+
+static size_t calls_capacity(const struct service *service, int kind)
+{
+    return service->shard_count * queue_capacity(service->shards[0].calls[kind]);
+}
+
 static void print_calls(struct metrics_text *text, const struct service *service)
 {
     metrics_text_head(text, "seckill_call_queue_depth", "gauge",
                       "Calls that wait or are with their worker, by kind.");
     for (int kind = 0; kind < CALL_KINDS; kind++)
         metrics_text_add(text, "seckill_call_queue_depth{call=\"%s\"} %zu\n", call_words[kind],
-                         queue_depth(service->calls[kind]));
+                         calls_depth(service, kind));
     metrics_text_head(text, "seckill_call_queue_capacity", "gauge",
                       "Places in the queue of each kind of calls.");
     for (int kind = 0; kind < CALL_KINDS; kind++)
         metrics_text_add(text, "seckill_call_queue_capacity{call=\"%s\"} %zu\n", call_words[kind],
-                         queue_capacity(service->calls[kind]));
+                         calls_capacity(service, kind));
 }
 
 /* The operators' listener has a room of its own only with admin_listen. */
@@ -65,12 +79,15 @@ static void print_state(struct metrics_text *text, const char *server, const cha
     }
 }
 
-static void print_servers(struct metrics_text *text, const struct health *health, int64_t now_ns)
+static void print_servers(struct metrics_text *text, const struct service *service, int64_t now_ns)
 {
+    const struct health *health = service->health;
     metrics_text_head(text, "seckill_server_state", "gauge",
                       "1 for the state that each server is in, 0 for all others.");
     print_state(text, "redis", health_redis_place(health), health_redis(health, now_ns));
-    print_state(text, "ledger", health_ledger_place(health), health_ledger(health, now_ns));
+    for (unsigned i = 0; i < service->shard_count; i++)
+        print_state(text, "ledger", health_ledger_place(health, i),
+                    health_ledger(health, i, now_ns));
 }
 
 /* ---- sales ---- */
@@ -216,13 +233,14 @@ static void print_build(struct metrics_text *text, const struct config *config)
 static void set_gauges(struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
-    bool redis = health_redis(health, now_ns) == HEALTH_OK;
-    bool ledger = health_ledger(health, now_ns) == HEALTH_OK;
-    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
-    metrics_gauge_set(GAUGE_QUEUE_CAPACITY, (int64_t)queue_capacity(service->orders));
-    metrics_gauge_set(GAUGE_REDIS_UP, redis);
-    metrics_gauge_set(GAUGE_LEDGER_UP, ledger);
-    metrics_gauge_set(GAUGE_READY, redis && ledger && atomic_load(&service->prepared) &&
+    bool ledgers = true;
+    for (unsigned i = 0; i < service->shard_count; i++)
+        ledgers = ledgers && health_ledger(health, i, now_ns) == HEALTH_OK;
+    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)service_queue_depth(service));
+    metrics_gauge_set(GAUGE_QUEUE_CAPACITY, (int64_t)service_queue_capacity(service));
+    metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
+    metrics_gauge_set(GAUGE_LEDGER_UP, ledgers);
+    metrics_gauge_set(GAUGE_READY, health_ready(health, now_ns) &&
                                        atomic_load(&service->phase) == SERVICE_SERVES);
 }
 
@@ -235,7 +253,7 @@ size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_
     print_build(&text, &service->config);
     print_calls(&text, service);
     print_connections(&text, service);
-    print_servers(&text, service->health, now_ns);
+    print_servers(&text, service, now_ns);
     print_sales(&text, service->observer);
     print_process(&text, service->observer);
     return text.length;

@@ -59,10 +59,7 @@ static const char *state_word(struct service *service, int64_t now_ns)
 {
     if (atomic_load(&service->phase) != SERVICE_SERVES)
         return "draining";
-    bool ready = atomic_load(&service->prepared) &&
-                 health_redis(service->health, now_ns) == HEALTH_OK &&
-                 health_ledger(service->health, now_ns) == HEALTH_OK;
-    return ready ? "ready" : "not_ready";
+    return health_ready(service->health, now_ns) ? "ready" : "not_ready";
 }
 
 static json_t *server(const char *kind, const char *place, enum health_state state, int64_t took_ns)
@@ -72,13 +69,17 @@ static json_t *server(const char *kind, const char *place, enum health_state sta
                      state == HEALTH_OK ? thousandths((double)took_ns / ns_per_ms) : json_null());
 }
 
-static json_t *servers(const struct health *health, int64_t now_ns)
+static json_t *servers(const struct service *service, int64_t now_ns)
 {
-    return json_pack("[o, o]",
-                     server("redis", health_redis_place(health), health_redis(health, now_ns),
-                            health_redis_took_ns(health)),
-                     server("ledger", health_ledger_place(health), health_ledger(health, now_ns),
-                            health_ledger_took_ns(health)));
+    const struct health *health = service->health;
+    json_t *redis = server("redis", health_redis_place(health), health_redis(health, now_ns),
+                           health_redis_took_ns(health));
+    json_t *list = json_pack("[o]", redis);
+    for (unsigned i = 0; i < service->shard_count; i++)
+        json_array_append_new(list, server("ledger", health_ledger_place(health, i),
+                                           health_ledger(health, i, now_ns),
+                                           health_ledger_took_ns(health, i)));
+    return list;
 }
 
 static unsigned connections(const struct service *service)
@@ -123,9 +124,9 @@ static void add_load(struct live_state *state, json_t *object, int64_t now_ns)
     json_object_set_new(object, "per_s", per_s(&figures));
     json_object_set_new(object, "p50_ms", thousandths(figures.p50_ms));
     json_object_set_new(object, "p99_ms", thousandths(figures.p99_ms));
-    json_object_set_new(object, "queue", json_integer((json_int_t)queue_depth(service->orders)));
+    json_object_set_new(object, "queue", json_integer((json_int_t)service_queue_depth(service)));
     json_object_set_new(object, "queue_max",
-                        json_integer((json_int_t)queue_capacity(service->orders)));
+                        json_integer((json_int_t)service_queue_capacity(service)));
     json_object_set_new(object, "batch_orders", tenths(figures.batch_orders));
     json_object_set_new(object, "share",
                         json_pack("{s:o, s:o}", "redis", thousandths(figures.redis_share), "ledger",
@@ -139,13 +140,13 @@ json_t *live_state_take(struct live_state *state, int64_t now_ns)
 {
     struct service *service = state->service;
     char started_at[LEDGER_TIME_SIZE];
-    int node = order_ids_node(&service->ids);
+    int node = order_ids_node(&service->shards[0].ids);
     ledger_time_format(state->started_ms, started_at);
     json_t *object =
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:o}", "name", state->name, "node",
                   node < 0 ? json_null() : json_integer(node), "address", state->address, "version",
                   SECKILL_VERSION, "started_at", started_at, "state", state_word(service, now_ns),
-                  "servers", servers(service->health, now_ns));
+                  "servers", servers(service, now_ns));
     add_load(state, object, now_ns);
     return object;
 }

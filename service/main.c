@@ -17,38 +17,30 @@
 #include "service/service.h"
 #include "service/setup.h"
 #include "service/supervise.h"
-#include "service/workers/calls.h"
-#include "service/workers/expiry.h"
 #include "service/workers/health.h"
-#include "service/workers/index.h"
 #include "service/workers/invalidation.h"
 #include "service/workers/live.h"
 #include "service/workers/observer.h"
-#include "service/workers/orders.h"
 #include "service/workers/progress.h"
+#include "service/workers/shard_threads.h"
 
 enum {
-    THREADS_MAX = 64, /* of one kind: the upper end of order_workers and http_threads */
     ERROR_MAX = 256,
-    PREPARE_RETRY_MS = 200,
     READY_POLL_MS = 20,
     COMMIT_TRIES = 6, /* of a transaction, each bounded by the servers' time-outs, and one over */
     STOP_MS = 30000,  /* for the end of all threads, beside their time for what is under way */
     FILES_OWN = 64,   /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
-    OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
+    FILES_PER_SHARD = 48, /* of its threads that carry no orders */
+    OPERATORS_PART = 4,   /* of those left for clients operators get a quarter at most */
 };
 
 extern char **environ;
 
 struct parts {
     struct service service;
-    struct ledger *ledger; /* for service_prepare */
-    struct order_worker *order_workers[THREADS_MAX];
-    struct call_worker_thread *call_workers[CALL_KINDS];
+    struct shard_threads shards[SHARDS_MAX];
     struct invalidation_listener *invalidation_listener;
-    struct order_indexer *order_indexer;
-    struct expiry_worker *expiry_worker;
     struct health *health;
     struct observer *observer;
     struct progress *progress;
@@ -77,8 +69,10 @@ static void bound_clients(struct service *service)
 {
     const struct config *config = &service->config;
     struct rlimit limit;
-    rlim_t threads = config->order_workers + config->http_threads;
+    rlim_t shards = service->shard_count;
+    rlim_t threads = shards * config->order_workers + config->http_threads;
     rlim_t own = FILES_OWN + HTTP_FILES_EXTRA + FILES_PER_THREAD * threads;
+    own += FILES_PER_SHARD * (shards - 1);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         limit.rlim_cur >= own + service->operators_max + config->connections_max)
         return;
@@ -94,30 +88,11 @@ static void bound_clients(struct service *service)
         LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
 }
 
-static bool open_ledger(struct parts *parts)
+static bool start_shards(struct parts *parts)
 {
-    const struct config *config = &parts->service.config;
-    parts->ledger = ledger_open(config->mysql_url, (int)config->mysql_timeout_ms, parts->error,
-                                sizeof parts->error);
-    return parts->ledger;
-}
-
-static bool start_order_workers(struct parts *parts)
-{
-    unsigned count = parts->service.config.order_workers;
-    assert(count <= THREADS_MAX);
-    for (unsigned i = 0; i < count; i++)
-        if (!(parts->order_workers[i] =
-                  order_worker_start(&parts->service, parts->error, sizeof parts->error)))
-            return false;
-    return true;
-}
-
-static bool start_call_workers(struct parts *parts)
-{
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        if (!(parts->call_workers[kind] = call_worker_start(&parts->service, (enum call_kind)kind,
-                                                            parts->error, sizeof parts->error)))
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        if (!shard_threads_start(&parts->shards[i], &parts->service.shards[i], parts->error,
+                                 sizeof parts->error))
             return false;
     return true;
 }
@@ -128,10 +103,6 @@ static bool start_background(struct parts *parts)
     parts->invalidation_listener =
         invalidation_listener_start(service, parts->error, sizeof parts->error);
     if (parts->invalidation_listener)
-        parts->order_indexer = order_indexer_start(service, parts->error, sizeof parts->error);
-    if (parts->order_indexer)
-        parts->expiry_worker = expiry_worker_start(service, parts->error, sizeof parts->error);
-    if (parts->expiry_worker)
         service->health = parts->health = health_start(service, parts->error, sizeof parts->error);
     if (parts->health)
         service->observer = parts->observer =
@@ -160,6 +131,12 @@ static bool start_live(struct parts *parts)
     return parts->live;
 }
 
+static void start_preparers(struct parts *parts)
+{
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        preparer_start(parts->shards[i].preparer);
+}
+
 /* ---- all of them ---- */
 
 /* Servers need not be there yet: each part connects when it first needs to. HTTP comes last, so
@@ -168,16 +145,10 @@ static bool start_live(struct parts *parts)
 static bool start(struct parts *parts)
 {
     service_open(&parts->service);
-    return open_ledger(parts) && start_order_workers(parts) && start_call_workers(parts) &&
-           start_background(parts) && open_http(parts) && start_live(parts);
-}
-
-static bool is_ready(const struct parts *parts)
-{
-    int64_t now_ns = clock_now_ns();
-    return atomic_load(&parts->service.prepared) &&
-           health_redis(parts->health, now_ns) == HEALTH_OK &&
-           health_ledger(parts->health, now_ns) == HEALTH_OK;
+    if (!start_shards(parts) || !start_background(parts) || !open_http(parts) || !start_live(parts))
+        return false;
+    start_preparers(parts);
+    return true;
 }
 
 static bool let_clients_in(struct parts *parts)
@@ -186,18 +157,16 @@ static bool let_clients_in(struct parts *parts)
            http_server_start(parts->http_server, parts->error, sizeof parts->error);
 }
 
-/* Goes on with the start as far as it gets now: lets clients in when that is due, and prepares the
- * service. False, with the reason in parts->error, when clients cannot be let in, or when another
- * daemon has the node. */
+/* Goes on with the start as far as it gets now: lets clients in when that is due. False, with the
+ * reason in parts->error, when they cannot be let in, or when another daemon has a node. */
 static bool advance(struct parts *parts)
 {
-    if (clock_now_ns() >= parts->patience_until_ns && !let_clients_in(parts))
-        return false;
-    if (!atomic_load(&parts->service.prepared) &&
-        !service_prepare(&parts->service, parts->ledger) &&
-        node_refused(&parts->service.node, parts->error, sizeof parts->error))
-        return false;
-    return !is_ready(parts) || let_clients_in(parts);
+    int64_t now_ns = clock_now_ns();
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        if (preparer_refused(parts->shards[i].preparer, parts->error, sizeof parts->error))
+            return false;
+    bool due = now_ns >= parts->patience_until_ns || health_ready(parts->health, now_ns);
+    return !due || let_clients_in(parts);
 }
 
 /* The HTTP threads end when every request they accepted is answered, so the workers must outlive
@@ -205,15 +174,16 @@ static bool advance(struct parts *parts)
 static void tell_to_stop(struct parts *parts)
 {
     atomic_store(&parts->service.phase, SERVICE_DRAINS);
-    expiry_worker_stop(parts->expiry_worker);
-    order_indexer_stop(parts->order_indexer);
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        shard_threads_stop(&parts->shards[i]);
     http_server_drain(parts->http_server);
     progress_stop(parts->progress);
     live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
-    service_stop_queues(&parts->service);
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        shard_stop_queues(&parts->service.shards[i]);
 }
 
 /* In reverse of start. A part that was not started is NULL, which every function here accepts. */
@@ -224,18 +194,13 @@ static void stop(struct parts *parts)
     live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
     health_join(&parts->health);
-    expiry_worker_join(&parts->expiry_worker);
-    order_indexer_join(&parts->order_indexer);
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        shard_threads_join(&parts->shards[i]);
     invalidation_listener_join(&parts->invalidation_listener);
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        call_worker_join(&parts->call_workers[kind]);
-    for (unsigned i = 0; i < THREADS_MAX; i++)
-        order_worker_join(&parts->order_workers[i]);
-    if (parts->ledger)
-        node_release(&parts->service.node, &parts->service.ids, parts->ledger);
+    for (unsigned i = 0; i < parts->service.shard_count; i++)
+        shard_threads_release(&parts->shards[i]);
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);
-    ledger_close(&parts->ledger);
     service_close(&parts->service);
 }
 
@@ -258,8 +223,8 @@ static void block_signals(sigset_t *signals)
 static int64_t oldest_batch_ns(const struct parts *parts)
 {
     int64_t oldest_ns = INT64_MAX;
-    for (unsigned i = 0; i < parts->service.config.order_workers; i++) {
-        int64_t turned_ns = order_worker_turned_ns(parts->order_workers[i]);
+    for (unsigned i = 0; i < parts->service.shard_count; i++) {
+        int64_t turned_ns = shard_threads_turned_ns(&parts->shards[i]);
         if (turned_ns < oldest_ns)
             oldest_ns = turned_ns;
     }
@@ -271,9 +236,9 @@ static void tell_manager(struct parts *parts)
     const struct config *config = &parts->service.config;
     int64_t now_ns = clock_now_ns();
     enum health_state redis = health_redis(parts->health, now_ns);
-    enum health_state ledger = health_ledger(parts->health, now_ns);
+    enum health_state ledger = health_best_ledger(parts->health, now_ns);
     const struct supervise_view view = {
-        .prepared = atomic_load(&parts->service.prepared),
+        .prepared = service_prepared(&parts->service),
         .lets_clients_in = http_server_started(parts->http_server),
         .redis_ok = redis == HEALTH_OK,
         .ledger_ok = ledger == HEALTH_OK,
@@ -301,11 +266,10 @@ static void reload(struct parts *parts)
  * manager hears something. */
 static int64_t patience_ns(struct parts *parts)
 {
-    bool prepared = atomic_load(&parts->service.prepared);
     int64_t ns = supervise_pause_ns(&parts->supervise);
     int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
-    if (!prepared || !http_server_started(parts->http_server))
-        return (prepared ? READY_POLL_MS : PREPARE_RETRY_MS) * CLOCK_NS_PER_MS;
+    if (!service_prepared_all(&parts->service) || !http_server_started(parts->http_server))
+        return READY_POLL_MS * CLOCK_NS_PER_MS;
     if (due_ns != INT64_MAX && left_ns < ns)
         ns = left_ns > 0 ? left_ns : 0;
     return ns;
@@ -338,7 +302,7 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
         number = next_signal(parts, signals);
     }
     /* A daemon that was never ready has had no clients from a balancer. */
-    bool prepared = atomic_load(&parts->service.prepared);
+    bool prepared = service_prepared(&parts->service);
     drain_signal(&parts->service.drain, prepared ? parts->service.config.lame_duck_ms : 0);
     log_event(LOG_INFO, "draining", "signal=%d", number);
     return true;

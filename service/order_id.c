@@ -7,7 +7,8 @@
 #include "base/clock.h"
 
 #define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
-#define TIME_SHIFT (ORDER_ID_NODE_BITS + ORDER_ID_SEQUENCE_BITS)
+#define NODE_SHIFT (ORDER_ID_SHARD_BITS + ORDER_ID_SEQUENCE_BITS)
+#define TIME_SHIFT (ORDER_ID_NODE_BITS + NODE_SHIFT)
 #define TIME_BITS 41
 #define DIGITS_MAX 19 /* of a number of 63 bits */
 
@@ -22,10 +23,13 @@ static uint64_t since_epoch(uint64_t ms)
     return ms > ORDER_ID_EPOCH_MS ? ms - ORDER_ID_EPOCH_MS : 0;
 }
 
-void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context)
+void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context,
+                    unsigned shard)
 {
+    assert(shard <= ORDER_ID_SHARD_MAX);
     *ids = (struct order_ids){
         .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .shard = shard,
         .clock = clock ? clock : system_clock_ms,
         .clock_context = clock_context,
     };
@@ -82,7 +86,8 @@ static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
     ids->next = first + n;
     uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
     assert(ms >> TIME_BITS == 0);
-    return ms << TIME_SHIFT | ids->node << ORDER_ID_SEQUENCE_BITS | (first & SEQUENCE_MASK);
+    return ms << TIME_SHIFT | ids->node << NODE_SHIFT | ids->shard << ORDER_ID_SEQUENCE_BITS |
+           (first & SEQUENCE_MASK);
 }
 
 uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_out)
@@ -100,6 +105,11 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_o
 uint64_t order_id_time_ms(uint64_t id)
 {
     return (id >> TIME_SHIFT) + ORDER_ID_EPOCH_MS;
+}
+
+unsigned order_id_shard(uint64_t id)
+{
+    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_SHARD_MAX;
 }
 
 bool order_id_parse(const char *text, uint64_t *id_out)

@@ -129,6 +129,7 @@ struct request {
     _Atomic int state;             /* request_move alone changes it while it is in flight */
     struct request *queue_next;    /* in a queue, or in an HTTP thread's returned list */
     unsigned flow;                 /* its place in the queue, see queue.h */
+    _Atomic unsigned shard;        /* in whose queue it is, or with whose worker */
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;            /* when it was complete; written before it is queued */
     int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */
@@ -142,6 +143,17 @@ struct request {
     /* Written by the thread that has the request, sent by the HTTP thread. */
     struct answer answer;
 };
+
+/* The shard that the request goes to, or is with: whoever has it sets it before it is queued. */
+static inline unsigned request_shard(const struct request *request)
+{
+    return atomic_load_explicit(&request->shard, memory_order_relaxed);
+}
+
+static inline void request_set_shard(struct request *request, unsigned shard)
+{
+    atomic_store_explicit(&request->shard, shard, memory_order_relaxed);
+}
 
 /* Moves the state from `from` to `to`, unless another thread has changed it before: then false.
  * Asserts that the table has such a transition. Any thread. */

@@ -11,10 +11,18 @@
 
 enum { MIGRATION_NOTE_MS = 5000 };
 
-/* The signals that end the daemon are blocked, and waited for where it serves. */
-static bool is_told_to_end(void)
+struct update {
+    const struct worker *worker;
+    int64_t noted_ms;
+};
+
+/* The signals that end the process are blocked. The daemon waits for them where it serves; without
+ * a worker nobody does. */
+static bool is_told_to_end(const struct update *update)
 {
     sigset_t pending;
+    if (update->worker)
+        return worker_stopping(update->worker);
     return sigpending(&pending) == 0 &&
            (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
 }
@@ -22,22 +30,22 @@ static bool is_told_to_end(void)
 /* A large table is copied for minutes: the operator sees what the start waits for. */
 static bool go_on(const struct ledger_migration *now, void *context)
 {
-    int64_t *noted_ms = context;
-    if (now->waited_ms < *noted_ms) /* the next statement */
-        *noted_ms = 0;
-    if (now->waited_ms - *noted_ms >= MIGRATION_NOTE_MS) {
-        *noted_ms = now->waited_ms;
+    struct update *update = context;
+    if (now->waited_ms < update->noted_ms) /* the next statement */
+        update->noted_ms = 0;
+    if (now->waited_ms - update->noted_ms >= MIGRATION_NOTE_MS) {
+        update->noted_ms = now->waited_ms;
         log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
                   (long long)now->waited_ms / 1000);
         supervise_migrating(now->name ? now->name : "another daemon does", now->waited_ms / 1000);
     }
-    return !is_told_to_end();
+    return !is_told_to_end(update);
 }
 
-enum ledger_result schema_update(struct ledger *ledger)
+enum ledger_result schema_update(struct ledger *ledger, const struct worker *worker)
 {
-    int64_t noted_ms = 0;
-    return ledger_migrate_while(ledger, go_on, &noted_ms);
+    struct update update = {.worker = worker};
+    return ledger_migrate_while(ledger, go_on, &update);
 }
 
 void schema_log_failure(struct ledger *ledger)
@@ -61,11 +69,11 @@ static bool check(struct ledger *ledger)
     return result == LEDGER_OK;
 }
 
-bool schema_prepare(struct ledger *ledger, bool update)
+bool schema_prepare(struct ledger *ledger, bool update, const struct worker *worker)
 {
     if (!update)
         return check(ledger);
-    bool updated = schema_update(ledger) == LEDGER_OK;
+    bool updated = schema_update(ledger, worker) == LEDGER_OK;
     if (!updated)
         schema_log_failure(ledger);
     return updated;

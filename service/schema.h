@@ -4,15 +4,17 @@
 
 #include <stdbool.h>
 
+#include "base/worker.h"
 #include "sql/ledger.h"
 
-/* Makes or upgrades the tables until SIGTERM or SIGINT is pending, and logs every 5 s what takes
- * long. LEDGER_OK or LEDGER_FAILED; then ledger_error says why. */
-enum ledger_result schema_update(struct ledger *ledger);
+/* Makes or upgrades the tables until `worker`, whose thread calls it, is told to stop, and logs
+ * every 5 s what takes long; NULL: until SIGTERM or SIGINT is pending. LEDGER_OK or LEDGER_FAILED;
+ * then ledger_error says why. */
+enum ledger_result schema_update(struct ledger *ledger, const struct worker *worker);
 
 /* The same with `update`; without, only checks that the tables are up to date. False after a line
  * in the log. */
-bool schema_prepare(struct ledger *ledger, bool update);
+bool schema_prepare(struct ledger *ledger, bool update, const struct worker *worker);
 
 /* Logs what failed since the last call, as the reason why orders are refused. */
 void schema_log_failure(struct ledger *ledger);

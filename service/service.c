@@ -7,8 +7,6 @@
 
 #include "service/admin_actions.h"
 #include "service/live_feed.h"
-#include "service/log.h"
-#include "service/schema.h"
 #include "service/stock_snapshot.h"
 
 enum {
@@ -51,15 +49,32 @@ static void free_proxies(struct service *service)
     }
 }
 
+static void open_shard(struct service *service, unsigned number)
+{
+    struct shard *shard = &service->shards[number];
+    *shard = (struct shard){
+        .service = service,
+        .config = &service->config,
+        .sale_cache = service->sale_cache,
+        .number = number,
+        .stock = service->stock,
+    };
+    shard->stock.mysql_url = service->ledgers.urls[number];
+    shard_open(shard);
+}
+
 void service_open(struct service *service)
 {
     const struct config *config = &service->config;
+    char why[URL_ERROR_SIZE];
+    bool parsed = ledgers_parse(config->mysql_url, &service->ledgers, why);
+    assert(parsed); /* config_load has checked it with the same function */
+    service->shard_count = (unsigned)service->ledgers.count;
     service->stock = (struct stock_options){
         .strategy = config->strategy,
         .lock = config->lock,
         .lock_servers = config->lock_servers,
         .redis_url = config->redis_url,
-        .mysql_url = config->mysql_url,
         .lease_ms = (int)config->lease_ms,
         .redis_timeout_ms = (int)config->redis_timeout_ms,
         .mysql_timeout_ms = (int)config->mysql_timeout_ms,
@@ -70,26 +85,20 @@ void service_open(struct service *service)
     service->connections_max = config->connections_max;
     service->operators_max = OPERATORS_MAX;
     service_apply(service, config);
-    order_ids_init(&service->ids, NULL, NULL);
-    node_init(&service->node, (int)config->node_id);
     service->tokens = tokens_open(config);
     drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
     service->live_feed = live_feed_open();
     service->admin_actions = admin_actions_open();
-    service->orders = queue_open(config->queue_max);
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        service->calls[kind] =
-            queue_open(call_kinds[kind].places < config->call_queue_max ? call_kinds[kind].places
-                                                                        : config->call_queue_max);
+    for (unsigned i = 0; i < service->shard_count; i++)
+        open_shard(service, i);
 }
 
 void service_close(struct service *service)
 {
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        queue_close(&service->calls[kind]);
-    queue_close(&service->orders);
+    for (unsigned i = 0; i < service->shard_count; i++)
+        shard_close(&service->shards[i]);
     admin_actions_close(&service->admin_actions);
     live_feed_close(&service->live_feed);
     stock_snapshots_close(&service->stock_snapshots);
@@ -98,30 +107,31 @@ void service_close(struct service *service)
     free_proxies(service);
 }
 
-void service_stop_queues(struct service *service)
+bool service_prepared_all(const struct service *service)
 {
-    for (int kind = 0; kind < CALL_KINDS; kind++)
-        queue_stop(service->calls[kind]);
-    queue_stop(service->orders);
-}
-
-static void learn_sale(const struct ledger_sale *sale, void *cache)
-{
-    sale_cache_put(cache, sale);
-}
-
-bool service_prepare(struct service *service, struct ledger *ledger)
-{
-    assert(!atomic_load(&service->prepared)); /* from then on another thread keeps the node */
-    if (!schema_prepare(ledger, strcmp(service->config.update_tables, "on") == 0))
-        return false;
-    if (!node_keep(&service->node, &service->ids, ledger))
-        return false;
-    if (ledger_sales_each(ledger, learn_sale, service->sale_cache) != LEDGER_OK) {
-        schema_log_failure(ledger);
-        return false;
-    }
-    atomic_store(&service->prepared, true); /* publishes all of the above to the other threads */
-    log_event(LOG_INFO, "prepared", NULL);
+    for (unsigned i = 0; i < service->shard_count; i++)
+        if (!atomic_load(&service->shards[i].prepared))
+            return false;
     return true;
+}
+
+bool service_prepared(const struct service *service)
+{
+    for (unsigned i = 0; i < service->shard_count; i++)
+        if (atomic_load(&service->shards[i].prepared))
+            return true;
+    return false;
+}
+
+size_t service_queue_depth(const struct service *service)
+{
+    size_t sum = 0;
+    for (unsigned i = 0; i < service->shard_count; i++)
+        sum += queue_depth(service->shards[i].orders);
+    return sum;
+}
+
+size_t service_queue_capacity(const struct service *service)
+{
+    return service->shard_count * queue_capacity(service->shards[0].orders);
 }

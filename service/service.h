@@ -5,13 +5,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "service/call_kind.h"
 #include "service/config/config.h"
 #include "service/config/networks.h"
 #include "service/drain.h"
-#include "service/node.h"
-#include "service/order_id.h"
-#include "service/queue.h"
+#include "service/shard.h"
 #include "service/tokens.h"
 #include "stock/stock.h"
 
@@ -33,19 +30,18 @@ struct proxies {
 
 struct service {
     struct config config;
-    struct stock_options stock;
+    struct ledgers ledgers;     /* of config */
+    struct stock_options stock; /* what all shards have in common */
+    struct shard shards[SHARDS_MAX];
+    unsigned shard_count;
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;
     struct stock_rates rates; /* of config; these and `proxies` follow a reload */
     _Atomic(const struct proxies *) proxies;
-    unsigned connections_max; /* of config, or fewer: as many as there may be descriptors for */
-    unsigned operators_max;   /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
-    struct order_ids ids;
-    struct node node; /* of the ids: main's thread until `prepared`, then health's, main's again */
-    struct queue *orders;            /* HTTP threads to order workers */
-    struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
-    const struct health *health; /* what is known of Redis and the ledger; set before HTTP starts */
+    unsigned connections_max;    /* of config, or fewer: as many as there may be descriptors for */
+    unsigned operators_max;      /* connections of admin_listen: OPERATORS_MAX, or fewer likewise */
+    const struct health *health; /* what is known of all servers; set before HTTP starts */
     struct observer *observer;   /* what the metrics show of sales and process; the same */
     /* Of the listeners, for the metrics; the second is NULL without admin_listen. Set before the
      * first HTTP thread starts. */
@@ -53,10 +49,8 @@ struct service {
     struct live_feed *live_feed;         /* live thread to the pages */
     struct admin_actions *admin_actions; /* call workers to the live thread */
     _Atomic int streams;                 /* answers being streamed */
-    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
-    _Atomic int phase;       /* enum service_phase */
-    struct drain drain;      /* what changes the phase */
+    _Atomic int phase;                   /* enum service_phase */
+    struct drain drain;                  /* what changes the phase */
 };
 
 /* Makes everything but `config`, which is filled in before. The caller owns the struct and no other
@@ -70,13 +64,15 @@ void service_apply(struct service *service, const struct config *config);
 /* Frees what service_open made, after all threads have ended. */
 void service_close(struct service *service);
 
-/* Ends the workers of orders and calls once their queues are empty. Any thread, once no HTTP thread
- * sends anything on. */
-void service_stop_queues(struct service *service);
+/* Orders that wait or are with their workers, and the places for them, of all shards together. Any
+ * thread; takes no lock. */
+size_t service_queue_depth(const struct service *service);
+size_t service_queue_capacity(const struct service *service);
 
-/* Creates the ledger's tables, leases this daemon's node and learns the sales; then sets
- * `prepared`. False after a line in the log when the ledger cannot be reached (yet), or has no node
- * for this daemon (node_refused). */
-bool service_prepare(struct service *service, struct ledger *ledger);
+/* Whether a shard is prepared: the daemon can sell something. Any thread; takes no lock. */
+bool service_prepared(const struct service *service);
+
+/* Whether all of them are. */
+bool service_prepared_all(const struct service *service);
 
 #endif

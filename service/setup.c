@@ -33,8 +33,8 @@ static int report_failure(const struct ledger *ledger)
 static int update(struct ledger *ledger)
 {
     struct ledger_schema before, after;
-    if (ledger_schema_ask(ledger, &before) == LEDGER_FAILED || schema_update(ledger) != LEDGER_OK ||
-        ledger_schema_ask(ledger, &after) != LEDGER_OK)
+    if (ledger_schema_ask(ledger, &before) == LEDGER_FAILED ||
+        schema_update(ledger, NULL) != LEDGER_OK || ledger_schema_ask(ledger, &after) != LEDGER_OK)
         return report_failure(ledger);
     printf(SECKILL_PROGRAM ": the tables at %s are up to date: %u of %u changes were made now\n",
            ledger_place(ledger), before.missing, after.files);

@@ -42,7 +42,7 @@ static uint64_t sequence_of(uint64_t id)
 
 static unsigned node_of(uint64_t id)
 {
-    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_NODE_MAX;
+    return (unsigned)(id >> (ORDER_ID_SHARD_BITS + ORDER_ID_SEQUENCE_BITS)) & ORDER_ID_NODE_MAX;
 }
 
 static void lease(struct order_ids *ids, unsigned node, uint64_t from_ms, uint64_t to_ms)
@@ -53,7 +53,7 @@ static void lease(struct order_ids *ids, unsigned node, uint64_t from_ms, uint64
 /* With a lease that no test comes to the end of. NULL: the system's clock. */
 static void init(struct order_ids *ids, unsigned node, uint64_t *now)
 {
-    order_ids_init(ids, now ? read_clock : NULL, now);
+    order_ids_init(ids, now ? read_clock : NULL, now, 0);
     lease(ids, node, 0, UINT64_C(1) << 42);
 }
 
@@ -85,6 +85,36 @@ static void test_id_holds_time_node_and_sequence(void **state)
     assert_int_equal(sequence_of(later), 0);
 }
 
+static void test_id_holds_its_shard(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS, now_ms;
+    struct order_ids ids;
+    for (unsigned shard = 0; shard <= ORDER_ID_SHARD_MAX; shard++) {
+        order_ids_init(&ids, read_clock, &now, shard);
+        lease(&ids, 1023, 0, UINT64_C(1) << 42);
+        uint64_t id = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX, &now_ms);
+        for (unsigned i = 0; i < ORDER_ID_RESERVE_MAX; i++) {
+            assert_int_equal(order_id_shard(id + i), shard);
+            assert_int_equal(node_of(id + i), 1023);
+            assert_int_equal(order_id_time_ms(id + i), START_MS);
+        }
+    }
+}
+
+/* Whoever upgrades has both. */
+static void test_ids_are_greater_than_those_of_versions_before(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    uint64_t last = (UINT64_C(1000000) << 22) | (UINT64_C(7) << 12) | 4095;
+    assert_int_equal(order_id_time_ms(last), START_MS);
+    order_ids_init(&ids, read_clock, &now, 0);
+    lease(&ids, 7, START_MS + 1, UINT64_C(1) << 42); /* as the ledger grants it */
+    assert_true(next_id(&ids) > last);
+}
+
 static void test_used_up_sequence_borrows_from_next_ms(void **state)
 {
     (void)state;
@@ -109,10 +139,10 @@ static void test_reserve_stays_in_one_ms(void **state)
     uint64_t now = START_MS;
     struct order_ids ids;
     init(&ids, 1, &now);
-    uint64_t first = reserve(&ids, 4000);
+    uint64_t first = reserve(&ids, 200);
     assert_int_equal(sequence_of(first), 0);
-    uint64_t fits = reserve(&ids, 96);
-    assert_int_equal(fits, first + 4000);
+    uint64_t fits = reserve(&ids, 56);
+    assert_int_equal(fits, first + 200);
     uint64_t whole = reserve(&ids, ORDER_ID_RESERVE_MAX);
     assert_int_equal(order_id_time_ms(whole), START_MS + 1);
     assert_int_equal(sequence_of(whole), 0);
@@ -169,7 +199,7 @@ static void test_without_a_lease_there_are_no_ids(void **state)
     (void)state;
     uint64_t now = START_MS, now_ms = 0;
     struct order_ids ids;
-    order_ids_init(&ids, read_clock, &now);
+    order_ids_init(&ids, read_clock, &now, 0);
     assert_int_equal(order_ids_reserve(&ids, 1, &now_ms), 0);
     assert_int_equal(now_ms, START_MS);
 }
@@ -193,7 +223,7 @@ static void test_ids_stay_before_the_bound_of_the_lease(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, read_clock, &now);
+    order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 1, START_MS, START_MS + 2);
     assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
     now = START_MS + 3600000; /* a clock that ran away is not followed, nor does it stop sales */
@@ -209,10 +239,10 @@ static void test_lease_begins_behind_the_ids_of_the_last_holder(void **state)
     (void)state;
     uint64_t now = START_MS;
     struct order_ids ids;
-    order_ids_init(&ids, read_clock, &now);
+    order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 1, START_MS + 5000, START_MS + 9000);
     assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS + 5000);
-    order_ids_init(&ids, read_clock, &now);
+    order_ids_init(&ids, read_clock, &now, 0);
     lease(&ids, 0, START_MS, START_MS + 9000);
     now += 3600000; /* before the first id */
     assert_int_equal(order_id_time_ms(next_id(&ids)), START_MS);
@@ -367,6 +397,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_id_holds_time_node_and_sequence),
+        cmocka_unit_test(test_id_holds_its_shard),
+        cmocka_unit_test(test_ids_are_greater_than_those_of_versions_before),
         cmocka_unit_test(test_used_up_sequence_borrows_from_next_ms),
         cmocka_unit_test(test_reserve_stays_in_one_ms),
         cmocka_unit_test(test_clock_stepping_back_never_repeats),

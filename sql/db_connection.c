@@ -105,7 +105,7 @@ static bool connect_to(struct db *db, const char *host)
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
-                           url->database, url->port, socket, CLIENT_MULTI_STATEMENTS))
+                           url->database, url->servers[0].port, socket, CLIENT_MULTI_STATEMENTS))
         return true;
     db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
     mysql_close(db->mysql);
@@ -119,10 +119,11 @@ static bool connect_now(struct db *db)
 {
     struct resolved found;
     const struct url *url = &db->url;
-    if (url->socket[0] != '\0' || strcmp(url->host, "localhost") == 0)
-        return connect_to(db, url->host);
+    const char *host = url->servers[0].host;
+    if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
+        return connect_to(db, host);
     int64_t until_ms = clock_now_ms() + db->timeout_ms;
-    const char *wrong = resolve_host(url->host, db->timeout_ms, &found);
+    const char *wrong = resolve_host(host, db->timeout_ms, &found);
     if (wrong)
         db_keep_error(db, CR_UNKNOWN_HOST, wrong);
     bool connected = false;

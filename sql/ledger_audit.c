@@ -72,8 +72,7 @@ static void text_sums(struct sql_text *sql, const char *sku, uint64_t after, uin
     }
 }
 
-/* The last id of the page, UINT64_MAX when fewer orders are left. */
-static enum ledger_result page_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
+enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
 {
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql,
@@ -100,13 +99,9 @@ static void read_sum(struct ledger_audit_sum *sum, char **row)
 }
 
 enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,
-                                       ledger_audit_visit *visit, void *context, uint64_t *next_out)
+                                       uint64_t end, ledger_audit_visit *visit, void *context)
 {
     struct ledger_audit_sum sum;
-    uint64_t end = UINT64_MAX;
-    *next_out = 0;
-    if (page_end(ledger, after, &end) != LEDGER_OK)
-        return LEDGER_FAILED;
     text_sums(&ledger->sql, sku, after, end);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
@@ -114,7 +109,6 @@ enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, u
         read_sum(&sum, row);
         visit(&sum, context);
     }
-    *next_out = end == UINT64_MAX ? 0 : end;
     return LEDGER_OK;
 }
 

@@ -32,13 +32,15 @@ struct ledger_audit_sum {
 /* Must not use the ledger. */
 typedef void ledger_audit_visit(const struct ledger_audit_sum *sum, void *context);
 
-/* Adds up the next LEDGER_AUDIT_ROWS orders with ids above `after`, by one statement, so that all
- * sums belong to one moment; only those of `sku`, unless it is "". Orders of retired sales count
- * nowhere. `next_out` is the id to go on after; 0: there are no more. LEDGER_OK, or
- * LEDGER_FAILED without any call of `visit`. */
+/* Finds the id up to which a page goes that begins behind `after`: that of the LEDGER_AUDIT_ROWS-th
+ * order; UINT64_MAX when there are fewer. LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out);
+
+/* Adds up the orders with ids above `after`, up to `end`, by one statement, so that all sums belong
+ * to one moment; only those of `sku`, unless it is "". Orders of retired sales count nowhere.
+ * LEDGER_OK, or LEDGER_FAILED without any call of `visit`. */
 enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,
-                                       ledger_audit_visit *visit, void *context,
-                                       uint64_t *next_out);
+                                       uint64_t end, ledger_audit_visit *visit, void *context);
 
 struct ledger_audit_users {
     uint64_t users;

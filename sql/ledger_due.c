@@ -41,13 +41,15 @@ static bool read_ranges(struct ledger *ledger, const struct ledger_due_cursor *c
     return true;
 }
 
-/* How many of the ranges together have at most `max` ids; at least one, so that a call gets on. */
+/* How many of the ranges together have about `max` orders at most; at least one, so that a call
+ * gets on. A range that spans several ms has more ids than orders. */
 static size_t ranges_within(const struct range *ranges, size_t count, size_t max)
 {
     uint64_t ids = 0;
     size_t within = 0;
     while (within < count) {
-        ids += ranges[within].last_id - ranges[within].first_id + 1;
+        uint64_t span = ranges[within].last_id - ranges[within].first_id + 1;
+        ids += span < LEDGER_ORDERS_MAX ? span : LEDGER_ORDERS_MAX;
         if (within > 0 && ids > max)
             break;
         within++;
@@ -84,6 +86,14 @@ static void mark_range(struct range *ranges, size_t count, uint64_t order_id)
 {
     for (size_t i = 0; i < count; i++)
         if (order_id >= ranges[i].first_id && order_id <= ranges[i].last_id)
+            ranges[i].due = true;
+}
+
+/* Ranges of several ms overlap, so they may have more orders than were read, by their ids. */
+static void mark_unread(struct range *ranges, size_t count, uint64_t last_read_id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ranges[i].last_id > last_read_id)
             ranges[i].due = true;
 }
 
@@ -126,5 +136,7 @@ enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_curs
         read_due(&due_out[*count_out], row);
         mark_range(ranges, count, due_out[(*count_out)++].order_id);
     }
+    if (*count_out == max)
+        mark_unread(ranges, count, due_out[max - 1].order_id);
     return delete_decided(ledger, ranges, count) ? LEDGER_OK : LEDGER_FAILED;
 }

@@ -338,6 +338,36 @@ static void test_what_is_due_comes_in_order_and_in_pages(void **state)
     assert_false(place.more);
 }
 
+/* As of daemons beside each other, whose commits have ids of several ms. Each row is for more
+ * orders than one commit has, and the third for more than are left to be read. */
+static void test_rows_that_overlap_lose_no_due_order(void **state)
+{
+    (void)state;
+    enum { ORDERS = 1800, MAX = 3 * LEDGER_ORDERS_MAX };
+    static struct ledger_due due[MAX];
+    struct ledger_due_cursor place = {.more = false};
+    size_t count = 0;
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at,"
+                  "expires_at)WITH RECURSIVE n AS(SELECT 1 AS id UNION ALL SELECT id+1 FROM n "
+                  "WHERE id<%d-1)SELECT id,'s',1,'u',1,0,'cancelled','2020-01-01','%s' FROM n",
+                  ORDERS / 2, past);
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at,"
+                  "expires_at)SELECT order_id+%d,sku,round,user_id,qty,segment,status,created_at,"
+                  "expires_at FROM orders",
+                  ORDERS / 2);
+    sql_server_do("UPDATE orders SET status='reserved';"
+                  "INSERT INTO order_expiry VALUES('%s',1,600),('%s',601,1200),('%s',1201,1799)",
+                  past, past, past);
+    assert_int_equal(ledger_due_list(ledger, &place, MAX, due, &count), LEDGER_OK);
+    assert_int_equal(count, MAX);
+    sql_server_do("UPDATE orders SET status='expired' WHERE order_id<=%llu",
+                  (unsigned long long)due[MAX - 1].order_id);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 3);
+    place = (struct ledger_due_cursor){.more = false};
+    assert_int_equal(ledger_due_list(ledger, &place, MAX, due, &count), LEDGER_OK);
+    assert_int_equal(count, 1798 - MAX);
+}
+
 static void test_due_orders_taken_together_are_found_by_one_row(void **state)
 {
     (void)state;
@@ -666,6 +696,7 @@ int main(void)
         TEST(test_older_rounds_move_their_status_only),
         TEST(test_users_may_buy_again_what_they_gave_back),
         TEST(test_what_is_due_comes_in_order_and_in_pages),
+        TEST(test_rows_that_overlap_lose_no_due_order),
         TEST(test_due_orders_taken_together_are_found_by_one_row),
         TEST(test_fullest_return_is_one_transaction),
         TEST(test_commit_that_was_not_answered_is_repeated),

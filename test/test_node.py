@@ -17,6 +17,10 @@ def node_of(response):
     return int(response.json()["order_id"]) >> 12 & 1023
 
 
+def shard_of(response):
+    return int(response.json()["order_id"]) >> 8 & 15
+
+
 def holders(stack):
     return stack.ledger.number("SELECT COUNT(*) FROM node_lease WHERE holder IS NOT NULL")
 
@@ -84,7 +88,8 @@ def test_second_daemon_with_the_same_node_id_ends(stack, spawn):
     assert second.wait(timeout=30) == 2
     assert "node_id 7 is in use by another daemon" in second.log()
     first.reset()
-    assert node_of(first.order()) == 7
+    order = first.order()
+    assert node_of(order) == 7 and shard_of(order) == 0
 
 
 def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
+#include "service/calls/every_shard.h"
 #include "service/faults.h"
 #include "service/order_id.h"
 #include "sql/ledger_audit.h"
@@ -179,16 +180,42 @@ static json_t *orders_json(json_t *sales, uint64_t next)
     return page;
 }
 
+/* The page goes up to where the first of the ledgers has as many orders as a page adds up. False
+ * when a ledger failed. */
+static bool find_end(struct call_worker *worker, uint64_t after, uint64_t *end_out)
+{
+    *end_out = UINT64_MAX;
+    for (unsigned n = 0; n < worker->service->shard_count; n++) {
+        uint64_t end = 0;
+        if (ledger_audit_end(every_shard_ledger(worker, n), after, &end) != LEDGER_OK)
+            return false;
+        *end_out = end < *end_out ? end : *end_out;
+    }
+    return true;
+}
+
+/* Each sale is on one shard, so the sums of a sale are those of one moment. */
+static bool add_up(struct call_worker *worker, const struct request_call *asked, uint64_t end,
+                   json_t *sales)
+{
+    for (unsigned n = 0; n < worker->service->shard_count; n++)
+        if (ledger_audit_orders(every_shard_ledger(worker, n), asked->filter.sku, asked->after, end,
+                                take_sum, sales) != LEDGER_OK)
+            return false;
+    return true;
+}
+
 static void audit_orders(struct call_worker *worker, struct request *request)
 {
-    uint64_t next = 0;
+    uint64_t end = 0;
     const struct request_call *asked = &request->call;
+    if (!every_shard_up(worker, request))
+        return;
     json_t *sales = json_object();
-    if (ledger_audit_orders(stock_ledger(worker->stock), asked->filter.sku, asked->after, take_sum,
-                            sales, &next) == LEDGER_OK)
-        answer_json(&request->answer, 200, orders_json(sales, next));
+    if (find_end(worker, asked->after, &end) && add_up(worker, asked, end, sales))
+        answer_json(&request->answer, 200, orders_json(sales, end == UINT64_MAX ? 0 : end));
     else
-        answer_problem(&request->answer, faults_problem(worker->stock));
+        answer_problem(&request->answer, every_shard_problem(worker));
     json_decref(sales);
 }
 

@@ -42,7 +42,9 @@ typedef enum call_start call_handler(struct service *service, struct request *re
 /* What a call worker brings to request->call.work; it belongs to the worker's thread. */
 struct call_worker {
     struct service *service;
-    struct stock *stock; /* its own connections */
+    struct shard *shard;               /* whose ledger the stock talks to */
+    struct stock *stock;               /* its own connections */
+    struct ledger *others[SHARDS_MAX]; /* of other shards; see every_shard.h */
 };
 
 /* Refuses the request with 400 and this detail. */

@@ -10,8 +10,8 @@
 #include "base/decimal.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
+#include "service/calls/every_shard.h"
 #include "service/calls/order_answer.h"
-#include "service/faults.h"
 #include "service/http/stream.h"
 #include "service/http/unescape.h"
 #include "service/order_id.h"
@@ -101,44 +101,111 @@ static const char *read_query(struct request_call *asked, const struct call *cal
     return detail;
 }
 
-/* ---- one page from the ledger ---- */
+/* ---- one page from the ledgers ---- */
+
+/* Orders of one ledger, or of several: all that there are up to `next`, or all, when it is 0. */
+struct orders {
+    struct ledger_listed *rows;
+    size_t count;
+    uint64_t next;
+};
 
 /* One call looks at a bounded number of rows. A user's orders have an index of their own. */
-static enum ledger_result read_rows(struct ledger *ledger, struct request_call *asked, size_t max,
-                                    struct ledger_listed *orders_out, size_t *count_out)
+static enum ledger_result read_rows(struct ledger *ledger, const struct request_call *asked,
+                                    uint64_t after, size_t max, struct orders *out)
 {
-    if (asked->filter.user_id[0] != '\0')
-        return ledger_user_orders(ledger, &asked->filter, asked->after, max, orders_out, count_out,
-                                  &asked->after);
-    return ledger_orders_scan(ledger, &asked->filter, asked->after, max, orders_out, count_out,
-                              &asked->after);
+    size_t found = 0;
+    enum ledger_result result =
+        asked->filter.user_id[0] != '\0'
+            ? ledger_user_orders(ledger, &asked->filter, after, max, out->rows + out->count, &found,
+                                 &out->next)
+            : ledger_orders_scan(ledger, &asked->filter, after, max, out->rows + out->count, &found,
+                                 &out->next);
+    out->count += found;
+    return result;
 }
 
-/* Reads the next page, of at most asked->limit orders; asked->after is then where the following
- * page begins, 0 when there is none. The caller frees the orders; NULL when the ledger failed. Of
- * the rows that one call looks at the filter may let few through, so it is repeated until the page
- * is full, all rows were seen, or the time is over. */
+/* Reads up to `max` orders into out->rows. Of the rows that one call looks at the filter may let
+ * few through, so it is repeated until there are as many, all rows were seen, or the time is
+ * over. */
+static bool read_orders(struct ledger *ledger, const struct request_call *asked, size_t max,
+                        int64_t until_ns, struct orders *out)
+{
+    enum ledger_result result = LEDGER_OK;
+    out->count = 0;
+    out->next = asked->after;
+    do {
+        result = read_rows(ledger, asked, out->next, max - out->count, out);
+        assert(out->count <= max);
+    } while (result == LEDGER_OK && out->count < max && out->next != 0 &&
+             clock_now_ns() < until_ns);
+    return result == LEDGER_OK;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t one = ((const struct ledger_listed *)a)->order_id;
+    uint64_t other = ((const struct ledger_listed *)b)->order_id;
+    return (one > other) - (one < other);
+}
+
+/* Adds what one more ledger has, which stands behind the orders. They are complete up to the least
+ * id that a ledger was read to. */
+static void add_orders(struct orders *orders, const struct orders *more)
+{
+    assert(more->rows == orders->rows + orders->count);
+    orders->count += more->count;
+    if (more->next != 0 && (orders->next == 0 || more->next < orders->next))
+        orders->next = more->next;
+}
+
+/* Sorts the orders, and keeps those up to where they are complete, at most `max`. */
+static void cut_orders(struct orders *orders, size_t max)
+{
+    qsort(orders->rows, orders->count, sizeof *orders->rows, by_id);
+    while (orders->next != 0 && orders->count > 0 &&
+           orders->rows[orders->count - 1].order_id > orders->next)
+        orders->count--;
+    if (orders->count <= max)
+        return;
+    orders->count = max;
+    orders->next = orders->rows[max - 1].order_id;
+}
+
+/* A page may be of one shard alone, so each is asked for as many orders as it may have. Pages of a
+ * stream have no such limit: what is read there is written. */
+static size_t limit_of_each(const struct call_worker *worker, const struct request_call *asked)
+{
+    size_t shards = worker->service->shard_count;
+    return asked->stream ? (asked->limit + shards - 1) / shards : asked->limit;
+}
+
+/* Reads the next page of all shards in order of the ids, of at most asked->limit orders;
+ * asked->after is then where the following page begins, 0 when there is none. The caller frees the
+ * orders; NULL when a ledger failed. */
 static struct ledger_listed *fetch(struct call_worker *worker, struct request_call *asked,
                                    size_t *count_out)
 {
-    enum ledger_result result = LEDGER_OK;
-    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
-    struct ledger_listed *orders = calloc(asked->limit, sizeof *orders);
-    size_t found = 0, count = 0;
-    if (!orders)
+    unsigned shards = worker->service->shard_count;
+    size_t each = limit_of_each(worker, asked);
+    int64_t now_ns = clock_now_ns(), slice_ns = FETCH_MS_MAX * CLOCK_NS_PER_MS / shards;
+    struct orders orders = {.rows = calloc(shards * each, sizeof *orders.rows)};
+    if (!orders.rows)
         abort();
-    do {
-        result = read_rows(stock_ledger(worker->stock), asked, asked->limit - count, orders + count,
-                           &found);
-        count += found;
-        assert(count <= asked->limit);
-    } while (result == LEDGER_OK && count < asked->limit && asked->after != 0 &&
-             clock_now_ns() < until_ns);
-    *count_out = count;
-    if (result == LEDGER_OK)
-        return orders;
-    free(orders);
-    return NULL;
+    for (unsigned n = 0; n < shards; n++) {
+        struct orders more = {.rows = orders.rows + orders.count};
+        if (!read_orders(every_shard_ledger(worker, n), asked, each, now_ns + (n + 1) * slice_ns,
+                         &more)) {
+            free(orders.rows);
+            return NULL;
+        }
+        add_orders(&orders, &more);
+    }
+    if (shards > 1)
+        cut_orders(&orders, asked->stream ? SIZE_MAX : asked->limit);
+    asked->after = orders.next;
+    *count_out = orders.count;
+    return orders.rows;
 }
 
 /* ---- pages as JSON ---- */
@@ -190,11 +257,13 @@ static void page(struct call_worker *worker, struct request *request)
                       "Too many long answers wait for their clients; try again later.");
         return;
     }
+    if (!every_shard_up(worker, request))
+        return;
     struct ledger_listed *orders = fetch(worker, &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
-        answer_problem(&request->answer, faults_problem(worker->stock));
+        answer_problem(&request->answer, every_shard_problem(worker));
     free(orders);
 }
 
@@ -281,6 +350,8 @@ static void csv(struct call_worker *worker, struct request *request)
     struct stream *stream = request->call.stream;
     bool first = !request->answer.stream;
     size_t count = 0;
+    if (first && !every_shard_up(worker, request))
+        return;
     struct ledger_listed *orders = fetch(worker, &request->call, &count);
     stream_clear(stream);
     stream->ended = request->call.after == 0;
@@ -288,7 +359,7 @@ static void csv(struct call_worker *worker, struct request *request)
     if (orders && first)
         answer_stream(&request->answer, 200, "text/csv; charset=utf-8; header=present");
     else if (!orders && first)
-        answer_problem(&request->answer, faults_problem(worker->stock));
+        answer_problem(&request->answer, every_shard_problem(worker));
     if (first)
         stream_printf(stream, "%s", header_line);
     if (orders)

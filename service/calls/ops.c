@@ -29,10 +29,9 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
                                 const struct call *call)
 {
     enum health_state redis = health_redis(service->health, call->now_ns);
-    enum health_state ledger = health_ledger(service->health, call->now_ns);
+    enum health_state ledger = health_best_ledger(service->health, call->now_ns);
     bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
-    bool ready =
-        !draining && redis == HEALTH_OK && ledger == HEALTH_OK && atomic_load(&service->prepared);
+    bool ready = !draining && health_ready(service->health, call->now_ns);
     answer_json(&request->answer, ready ? 200 : 503,
                 json_pack("{s:s,s:s,s:s}", "status",
                           draining ? "draining"

@@ -193,7 +193,7 @@ enum call_start call_order_post(struct service *service, struct request *request
         detail = call_read_key(call, order->key);
     if (detail)
         return call_refuse(request, detail);
-    if (!atomic_load_explicit(&service->prepared, memory_order_relaxed)) {
+    if (!service_prepared(service)) {
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
                       "The service is starting and has not prepared the ledger; nothing was done.");

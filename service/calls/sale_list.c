@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/identifier.h"
+#include "service/calls/every_shard.h"
 #include "service/calls/sale_settings.h"
-#include "service/faults.h"
 
 enum {
     LIMIT = 100, /* sales on a page unless the client says otherwise */
@@ -60,18 +60,45 @@ static json_t *page_json(const struct ledger_sale *sales, size_t count, bool ful
     return page;
 }
 
+static int by_sku(const void *a, const void *b)
+{
+    return strcmp(((const struct ledger_sale *)a)->sku, ((const struct ledger_sale *)b)->sku);
+}
+
+/* Reads the first `max` sales behind `after` of all shards, each of which may have them all.
+ * `sales_out` has room for that. False when a ledger failed. */
+static bool read_sales(struct call_worker *worker, const char *after, size_t max,
+                       struct ledger_sale *sales_out, size_t *count_out)
+{
+    unsigned shards = worker->service->shard_count;
+    *count_out = 0;
+    for (unsigned n = 0; n < shards; n++) {
+        size_t count = 0;
+        if (ledger_sale_list(every_shard_ledger(worker, n), after, max, sales_out + *count_out,
+                             &count) != LEDGER_OK)
+            return false;
+        *count_out += count;
+    }
+    if (shards > 1)
+        qsort(sales_out, *count_out, sizeof *sales_out, by_sku);
+    *count_out = *count_out < max ? *count_out : max;
+    return true;
+}
+
 static void list(struct call_worker *worker, struct request *request)
 {
     const struct request_call *asked = &request->call;
-    struct ledger_sale *sales = calloc(asked->limit, sizeof *sales);
     size_t count = 0;
+    if (!every_shard_up(worker, request))
+        return;
+    struct ledger_sale *sales =
+        calloc((size_t)worker->service->shard_count * asked->limit, sizeof *sales);
     if (!sales)
         abort();
-    if (ledger_sale_list(stock_ledger(worker->stock), asked->sku, asked->limit, sales, &count) ==
-        LEDGER_OK)
+    if (read_sales(worker, asked->sku, asked->limit, sales, &count))
         answer_json(&request->answer, 200, page_json(sales, count, count == asked->limit));
     else
-        answer_problem(&request->answer, faults_problem(worker->stock));
+        answer_problem(&request->answer, every_shard_problem(worker));
     free(sales);
 }
 

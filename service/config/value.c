@@ -128,12 +128,11 @@ static bool check_choice(const char *word, const char *choices)
 /* Each URL of the list is of one of the schemes, and of that scheme's form. */
 static bool check_urls(const char *list, const char *schemes, char why_out[URL_ERROR_SIZE])
 {
-    char url[CONFIG_VALUE_MAX], scheme[CONFIG_VALUE_MAX];
+    char url[CONFIG_VALUE_MAX];
     struct url parts;
     while (url_next(&list, url)) {
-        const char *end = url_scheme_end(url);
-        snprintf(scheme, sizeof scheme, "%.*s", end ? (int)(end - url) : 0, url);
-        if (!check_choice(scheme, schemes) ||
+        const char *scheme = url_scheme(url);
+        if (!scheme || !check_choice(scheme, schemes) ||
             !url_parse(url, scheme, &parts, why_out, URL_ERROR_SIZE))
             return false;
     }

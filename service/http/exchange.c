@@ -175,10 +175,10 @@ static void start(struct http_thread *thread, struct http_connection *connection
 {
     struct service *service = thread->service;
     struct request *request = connection->request;
+    request_set_shard(request, 0); /* unless the handler chooses another */
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
-    enum call_kind kind = request->http.kind; /* CALL_ORDER for refused orders, too */
-    struct queue *queue = kind == CALL_ORDER ? service->orders : service->calls[kind];
+    struct queue *queue = request_queue(service, request);
     request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);

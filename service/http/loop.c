@@ -158,9 +158,12 @@ static bool wait_for_events(struct http_thread *thread)
 
 static void submit_orders(struct http_thread *thread)
 {
-    if (thread->orders_first)
-        queue_push(thread->service->orders, thread->orders_first, thread->orders_last);
-    thread->orders_first = thread->orders_last = NULL;
+    for (unsigned i = 0; i < thread->service->shard_count; i++) {
+        struct order_list *list = &thread->orders[i];
+        if (list->first)
+            queue_push(thread->service->shards[i].orders, list->first, list->last);
+        *list = (struct order_list){.first = NULL};
+    }
 }
 
 /* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived

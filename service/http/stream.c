@@ -71,7 +71,7 @@ void stream_printf(struct stream *stream, const char *format, ...)
 static ssize_t next_page(struct request *request)
 {
     struct http_thread *thread = request->http_thread;
-    if (thread->ending || !queue_reserve(thread->service->calls[request->http.kind], request->flow))
+    if (thread->ending || !queue_reserve(request_queue(thread->service, request), request->flow))
         return MHD_CONTENT_READER_END_WITH_ERROR;
     request->arrived_ns = thread->now_ns; /* each page has a deadline of its own */
     request_send(thread, request, REQUEST_DONE);

@@ -186,6 +186,13 @@ static int64_t deadline_ns(const struct http_thread *thread, const struct reques
     return request->arrived_ns + ms * CLOCK_NS_PER_MS;
 }
 
+struct queue *request_queue(struct service *service, const struct request *request)
+{
+    struct shard *shard = &service->shards[request_shard(request)];
+    enum call_kind kind = request->http.kind;
+    return kind == CALL_ORDER ? shard->orders : shard->calls[kind];
+}
+
 void request_send(struct http_thread *thread, struct request *request, enum request_state from)
 {
     bool moved = request_move(request, from, REQUEST_QUEUED);
@@ -196,13 +203,14 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     thread->in_flight++;
     request_list_add(thread, list_of(request), request);
     if (request->http.kind != CALL_ORDER) {
-        queue_push(thread->service->calls[request->http.kind], request, request);
+        queue_push(request_queue(thread->service, request), request, request);
         return;
     }
     /* Orders wait for the end of the turn: one lock of the queue carries them all. */
-    if (thread->orders_last)
-        thread->orders_last->queue_next = request;
+    struct order_list *list = &thread->orders[request_shard(request)];
+    if (list->last)
+        list->last->queue_next = request;
     else
-        thread->orders_first = request;
-    thread->orders_last = request;
+        list->first = request;
+    list->last = request;
 }

@@ -92,7 +92,10 @@ struct http_thread {
     struct request_list lists[HTTP_LISTS];
     struct http_fair fair;
     struct http_access access;
-    struct request *orders_first, *orders_last; /* read in this turn, for the order workers */
+    /* Orders read in this turn, linked by queue_next, for the order workers of each shard. */
+    struct order_list {
+        struct request *first, *last;
+    } orders[SHARDS_MAX];
     struct request *free_requests;
     struct http_room *room;
     struct connection_list waiting[2]; /* for their clients; [1]: known ones, see room.c */
@@ -159,6 +162,9 @@ void request_suspend(struct request *request);
 
 /* Ends the suspension, if the request's connection is suspended. */
 void request_resume(struct request *request);
+
+/* The queue of the request's kind in the shard that it goes to. While no worker has the request. */
+struct queue *request_queue(struct service *service, const struct request *request);
 
 /* Sends a request, whose state is `from`, on to a call worker, or to the order workers with all
  * other orders of this turn. The caller has reserved its place in the queue. */

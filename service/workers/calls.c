@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/call.h"
+#include "service/calls/every_shard.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
 #include "service/http/stream.h"
@@ -84,12 +85,14 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
         if (refused + cut > 0 && !example)
             example = &group[i]->trace;
     }
-    faults_log(thread->worker.stock, thread->kind->failed, refused + cut,
-               refused > 0 ? "the calls were answered 503: unavailable, nothing was done; "
-                             "outcome_unknown, the change may be done"
-               : cut > 0   ? "the answers, which had begun, ended incomplete"
-                           : "none: the calls were carried out by a further try",
-               example);
+    const char *effect = refused > 0
+                             ? "the calls were answered 503: unavailable, nothing was done; "
+                               "outcome_unknown, the change may be done"
+                         : cut > 0 ? "the answers, which had begun, ended incomplete"
+                                   : "none: the calls were carried out by a further try";
+    size_t calls = refused + cut;
+    bool others = every_shard_log(&thread->worker, thread->kind->failed, calls, effect, example);
+    faults_log(thread->worker.stock, thread->kind->failed, others ? 0 : calls, effect, example);
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 
@@ -98,6 +101,7 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
 {
     size_t done = 0;
     faults_begin(thread->worker.stock);
+    every_shard_begin(&thread->worker);
     group[0]->call.work(&thread->worker, group, count);
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
@@ -137,7 +141,7 @@ static void rest(const struct call_worker_thread *thread, int64_t took_ns)
     enum { CROWD = 512, REST_MS_MAX = 20 };
     size_t half = thread->kind->places / 2, crowd = half < CROWD ? half : CROWD;
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.service->orders))
+    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.shard->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }
@@ -156,7 +160,7 @@ static void run(void *context)
     }
 }
 
-struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
+struct call_worker_thread *call_worker_start(struct shard *shard, enum call_kind kind,
                                              char *error_out, size_t error_size)
 {
     struct call_worker_thread *thread = calloc(1, sizeof *thread);
@@ -164,9 +168,10 @@ struct call_worker_thread *call_worker_start(struct service *service, enum call_
         abort();
     assert(kind < CALL_KINDS && call_kinds[kind].batch <= CALL_BATCH_MAX);
     thread->kind = &call_kinds[kind];
-    thread->queue = service->calls[kind];
-    thread->worker.service = service;
-    thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    thread->queue = shard->calls[kind];
+    thread->worker.service = shard->service;
+    thread->worker.shard = shard;
+    thread->worker.stock = stock_open(&shard->stock, shard->sale_cache, error_out, error_size);
     if (!thread->worker.stock) {
         free(thread);
         return NULL;
@@ -180,6 +185,7 @@ void call_worker_join(struct call_worker_thread **thread)
 {
     if (*thread) {
         worker_join(&(*thread)->thread);
+        every_shard_close(&(*thread)->worker);
         stock_close(&(*thread)->worker.stock);
     }
     free(*thread);

@@ -39,7 +39,7 @@ enum {
 
 struct expiry_worker {
     struct worker thread;
-    struct service *service;
+    struct shard *shard;
     struct stock *stock; /* its own connections */
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
@@ -131,7 +131,7 @@ static bool expire(struct expiry_worker *worker)
 /* Orders that are due first; then what is left of the turn may go to the past. */
 static bool work(struct expiry_worker *worker)
 {
-    unsigned days = (unsigned)worker->service->config.retention_days;
+    unsigned days = (unsigned)worker->shard->config->retention_days;
     if (!expire(worker))
         return false;
     faults_begin(worker->stock);
@@ -149,7 +149,7 @@ static void run(void *context)
     while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        bool elected = atomic_load(&worker->service->prepared) && get_elected(worker);
+        bool elected = atomic_load(&worker->shard->prepared) && get_elected(worker);
         if (elected && !work(worker)) {
             elected = false;
             resign(worker);
@@ -165,13 +165,14 @@ static void run(void *context)
 
 static bool open_clients(struct expiry_worker *worker, char *error_out, size_t error_size)
 {
-    struct service *service = worker->service;
+    const struct shard *shard = worker->shard;
+    struct service *service = shard->service;
     const char *const servers[] = {service->config.redis_url, NULL};
     const struct seclock_options options =
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    worker->stock = stock_open(&shard->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock)
         return false;
     if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
@@ -189,13 +190,12 @@ static void expiry_worker_free(struct expiry_worker **worker)
     *worker = NULL;
 }
 
-struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
-                                          size_t error_size)
+struct expiry_worker *expiry_worker_start(struct shard *shard, char *error_out, size_t error_size)
 {
     struct expiry_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         abort();
-    worker->service = service;
+    worker->shard = shard;
     if (!open_clients(worker, error_out, error_size)) {
         expiry_worker_free(&worker);
         return NULL;

@@ -1,10 +1,11 @@
-/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
+/* What the daemon knows of Redis and of the ledgers: whether each would take a write now.
  *
  * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
  * ping, and no order gets through. Both questions are writes that change nothing, so that they cost
  * neither a line of Redis' append-only file nor an fsync of the ledger. */
 #include "service/workers/health.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,23 @@ enum {
     POLICY_SIZE = 32,
 };
 
-struct probe {
-    struct worker thread;
+struct probe;
+
+struct probe_kind {
     const char *thread_name;
     const char *up, *down; /* the events of the log */
-    enum health_state (*ask)(struct health *health, const char **error_out);
+    enum health_state (*ask)(struct probe *probe, const char **error_out);
+};
+
+struct probe {
+    struct worker thread;
+    const struct probe_kind *kind;
     struct health *health;
+    struct shard *shard;   /* whose ledger it asks; NULL: Redis */
+    struct ledger *ledger; /* the same; its own connection */
+    int64_t durable_asked_ns;
+    char not_durable[POLICY_SIZE * 2]; /* the setting that makes it so, as last seen; or "" */
+    _Atomic bool durable;              /* as far as it is known */
     _Atomic int state;
     _Atomic int64_t answered_ns;
     _Atomic int64_t took_ns; /* from question to answer */
@@ -41,16 +53,13 @@ struct probe {
 
 struct health {
     struct service *service;
-    struct redis *redis; /* for the thread of the first probe */
+    struct redis *redis; /* for the thread of its probe */
     int64_t policy_asked_ns;
     char policy[POLICY_SIZE]; /* of eviction, as last seen */
-    struct ledger *ledger;    /* for that of the second */
-    int64_t durable_asked_ns;
-    char not_durable[POLICY_SIZE * 2]; /* the setting that makes it so, as last seen; or "" */
-    struct probe probes[2];
+    struct probe of_redis;
+    struct probe of_ledgers[SHARDS_MAX];
+    unsigned ledgers;
 };
-
-enum { PROBE_REDIS, PROBE_LEDGER };
 
 const char *health_word(enum health_state state)
 {
@@ -111,8 +120,9 @@ static void check_policy(struct health *health)
 
 /* SET … XX sets a key that exists, and this key never does. Redis checks before whether it would
  * take the write: its memory, its disk, its role. */
-static enum health_state ask_redis(struct health *health, const char **error_out)
+static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
+    struct health *health = probe->health;
     struct command write = {.argc = 4, .argv = {"SET", STOCK_PREFIX "health", "", "XX"}};
     command_run(health->redis, &write, 1);
     command_clear(&write, 1);
@@ -123,46 +133,57 @@ static enum health_state ask_redis(struct health *health, const char **error_out
     return HEALTH_OK;
 }
 
-/* Only a warning, with each change: the operator may intend it. */
-static void check_durable(struct health *health)
+/* The metric is one for all ledgers: a line in the log says which is not durable. */
+static void note_durable(struct probe *probe, bool durable)
 {
-    char why[sizeof health->not_durable] = "";
+    const struct health *health = probe->health;
+    bool all = true;
+    atomic_store(&probe->durable, durable);
+    for (unsigned i = 0; i < health->ledgers; i++)
+        all = all && atomic_load(&health->of_ledgers[i].durable);
+    metrics_gauge_set(GAUGE_LEDGER_DURABLE, all);
+}
+
+/* Only a warning, with each change: the operator may intend it. */
+static void check_durable(struct probe *probe)
+{
+    char why[sizeof probe->not_durable] = "";
     int64_t now_ns = clock_now_ns();
-    if (health->durable_asked_ns != 0 &&
-        now_ns - health->durable_asked_ns < POLICY_S * CLOCK_NS_PER_S)
+    if (probe->durable_asked_ns != 0 &&
+        now_ns - probe->durable_asked_ns < POLICY_S * CLOCK_NS_PER_S)
         return;
-    health->durable_asked_ns = now_ns;
-    enum ledger_result durable = ledger_durable(health->ledger, why, sizeof why);
+    probe->durable_asked_ns = now_ns;
+    enum ledger_result durable = ledger_durable(probe->ledger, why, sizeof why);
     if (durable == LEDGER_FAILED) /* the next probe tells of it */
         return;
-    metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable == LEDGER_OK);
-    if (durable == LEDGER_NO && strcmp(why, health->not_durable) != 0)
+    note_durable(probe, durable == LEDGER_OK);
+    if (durable == LEDGER_NO && strcmp(why, probe->not_durable) != 0)
         log_event(LOG_WARN, "ledger_not_durable", "setting=%s effect=%s", LOG_QUOTE(why),
                   LOG_QUOTE("accepted orders may be lost when the ledger's machine loses power"));
-    memcpy(health->not_durable, why, sizeof why);
+    memcpy(probe->not_durable, why, sizeof why);
 }
 
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
-static enum health_state keep_node(struct health *health)
+static enum health_state keep_node(struct probe *probe)
 {
-    struct service *service = health->service;
-    bool kept = !atomic_load(&service->prepared) ||
-                node_keep(&service->node, &service->ids, health->ledger);
+    struct shard *shard = probe->shard;
+    bool kept =
+        !atomic_load(&shard->prepared) || node_keep(&shard->node, &shard->ids, probe->ledger);
     return kept ? HEALTH_OK : HEALTH_NO_NODE;
 }
 
-static enum health_state ask_ledger(struct health *health, const char **error_out)
+static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
-    enum ledger_write answer = ledger_try_write(health->ledger);
-    *error_out = ledger_error(health->ledger);
+    enum ledger_write answer = ledger_try_write(probe->ledger);
+    *error_out = ledger_error(probe->ledger);
     switch (answer) {
     case LEDGER_WRITE_OK:
-        check_durable(health);
-        return keep_node(health);
+        check_durable(probe);
+        return keep_node(probe);
     case LEDGER_WRITE_READ_ONLY:
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
-        return atomic_load(&health->service->prepared) ? HEALTH_DOWN : HEALTH_OK;
+        return atomic_load(&probe->shard->prepared) ? HEALTH_DOWN : HEALTH_OK;
     case LEDGER_WRITE_FAILED:
         break;
     }
@@ -173,13 +194,12 @@ static enum health_state ask_ledger(struct health *health, const char **error_ou
 
 static void log_change(const struct probe *probe, enum health_state state, const char *error)
 {
-    const struct health *health = probe->health;
-    bool redis = probe == &health->probes[PROBE_REDIS];
-    const char *place = redis ? redis_place(health->redis) : ledger_place(health->ledger);
+    const char *place =
+        probe->ledger ? ledger_place(probe->ledger) : redis_place(probe->health->redis);
     if (state == HEALTH_OK)
-        log_event(LOG_INFO, probe->up, "address=%s", LOG_QUOTE(place));
+        log_event(LOG_INFO, probe->kind->up, "address=%s", LOG_QUOTE(place));
     else
-        log_event(LOG_WARN, probe->down, "reason=%s address=%s error=%s effect=%s",
+        log_event(LOG_WARN, probe->kind->down, "reason=%s address=%s error=%s effect=%s",
                   health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),
                   LOG_QUOTE(state == HEALTH_NO_NODE
                                 ? "orders are refused, 503 no_order_id, until it leases a node"
@@ -189,11 +209,11 @@ static void log_change(const struct probe *probe, enum health_state state, const
 static void run(void *context)
 {
     struct probe *probe = context;
-    prctl(PR_SET_NAME, probe->thread_name);
+    prctl(PR_SET_NAME, probe->kind->thread_name);
     do {
         const char *error;
         int64_t start_ns = clock_now_ns();
-        enum health_state state = probe->ask(probe->health, &error);
+        enum health_state state = probe->kind->ask(probe, &error);
         int64_t end_ns = clock_now_ns();
         atomic_store(&probe->took_ns, end_ns - start_ns);
         atomic_store(&probe->answered_ns, end_ns);
@@ -209,23 +229,49 @@ static int bounded(unsigned timeout_ms)
 
 static bool open_connections(struct health *health, char *error_out, size_t error_size)
 {
-    const struct config *config = &health->service->config;
+    const struct service *service = health->service;
+    const struct config *config = &service->config;
+    int timeout_ms = bounded(config->mysql_timeout_ms);
     health->redis =
         redis_open(config->redis_url, bounded(config->redis_timeout_ms), error_out, error_size);
-    if (health->redis)
-        health->ledger = ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms),
-                                     error_out, error_size);
-    return health->ledger;
+    bool opened = health->redis;
+    health->ledgers = service->shard_count;
+    for (unsigned i = 0; i < health->ledgers && opened; i++) {
+        struct ledger *ledger =
+            ledger_open(service->shards[i].stock.mysql_url, timeout_ms, error_out, error_size);
+        health->of_ledgers[i].ledger = ledger;
+        opened = ledger;
+    }
+    return opened;
 }
 
-static void start_probe(struct health *health, int which, struct probe probe)
+static const struct probe_kind of_redis = {.thread_name = "health-redis",
+                                           .up = "redis_up",
+                                           .down = "redis_down",
+                                           .ask = ask_redis};
+static const struct probe_kind of_ledger = {.thread_name = "health-ledger",
+                                            .up = "ledger_up",
+                                            .down = "ledger_down",
+                                            .ask = ask_ledger};
+
+static void start_probe(struct probe *probe, const struct probe_kind *kind, struct health *health)
 {
-    struct probe *started = &health->probes[which];
-    *started = probe;
-    started->health = health;
-    atomic_store(&started->answered_ns, clock_now_ns());
-    if (!worker_start(&started->thread, run, started))
+    probe->kind = kind;
+    probe->health = health;
+    atomic_store(&probe->answered_ns, clock_now_ns());
+    if (!worker_start(&probe->thread, run, probe))
         abort();
+}
+
+static void start_probes(struct health *health)
+{
+    for (unsigned i = 0; i < health->ledgers; i++) {
+        health->of_ledgers[i].shard = &health->service->shards[i];
+        atomic_store(&health->of_ledgers[i].durable, true);
+    }
+    start_probe(&health->of_redis, &of_redis, health);
+    for (unsigned i = 0; i < health->ledgers; i++)
+        start_probe(&health->of_ledgers[i], &of_ledger, health);
 }
 
 struct health *health_start(struct service *service, char *error_out, size_t error_size)
@@ -234,20 +280,10 @@ struct health *health_start(struct service *service, char *error_out, size_t err
     if (!health)
         abort();
     health->service = service;
-    if (!open_connections(health, error_out, error_size)) {
+    if (open_connections(health, error_out, error_size))
+        start_probes(health);
+    else
         health_join(&health);
-        return NULL;
-    }
-    start_probe(health, PROBE_REDIS,
-                (struct probe){.thread_name = "health-redis",
-                               .up = "redis_up",
-                               .down = "redis_down",
-                               .ask = ask_redis});
-    start_probe(health, PROBE_LEDGER,
-                (struct probe){.thread_name = "health-ledger",
-                               .up = "ledger_up",
-                               .down = "ledger_down",
-                               .ask = ask_ledger});
     return health;
 }
 
@@ -255,8 +291,9 @@ void health_stop(struct health *health)
 {
     if (!health)
         return;
-    worker_stop(&health->probes[PROBE_REDIS].thread);
-    worker_stop(&health->probes[PROBE_LEDGER].thread);
+    worker_stop(&health->of_redis.thread);
+    for (unsigned i = 0; i < health->ledgers; i++)
+        worker_stop(&health->of_ledgers[i].thread);
 }
 
 void health_join(struct health **health_pointer)
@@ -265,12 +302,14 @@ void health_join(struct health **health_pointer)
     *health_pointer = NULL;
     if (!health)
         return;
-    worker_join(&health->probes[PROBE_REDIS].thread);
-    worker_join(&health->probes[PROBE_LEDGER].thread);
+    worker_join(&health->of_redis.thread);
+    for (unsigned i = 0; i < health->ledgers; i++)
+        worker_join(&health->of_ledgers[i].thread);
+    for (unsigned i = 0; i < health->ledgers; i++)
+        if (health->of_ledgers[i].ledger)
+            ledger_close(&health->of_ledgers[i].ledger);
     if (health->redis)
         redis_close(&health->redis);
-    if (health->ledger)
-        ledger_close(&health->ledger);
     free(health);
 }
 
@@ -284,12 +323,37 @@ static enum health_state last_seen(const struct probe *probe, int64_t now_ns)
 
 enum health_state health_redis(const struct health *health, int64_t now_ns)
 {
-    return last_seen(&health->probes[PROBE_REDIS], now_ns);
+    return last_seen(&health->of_redis, now_ns);
 }
 
-enum health_state health_ledger(const struct health *health, int64_t now_ns)
+enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns)
 {
-    return last_seen(&health->probes[PROBE_LEDGER], now_ns);
+    assert(shard < health->ledgers);
+    return last_seen(&health->of_ledgers[shard], now_ns);
+}
+
+enum health_state health_best_ledger(const struct health *health, int64_t now_ns)
+{
+    for (unsigned i = 0; i < health->ledgers; i++)
+        if (health_ledger(health, i, now_ns) == HEALTH_OK)
+            return HEALTH_OK;
+    return health_ledger(health, 0, now_ns);
+}
+
+bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns)
+{
+    return atomic_load(&health->service->shards[shard].prepared) &&
+           health_ledger(health, shard, now_ns) == HEALTH_OK;
+}
+
+bool health_ready(const struct health *health, int64_t now_ns)
+{
+    if (health_redis(health, now_ns) != HEALTH_OK)
+        return false;
+    for (unsigned i = 0; i < health->ledgers; i++)
+        if (health_shard_up(health, i, now_ns))
+            return true;
+    return false;
 }
 
 const char *health_redis_place(const struct health *health)
@@ -297,17 +361,17 @@ const char *health_redis_place(const struct health *health)
     return redis_place(health->redis);
 }
 
-const char *health_ledger_place(const struct health *health)
+const char *health_ledger_place(const struct health *health, unsigned shard)
 {
-    return ledger_place(health->ledger);
+    return ledger_place(health->of_ledgers[shard].ledger);
 }
 
 int64_t health_redis_took_ns(const struct health *health)
 {
-    return atomic_load(&health->probes[PROBE_REDIS].took_ns);
+    return atomic_load(&health->of_redis.took_ns);
 }
 
-int64_t health_ledger_took_ns(const struct health *health)
+int64_t health_ledger_took_ns(const struct health *health, unsigned shard)
 {
-    return atomic_load(&health->probes[PROBE_LEDGER].took_ns);
+    return atomic_load(&health->of_ledgers[shard].took_ns);
 }

@@ -1,7 +1,7 @@
-/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
+/* What the daemon knows of Redis and of the ledgers: whether each would take a write now.
  *
  * A thread for each asks four times a second, so that one of them that hangs does not hide the
- * other. Everybody else reads the last answer from memory and never waits. An answer that is older
+ * others. Everybody else reads the last answer from memory and never waits. An answer that is older
  * than a second counts as none: then the part is down. */
 #ifndef SECKILL_SERVICE_WORKERS_HEALTH_H
 #define SECKILL_SERVICE_WORKERS_HEALTH_H
@@ -31,28 +31,37 @@ struct service;
 enum health_state { HEALTH_STATES(HEALTH_ID) HEALTH_STATE_COUNT };
 #undef HEALTH_ID
 
-/* Starts both threads. NULL with the reason in `error_out`. The caller ends them with health_stop
+/* Starts the threads. NULL with the reason in `error_out`. The caller ends them with health_stop
  * and health_join, after all who read from it have ended. */
 struct health *health_start(struct service *service, char *error_out, size_t error_size);
 
-/* Tells both threads to end, and does not wait. NULL is fine. */
+/* Tells the threads to end, and does not wait. NULL is fine. */
 void health_stop(struct health *health);
 
-/* Waits for both threads, for a second at most when Redis or the ledger hangs, frees everything and
+/* Waits for the threads, for a second at most when a server hangs, frees everything and
  * sets the pointer to NULL. NULL is fine. */
 void health_join(struct health **health);
 
-/* What was last seen, as of `now_ns` (monotonic). Any thread, without waiting. */
+/* What was last seen, as of `now_ns` (monotonic), of Redis and of a shard's ledger. Any thread,
+ * without waiting. */
 enum health_state health_redis(const struct health *health, int64_t now_ns);
-enum health_state health_ledger(const struct health *health, int64_t now_ns);
+enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns);
+
+/* OK when one shard's ledger is, else the state of the first. The same. */
+enum health_state health_best_ledger(const struct health *health, int64_t now_ns);
+
+/* Whether the shard is prepared and its ledger takes writes; and whether the daemon sells: Redis is
+ * up, and so is a shard. The same. */
+bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns);
+bool health_ready(const struct health *health, int64_t now_ns);
 
 /* How long the last question took, in ns; 0: none was answered yet. Any thread. */
 int64_t health_redis_took_ns(const struct health *health);
-int64_t health_ledger_took_ns(const struct health *health);
+int64_t health_ledger_took_ns(const struct health *health, unsigned shard);
 
 /* Where each server is, for messages; as long as the health. Any thread. */
 const char *health_redis_place(const struct health *health);
-const char *health_ledger_place(const struct health *health);
+const char *health_ledger_place(const struct health *health, unsigned shard);
 
 /* The state's word. */
 const char *health_word(enum health_state state);

@@ -24,7 +24,7 @@ enum {
 
 struct order_indexer {
     struct worker thread;
-    struct service *service;
+    struct shard *shard;
     struct ledger *ledger; /* its own connection */
     unsigned passes;       /* since the last that indexed whatever waited */
     unsigned bucket;       /* to be merged next */
@@ -32,7 +32,6 @@ struct order_indexer {
 
 static void index_orders(struct order_indexer *indexer)
 {
-    struct service *service = indexer->service;
     enum ledger_result result = LEDGER_OK;
     size_t total = 0, count = 0;
     size_t min = LEDGER_INDEX_BATCHES;
@@ -41,7 +40,7 @@ static void index_orders(struct order_indexer *indexer)
         min = 1;
     }
     while (result == LEDGER_OK && !worker_stopping(&indexer->thread) &&
-           !(total >= BUSY_ORDERS && queue_waiting(service->orders))) {
+           !(total >= BUSY_ORDERS && queue_waiting(indexer->shard->orders))) {
         result = ledger_index_orders(indexer->ledger, min, &count);
         total += count;
         min = LEDGER_INDEX_BATCHES;
@@ -80,7 +79,7 @@ static void work(struct order_indexer *indexer)
 {
     index_orders(indexer);
     note_lag(indexer);
-    if (!queue_waiting(indexer->service->orders))
+    if (!queue_waiting(indexer->shard->orders))
         merge_rows(indexer);
 }
 
@@ -89,19 +88,18 @@ static void run(void *context)
     struct order_indexer *indexer = context;
     prctl(PR_SET_NAME, "order-indexer");
     while (worker_sleep_ns(&indexer->thread, PAUSE_S * CLOCK_NS_PER_S))
-        if (atomic_load(&indexer->service->prepared)) /* before, the tables may not be there */
+        if (atomic_load(&indexer->shard->prepared)) /* before, the tables may not be there */
             work(indexer);
 }
 
-struct order_indexer *order_indexer_start(struct service *service, char *error_out,
-                                          size_t error_size)
+struct order_indexer *order_indexer_start(struct shard *shard, char *error_out, size_t error_size)
 {
     struct order_indexer *indexer = calloc(1, sizeof *indexer);
     if (!indexer)
         abort();
-    indexer->service = service;
-    indexer->ledger = ledger_open(service->config.mysql_url, (int)service->config.mysql_timeout_ms,
-                                  error_out, error_size);
+    indexer->shard = shard;
+    indexer->ledger =
+        ledger_open(shard->stock.mysql_url, shard->stock.mysql_timeout_ms, error_out, error_size);
     if (!indexer->ledger) {
         free(indexer);
         return NULL;

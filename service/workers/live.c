@@ -59,7 +59,7 @@ static json_t *error_json(const struct live *live)
     if (!live->redis_answers)
         return failure("redis", redis_error(live->redis), health_redis(health, now_ns));
     if (!live->ledger_answers)
-        return failure("ledger", ledger_error(live->ledger), health_ledger(health, now_ns));
+        return failure("ledger", ledger_error(live->ledger), health_ledger(health, 0, now_ns));
     return json_null();
 }
 
@@ -113,8 +113,8 @@ static void turn_group(struct live *live, const json_t *own, bool look, int64_t 
 
 static void turn_sales(struct live *live, int64_t now_ns)
 {
-    bool ledger = atomic_load(&live->service->prepared) &&
-                  is_up(health_ledger(live->service->health, now_ns));
+    bool ledger = atomic_load(&live->service->shards[0].prepared) &&
+                  is_up(health_ledger(live->service->health, 0, now_ns));
     bool redis = live->redis_answers;
     live_sales_turn(live->sales, ledger ? live->ledger : NULL, redis ? live->redis : NULL, now_ns,
                     &live->ledger_answers, &redis);
@@ -179,8 +179,8 @@ static bool open_connections(struct live *live, char *error_out, size_t error_si
                              error_out, error_size);
     if (live->redis)
         live->ledger =
-            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX),
-                        error_out, error_size);
+            ledger_open(live->service->shards[0].stock.mysql_url,
+                        bounded(config->mysql_timeout_ms, LEDGER_MS_MAX), error_out, error_size);
     return live->ledger;
 }
 

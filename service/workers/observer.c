@@ -6,17 +6,21 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/faults.h"
+#include "service/workers/health.h"
 
 struct observer {
     struct worker thread;
     struct service *service;
-    struct ledger *ledger; /* its own connection */
-    struct sale_figures *sales;
+    struct observed {          /* of each shard */
+        struct ledger *ledger; /* its own connection */
+        struct sale_figures *sales;
+    } shards[SHARDS_MAX];
     pthread_mutex_t mutex; /* guards `process` */
     struct process_stats process;
 };
@@ -34,11 +38,19 @@ static void look_at_process(struct observer *observer)
     pthread_mutex_unlock(&observer->mutex);
 }
 
-/* A failure is no news: the probe of the ledger has told of it, and the figures tell their age. */
-static void look_at_sales(struct observer *observer)
+/* A failure is no news: the probe of the ledger has told of it, and the figures tell their age. A
+ * ledger that is known to be down would hold up the others' figures, when it hangs. */
+static bool look_at_sales(struct observer *observer, unsigned number)
 {
-    sale_figures_turn(observer->sales, observer->ledger, clock_wall_ms());
-    fault_clear(ledger_fault(observer->ledger));
+    const struct service *service = observer->service;
+    struct observed *observed = &observer->shards[number];
+    bool known_down =
+        service->shard_count > 1 && !health_shard_up(service->health, number, clock_now_ns());
+    if (!atomic_load(&service->shards[number].prepared) || known_down)
+        return false;
+    sale_figures_turn(observed->sales, observed->ledger, clock_wall_ms());
+    fault_clear(ledger_fault(observed->ledger));
+    return true;
 }
 
 static void run(void *context)
@@ -48,13 +60,38 @@ static void run(void *context)
     bool looked = false;
     int64_t pause_ms = 0;
     do {
-        bool prepared = atomic_load(&observer->service->prepared);
         look_at_process(observer);
-        if (prepared)
-            look_at_sales(observer);
-        looked = looked || prepared;
+        for (unsigned i = 0; i < observer->service->shard_count; i++)
+            looked = look_at_sales(observer, i) || looked;
         pause_ms = looked ? OBSERVER_PAUSE_MS : OBSERVER_PAUSE_MS / 10;
     } while (worker_sleep_ns(&observer->thread, pause_ms * CLOCK_NS_PER_MS));
+}
+
+static bool open_shards(struct observer *observer, char *error_out, size_t error_size)
+{
+    const struct service *service = observer->service;
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        const struct stock_options *options = &service->shards[i].stock;
+        observer->shards[i].sales = sale_figures_open();
+        observer->shards[i].ledger =
+            ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);
+        if (!observer->shards[i].ledger)
+            return false;
+    }
+    return true;
+}
+
+/* Also of an observer that was opened in part. */
+static void observer_free(struct observer *observer)
+{
+    for (unsigned i = 0; i < SHARDS_MAX; i++) {
+        if (observer->shards[i].ledger)
+            ledger_close(&observer->shards[i].ledger);
+        if (observer->shards[i].sales)
+            sale_figures_close(&observer->shards[i].sales);
+    }
+    pthread_mutex_destroy(&observer->mutex);
+    free(observer);
 }
 
 struct observer *observer_start(struct service *service, char *error_out, size_t error_size)
@@ -63,14 +100,11 @@ struct observer *observer_start(struct service *service, char *error_out, size_t
     if (!observer)
         abort();
     observer->service = service;
-    observer->ledger = ledger_open(service->config.mysql_url, (int)service->config.mysql_timeout_ms,
-                                   error_out, error_size);
-    if (!observer->ledger) {
-        free(observer);
+    pthread_mutex_init(&observer->mutex, NULL);
+    if (!open_shards(observer, error_out, error_size)) {
+        observer_free(observer);
         return NULL;
     }
-    pthread_mutex_init(&observer->mutex, NULL);
-    observer->sales = sale_figures_open();
     if (!worker_start(&observer->thread, run, observer))
         abort();
     return observer;
@@ -89,10 +123,7 @@ void observer_join(struct observer **observer_pointer)
     if (!observer)
         return;
     worker_join(&observer->thread);
-    ledger_close(&observer->ledger);
-    sale_figures_close(&observer->sales);
-    pthread_mutex_destroy(&observer->mutex);
-    free(observer);
+    observer_free(observer);
 }
 
 void observer_process(struct observer *observer, struct process_stats *stats_out)
@@ -102,7 +133,37 @@ void observer_process(struct observer *observer, struct process_stats *stats_out
     pthread_mutex_unlock(&observer->mutex);
 }
 
+static int by_sku(const void *a, const void *b)
+{
+    return strcmp(((const struct ledger_sale *)a)->sku, ((const struct ledger_sale *)b)->sku);
+}
+
+/* Where not all can be shown, each shard shows its part. */
+static void add_view(struct sale_figures_view *sum, const struct sale_figures_view *view,
+                     unsigned shards_left)
+{
+    size_t room = (SALE_FIGURES_SHOWN_MAX - sum->shown) / shards_left;
+    size_t shown = view->shown < room ? view->shown : room;
+    memcpy(sum->sales + sum->shown, view->sales, shown * sizeof view->sales[0]);
+    sum->shown += shown;
+    sum->known += view->known;
+    if (view->read_ms > sum->read_ms)
+        sum->read_ms = view->read_ms;
+}
+
 void observer_sales(struct observer *observer, struct sale_figures_view *view_out)
 {
-    sale_figures_view(observer->sales, view_out);
+    struct sale_figures_view view;
+    unsigned count = observer->service->shard_count;
+    sale_figures_view(observer->shards[0].sales, view_out);
+    if (count == 1)
+        return;
+    view_out->shown = 0;
+    view_out->known = 0;
+    view_out->read_ms = 0;
+    for (unsigned i = 0; i < count; i++) {
+        sale_figures_view(observer->shards[i].sales, &view);
+        add_view(view_out, &view, count - i);
+    }
+    qsort(view_out->sales, view_out->shown, sizeof view_out->sales[0], by_sku);
 }

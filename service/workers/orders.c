@@ -38,7 +38,7 @@ enum {
 
 struct order_worker {
     struct worker thread;
-    struct service *service;
+    struct shard *shard;
     struct stock *stock;
     struct request *requests[STOCK_BATCH_MAX];
     struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
@@ -66,9 +66,28 @@ static void refuse(struct order_worker *worker, size_t count)
             if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) /* else see answer */
                 metrics_count(METRIC_ORDERS_UNAVAILABLE);
         }
-        queue_leave(worker->service->orders, request->flow);
+        queue_leave(worker->shard->orders, request->flow);
     }
     http_return_all(worker->requests, count);
+}
+
+enum { ID_PARTS = (STOCK_BATCH_MAX + ORDER_ID_RESERVE_MAX - 1) / ORDER_ID_RESERVE_MAX };
+
+/* Reserves ids for a batch, of which the generator gives a part at a time. False: none may be
+ * made. */
+static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t first_out[ID_PARTS],
+                        uint64_t *now_ms_out)
+{
+    size_t reserved = 0;
+    for (size_t part = 0; reserved < count; part++) {
+        size_t left = count - reserved;
+        size_t n = left < ORDER_ID_RESERVE_MAX ? left : ORDER_ID_RESERVE_MAX;
+        first_out[part] = order_ids_reserve(&worker->shard->ids, (unsigned)n, now_ms_out);
+        if (first_out[part] == 0)
+            return false;
+        reserved += n;
+    }
+    return true;
 }
 
 /* Gives every request an id and marks it as taken; requests whose deadline came first go back to
@@ -77,14 +96,14 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
 {
     struct request *withdrawn[STOCK_BATCH_MAX];
     size_t taken = 0, dropped = 0;
-    uint64_t now_ms;
-    uint64_t id = order_ids_reserve(&worker->service->ids, (unsigned)count, &now_ms);
-    if (id == 0) {
+    uint64_t now_ms, first[ID_PARTS];
+    if (!reserve_ids(worker, count, first, &now_ms)) {
         refuse(worker, count);
         return 0;
     }
-    for (size_t i = 0; i < count; i++, id++) {
+    for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
+        uint64_t id = first[i / ORDER_ID_RESERVE_MAX] + i % ORDER_ID_RESERVE_MAX;
         /* Before the move: once the request is taken, its HTTP thread may tell the id. */
         atomic_store_explicit(&request->published_id, id, memory_order_relaxed);
         if (!request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
@@ -101,7 +120,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     }
     assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
-        queue_leave(worker->service->orders, withdrawn[i]->flow);
+        queue_leave(worker->shard->orders, withdrawn[i]->flow);
     http_return_all(withdrawn, dropped);
     return taken;
 }
@@ -114,7 +133,7 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
-    queue_push(worker->service->orders, request, request);
+    queue_push(worker->shard->orders, request, request);
     return true;
 }
 
@@ -133,7 +152,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
     *late_out = (struct late){0};
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->shard->orders) &&
             put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
         request->stage_ns = now_ns;
@@ -146,7 +165,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
         }
-        queue_leave(worker->service->orders, request->flow);
+        queue_leave(worker->shard->orders, request->flow);
         worker->requests[decided++] = request;
     }
     http_return_all(worker->requests, decided);
@@ -272,7 +291,7 @@ static void note_collisions(struct order_worker *worker, size_t count)
     for (size_t i = 0; i < count; i++)
         again += worker->orders[i]->outcome == STOCK_AGAIN && worker->orders[i]->passes > 0;
     if (again * COLLIDED_PART > count)
-        queue_collided(worker->service->orders);
+        queue_collided(worker->shard->orders);
 }
 
 static void carry(struct order_worker *worker, size_t taken)
@@ -292,11 +311,11 @@ static void carry(struct order_worker *worker, size_t taken)
     size_t decided = answer(worker, count, decided_ns, &late);
     log_late(worker, &late, decided_ns - start_ns);
     if (decided > 0 && !failed)
-        atomic_store(&worker->service->sold_ns, clock_now_ns());
+        atomic_store(&worker->shard->sold_ns, clock_now_ns());
     measure(worker);
     if (decided == 0) {
         stock_flush(worker->stock); /* what was given back must be there for others */
-        queue_finish(worker->service->orders, &worker->busy);
+        queue_finish(worker->shard->orders, &worker->busy);
         pause_randomly(worker);
     }
 }
@@ -308,7 +327,7 @@ static size_t gather(struct order_worker *worker, size_t taken, size_t max)
 {
     if (taken * GATHER_PART < worker->last) {
         clock_sleep_ns(GATHER_US * 1000);
-        taken += queue_take(worker->service->orders, worker->requests + taken, max - taken, 0);
+        taken += queue_take(worker->shard->orders, worker->requests + taken, max - taken, 0);
     }
     assert(taken > 0 && taken <= max);
     worker->last = taken;
@@ -320,7 +339,7 @@ static size_t gather(struct order_worker *worker, size_t taken, size_t max)
  * lease; and before another worker may take, which would find them locked. */
 static size_t take_next(struct order_worker *worker, size_t max)
 {
-    struct queue *queue = worker->service->orders;
+    struct queue *queue = worker->shard->orders;
     size_t taken = queue_take_beside(queue, worker->requests, max, 0, &worker->busy);
     if (taken > 0)
         return taken;
@@ -341,8 +360,8 @@ static void ping(struct order_worker *worker)
 static void run(void *context)
 {
     struct order_worker *worker = context;
-    struct queue *queue = worker->service->orders;
-    size_t max = worker->service->config.max_batch;
+    struct queue *queue = worker->shard->orders;
+    size_t max = worker->shard->config->max_batch;
     prctl(PR_SET_NAME, "order-worker");
     prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel doubles the moment of gather */
     if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
@@ -353,21 +372,21 @@ static void run(void *context)
         size_t taken = take_next(worker, max);
         if (taken > 0)
             carry(worker, gather(worker, taken, max));
-        else if (atomic_load(&worker->service->prepared))
+        else if (atomic_load(&worker->shard->prepared))
             ping(worker);
     }
     stock_flush(worker->stock); /* now: other threads may take longer to end than a lease lasts */
 }
 
-struct order_worker *order_worker_start(struct service *service, char *error_out, size_t error_size)
+struct order_worker *order_worker_start(struct shard *shard, char *error_out, size_t error_size)
 {
     struct order_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         abort();
-    worker->service = service;
+    worker->shard = shard;
     worker->random = (unsigned)(uintptr_t)worker;
     atomic_store(&worker->turned_ns, clock_now_ns());
-    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
+    worker->stock = stock_open(&shard->stock, shard->sale_cache, error_out, error_size);
     if (!worker->stock) {
         free(worker);
         return NULL;

@@ -10,6 +10,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "lua/cluster_hooks.h"
 #include "lua/script.h"
 #include "test/simulate/loop.h"
 #include "test/simulate/redis_server.h"
@@ -39,6 +40,14 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
     redis->error = "";
     backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, 1);
     return redis;
+}
+
+const struct cluster_hooks cluster_hooks;
+
+struct cluster *redis_cluster(const struct redis *redis)
+{
+    (void)redis;
+    return NULL;
 }
 
 void redis_close(struct redis **redis)
