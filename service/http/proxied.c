@@ -5,10 +5,12 @@
  *
  * why_no_answer: who sends no header is no client but a proxy that is set up otherwise, or somebody
  * who went around it. An answer could be taken for one to a request of a client. */
+#define _GNU_SOURCE /* accept4 */
 #include "service/http/proxied.h"
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -23,9 +25,9 @@
 #include "service/metrics.h"
 
 enum {
-    EVENTS_MAX = 64,      /* headers read in one turn */
-    ACCEPTS_MIN = 10,     /* of one turn */
-    ACCEPTS_MAX = 80,     /* likewise, where there are places enough */
+    EVENTS_MAX = 64,        /* headers read in one turn */
+    ACCEPTS_MIN = 10,       /* of one turn */
+    ACCEPTS_MAX = 80,       /* likewise, where there are places enough */
     PLACES_PER_ACCEPT = 32, /* a turn gives no larger part of them away */
     LOG_PAUSE_MS = 1000,
 };
@@ -41,7 +43,7 @@ struct newcomer {
 
 struct proxied {
     struct http_thread *thread;
-    int epoll_fd;                   /* of the listening socket, and of newcomers; by edges */
+    int epoll_fd;                  /* of the listening socket, and of newcomers; by edges */
     struct newcomer *first, *last; /* in order of until_ns */
     size_t count;
     bool may_accept; /* the listening socket was not found empty since the last edge */

@@ -4,6 +4,7 @@
 #include "service/http/proxy_header.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
