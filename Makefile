@@ -101,7 +101,7 @@ LDFLAGS       ?= -Wl,-z,relro,-z,now -Wl,--as-needed
 WARNINGS      := -Wall -Wextra -Wshadow -Wconversion -Wformat-security -Wstrict-prototypes \
                  -Wmissing-prototypes $(WERROR)
 
-packages      := libmicrohttpd hiredis jansson
+packages      := libmicrohttpd hiredis jansson libssl libcrypto
 # Without its client library the queue lock is left out.
 zookeeper     := $(shell echo '\#include <zookeeper/zookeeper.h>' | $(CC) -E - >/dev/null 2>&1 && \
                    echo -lzookeeper_mt)
@@ -195,10 +195,10 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(addprefix lua/,redis.c cluster.c script.c script_each.c command.c subscriber.c) \
+               $(addprefix lua/,redis.c wire.c transport.c tls.c dial.c sentinel.c cluster.c script.c script_each.c command.c subscriber.c) \
                $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
-lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis) $(zookeeper)
+lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
 
 seclock: $(BUILD)/seclock $(BUILD)/libseclock.a $(BUILD)/libseclock.so
@@ -235,7 +235,7 @@ $(BUILD)/seclock $(BUILD)/lock_example:
 # Written at each installation, since it has the paths of that one.
 lock_pc = { echo 'Name: seclock'; \
 	echo 'Description: distributed locks with leases and fencing tokens'; \
-	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis'; \
+	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis libssl libcrypto'; \
 	echo 'Cflags: -I$(INCLUDEDIR)'; echo 'Libs: -L$(LIBDIR) -lseclock'; \
 	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; }
 
@@ -572,8 +572,11 @@ placed     := $(PREFIX)/bin/seckilld $(PREFIX)/bin/seckillctl $(MANDIR)/man8/sec
               $(MANDIR)/man1/seckillctl.1 $(MANDIR)/man5/seckill.conf.5 \
               $(PREFIX)/share/bash-completion/completions/seckillctl \
               $(ZSHDIR)/_seckillctl $(UNITDIR)/seckilld.service \
+              $(UNITDIR)/seckilld@.service $(UNITDIR)/seckilld.target \
               $(UNITDIR)/seckilld.socket $(DATADIR)/seckill.conf $(DATADIR)/openapi.json \
               $(monitoring:deploy/%=$(DATADIR)/%)
+
+fill_unit  := sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|'
 
 install: $(daemon) $(control) install-lock install-service
 
@@ -585,8 +588,9 @@ install-service: $(daemon) $(control)
 	$(call write,$(daemon) --help-man,$(MANDIR)/man5/seckill.conf.5)
 	$(call write,$(control) completion bash,$(PREFIX)/share/bash-completion/completions/seckillctl)
 	$(call write,$(control) completion zsh,$(ZSHDIR)/_seckillctl)
-	$(call write,sed -e 's|@BINDIR@|$(PREFIX)/bin|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
-	    deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
+	$(call write,$(fill_unit) deploy/systemd/seckilld.service,$(UNITDIR)/seckilld.service)
+	$(call write,$(fill_unit) deploy/systemd/seckilld@.service,$(UNITDIR)/seckilld@.service)
+	$(call put,644,deploy/systemd/seckilld.target,$(UNITDIR)/seckilld.target)
 	$(call put,644,deploy/systemd/seckilld.socket,$(UNITDIR)/seckilld.socket)
 	$(call put,644,deploy/seckill.conf,$(DATADIR)/seckill.conf)
 	$(call put,644,service/openapi.json,$(DATADIR)/openapi.json)

@@ -14,61 +14,70 @@
 #include "lua/redis.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/decimal.h"
 #include "base/fault.h"
-#include "base/resolve.h"
 #include "base/url.h"
 #include "lua/cluster_hooks.h"
+#include "lua/sentinel.h"
+#include "lua/wire.h"
 
 /* The first delay is short because a server that restarts is back soon; the longest bounds how long
  * a process goes on without a server that is back. */
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 1000
 
+enum { PLACES_MAX = 16 };
+
 struct redis {
-    redisContext *context; /* NULL while there is no connection */
+    struct wire *wire; /* NULL while there is no connection */
     struct url url;
-    struct timeval timeout;
-    char *out; /* commands queued; hiredis would send without MSG_NOSIGNAL and raise SIGPIPE */
-    size_t out_used, out_room; /* out_used is 0 while there is no connection */
+    int timeout_ms;
     struct backoff backoff;
-    char error[192];
+    char error[TRANSPORT_ERROR_SIZE];
     struct redis_stats stats;
     uint64_t scripts_seen; /* one bit per script that this connection has sent with its text */
     bool selects;          /* the database: a cluster has none to select */
     bool leaving;          /* the server takes no writes; see why_leave */
     const char *doing;     /* see redis_set_doing */
     struct fault fault;
-    char place[URL_PLACE_SIZE];
-    size_t next_server;      /* of a cluster: its node to try next */
-    struct cluster *cluster; /* NULL unless the URL is a cluster's */
+    _Atomic(const char *) place; /* one of places: other threads may ask for it */
+    size_t place_count;
+    char *places[PLACES_MAX]; /* the URL's own, then each master that sentinels have named */
+    size_t next_server;       /* of several: the one to ask next */
+    struct cluster *cluster;  /* NULL unless the URL is a cluster's */
 };
 
 /* Closes this client's own connection; those to the nodes of a cluster stay. */
 static void drop(struct redis *redis)
 {
-    if (redis->context)
-        redisFree(redis->context);
-    redis->context = NULL;
+    wire_close(&redis->wire);
     redis->scripts_seen = 0;
-    redis->out_used = 0;
     redis->leaving = false;
 }
 
-static struct timeval timeval_of(int64_t ms)
+/* Says where the server is from now on. A place stays as long as the client, as another thread may
+ * be reading it; without room for one more, or memory, the URL's own is shown. */
+static bool set_place(struct redis *redis, const char *place)
 {
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    size_t i = 0;
+    while (i < redis->place_count && strcmp(redis->places[i], place) != 0)
+        i++;
+    if (i == redis->place_count && i < PLACES_MAX) {
+        redis->places[i] = strdup(place);
+        redis->place_count += redis->places[i] != NULL;
+    }
+    bool known = i < redis->place_count;
+    if (redis->place_count > 0)
+        atomic_store(&redis->place, redis->places[known ? i : 0]);
+    return known;
 }
 
 /* A client of no URL yet; NULL: out of memory. */
@@ -79,7 +88,7 @@ static struct redis *redis_new(int timeout_ms)
     if (!redis)
         return NULL;
     redis->doing = "connect";
-    redis->timeout = timeval_of(timeout_ms);
+    redis->timeout_ms = timeout_ms;
     /* The address tells apart the clients that one process opens in the same millisecond. */
     backoff_init(&redis->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX,
                  (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)redis);
@@ -88,15 +97,16 @@ static struct redis *redis_new(int timeout_ms)
 
 static const char *open_url(struct redis *redis, const char *url, int timeout_ms)
 {
-    url_place(url, "redis", redis->place);
+    char place[URL_PLACE_SIZE];
+    url_place(url, "redis", place);
+    if (!set_place(redis, place))
+        return "out of memory";
     redis->selects = redis->url.kind != URL_CLUSTER;
-    redis->next_server = redis->backoff.random % URL_SERVERS_MAX;
-    if (redis->url.kind == URL_CLUSTER)
-        redis->cluster = cluster_hooks.open(redis, &redis->url, timeout_ms);
-    if (redis->url.tls || redis->url.socket[0] != '\0' ||
-        (redis->url.kind != URL_SINGLE && !redis->cluster))
-        return "servers of this scheme are not supported yet";
-    return NULL;
+    if (redis->url.kind != URL_CLUSTER)
+        return NULL;
+    redis->next_server = redis->backoff.random % redis->url.server_count;
+    redis->cluster = cluster_hooks.open(redis, &redis->url, timeout_ms);
+    return redis->cluster ? NULL : "out of memory";
 }
 
 struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
@@ -122,8 +132,12 @@ struct redis *redis_open_server(const struct url *like, const char *host, unsign
                                 int timeout_ms)
 {
     struct redis *redis = redis_new(timeout_ms);
-    if (!redis)
+    char place[URL_PLACE_SIZE];
+    url_server_place(host, port, place);
+    if (!redis || !set_place(redis, place)) {
+        redis_close(&redis);
         return NULL;
+    }
     redis->url = *like;
     redis->url.kind = URL_SINGLE;
     redis->url.server_count = 1;
@@ -131,7 +145,6 @@ struct redis *redis_open_server(const struct url *like, const char *host, unsign
     redis->url.servers[0].port = port;
     snprintf(redis->url.servers[0].host, sizeof redis->url.servers[0].host, "%s", host);
     redis->selects = like->kind != URL_CLUSTER;
-    url_server_place(host, port, redis->place);
     return redis;
 }
 
@@ -146,7 +159,8 @@ void redis_close(struct redis **redis)
         if ((*redis)->cluster)
             cluster_hooks.close(&(*redis)->cluster);
         drop(*redis);
-        free((*redis)->out);
+        for (size_t i = 0; i < (*redis)->place_count; i++)
+            free((*redis)->places[i]);
     }
     free(*redis);
     *redis = NULL;
@@ -155,9 +169,9 @@ void redis_close(struct redis **redis)
 void redis_set_timeout(struct redis *redis, int timeout_ms)
 {
     assert(timeout_ms > 0);
-    redis->timeout = timeval_of(timeout_ms);
-    if (redis->context)
-        redisSetTimeout(redis->context, redis->timeout);
+    redis->timeout_ms = timeout_ms;
+    if (redis->wire)
+        wire_set_timeout(redis->wire, timeout_ms);
     if (redis->cluster)
         cluster_hooks.set_timeout(redis->cluster, timeout_ms);
 }
@@ -170,10 +184,11 @@ void redis_drop(struct redis *redis)
 }
 
 /* Closes the connection because of an error. What is still queued is dropped: on a new connection
- * it would run out of its order. `why` may be the context's own text, so it is copied first. */
+ * it would run out of its order. `why` may be the connection's own text, so it is copied first. */
 static void disconnect(struct redis *redis, const char *why)
 {
-    snprintf(redis->error, sizeof redis->error, "%s", why);
+    if (why != redis->error)
+        snprintf(redis->error, sizeof redis->error, "%s", why);
     fault_note(&redis->fault, redis->doing, why);
     redis->stats.failures++;
     drop(redis);
@@ -188,74 +203,55 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
     return REDIS_FAILED;
 }
 
-/* Sends one command and waits for its reply. These waits cost a round trip each, once per
- * connection; in return no command runs as the wrong user or on the wrong database. */
-static bool handshake_step(struct redis *redis, int argc, const char **argv)
-{
-    redisReply *reply = redis_append(redis, argc, argv, NULL) ? redis_receive(redis) : NULL;
-    bool ok = reply && reply->type != REDIS_REPLY_ERROR;
-    if (reply && !ok)
-        snprintf(redis->error, sizeof redis->error, "%s: %s", argv[0], reply->str);
-    freeReplyObject(reply);
-    return ok;
-}
-
+/* What is said on each new connection. These waits cost a round trip each, once per connection; in
+ * return no command runs as the wrong user or on the wrong database. */
 static bool handshake(struct redis *redis)
 {
-    const struct url *url = &redis->url;
-    if (url->password[0] != '\0') {
-        /* A password alone logs in the default user; servers before Redis 6 take no other form. */
-        const char *full[] = {"AUTH", url->user, url->password};
-        const char *old[] = {"AUTH", url->password};
-        bool named = url->user[0] != '\0';
-        if (!handshake_step(redis, named ? 3 : 2, named ? full : old))
-            return false;
-    }
-    if (!redis->selects)
-        return true;
     char database[16];
-    snprintf(database, sizeof database, "%u", url->database_number);
     const char *select[] = {"SELECT", database};
-    return handshake_step(redis, 2, select);
+    bool lost,
+        known = redis->url.kind == URL_SENTINEL; /* whoever asked for its role has logged in */
+    snprintf(database, sizeof database, "%u", redis->url.database_number);
+    if (!known && !wire_login(redis->wire, redis->url.user, redis->url.password))
+        return false;
+    redisReply *reply = redis->selects ? wire_ask(redis->wire, 2, select, &lost) : NULL;
+    freeReplyObject(reply);
+    return reply || !redis->selects;
 }
 
-/* Tries the addresses of the server's name in turn. NULL, or why none could be connected to; the
- * text may be that of redis->context. */
-static const char *connect_server(struct redis *redis, const struct url_server *server,
-                                  int64_t until_ms)
+static struct wire *connect_master(struct redis *redis, int64_t until_ms,
+                                   char error_out[TRANSPORT_ERROR_SIZE])
 {
-    struct resolved found = {.count = 0};
-    int64_t left_ms = until_ms - clock_now_ms();
-    const char *wrong = left_ms > 0 ? resolve_host(server->host, (int)left_ms, &found) : "no time";
-    for (size_t i = 0; i < found.count; i++) {
-        left_ms = until_ms - clock_now_ms();
-        if (left_ms <= 0)
-            return wrong ? wrong : "the look-up of the name took too long";
-        if (redis->context)
-            redisFree(redis->context);
-        redis->context =
-            redisConnectWithTimeout(found.addresses[i], (int)server->port, timeval_of(left_ms));
-        if (!redis->context)
-            return "out of memory";
-        if (!redis->context->err)
-            return NULL;
-        wrong = redis->context->errstr;
+    struct url_server master;
+    char place[URL_PLACE_SIZE];
+    struct wire *wire = sentinel_connect(&redis->url, &redis->next_server, until_ms,
+                                         redis->timeout_ms, &master, error_out);
+    if (wire) {
+        url_server_place(master.host, master.port, place);
+        set_place(redis, place);
     }
-    return wrong;
+    return wire;
 }
 
-/* Of a cluster any node will do: each try begins with another one. */
-static const char *connect_any(struct redis *redis)
+/* All of it within one time-out. False with the reason in redis->error. */
+static bool connect_any(struct redis *redis)
 {
-    int64_t until_ms =
-        clock_now_ms() + redis->timeout.tv_sec * 1000 + redis->timeout.tv_usec / 1000;
     const struct url *url = &redis->url;
-    return connect_server(redis, &url->servers[redis->next_server++ % url->server_count], until_ms);
+    int64_t until_ms = clock_now_ms() + redis->timeout_ms;
+    if (url->kind == URL_SENTINEL) {
+        redis->wire = connect_master(redis, until_ms, redis->error);
+        return redis->wire != NULL;
+    }
+    /* Of a cluster any node will do: each try takes the next. */
+    const struct url_server *server =
+        url->server_count > 0 ? &url->servers[redis->next_server++ % url->server_count] : NULL;
+    redis->wire = wire_open(url, server, until_ms, redis->timeout_ms, redis->error);
+    return redis->wire != NULL;
 }
 
 enum redis_result redis_connect(struct redis *redis)
 {
-    if (redis->context && !redis->leaving)
+    if (redis->wire && !redis->leaving)
         return REDIS_ANSWERED;
     if (redis->leaving) {
         redis->stats.failures++;
@@ -268,23 +264,13 @@ enum redis_result redis_connect(struct redis *redis)
         fault_note(&redis->fault, redis->fault.doing, redis->error);
         return REDIS_FAILED;
     }
-    assert(redis->out_used == 0 && redis->scripts_seen == 0);
-    const char *wrong = connect_any(redis);
-    if (wrong)
-        return connect_failed(redis, wrong);
-    assert(redis->context);
-    redisSetTimeout(redis->context, redis->timeout);
-    /* A program that this process starts must not keep the connection open. */
-    fcntl(redis->context->fd, F_SETFD, FD_CLOEXEC);
-    if (!handshake(redis)) {
-        /* A copy, because disconnect writes to redis->error what it is given. */
-        char why[sizeof redis->error];
-        memcpy(why, redis->error, sizeof why);
-        return connect_failed(redis, why);
-    }
+    assert(!redis->wire && redis->scripts_seen == 0);
+    if (!connect_any(redis))
+        return connect_failed(redis, redis->error);
+    if (!handshake(redis))
+        return connect_failed(redis, wire_error(redis->wire));
     /* Only after the handshake: a server that accepts connections and then refuses the password or
      * the database counts as a failure and is asked more and more rarely. */
-    assert(redis->out_used == 0);
     backoff_reset(&redis->backoff);
     redis->stats.connects++;
     return REDIS_ANSWERED;
@@ -292,7 +278,7 @@ enum redis_result redis_connect(struct redis *redis)
 
 bool redis_connected(const struct redis *redis)
 {
-    return redis->context && !redis->leaving;
+    return redis->wire && !redis->leaving;
 }
 
 const char *redis_error(const struct redis *redis)
@@ -319,7 +305,7 @@ void redis_set_error(struct redis *redis, const char *text)
 {
     snprintf(redis->error, sizeof redis->error, "%s", text);
     fault_note(&redis->fault, redis->doing, text);
-    if (redis->context && !redis->leaving && takes_no_writes(text)) {
+    if (redis->wire && !redis->leaving && takes_no_writes(text)) {
         redis->leaving = true;
         backoff_fail(&redis->backoff, clock_now_ms());
     }
@@ -332,7 +318,7 @@ struct fault *redis_fault(struct redis *redis)
 
 const char *redis_place(const struct redis *redis)
 {
-    return redis->place;
+    return atomic_load(&redis->place);
 }
 
 void redis_set_doing(struct redis *redis, const char *doing)
@@ -367,122 +353,60 @@ void redis_forget_scripts(struct redis *redis)
     redis->scripts_seen = 0;
 }
 
-/* The buffer doubles and never shrinks, so after the first few pipelines nothing is allocated. */
-static bool out_reserve(struct redis *redis, size_t more)
-{
-    size_t room = redis->out_room ? redis->out_room : 1024;
-    while (room < redis->out_used + more)
-        room *= 2;
-    if (room == redis->out_room)
-        return true;
-    char *out = realloc(redis->out, room);
-    if (!out)
-        return false;
-    redis->out = out;
-    redis->out_room = room;
-    return true;
-}
-
-static char *put(char *out, const char *bytes, size_t count)
-{
-    memcpy(out, bytes, count);
-    return out + count;
-}
-
-/* Writes the head of an array or of a string: "*3\r\n" says that 3 strings follow, "$3\r\n" that 3
- * bytes do. */
-static char *put_count(char *out, char kind, size_t count)
-{
-    *out++ = kind;
-    return put(decimal_put(out, count), "\r\n", 2);
-}
-
-/* Writes what redisFormatCommandArgv would, but into the buffer, which spares an allocation and a
- * copy per command. Room is reserved for the whole command first: a command is queued completely or
- * not at all, so running out of memory never leaves half a command on the wire. */
 bool redis_append(struct redis *redis, int argc, const char *const *argv, const size_t *lengths)
 {
-    size_t room = DECIMAL_DIGITS_MAX + 3;
-    assert(redis->context);
-    for (int i = 0; i < argc; i++)
-        room += DECIMAL_DIGITS_MAX + 5 + (lengths ? lengths[i] : strlen(argv[i]));
-    if (!out_reserve(redis, room))
-        return false;
-    char *out = put_count(redis->out + redis->out_used, '*', (size_t)argc);
-    for (int i = 0; i < argc; i++) {
-        size_t length = lengths ? lengths[i] : strlen(argv[i]);
-        out = put_count(out, '$', length);
-        out = put(out, argv[i], length);
-        out = put(out, "\r\n", 2);
-    }
-    redis->out_used = (size_t)(out - redis->out);
-    assert(redis->out_used <= redis->out_room); /* the sum above and the writing agree */
-    return true;
+    assert(redis->wire);
+    return wire_append(redis->wire, argc, argv, lengths);
 }
 
 /* Sends the whole queue. An error may come after a part of it has left, and the server may run the
  * complete commands in that part; so callers take what they queued as sent, and redis_receive then
  * gives NULL for each. */
-static bool flush(struct redis *redis, int flags)
+static bool flush(struct redis *redis, bool lazily)
 {
-    size_t sent = 0;
-    while (redis->context && sent < redis->out_used) {
-        ssize_t count = send(redis->context->fd, redis->out + sent, redis->out_used - sent, flags);
-        if (count >= 0)
-            sent += (size_t)count;
-        else if (errno != EINTR)
-            disconnect(redis, strerror(errno));
-    }
-    redis->out_used = 0;
-    return redis->context != NULL;
+    if (redis->wire && !wire_flush(redis->wire, lazily))
+        disconnect(redis, wire_error(redis->wire));
+    return redis->wire != NULL;
 }
 
 bool redis_flush(struct redis *redis)
 {
-    return flush(redis, MSG_NOSIGNAL);
+    return flush(redis, false);
 }
 
 bool redis_flush_lazily(struct redis *redis)
 {
-    return flush(redis, MSG_NOSIGNAL | MSG_MORE);
+    return flush(redis, true);
 }
 
 /* Never connects: a reply that is due can only come on the connection that its command went out on.
  * After a loss each further call returns NULL at once, until the caller connects again. */
 struct redisReply *redis_receive(struct redis *redis)
 {
-    void *reply = NULL;
-    if (!redis_flush(redis))
-        return NULL;
-    if (redisGetReply(redis->context, &reply) != REDIS_OK) {
-        /* hiredis reports a time-out only as errno's text, "Resource temporarily unavailable". */
-        bool late = errno == EAGAIN && redis->context->err == REDIS_ERR_IO;
-        char why[sizeof redis->error];
-        snprintf(why, sizeof why, "%s", late ? "no reply in time" : redis->context->errstr);
-        disconnect(redis, why);
-        return NULL;
-    }
+    struct redisReply *reply = redis->wire ? wire_receive(redis->wire) : NULL;
+    if (redis->wire && !reply)
+        disconnect(redis, wire_error(redis->wire));
     return reply;
 }
 
 int redis_fd(const struct redis *redis)
 {
-    return redis->context ? redis->context->fd : -1;
+    return redis->wire ? wire_fd(redis->wire) : -1;
 }
 
 bool redis_fill(struct redis *redis)
 {
-    if (redis->context && redisBufferRead(redis->context) != REDIS_OK)
-        disconnect(redis, redis->context->errstr);
-    return redis->context != NULL;
+    if (redis->wire && !wire_fill(redis->wire))
+        disconnect(redis, wire_error(redis->wire));
+    return redis->wire != NULL;
 }
 
 struct redisReply *redis_parsed(struct redis *redis)
 {
-    void *reply = NULL;
-    if (redis->context && redisGetReplyFromReader(redis->context, &reply) != REDIS_OK)
-        disconnect(redis, "protocol error");
-    return redis->context ? reply : NULL;
+    struct redisReply *reply = NULL;
+    if (redis->wire && !wire_parsed(redis->wire, &reply))
+        disconnect(redis, wire_error(redis->wire));
+    return reply;
 }
 
 /* Runs one plain command whose reply's content does not matter. An error reply is a refusal, which
@@ -521,31 +445,29 @@ enum redis_result redis_subscribe(struct redis *redis, const char *channel)
 }
 
 /* Waits for bytes with poll, because a subscriber may wait for longer than the client's time-out,
- * and a time-out in hiredis would end the connection. */
-static bool readable(const struct redis *redis, int wait_ms)
+ * and a time-out there would end the connection. */
+static bool readable(const struct redis *redis, int64_t until_ms)
 {
-    struct pollfd poller = {.fd = redis->context->fd, .events = POLLIN};
-    return poll(&poller, 1, wait_ms) > 0;
+    struct pollfd poller = {.fd = wire_fd(redis->wire), .events = POLLIN};
+    int64_t left_ms = until_ms - clock_now_ms();
+    return poll(&poller, 1, left_ms > 0 ? (int)left_ms : 0) > 0;
 }
 
 enum redis_result redis_next_message(struct redis *redis, int wait_ms, char *message_out,
                                      size_t size)
 {
-    void *ready = NULL;
+    int64_t until_ms = clock_now_ms() + wait_ms;
+    redisReply *reply = NULL;
     assert(size > 0);
     message_out[0] = '\0';
-    if (!redis->context) /* no silent reconnect: the subscription is gone with the connection */
-        return REDIS_UNKNOWN;
     /* One read may have brought several messages. The reader keeps the rest, and poll would wait
      * for new bytes while they lie there; so the reader comes first. */
-    if (redisGetReplyFromReader(redis->context, &ready) != REDIS_OK) {
-        disconnect(redis, "protocol error");
-        return REDIS_UNKNOWN;
+    while (redis->wire && !(reply = redis_parsed(redis)) && redis->wire) {
+        if (!readable(redis, until_ms))
+            return REDIS_FAILED;
+        redis_fill(redis);
     }
-    if (!ready && !readable(redis, wait_ms))
-        return REDIS_FAILED;
-    redisReply *reply = ready ? ready : redis_receive(redis);
-    if (!reply)
+    if (!reply) /* no silent reconnect: the subscription is gone with the connection */
         return REDIS_UNKNOWN;
     /* "message", the channel, the text. The confirmation of a SUBSCRIBE ends with a number. */
     bool message = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&

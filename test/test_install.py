@@ -92,14 +92,16 @@ def test_completions_are_what_the_shells_load(prefix):
 
 def test_units_name_what_was_installed(root, prefix):
     units = prefix / "lib/systemd/system"
-    unit = (units / "seckilld.service").read_text()
-    assert sorted(path.name for path in units.iterdir()) == ["seckilld.service", "seckilld.socket"]
-    assert not re.search("@[A-Z]+@", unit)
-    program = re.search(r"^ExecStart=(\S+)", unit, re.MULTILINE)[1]
-    assert (root / program.strip("/")).samefile(prefix / "bin/seckilld")
-    assert len(re.findall(rf" {SYSCONFDIR}/seckill /run/seckilld ", unit)) == 2
-    for name, section in re.findall(r"man:([\w.]+)\((\d)\)", unit):
-        assert (prefix / f"share/man/man{section}/{name}.{section}").is_file()
+    assert sorted(path.name for path in units.iterdir()) == [
+        "seckilld.service", "seckilld.socket", "seckilld.target", "seckilld@.service"]
+    for name, copy in (("seckilld.service", "seckilld"), ("seckilld@.service", "seckilld-%i")):
+        unit = (units / name).read_text()
+        assert not re.search("@[A-Z]+@", unit)
+        program = re.search(r"^ExecStart=(\S+)", unit, re.MULTILINE)[1]
+        assert (root / program.strip("/")).samefile(prefix / "bin/seckilld")
+        assert len(re.findall(rf" {SYSCONFDIR}/seckill /run/{copy} ", unit)) == 2
+        for page, section in re.findall(r"man:([\w.]+)\((\d)\)", unit):
+            assert (prefix / f"share/man/man{section}/{page}.{section}").is_file()
 
 
 def test_interface_rules_and_charts_are_there(prefix):

@@ -157,7 +157,7 @@ static void check_url(const char *text, const char *scheme)
     assert(strlen(masked) < sizeof masked);
     if (strcmp(scheme, "zookeeper") == 0)
         return;
-    assert(parsed || !opens(text, scheme));
+    assert(opens(text, scheme) == parsed || url.kind == URL_CLUSTER);
     if (!parsed)
         return;
     assert(url.server_count <= URL_SERVERS_MAX);

@@ -1,0 +1,16 @@
+/* A connected socket to a server, within a time limit. */
+#ifndef LUA_DIAL_H
+#define LUA_DIAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Connects to the server at host and port, or to the Unix socket of that path. The addresses of the
+ * host's name are tried in turn, all of it, with the look-up, until `until_ms` (clock_now_ms).
+ * Returns a socket that blocks, for the caller to close, or -1 with the reason in `error_out`. A
+ * program that this process starts does not get the socket. Any thread. */
+int dial_host(const char *host, unsigned port, int64_t until_ms, char *error_out,
+              size_t error_size);
+int dial_path(const char *path, int64_t until_ms, char *error_out, size_t error_size);
+
+#endif

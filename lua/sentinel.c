@@ -1,0 +1,104 @@
+/* Which server is the master, by the word of its sentinels. */
+#include "lua/sentinel.h"
+
+#include <assert.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/url.h"
+
+static bool is_text(const redisReply *reply, size_t size)
+{
+    return reply->type == REDIS_REPLY_STRING && reply->len > 0 && (size_t)reply->len < size;
+}
+
+/* The answer is the address and the port; nil for a name that the sentinel does not know. */
+static bool read_address(const redisReply *reply, struct url_server *master_out)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        !is_text(reply->element[0], sizeof master_out->host) || !is_text(reply->element[1], 6))
+        return false;
+    strcpy(master_out->host, reply->element[0]->str);
+    master_out->port = (unsigned)strtoul(reply->element[1]->str, NULL, 10);
+    return master_out->port >= 1 && master_out->port <= 65535;
+}
+
+/* Asks one sentinel. */
+static bool ask(const struct url *url, const struct url_server *sentinel, int64_t until_ms,
+                struct url_server *master_out, char error_out[TRANSPORT_ERROR_SIZE])
+{
+    const char *question[] = {"SENTINEL", "get-master-addr-by-name", url->name};
+    int64_t left_ms = until_ms - clock_now_ms();
+    bool lost;
+    struct wire *wire =
+        wire_open(url, sentinel, until_ms, left_ms > 0 ? (int)left_ms : 1, error_out);
+    if (!wire)
+        return false;
+    redisReply *reply = wire_login(wire, url->sentinel_user, url->sentinel_password)
+                            ? wire_ask(wire, 3, question, &lost)
+                            : NULL;
+    bool known = reply && read_address(reply, master_out);
+    if (!known)
+        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s",
+                 reply ? "a sentinel knows no master of that name" : wire_error(wire));
+    freeReplyObject(reply);
+    wire_close(&wire);
+    return known;
+}
+
+/* A user that may not ask gets a connection all the same: a server that is no master refuses the
+ * first write, which is what the client leaves it for. */
+static bool is_master(struct wire *wire, char error_out[TRANSPORT_ERROR_SIZE])
+{
+    const char *role[] = {"ROLE"};
+    bool lost;
+    redisReply *reply = wire_ask(wire, 1, role, &lost);
+    bool other = reply && (reply->type != REDIS_REPLY_ARRAY || reply->elements < 1 ||
+                           reply->element[0]->type != REDIS_REPLY_STRING ||
+                           strcmp(reply->element[0]->str, "master") != 0);
+    if (lost)
+        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s", wire_error(wire));
+    else if (other)
+        snprintf(error_out, TRANSPORT_ERROR_SIZE, "the sentinels name a server that is no master");
+    freeReplyObject(reply);
+    return !lost && !other;
+}
+
+static struct wire *connect_master(const struct url *url, const struct url_server *master,
+                                   int64_t until_ms, int timeout_ms,
+                                   char error_out[TRANSPORT_ERROR_SIZE])
+{
+    struct wire *wire = wire_open(url, master, until_ms, timeout_ms, error_out);
+    if (!wire)
+        return NULL;
+    bool in = wire_login(wire, url->user, url->password);
+    if (!in)
+        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s", wire_error(wire));
+    if (!in || !is_master(wire, error_out))
+        wire_close(&wire);
+    return wire;
+}
+
+struct wire *sentinel_connect(const struct url *url, size_t *first, int64_t until_ms,
+                              int timeout_ms, struct url_server *master_out,
+                              char error_out[TRANSPORT_ERROR_SIZE])
+{
+    struct wire *wire = NULL;
+    assert(url->server_count > 0);
+    for (size_t left = url->server_count; left > 0 && !wire; left--) {
+        int64_t now_ms = clock_now_ms();
+        if (now_ms >= until_ms && left < url->server_count)
+            break;
+        /* The last share is the master's. */
+        int64_t share_ms = (until_ms - now_ms) / (int64_t)(left + 1);
+        const struct url_server *sentinel = &url->servers[*first % url->server_count];
+        if (ask(url, sentinel, now_ms + share_ms, master_out, error_out))
+            wire = connect_master(url, master_out, until_ms, timeout_ms, error_out);
+        if (!wire)
+            *first = (*first + 1) % url->server_count;
+    }
+    return wire;
+}

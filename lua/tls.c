@@ -1,0 +1,266 @@
+/* TLS on a connected socket.
+ *
+ * why_own_bio: OpenSSL's own writes to the socket raise SIGPIPE when the server has gone, and wait
+ * as the socket waits. Ours never does either: every wait is a poll(2) with a limit. */
+#include "lua/tls.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/url.h"
+
+struct tls {
+    SSL *ssl;
+    int fd;
+    bool more; /* further bytes follow those that are being sent */
+    char error[192];
+};
+
+/* ---- the socket, as OpenSSL uses it ---- */
+
+static int bio_write(BIO *bio, const char *bytes, int count)
+{
+    const struct tls *tls = BIO_get_data(bio);
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (tls->more ? MSG_MORE : 0);
+    ssize_t sent = send(tls->fd, bytes, (size_t)count, flags);
+    BIO_clear_retry_flags(bio);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_write(bio);
+    return (int)sent;
+}
+
+static int bio_read(BIO *bio, char *bytes, int size)
+{
+    const struct tls *tls = BIO_get_data(bio);
+    ssize_t count = recv(tls->fd, bytes, (size_t)size, MSG_DONTWAIT);
+    BIO_clear_retry_flags(bio);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    return (int)count;
+}
+
+/* Nothing is kept back, so there is nothing to flush. */
+static long bio_control(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *method;
+
+static void make_method(void)
+{
+    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (method) {
+        BIO_meth_set_write(method, bio_write);
+        BIO_meth_set_read(method, bio_read);
+        BIO_meth_set_ctrl(method, bio_control);
+    }
+}
+
+static BIO *new_bio(struct tls *tls)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_method);
+    BIO *bio = method ? BIO_new(method) : NULL;
+    if (bio) {
+        BIO_set_data(bio, tls);
+        BIO_set_init(bio, 1);
+    }
+    return bio;
+}
+
+/* ---- errors ---- */
+
+static void keep_error(struct tls *tls, const char *text)
+{
+    snprintf(tls->error, sizeof tls->error, "TLS: %s", text);
+}
+
+/* Why the last operation failed for good; `code` is that of SSL_get_error. */
+static void keep_failure(struct tls *tls, int code)
+{
+    unsigned long error = ERR_peek_last_error();
+    long verified = SSL_get_verify_result(tls->ssl);
+    const char *reason = error ? ERR_reason_error_string(error) : NULL;
+    bool closed = code == SSL_ERROR_ZERO_RETURN ||
+                  (code == SSL_ERROR_SYSCALL && (errno == 0 || errno == ECONNRESET));
+#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
+    closed |= ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+#endif
+    if (closed)
+        snprintf(tls->error, sizeof tls->error, "Server closed the connection");
+    else if (verified != X509_V_OK)
+        snprintf(tls->error, sizeof tls->error, "TLS: the server's certificate: %s",
+                 X509_verify_cert_error_string(verified));
+    else
+        keep_error(tls, reason ? reason : errno ? strerror(errno) : "it failed");
+}
+
+/* ---- waits ---- */
+
+enum step { STEP_DONE, STEP_AGAIN, STEP_LATE, STEP_FAILED };
+
+/* What an operation of OpenSSL came to, after the wait that it asks for. */
+static enum step next_step(struct tls *tls, int result, int64_t until_ms)
+{
+    int code = SSL_get_error(tls->ssl, result);
+    if (result > 0)
+        return STEP_DONE;
+    if (code != SSL_ERROR_WANT_READ && code != SSL_ERROR_WANT_WRITE) {
+        keep_failure(tls, code);
+        return STEP_FAILED;
+    }
+    struct pollfd poller = {.fd = tls->fd,
+                            .events = code == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT};
+    int64_t left_ms = until_ms > 0 ? until_ms - clock_now_ms() : 0;
+    if (left_ms <= 0 || poll(&poller, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) == 0)
+        return STEP_LATE;
+    return STEP_AGAIN;
+}
+
+/* OpenSSL tells an error from earlier ones only by an empty queue, and an end from an error of the
+ * system by errno. */
+static void prepare(void)
+{
+    ERR_clear_error();
+    errno = 0;
+}
+
+/* ---- opening ---- */
+
+/* Reads the files that the URL names. NULL, or which one is of no use. */
+static const char *read_files(SSL_CTX *context, const struct url *url)
+{
+    if (url->ca[0] == '\0' && SSL_CTX_set_default_verify_paths(context) != 1)
+        return "the system's authorities cannot be read";
+    if (url->ca[0] != '\0' && SSL_CTX_load_verify_locations(context, url->ca, NULL) != 1)
+        return "the file of ca has no certificate that can be read";
+    if (url->cert[0] == '\0')
+        return NULL;
+    if (SSL_CTX_use_certificate_chain_file(context, url->cert) != 1)
+        return "the file of cert has no certificate that can be read";
+    if (SSL_CTX_use_PrivateKey_file(context, url->key, SSL_FILETYPE_PEM) != 1)
+        return "the file of key has no key of that certificate that can be read";
+    return NULL;
+}
+
+/* An address is compared with the certificate's addresses, and is no name to ask the server for. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1)
+        return true;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+/* NULL, or what went wrong. */
+static const char *make_ssl(struct tls *tls, const struct url *url, const char *host)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (!context)
+        return "out of memory";
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    const char *wrong = read_files(context, url);
+    tls->ssl = wrong ? NULL : SSL_new(context);
+    SSL_CTX_free(context); /* the SSL holds it */
+    BIO *bio = tls->ssl ? new_bio(tls) : NULL;
+    if (wrong)
+        return wrong;
+    if (!bio)
+        return "out of memory";
+    SSL_set_bio(tls->ssl, bio, bio);
+    return expect_host(tls->ssl, host) ? NULL : "the host cannot be a certificate's";
+}
+
+static bool shake_hands(struct tls *tls, int64_t until_ms)
+{
+    enum step step = STEP_AGAIN;
+    while (step == STEP_AGAIN) {
+        prepare();
+        step = next_step(tls, SSL_connect(tls->ssl), until_ms);
+    }
+    if (step == STEP_LATE)
+        keep_error(tls, "no handshake in time");
+    return step == STEP_DONE;
+}
+
+struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t until_ms,
+                     char *error_out, size_t error_size)
+{
+    struct tls *tls = calloc(1, sizeof *tls);
+    if (!tls) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    tls->fd = fd;
+    prepare();
+    const char *wrong = make_ssl(tls, url, host);
+    if (wrong)
+        keep_error(tls, wrong);
+    if (wrong || !shake_hands(tls, until_ms)) {
+        snprintf(error_out, error_size, "%s", tls->error);
+        tls_close(&tls);
+    }
+    return tls;
+}
+
+void tls_close(struct tls **tls)
+{
+    if (*tls)
+        SSL_free((*tls)->ssl);
+    free(*tls);
+    *tls = NULL;
+}
+
+/* ---- bytes ---- */
+
+bool tls_send(struct tls *tls, const char *bytes, size_t count, bool more, int64_t until_ms)
+{
+    size_t sent = 0;
+    tls->more = more;
+    while (sent < count) {
+        size_t done = 0;
+        prepare();
+        enum step step =
+            next_step(tls, SSL_write_ex(tls->ssl, bytes + sent, count - sent, &done), until_ms);
+        if (step == STEP_LATE)
+            keep_error(tls, "what is to be sent is not taken");
+        if (step == STEP_LATE || step == STEP_FAILED)
+            return false;
+        sent += step == STEP_DONE ? done : 0;
+    }
+    return true;
+}
+
+ptrdiff_t tls_receive(struct tls *tls, char *bytes, size_t size, int64_t until_ms)
+{
+    size_t count = 0;
+    enum step step = STEP_AGAIN;
+    tls->more = false;
+    while (step == STEP_AGAIN) {
+        prepare();
+        step = next_step(tls, SSL_read_ex(tls->ssl, bytes, size, &count), until_ms);
+    }
+    return step == STEP_DONE ? (ptrdiff_t)count : step == STEP_LATE ? 0 : -1;
+}
+
+bool tls_pending(const struct tls *tls)
+{
+    return SSL_pending(tls->ssl) > 0;
+}
+
+const char *tls_error(const struct tls *tls)
+{
+    return tls->error;
+}
