@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* accept4 */
 #include "service/http/proxied.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -94,6 +95,7 @@ struct proxied *proxied_open(struct http_thread *thread)
 
 static void forget(struct proxied *proxied, struct newcomer *newcomer)
 {
+    assert(proxied->count > 0 && (newcomer->prev || proxied->first == newcomer));
     *(newcomer->prev ? &newcomer->prev->next : &proxied->first) = newcomer->next;
     *(newcomer->next ? &newcomer->next->prev : &proxied->last) = newcomer->prev;
     proxied->count--;
@@ -208,6 +210,7 @@ static void welcome(struct proxied *proxied, int fd, const struct newcomer *from
     struct newcomer *newcomer = malloc(sizeof *newcomer);
     if (!newcomer)
         abort();
+    assert(proxied->count == 0 || proxied->first);
     if (proxied->count == PROXIED_MAX)
         refuse(proxied, proxied->first, "too many connections have sent no header");
     *newcomer = *from;
@@ -273,8 +276,10 @@ void proxied_turn(struct proxied *proxied)
         else
             proxied->may_accept = true;
     }
-    while (proxied->first && proxied->first->until_ns <= proxied->thread->now_ns)
+    while (proxied->first && proxied->first->until_ns <= proxied->thread->now_ns) {
+        assert(!proxied->first->prev);
         refuse(proxied, proxied->first, "no header came in time");
+    }
     if (proxied->may_accept && proxied->thread->listen_fd >= 0)
         accept_some(proxied);
 }
