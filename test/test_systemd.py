@@ -24,8 +24,8 @@ USER_ID = 61184  # the first of those that DynamicUser gives
 SECONDS_MAX = 60
 # As systemd arranges it: $1 the instance, $2 the folder SYSCONFDIR, $3 the folder of the programs,
 # $4 the socket of MariaDB, $5 that of Redis, $6 the sandbox; the rest is ExecStart.
-# ProtectSystem=strict makes all read-only but what the unit names, and the lines with "+" run before,
-# as root.
+# ProtectSystem=strict makes all read-only but what the unit names, and the lines with "+" run
+# before, as root.
 ARRANGE = """set -e
 own=/run/seckilld-$1 etc=$2 bin=$3 mysqld=$4 redis=$5 sandbox=$6
 shift 6
