@@ -273,7 +273,7 @@ def test_operators_program_over_both(shop, tmp_path):
     assert "b" in ctl("audit --wait 1", status=1).stdout
     shop.lose()
     ctl("audit --wait 1", status=69)
-    ctl("audit a c --wait 30")
+    ctl("audit a --wait 30")
 
 
 def test_dashboard_shows_both_and_what_is_missing(shop):
