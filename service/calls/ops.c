@@ -28,8 +28,7 @@ static json_t *ledgers_json(const struct service *service, int64_t now_ns)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < service->shard_count; i++)
-        json_array_append_new(list,
-                              json_string(health_word(health_ledger(service->health, i, now_ns))));
+        json_array_append_new(list, json_string(health_shard_word(service->health, i, now_ns)));
     return list;
 }
 
@@ -47,6 +46,8 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
                              : ready  ? "ready"
                                       : "unavailable",
                              "redis", health_word(redis), "ledger", health_word(ledger));
+    if (!health_durable(service->health))
+        json_object_set_new(body, "ledger_durable", json_false());
     if (service->shard_count > 1)
         json_object_set_new(body, "ledgers", ledgers_json(service, call->now_ns));
     answer_json(&request->answer, ready ? 200 : 503, body);

@@ -47,6 +47,12 @@ enum health_state health_ledger(const struct health *health, unsigned shard, int
     return health_redis(health, now_ns);
 }
 
+bool health_durable(const struct health *health)
+{
+    (void)health;
+    return true;
+}
+
 enum health_state health_best_ledger(const struct health *health, int64_t now_ns)
 {
     return health_redis(health, now_ns);
@@ -55,6 +61,11 @@ enum health_state health_best_ledger(const struct health *health, int64_t now_ns
 bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns)
 {
     return health_ledger(health, shard, now_ns) == HEALTH_OK;
+}
+
+const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns)
+{
+    return health_word(health_ledger(health, shard, now_ns));
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)
