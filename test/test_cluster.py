@@ -117,9 +117,11 @@ def test_master_without_replica_takes_only_its_segments_along(on_cluster, cluste
     accept_more(daemon, 100)
     victim.kill()
     seconds = accept_more(daemon, 500)
+    wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 1, "the probe's notice")
     assert daemon.request("GET", "/readyz").status == 200
     victim.start()
     cluster.wait_whole()
+    wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 0, "the probe's notice")
     settle_anew(cluster, range(SEGMENTS))
     print(f"500 orders after {seconds:.2f} s without the master")
     finish(daemon, running)
