@@ -15,7 +15,7 @@ ELECTION_SECONDS = 60
 class ClusterNode(RedisServer):
     """One server of the cluster, master or replica."""
 
-    TIMEOUT_MS = 1500  # without an answer, after which the others call a node failed
+    TIMEOUT_MS = 2500  # without an answer, after which the others call a node failed
 
     def __init__(self, directory):
         directory.mkdir()
