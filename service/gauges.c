@@ -1,6 +1,8 @@
 /* The gauges that are read when the page of metrics is made. */
 #include "service/gauges.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "service/http/room.h"
 #include "service/metrics.h"
@@ -68,11 +70,12 @@ static void print_connections(struct metrics_text *text, const struct service *s
 
 /* ---- servers ---- */
 
-static void print_state(struct metrics_text *text, const char *server, const char *place,
-                        enum health_state state)
+/* `shard`: of a ledger where there are several, else "". */
+static void print_state(struct metrics_text *text, const char *server, const char *shard,
+                        const char *place, enum health_state state)
 {
     for (int other = 0; other < HEALTH_STATE_COUNT; other++) {
-        metrics_text_add(text, "seckill_server_state{server=\"%s\",address=", server);
+        metrics_text_add(text, "seckill_server_state{server=\"%s\"%s,address=", server, shard);
         metrics_text_label(text, place);
         metrics_text_add(text, ",state=\"%s\"} %d\n", health_word((enum health_state)other),
                          state == (enum health_state)other);
@@ -84,10 +87,14 @@ static void print_servers(struct metrics_text *text, const struct service *servi
     const struct health *health = service->health;
     metrics_text_head(text, "seckill_server_state", "gauge",
                       "1 for the state that each server is in, 0 for all others.");
-    print_state(text, "redis", health_redis_place(health), health_redis(health, now_ns));
-    for (unsigned i = 0; i < service->shard_count; i++)
-        print_state(text, "ledger", health_ledger_place(health, i),
+    print_state(text, "redis", "", health_redis_place(health), health_redis(health, now_ns));
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        char shard[24] = "";
+        if (service->shard_count > 1)
+            snprintf(shard, sizeof shard, ",shard=\"%u\"", i);
+        print_state(text, "ledger", shard, health_ledger_place(health, i),
                     health_ledger(health, i, now_ns));
+    }
 }
 
 /* ---- sales ---- */
@@ -234,12 +241,19 @@ static void set_gauges(struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
     bool ledgers = true;
-    for (unsigned i = 0; i < service->shard_count; i++)
+    int64_t elected = 0, indexed_s = INT64_MAX;
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        int64_t shard_s = atomic_load(&service->shards[i].indexed_s);
         ledgers = ledgers && health_ledger(health, i, now_ns) == HEALTH_OK;
+        elected += atomic_load(&service->shards[i].elected);
+        indexed_s = shard_s < indexed_s ? shard_s : indexed_s;
+    }
     metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)service_queue_depth(service));
     metrics_gauge_set(GAUGE_QUEUE_CAPACITY, (int64_t)service_queue_capacity(service));
     metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
     metrics_gauge_set(GAUGE_LEDGER_UP, ledgers);
+    metrics_gauge_set(GAUGE_EXPIRY_ELECTED, elected);
+    metrics_gauge_set(GAUGE_INDEXED, indexed_s);
     metrics_gauge_set(GAUGE_READY, health_ready(health, now_ns) &&
                                        atomic_load(&service->phase) == SERVICE_SERVES);
 }

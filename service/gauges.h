@@ -5,7 +5,7 @@
 
 #include "service/service.h"
 
-enum { GAUGES_TEXT_MAX = 114688 }; /* bytes that the text never exceeds, with its NUL */
+enum { GAUGES_TEXT_MAX = 196608 }; /* bytes that the text never exceeds, with its NUL */
 
 /* Writes them as Prometheus text, as metrics_print does, as of `now_ns` (monotonic). Also sets the
  * gauges of metrics.h that are read now, so it comes first. For HTTP threads, which the service's

@@ -109,6 +109,7 @@ struct request_call {
     void (*work)(struct call_worker *worker, struct request **requests, size_t count);
     bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
     bool again;   /* set by work: not possible yet, so put it at the end of the queue */
+    unsigned hop; /* set by call_hop: the number of the shard that it goes on to, and 1; or 0 */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;
@@ -126,10 +127,14 @@ struct request_call {
 
 struct request {
     /* The hand-over between threads. */
-    _Atomic int state;             /* request_move alone changes it while it is in flight */
-    struct request *queue_next;    /* in a queue, or in an HTTP thread's returned list */
-    unsigned flow;                 /* its place in the queue, see queue.h */
-    _Atomic unsigned shard;        /* in whose queue it is, or with whose worker */
+    _Atomic int state;          /* request_move alone changes it while it is in flight */
+    struct request *queue_next; /* in a queue, or in an HTTP thread's returned list */
+    unsigned flow;              /* its place in the queue, see queue.h */
+    _Atomic unsigned shard;     /* in whose queue it is, or with whose worker */
+    struct request_asked {      /* of an unknown sku: see hop.h; whose the request is */
+        unsigned shards;        /* bits: who was asked, or need not be */
+        bool short_of;          /* one of them could not be asked */
+    } asked;
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;            /* when it was complete; written before it is queued */
     int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */

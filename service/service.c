@@ -60,6 +60,7 @@ static void open_shard(struct service *service, unsigned number)
         .stock = service->stock,
     };
     shard->stock.mysql_url = service->ledgers.urls[number];
+    shard->stock.shard = number;
     shard_open(shard);
 }
 
@@ -134,4 +135,10 @@ size_t service_queue_depth(const struct service *service)
 size_t service_queue_capacity(const struct service *service)
 {
     return service->shard_count * queue_capacity(service->shards[0].orders);
+}
+
+int service_shard_of_sku(const struct service *service, const char *sku)
+{
+    const struct sale *sale = sale_cache_find(service->sale_cache, sku);
+    return sale ? (int)sale_shard(sale) : -1;
 }

@@ -64,6 +64,9 @@ void service_apply(struct service *service, const struct config *config);
 /* Frees what service_open made, after all threads have ended. */
 void service_close(struct service *service);
 
+/* The shard of a sale that this process knows, or -1. Any thread; takes no lock. */
+int service_shard_of_sku(const struct service *service, const char *sku);
+
 /* Orders that wait or are with their workers, and the places for them, of all shards together. Any
  * thread; takes no lock. */
 size_t service_queue_depth(const struct service *service);

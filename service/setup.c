@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "service/config/ledgers.h"
 #include "service/log.h"
 #include "service/schema.h"
 #include "sql/ledger_grants.h"
@@ -41,11 +42,10 @@ static int update(struct ledger *ledger)
     return STATUS_GOOD;
 }
 
-static int migrate(const struct config *config)
+static int migrate(const char *url, int timeout_ms)
 {
     char error[ERROR_MAX];
-    struct ledger *ledger =
-        ledger_open(config->mysql_url, (int)config->mysql_timeout_ms, error, sizeof error);
+    struct ledger *ledger = ledger_open(url, timeout_ms, error, sizeof error);
     if (!ledger) {
         fprintf(stderr, SECKILL_PROGRAM ": %s\n", error);
         return STATUS_BAD;
@@ -56,21 +56,47 @@ static int migrate(const struct config *config)
     return status;
 }
 
-static int print_grants(const struct config *config)
+/* Shard by shard: a failure at one leaves the others to be done. */
+static int migrate_all(const struct config *config, const struct ledgers *ledgers)
 {
-    if (ledger_grants_print(stdout, config->mysql_url))
+    int status = STATUS_GOOD;
+    for (size_t i = 0; i < ledgers->count; i++) {
+        int result = migrate(ledgers->urls[i], (int)config->mysql_timeout_ms);
+        status = result > status ? result : status;
+    }
+    return status;
+}
+
+static int print_grants(const char *url)
+{
+    if (ledger_grants_print(stdout, url))
         return STATUS_GOOD;
     fprintf(stderr, SECKILL_PROGRAM ": mysql_url names no user, or one whose name with _migrate "
                                     "behind has more than 32 characters\n");
     return STATUS_BAD;
 }
 
+static int print_all_grants(const struct ledgers *ledgers)
+{
+    int status = STATUS_GOOD;
+    for (size_t i = 0; i < ledgers->count && status == STATUS_GOOD; i++) {
+        if (ledgers->count > 1)
+            printf("-- The ledger of shard %zu.\n", i);
+        status = print_grants(ledgers->urls[i]);
+    }
+    return status;
+}
+
 int setup_run(struct config *config)
 {
     assert(config->mode != CONFIG_SERVE);
+    char why[URL_ERROR_SIZE];
+    struct ledgers ledgers;
+    bool parsed = ledgers_parse(config->mysql_url, &ledgers, why);
+    assert(parsed); /* config_load has checked it with the same function */
     int status = config->mode == CONFIG_CHECK     ? check_config(config)
-                 : config->mode == CONFIG_MIGRATE ? migrate(config)
-                                                  : print_grants(config);
+                 : config->mode == CONFIG_MIGRATE ? migrate_all(config, &ledgers)
+                                                  : print_all_grants(&ledgers);
     config_free(config);
     return status;
 }

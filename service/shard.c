@@ -6,6 +6,7 @@
 
 #include "service/log.h"
 #include "service/schema.h"
+#include "sql/ledger_shard.h"
 
 void shard_open(struct shard *shard)
 {
@@ -33,23 +34,46 @@ void shard_stop_queues(struct shard *shard)
     queue_stop(shard->orders);
 }
 
+/* A list in another order, or a ledger of somebody else's, would sell skus twice. */
+static bool claim_number(struct shard *shard, struct ledger *ledger)
+{
+    unsigned found = 0;
+    enum ledger_result result = ledger_shard_claim(ledger, shard->number, &found);
+    if (result == LEDGER_NO)
+        log_failure(LOG_ERROR, "shard_mismatch", "ledger", "address=%s shard=%u found=%u effect=%s",
+                    LOG_QUOTE(ledger_place(ledger)), shard->number, found,
+                    LOG_QUOTE("the orders of its sales are refused; mysql_url must list each shard "
+                              "in its old place"));
+    else if (result != LEDGER_OK)
+        schema_log_failure(ledger);
+    return result == LEDGER_OK;
+}
+
 static void learn_sale(const struct ledger_sale *sale, void *context)
 {
     const struct shard *shard = context;
-    sale_cache_put(shard->sale_cache, sale);
+    const struct sale *known = NULL;
+    if (sale_cache_put(shard->sale_cache, sale, shard->number) ||
+        !(known = sale_cache_find(shard->sale_cache, sale->sku)))
+        return;
+    log_failure(LOG_ERROR, "sku_on_two_shards", "ledger", "sku=%s shard=%u other=%u effect=%s",
+                sale->sku, shard->number, sale_shard(known),
+                LOG_QUOTE("the sale is sold on the other shard alone"));
 }
 
 bool shard_prepare(struct shard *shard, struct ledger *ledger, const struct worker *worker)
 {
     bool update = strcmp(shard->config->update_tables, "on") == 0;
     assert(!atomic_load(&shard->prepared)); /* from then on another thread keeps the node */
-    if (!schema_prepare(ledger, update, worker) || !node_keep(&shard->node, &shard->ids, ledger))
+    if (!schema_prepare(ledger, update, worker) || !claim_number(shard, ledger) ||
+        !node_keep(&shard->node, &shard->ids, ledger))
         return false;
     if (ledger_sales_each(ledger, learn_sale, shard) != LEDGER_OK) {
         schema_log_failure(ledger);
         return false;
     }
     atomic_store(&shard->prepared, true); /* publishes all of the above to the other threads */
-    log_event(LOG_INFO, "prepared", NULL);
+    log_event(LOG_INFO, "prepared", "shard=%u address=%s", shard->number,
+              LOG_QUOTE(ledger_place(ledger)));
     return true;
 }

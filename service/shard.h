@@ -33,8 +33,10 @@ struct shard {
     struct node node; /* of the ids: the preparer's until `prepared`, then health's, then main's */
     struct queue *orders;            /* HTTP threads to its order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to its call workers */
-    _Atomic int64_t sold_ns; /* when an order worker last carried a batch through (monotonic) */
-    _Atomic bool prepared;   /* the ledger's tables are there and the node is known */
+    _Atomic int64_t sold_ns;   /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool elected;      /* this daemon's expiry worker is */
+    _Atomic int64_t indexed_s; /* UTC: up to when all orders are indexed; 0: not known */
+    _Atomic bool prepared;     /* the ledger's tables are there and the node is known */
 };
 
 /* Makes a shard, of which `number`, `service`, `config`, `stock` and `sale_cache` are set. The

@@ -23,6 +23,7 @@ static const int64_t STALE_NS = CLOCK_NS_PER_S;
 
 struct sale {
     char sku[IDENTIFIER_SIZE];
+    unsigned shard;
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
     _Atomic bool retired; /* changes under the cache's mutex */
@@ -79,13 +80,14 @@ struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
     return sale && !atomic_load_explicit(&sale->retired, memory_order_relaxed) ? sale : NULL;
 }
 
-static struct sale *sale_new(const char *sku)
+static struct sale *sale_new(const char *sku, unsigned shard)
 {
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
     assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
+    sale->shard = shard;
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;
 }
@@ -150,7 +152,8 @@ static bool revive(struct sale_cache *cache, struct sale *sale, const struct led
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
-static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
+static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row,
+                                   unsigned shard)
 {
     struct sale *sale = NULL;
     pthread_mutex_lock(&cache->mutex);
@@ -158,22 +161,22 @@ static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger
     bool retired = sale && atomic_load(&sale->retired);
     bool room = cache->count < SALES_MAX && cache->ever < SALES_EVER_MAX;
     if (!sale && room) {
-        sale = sale_new(row->sku);
+        sale = sale_new(row->sku, shard);
         update(sale, row);
         cache->count++;
         cache->ever++;
         atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
-    } else if (retired && !revive(cache, sale, row)) {
+    } else if ((sale && sale->shard != shard) || (retired && !revive(cache, sale, row))) {
         sale = NULL;
     }
     pthread_mutex_unlock(&cache->mutex);
     return sale;
 }
 
-struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row, unsigned shard)
 {
     assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
-    struct sale *sale = find_or_insert(cache, row);
+    struct sale *sale = find_or_insert(cache, row, shard);
     if (!sale)
         return NULL;
     pthread_mutex_lock(&sale->mutex);
@@ -233,6 +236,11 @@ size_t sale_cache_count(struct sale_cache *cache)
 const char *sale_sku(const struct sale *sale)
 {
     return sale->sku;
+}
+
+unsigned sale_shard(const struct sale *sale)
+{
+    return sale->shard;
 }
 
 struct sale_snapshot sale_snapshot(struct sale *sale)

@@ -17,13 +17,35 @@ from harness.redis import Redis
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+OVERLAYS = {name: yaml.safe_load((ROOT / "deploy" / f"compose.{name}.yaml").read_text())
+            for name in ("daemons", "sentinel")}
 SERVICES = COMPOSE["services"]
 OURS = SERVICES["seckilld"]
 SECRETS = "/run/secrets"
 CONTROL = Path(PROGRAM).parent / "seckillctl"
 FOLDED = DOCKERFILE.replace("\\\n", " ")
+# What Compose knows of a service, as far as these files use it.
+SERVICE_KEYS = {
+    "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "networks",
+    "ports", "read_only", "restart", "secrets", "security_opt", "stop_grace_period", "tmpfs",
+    "ulimits", "user", "volumes"}
+HEALTH_KEYS = {"test", "interval", "timeout", "start_period", "retries"}
 SANITIZERS = ("libasan.", "libubsan.", "libtsan.")
 SECONDS_MAX = 60
+
+
+def merged(base, more):
+    """What Compose makes of two files: mappings are merged, lists joined, but for commands and
+    checks, and anything else is replaced."""
+    result = dict(base)
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        elif isinstance(value, list) and key not in ("command", "test") and key in result:
+            result[key] = result[key] + [each for each in value if each not in result[key]]
+        else:
+            result[key] = value
+    return result
 
 
 def instruction(name):
@@ -75,19 +97,30 @@ def test_options_and_variables_exist():
     assert len(named) >= 7 and named <= known
 
 
-def test_services_have_what_they_name():
-    for name, service in SERVICES.items():
+@pytest.mark.parametrize("overlay", [None, *OVERLAYS])
+def test_services_have_what_they_name(overlay):
+    compose = merged(COMPOSE, OVERLAYS[overlay]) if overlay else COMPOSE
+    services = compose["services"]
+    for name, service in services.items():
+        assert service.keys() <= SERVICE_KEYS and service["healthcheck"].keys() <= HEALTH_KEYS
         mounted = set(re.findall(rf"{SECRETS}/([\w.-]+)", json.dumps(service)))
-        assert mounted == set(service["secrets"]), name
-        assert set(service["secrets"]) <= COMPOSE["secrets"].keys()
-        assert set(service["networks"]) <= COMPOSE["networks"].keys()
+        given = set(service.get("secrets", ()))
+        # An overlay adds secrets to those that its service had.
+        assert mounted == given if not overlay else mounted <= given, name
+        assert given <= compose["secrets"].keys()
+        assert set(service["networks"]) <= compose["networks"].keys()
         volumes = {volume.split(":")[0] for volume in service.get("volumes", ())}
-        assert volumes <= COMPOSE["volumes"].keys()
-        assert set(service.get("depends_on", ())) <= SERVICES.keys()
+        files = {volume for volume in volumes if volume.startswith("./")}
+        assert volumes - files <= compose["volumes"].keys()
+        assert all((ROOT / "deploy" / path).is_file() for path in files)
+        assert service.get("depends_on", {}).keys() <= services.keys()
         assert {"healthcheck", "stop_grace_period", "restart"} <= service.keys(), name
-    used = {secret for service in SERVICES.values() for secret in service["secrets"]}
-    assert used == COMPOSE["secrets"].keys()
+    used = {secret for service in services.values() for secret in service.get("secrets", ())}
+    assert used == compose["secrets"].keys()
     assert (ROOT / "deploy" / OURS["build"]["context"] / OURS["build"]["dockerfile"]).is_file()
+    taken = [port.rsplit(":", 1)[0] for each in services.values() for port in each.get("ports", ())]
+    assert len(taken) == len(set(taken))
+    assert all(port.startswith("127.0.0.1:") for port in taken)
 
 
 # Who gets in
@@ -118,13 +151,14 @@ def test_daemon_is_not_root_and_no_secret_is_in_a_layer_or_a_variable():
 
 def test_secrets_are_made_once_behind_a_folder_that_is_private(secrets):
     made = {path.name: path.read_text() for path in secrets.iterdir()}
-    assert made.keys() == COMPOSE["secrets"].keys()
-    for name, entry in COMPOSE["secrets"].items():
+    named = {**COMPOSE["secrets"], **OVERLAYS["sentinel"]["secrets"]}
+    assert made.keys() == named.keys()
+    for name, entry in named.items():
         assert entry == {"file": f"secrets/{name}"}
     assert secrets.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in secrets.iterdir()} == {0o644}
     random = re.findall(r"\b[0-9a-f]{48}\b", "".join(made.values()))
-    assert len(random) == 7 and len(set(random)) == 5  # two passwords stand in the daemon's file
+    assert len(set(random)) == 5  # two passwords stand in the files of several programs
     subprocess.run([ROOT / "deploy" / "compose-secrets", secrets], check=True)
     assert made == {path.name: path.read_text() for path in secrets.iterdir()}
     default = COMPOSE["secrets"]["admin.token"]["file"].split("/")[0]
@@ -143,6 +177,21 @@ def test_configuration_of_the_daemon_is_good(secrets):
             "MARIADB_USER"])):
         assert re.search(rf"//{user}:[0-9a-f]{{48}}@{service}:\d+/", text)
     assert text.rstrip().endswith("/" + SERVICES["mariadb"]["environment"]["MARIADB_DATABASE"])
+
+
+@pytest.mark.parametrize("name", ["seckilld", "seckilld-two"])
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_configuration_of_each_daemon_is_good(secrets, overlay, name):
+    services = merged(COMPOSE, OVERLAYS[overlay])["services"]
+    if name not in services:
+        pytest.skip("the other overlay has two daemons")
+    daemon = services[name]
+    env = {**container_environment(secrets), **{
+        key: value.replace(SECRETS, str(secrets)) for key, value in daemon["environment"].items()}}
+    done = subprocess.run([PROGRAM, "--check-config"], env=env, text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "seckilld: the configuration is good\n"), done
+    needs = int(daemon["environment"].get("SECKILL_LAME_DUCK_MS", 0)) / 1000 + 10
+    assert seconds(daemon["stop_grace_period"]) > needs
 
 
 def test_daemon_has_time_to_end():
@@ -289,3 +338,90 @@ def test_mariadb_has_the_settings_that_the_service_wants():
         name, _, value = flag.partition("=")
         stack_value = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", ours[name])
         assert stack_value == (value or name), name
+
+
+# The overlays
+
+@pytest.mark.skipif(not shutil.which("haproxy", path="/usr/sbin:/usr/bin"), reason="no HAProxy")
+def test_haproxy_of_the_overlay_takes_its_configuration(tmp_path):
+    services = merged(COMPOSE, OVERLAYS["daemons"])["services"]
+    service = services["haproxy"]
+    line = service["command"][2].replace("$$", "$").replace("/tmp/", f"{tmp_path}/")
+    line = line.replace("/etc/seckill", str(ROOT / "deploy/proxy"))
+    env = {**clean_environment(), "PATH": "/usr/sbin:/usr/bin:/bin"}
+    for name, value in service["environment"].items():
+        host, port = value.split(":")
+        assert host == "*" or host in services
+        env[name] = value if host == "*" else f"127.0.0.1:{port}"
+    line = line.replace("exec haproxy -W -db", "haproxy -c")
+    done = subprocess.run(["sh", "-c", line], env=env, text=True, capture_output=True,
+                          timeout=SECONDS_MAX)
+    assert done.returncode == 0, done
+    made = (tmp_path / "haproxy.cfg").read_text()
+    operators = image_environment()["SECKILL_ADMIN_LISTEN"].split(":")[1]
+    assert len(re.findall(rf"^ *server .* port {operators}$", made, re.MULTILINE)) == 2
+
+
+def test_sentinels_of_the_overlay_promote_the_replica(secrets, tmp_path):
+    """The command lines of the five containers, on ports in the place of names."""
+    services = merged(COMPOSE, OVERLAYS["sentinel"])["services"]
+    ports = {name: free_port() for name in services if name.startswith(("redis", "sentinel"))}
+    (secrets / "sentinel.conf").write_text(
+        (secrets / "sentinel.conf").read_text().replace(
+            " redis 6379 ", f" 127.0.0.1 {ports['redis']} "))
+    password = (secrets / "redis.conf").read_text().split()[1]
+
+    def argv(name):
+        data = tmp_path / name
+        data.mkdir()
+        words = command_of(services[name], secrets, data)
+        if name.startswith("sentinel"):
+            return [*words[:2], f"{words[2]} --bind 127.0.0.1 --port {ports[name]}"]
+        words = [word.replace("--replicaof redis 6379", f"--replicaof 127.0.0.1 {ports['redis']}")
+                 .replace(f"-announce-ip {name}", "-announce-ip 127.0.0.1") for word in words]
+        return [*words, "--bind 127.0.0.1", f"--port {ports[name]}"]
+
+    def primary(name):
+        return ask_sentinel(ports[name], "GET-MASTER-ADDR-BY-NAME")[1:]
+
+    def role(name):
+        return Redis(f"redis://:{password}@127.0.0.1:{ports[name]}/0")("ROLE")
+    running = {}
+    try:
+        for name in sorted(ports):
+            running[name] = start_process(argv(name), stdout=subprocess.DEVNULL)
+            if name == "redis-two":
+                wait_until(lambda: answers(lambda: role("redis-two")[3] == b"connected"), "a copy")
+        trio = [name for name in ports if name.startswith("sentinel")]
+        for name in trio:
+            wait_until(lambda: primary(name) == [str(ports["redis"])], name)
+            wait_until(lambda: knows_all(ports[name], len(trio)), f"the others of {name}")
+        running["redis"].kill()
+        for name in trio:
+            wait_until(lambda: primary(name) == [str(ports["redis-two"])], "a promotion",
+                       SECONDS_MAX)
+        wait_until(lambda: role("redis-two")[0] == b"master", "a new primary")
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait(timeout=SECONDS_MAX)
+
+
+def answers(condition):
+    try:
+        return condition()
+    except (OSError, RuntimeError, EOFError):
+        return False
+
+
+def ask_sentinel(port, question):
+    done = subprocess.run(["redis-cli", "-p", str(port), "SENTINEL", question, "seckill"],
+                          text=True, capture_output=True, timeout=SECONDS_MAX)
+    return done.stdout.split("\n")[:-1]
+
+
+def knows_all(port, sentinels):
+    """Whether a sentinel knows the others, and the replica: before that it promotes none."""
+    found = ask_sentinel(port, "MASTER")
+    state = dict(zip(found[::2], found[1::2]))
+    return (state["num-slaves"], int(state["num-other-sentinels"])) == ("1", sentinels - 1)

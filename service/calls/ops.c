@@ -23,6 +23,16 @@ enum call_start call_ops_healthz(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
+/* The state of each shard's ledger, in their order. */
+static json_t *ledgers_json(const struct service *service, int64_t now_ns)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; i < service->shard_count; i++)
+        json_array_append_new(list,
+                              json_string(health_word(health_ledger(service->health, i, now_ns))));
+    return list;
+}
+
 /* From memory: neither a queue nor a hanging server keeps the answer waiting. While draining the
  * service still answers, but a balancer is to send no new clients. */
 enum call_start call_ops_readyz(struct service *service, struct request *request,
@@ -32,12 +42,14 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
     enum health_state ledger = health_best_ledger(service->health, call->now_ns);
     bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
     bool ready = !draining && health_ready(service->health, call->now_ns);
-    answer_json(&request->answer, ready ? 200 : 503,
-                json_pack("{s:s,s:s,s:s}", "status",
-                          draining ? "draining"
-                          : ready  ? "ready"
-                                   : "unavailable",
-                          "redis", health_word(redis), "ledger", health_word(ledger)));
+    json_t *body = json_pack("{s:s,s:s,s:s}", "status",
+                             draining ? "draining"
+                             : ready  ? "ready"
+                                      : "unavailable",
+                             "redis", health_word(redis), "ledger", health_word(ledger));
+    if (service->shard_count > 1)
+        json_object_set_new(body, "ledgers", ledgers_json(service, call->now_ns));
+    answer_json(&request->answer, ready ? 200 : 503, body);
     request->answer.retry_after_s = ready ? 0 : 1;
     return START_ANSWERED;
 }

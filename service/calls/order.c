@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
+#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
 
@@ -199,5 +200,8 @@ enum call_start call_order_post(struct service *service, struct request *request
                       "The service is starting and has not prepared the ledger; nothing was done.");
         return START_ANSWERED;
     }
-    return refuse_at_once(service, request, call->now_ns) ? START_ANSWERED : START_TO_ORDER_WORKER;
+    if (refuse_at_once(service, request, call->now_ns))
+        return START_ANSWERED;
+    request_to_sku(service, request, order->sku);
+    return START_TO_ORDER_WORKER;
 }

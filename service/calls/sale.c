@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/identifier.h"
+#include "service/calls/hop.h"
 #include "service/calls/live.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
@@ -51,8 +52,8 @@ static void answer_failure(const struct call_worker *worker, struct request *req
 {
     struct answer *answer = &request->answer;
     switch (result) {
-    case STOCK_ADMIN_NO_SALE:
-        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
+    case STOCK_ADMIN_NO_SALE: /* see hops */
+        answer_problem(answer, request->asked.short_of ? PROBLEM_UNAVAILABLE : PROBLEM_UNKNOWN_SKU);
         break;
     case STOCK_ADMIN_BUSY:
         answer_detail(answer, PROBLEM_UNAVAILABLE,
@@ -80,6 +81,13 @@ static void answer_failure(const struct call_worker *worker, struct request *req
         answer_problem(answer, faults_problem(worker->stock));
         break;
     }
+}
+
+/* True when the call goes on to another shard, as this one does not know its sku. */
+static bool hops(const struct call_worker *worker, struct request *request,
+                 enum stock_admin_result result)
+{
+    return result == STOCK_ADMIN_NO_SALE && hop_on_unknown(worker, request);
 }
 
 /* Changes are logged by name, with their values and the caller's address, as operators ask later
@@ -248,6 +256,8 @@ static void restock(struct call_worker *worker, struct request *request)
     enum stock_restock_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker), &sale, &why);
+    if (hops(worker, request, why))
+        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
               "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
@@ -282,7 +292,6 @@ static void work_restock(struct call_worker *worker, struct request **requests, 
 enum call_start call_sale_restock(struct service *service, struct request *request,
                                   const struct call *call)
 {
-    (void)service;
     json_t *object = read_sale(request, call);
     const char *detail = NULL;
     if (!object)
@@ -294,7 +303,10 @@ enum call_start call_sale_restock(struct service *service, struct request *reque
     else
         detail = call_read_key(call, request->call.key);
     json_decref(object);
-    return detail ? call_refuse(request, detail) : call_send(request, work_restock, true);
+    if (detail)
+        return call_refuse(request, detail);
+    request_to_sku(service, request, request->call.sku);
+    return call_send(request, work_restock, true);
 }
 
 /* ---- change ---- */
@@ -304,6 +316,8 @@ static void change(struct call_worker *worker, struct request *request)
     struct ledger_sale sale;
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
+    if (hops(worker, request, result))
+        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "change",
               "sku=%s%s result=%s settings=%u address=%s%s", sku,
@@ -328,7 +342,6 @@ static void work_change(struct call_worker *worker, struct request **requests, s
 enum call_start call_sale_change(struct service *service, struct request *request,
                                  const struct call *call)
 {
-    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
     json_t *object = call_read_object(request, call);
@@ -340,7 +353,10 @@ enum call_start call_sale_change(struct service *service, struct request *reques
         detail = "The fields must be some of starts_at, ends_at, per_user_limit, pay_within_s and "
                  "paused.";
     json_decref(object);
-    return detail ? call_refuse(request, detail) : call_send(request, work_change, true);
+    if (detail)
+        return call_refuse(request, detail);
+    request_to_sku(service, request, request->call.sku);
+    return call_send(request, work_change, true);
 }
 
 /* ---- retire ---- */
@@ -362,6 +378,8 @@ static void retire(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     enum stock_admin_result result =
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
+    if (hops(worker, request, result))
+        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "retire",
               "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s%s", sku,
@@ -385,9 +403,9 @@ static void work_retire(struct call_worker *worker, struct request **requests, s
 enum call_start call_sale_retire(struct service *service, struct request *request,
                                  const struct call *call)
 {
-    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
+    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_retire, true);
 }
 
@@ -427,6 +445,10 @@ static void reconcile(struct call_worker *worker, struct request *request)
         abort();
     enum stock_admin_result result =
         stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
+    if (hops(worker, request, result)) {
+        free(report);
+        return;
+    }
     log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
               "sku=%s result=%s differences=%zu address=%s%s", request->call.sku,
               result_name(result), report->difference_count, call_address(request),
@@ -450,7 +472,6 @@ static void work_reconcile(struct call_worker *worker, struct request **requests
 enum call_start call_sale_reconcile(struct service *service, struct request *request,
                                     const struct call *call)
 {
-    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
@@ -458,5 +479,6 @@ enum call_start call_sale_reconcile(struct service *service, struct request *req
     json_decref(object);
     if (members > 1)
         return call_refuse(request, "There is a field other than sku.");
+    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_reconcile, true);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/metrics.h"
@@ -43,15 +44,16 @@ static void answer_refused(struct answer *answer, const struct ledger_record *re
     answer_members(answer, PROBLEM_INVALID_STATE, detail, extra);
 }
 
-static void answer_state(struct request *request, const struct stock_status_change *change,
-                         const struct state_work *work, enum problem unavailable)
+static void answer_state(const struct call_worker *worker, struct request *request,
+                         const struct stock_status_change *change, const struct state_work *work,
+                         enum problem unavailable)
 {
     switch (change->result) {
     case STOCK_STATE_OK:
         order_answer_record(&request->answer, &change->record);
         break;
     case STOCK_STATE_NO_ORDER:
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
+        hop_on_unknown_order(worker, request);
         break;
     case STOCK_STATE_REFUSED:
         answer_refused(&request->answer, &change->record, work->refused);
@@ -97,7 +99,7 @@ static void work_state(struct call_worker *worker, struct request **requests, si
     for (size_t i = 0; i < count; i++) {
         moved += changes[i].moved;
         if (!wait_on(requests[i], &changes[i], wait_ms))
-            answer_state(requests[i], &changes[i], work, unavailable);
+            answer_state(worker, requests[i], &changes[i], work, unavailable);
     }
     metrics_add(work->moved, moved);
     free(changes);
@@ -157,7 +159,8 @@ static bool body_is_empty(const struct call *call)
     return empty;
 }
 
-static enum call_start start(struct request *request, const struct call *call, call_work *work)
+static enum call_start start(const struct service *service, struct request *request,
+                             const struct call *call, call_work *work)
 {
     char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
     size_t length = strcspn(call->tail, "/");
@@ -169,19 +172,18 @@ static enum call_start start(struct request *request, const struct call *call, c
     }
     if (!body_is_empty(call))
         return call_refuse(request, "This call takes no body.");
+    request_to_shard(service, request, order_id_shard(request->call.order_id));
     return call_send(request, work, true);
 }
 
 enum call_start call_state_pay(struct service *service, struct request *request,
                                const struct call *call)
 {
-    (void)service;
-    return start(request, call, work_pay);
+    return start(service, request, call, work_pay);
 }
 
 enum call_start call_state_cancel(struct service *service, struct request *request,
                                   const struct call *call)
 {
-    (void)service;
-    return start(request, call, work_cancel);
+    return start(service, request, call, work_cancel);
 }

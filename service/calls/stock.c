@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "service/calls/hop.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/http/prepared.h"
@@ -87,7 +88,8 @@ struct reading {
     size_t count;     /* of different skus */
     const char *skus[LEDGER_STOCK_SKUS_MAX];
     uint64_t changes[LEDGER_STOCK_SKUS_MAX];
-    struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale */
+    struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale here */
+    bool unknown[LEDGER_STOCK_SKUS_MAX];             /* nor at another shard */
 };
 
 static void add_sku(struct reading *reading, const char *sku)
@@ -96,6 +98,7 @@ static void add_sku(struct reading *reading, const char *sku)
     reading->skus[i] = sku;
     reading->changes[i] = stock_snapshot_changes(reading->service->stock_snapshots, sku);
     reading->answers[i] = NULL;
+    reading->unknown[i] = false;
 }
 
 static void prepare(const struct ledger_sale *sale, const struct ledger_segment *rows, size_t count,
@@ -111,7 +114,8 @@ static void prepare(const struct ledger_sale *sale, const struct ledger_segment 
     }
 }
 
-static void answer_all(struct reading *reading, struct request **requests, size_t count)
+static void answer_all(const struct call_worker *worker, struct reading *reading,
+                       struct request **requests, size_t count)
 {
     for (size_t i = 0, sku = 0; i < count; i++) {
         while (strcmp(reading->skus[sku], requests[i]->call.sku) != 0)
@@ -120,8 +124,8 @@ static void answer_all(struct reading *reading, struct request **requests, size_
         struct prepared *answer = reading->answers[sku];
         if (answer)
             answer_prepared(&requests[i]->answer, prepared_hold(answer));
-        else
-            answer_problem(&requests[i]->answer, PROBLEM_UNKNOWN_SKU);
+        else if (!hop_on_unknown(worker, requests[i]))
+            reading->unknown[sku] = worker->service->shard_count == 1;
     }
 }
 
@@ -139,8 +143,10 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
             answer_problem(&requests[i]->answer, faults_problem(worker->stock));
         return;
     }
-    answer_all(reading, requests, count);
+    answer_all(worker, reading, requests, count);
     for (size_t i = 0; i < reading->count; i++) {
+        if (!reading->answers[i] && !reading->unknown[i])
+            continue;
         stock_snapshot_keep(reading->service->stock_snapshots, reading->skus[i],
                             reading->changes[i], reading->asked_ns, reading->answers[i]);
         prepared_release(&reading->answers[i]);
@@ -206,14 +212,16 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 struct exact {
     struct answer *answer;
     int64_t asked_ms; /* UTC */
+    bool found;
 };
 
 static void answer_exact(const struct ledger_sale *sale, const struct ledger_segment *rows,
                          size_t count, void *context)
 {
-    const struct exact *exact = context;
+    struct exact *exact = context;
     size_t length = 0;
     char *text = stock_text(sale, rows, count, exact->asked_ms, &length);
+    exact->found = true;
     answer_text(exact->answer, 200, content_type, text, length);
     exact->answer->cache_control = exact_caching;
 }
@@ -223,10 +231,11 @@ static void work_get_exact(struct call_worker *worker, struct request **requests
     for (size_t i = 0; i < count; i++) {
         struct exact exact = {.answer = &requests[i]->answer, .asked_ms = clock_wall_ms()};
         const char *sku = requests[i]->call.sku;
-        answer_problem(exact.answer, PROBLEM_UNKNOWN_SKU); /* unless the ledger has the sale */
         if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
             LEDGER_OK)
             answer_problem(exact.answer, faults_problem(worker->stock));
+        else if (!exact.found)
+            hop_on_unknown(worker, requests[i]);
     }
 }
 
@@ -247,6 +256,7 @@ enum call_start call_stock_get(struct service *service, struct request *request,
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
         return START_ANSWERED;
     default:
+        request_to_sku(service, request, request->call.sku);
         return call_send(request, work_get, false);
     }
 }
@@ -254,7 +264,8 @@ enum call_start call_stock_get(struct service *service, struct request *request,
 enum call_start call_stock_get_exact(struct service *service, struct request *request,
                                      const struct call *call)
 {
-    (void)service;
-    return call_read_sku(request, call) ? call_send(request, work_get_exact, false)
-                                        : START_ANSWERED;
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    request_to_sku(service, request, request->call.sku);
+    return call_send(request, work_get_exact, false);
 }

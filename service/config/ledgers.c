@@ -3,18 +3,29 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-/* Two shards in one database would make the same ids and sell each other's sales. */
-static bool same_ledger(const char *one, const char *other)
+/* Whether two URLs have a server in common, by the names that they give. */
+static bool share_server(const struct url *one, const struct url *other)
 {
-    char places[2][URL_PLACE_SIZE], why[URL_ERROR_SIZE];
-    struct url urls[2];
-    url_place(one, "mysql", places[0]);
-    url_place(other, "mysql", places[1]);
-    return strcmp(places[0], places[1]) == 0 &&
-           url_parse(one, "mysql", &urls[0], why, sizeof why) &&
-           url_parse(other, "mysql", &urls[1], why, sizeof why) &&
-           strcmp(urls[0].database, urls[1].database) == 0;
+    if (one->socket[0] != '\0' || other->socket[0] != '\0')
+        return strcmp(one->socket, other->socket) == 0;
+    for (size_t i = 0; i < one->server_count; i++)
+        for (size_t j = 0; j < other->server_count; j++)
+            if (one->servers[i].port == other->servers[j].port &&
+                strcasecmp(one->servers[i].host, other->servers[j].host) == 0)
+                return true;
+    return false;
+}
+
+/* Two shards in one database would take each other's sales for theirs. A ledger that has two names
+ * is noticed when it is prepared (ledger_shard_claim). */
+static bool same_ledger(const char *one, const struct url *other)
+{
+    char why[URL_ERROR_SIZE];
+    struct url parts;
+    return url_parse(one, "mysql", &parts, why, sizeof why) && share_server(&parts, other) &&
+           strcmp(parts.database, other->database) == 0;
 }
 
 static bool add(struct ledgers *ledgers, const char *url, char why_out[URL_ERROR_SIZE])
@@ -27,7 +38,7 @@ static bool add(struct ledgers *ledgers, const char *url, char why_out[URL_ERROR
     if (!url_parse(url, "mysql", &parts, why_out, URL_ERROR_SIZE))
         return false;
     for (size_t i = 0; i < ledgers->count; i++)
-        if (same_ledger(ledgers->urls[i], url)) {
+        if (same_ledger(ledgers->urls[i], &parts)) {
             snprintf(why_out, URL_ERROR_SIZE, "the ledgers %zu and %zu of the list are the same",
                      i + 1, ledgers->count + 1);
             return false;

@@ -24,6 +24,7 @@
  *   ADDRESS   host:port, port 0..65535
  *   LISTENER  the same or the path of a Unix socket, empty for none
  *   URL       detail: its scheme; may hold a password
+ *   LEDGERS   one or several mysql:// URLs, separated by blanks
  *   URLS      several or none, separated by spaces or commas; detail: the schemes
  *   SECRETS   visible characters without spaces, commas between secrets; never printed
  *   PATH      a file's name, empty for none
@@ -49,9 +50,11 @@
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
       "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \
-    X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
+    X(LEDGERS, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                 \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
-      "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
+      "mysql://user:password@host:port/db, with ?socket=/path for a local socket. Several, "       \
+      "separated by blanks, are the shards, 16 at most: each sale is on one. Add a further one "   \
+      "at the end, and never change their order.")                                                 \
     X(CHOICE, update_tables, "on", CONFIG_SWITCH, 0, 0,                                            \
       "on: the daemon creates and upgrades its tables when it starts. off: it only checks that "   \
       "they are up to date, and refuses orders until " SECKILL_PROGRAM " --migrate has run, with " \
@@ -163,6 +166,7 @@
 #define CONFIG_FIELD_ADDRESS char *
 #define CONFIG_FIELD_LISTENER char *
 #define CONFIG_FIELD_URL char *
+#define CONFIG_FIELD_LEDGERS char *
 #define CONFIG_FIELD_URLS char *
 #define CONFIG_FIELD_SECRETS char *
 #define CONFIG_FIELD_PATH char *
@@ -192,7 +196,7 @@ struct config {
 
 #undef CONFIG_FIELD
 
-#define CONFIG_VALUE_MAX 1024 /* bytes of one value */
+#define CONFIG_VALUE_MAX 2048 /* bytes of one value */
 
 enum {
     OPTION_NAME_SIZE = 32, /* bytes of an option as a flag or a variable, with the NUL */
@@ -203,6 +207,7 @@ enum option_type {
     ADDRESS,
     LISTENER,
     URL,
+    LEDGERS,
     URLS,
     SECRETS,
     PATH,

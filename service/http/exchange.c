@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/calls/hop.h"
 #include "service/calls/web.h"
 #include "service/http/access.h"
 #include "service/http/connection.h"
@@ -175,7 +176,7 @@ static void start(struct http_thread *thread, struct http_connection *connection
 {
     struct service *service = thread->service;
     struct request *request = connection->request;
-    request_set_shard(request, 0); /* unless the handler chooses another */
+    hop_begin(request); /* the handler may choose another shard than 0 */
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
     struct queue *queue = request_queue(service, request);

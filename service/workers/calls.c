@@ -67,6 +67,30 @@ static bool put_back(struct call_worker_thread *thread, struct request *request)
     return true;
 }
 
+/* True when the request went on to another shard's queue of its kind. */
+static bool hop(struct call_worker_thread *thread, struct request *request)
+{
+    unsigned hop = request->call.hop;
+    request->call.hop = 0;
+    if (hop == 0)
+        return false;
+    struct shard *shard = &thread->worker.service->shards[hop - 1];
+    struct queue *queue = shard->calls[thread->kind - call_kinds];
+    if (queue_stopped(queue) || !queue_reserve(queue, request->flow)) {
+        answer_problem(&request->answer, PROBLEM_OVERLOADED);
+        return false;
+    }
+    unsigned flow = request->flow;
+    request_set_shard(request, shard->number);
+    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED)) {
+        queue_leave(queue, flow);
+        return false;
+    }
+    queue_push(queue, request, request); /* from now on another worker may have it */
+    queue_leave(thread->queue, flow);
+    return true;
+}
+
 /* Whether the answer of a request, which has begun, ends in the middle. */
 static bool is_cut(const struct request *request)
 {
@@ -106,7 +130,7 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = group[i];
-        if (put_back(thread, request))
+        if (put_back(thread, request) || hop(thread, request))
             continue; /* from now on its HTTP thread may withdraw it */
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
         group[done++] = request;

@@ -11,7 +11,9 @@
  * ledger, and another one not. */
 #include "service/workers/expiry.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "lock/seclock.h"
@@ -26,7 +28,7 @@
 #include "stock/sale_round.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
- * versions must elect one among them. */
+ * versions must elect one among them. Shards other than 0 have their number behind it. */
 #define LOCK_NAME "expirer"
 
 enum {
@@ -41,6 +43,7 @@ struct expiry_worker {
     struct worker thread;
     struct shard *shard;
     struct stock *stock; /* its own connections */
+    char lock_name[32];
     struct seclock_client *locks;
     struct seclock_handle *elected; /* NULL: this daemon is not elected */
     struct retention retention;
@@ -63,7 +66,7 @@ static bool is_elected(const struct expiry_worker *worker)
 static bool get_elected(struct expiry_worker *worker)
 {
     const struct seclock_request request =
-        SECLOCK_REQUEST(.name = LOCK_NAME, .kind = SECLOCK_KIND_SIMPLE);
+        SECLOCK_REQUEST(.name = worker->lock_name, .kind = SECLOCK_KIND_SIMPLE);
     if (is_elected(worker))
         return true;
     if (worker->elected)
@@ -155,11 +158,11 @@ static void run(void *context)
             resign(worker);
             pause_ms += FAILED_MS;
         }
-        metrics_gauge_set(GAUGE_EXPIRY_ELECTED, elected);
+        atomic_store(&worker->shard->elected, elected);
         metrics_add(METRIC_EXPIRY_TURNS, elected);
         worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
     }
-    metrics_gauge_set(GAUGE_EXPIRY_ELECTED, 0);
+    atomic_store(&worker->shard->elected, false);
     resign(worker); /* another daemon need not wait for the lease to end */
 }
 
@@ -196,6 +199,9 @@ struct expiry_worker *expiry_worker_start(struct shard *shard, char *error_out, 
     if (!worker)
         abort();
     worker->shard = shard;
+    strcpy(worker->lock_name, LOCK_NAME);
+    if (shard->number > 0)
+        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", shard->number);
     if (!open_clients(worker, error_out, error_size)) {
         expiry_worker_free(&worker);
         return NULL;

@@ -58,8 +58,8 @@ static void note_lag(struct order_indexer *indexer)
     int64_t now_ms = clock_wall_ms();
     uint64_t waiting = 0;
     if (ledger_index_waiting(indexer->ledger, &waiting) == LEDGER_OK)
-        metrics_gauge_set(GAUGE_INDEXED,
-                          (waiting > 0 ? (int64_t)order_id_time_ms(waiting) : now_ms) / 1000);
+        atomic_store(&indexer->shard->indexed_s,
+                     (waiting > 0 ? (int64_t)order_id_time_ms(waiting) : now_ms) / 1000);
     fault_clear(ledger_fault(indexer->ledger));
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
+#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
@@ -137,6 +138,53 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
     return true;
 }
 
+/* True when this shard does not know the order's sku, or could not be asked for it, so that others
+ * are to be asked. Nothing was done then; keys that it knows are of other skus. */
+static bool may_hop(const struct order_worker *worker, const struct stock_order *order)
+{
+    return worker->shard->service->shard_count > 1 && !order->sale &&
+           (order->outcome == STOCK_UNKNOWN_SKU || order->outcome == STOCK_UNAVAILABLE ||
+            order->outcome == STOCK_KEY_REUSED);
+}
+
+/* Finds the next shard for such an order; -1 when there is none: then the order is refused, as one
+ * for an unknown sku only if all shards were asked. */
+static int hop_shard(struct order_worker *worker, struct request *request)
+{
+    struct stock_order *order = &request->order;
+    if (!may_hop(worker, order))
+        return -1;
+    if (order->outcome == STOCK_UNAVAILABLE)
+        request->asked.short_of = true;
+    int next = hop_next(worker->shard->service, request, order->sku);
+    if (next < 0 && request->asked.short_of)
+        order->outcome = STOCK_UNAVAILABLE;
+    return next;
+}
+
+/* Sends the order on to another shard's workers, where it gets another id. False when that shard
+ * has no place for it, or its deadline came meanwhile: see put_back. */
+static bool hop(struct order_worker *worker, struct request *request, unsigned number,
+                int64_t now_ns)
+{
+    struct queue *queue = worker->shard->service->shards[number].orders;
+    unsigned flow = request->flow;
+    if (queue_stopped(queue) || !queue_reserve(queue, flow)) {
+        request->order.outcome = STOCK_UNAVAILABLE;
+        return false;
+    }
+    request->stage_ns = now_ns;
+    request_set_shard(request, number);
+    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED)) {
+        queue_leave(queue, flow);
+        return false;
+    }
+    stock_order_clear(&request->order);
+    queue_push(queue, request, request);
+    queue_leave(worker->shard->orders, flow);
+    return true;
+}
+
 /* Orders whose deadline came while a worker had them. */
 struct late {
     size_t orders, accepted;
@@ -155,6 +203,9 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->shard->orders) &&
             put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
+        int next = hop_shard(worker, request);
+        if (next >= 0 && hop(worker, request, (unsigned)next, now_ns))
+            continue;
         request->stage_ns = now_ns;
         /* An order counts once: when its deadline came first, as what its client was told then. */
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
