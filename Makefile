@@ -195,7 +195,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(addprefix lua/,redis.c wire.c transport.c tls.c dial.c sentinel.c cluster.c script.c script_each.c command.c subscriber.c) \
+               $(filter-out lua/test_%,$(wildcard lua/*.c)) \
                $(addprefix sql/,db.c db_connection.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
@@ -278,7 +278,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
-                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c user_id.c) \
+                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c url.c user_id.c) \
                  $(addprefix lock/,redis_key.c redis_pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)
@@ -293,7 +293,7 @@ $(BUILD)/test/simulate/absent.c: $(simulate_parts)
 	$(Q)$(LD) -r -o $(@:.c=.part) $^
 	$(Q){ $(call made_of,what is missing for the simulation); \
 	    echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
-	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(command|db|ledger|lock|redis|script|seclock)_/ { \
+	    nm -u $(@:.c=.part) | awk '$$2 ~ /^(cluster|command|db|ledger|lock|redis|script|seclock)_/ { \
 	    print "void " $$2 "(void);\nvoid " $$2 "(void)\n{\n    fputs(\"simulate: " $$2 \
 	    " is not simulated\\n\", stderr);\n    abort();\n}" }'; } >$@
 

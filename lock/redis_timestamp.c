@@ -84,14 +84,16 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
     return result;
 }
 
-/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed. */
+/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed, or a cluster moves its
+ * slot. */
 static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
 {
     assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
     command_run(attempt->redis, commands, (size_t)count);
     enum seclock_result result = result_of(attempt, commands, count);
     attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
-    if (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0)
+    bool moving = result == SECLOCK_FAILED && command_moving(attempt->redis);
+    if (moving || (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0))
         result = SECLOCK_BUSY;
     command_clear(commands, (size_t)count);
     return result;

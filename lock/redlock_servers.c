@@ -47,8 +47,10 @@ struct redlock_connections *redlock_connections_new(struct redlock_servers *serv
     for (size_t i = 0; connections && i < servers->count; i++) {
         struct redis *redis = redis_open(servers->url[i], servers->timeout_ms, error, sizeof error);
         connections->each[i].redis = redis;
-        if (!redis) {
-            lock_set_error("server %zu: %s", i + 1, error);
+        if (!redis || redis_cluster(redis)) {
+            lock_set_error("server %zu: %s", i + 1,
+                           redis ? "a cluster, where a majority lock needs a server by itself"
+                                 : error);
             redlock_connections_free(servers, connections);
             return NULL;
         }

@@ -260,6 +260,22 @@ static int64_t red_number(int server, int argc, const char *a, const char *b, co
     return number;
 }
 
+static void test_majority_of_clusters_is_refused(void **state)
+{
+    (void)state;
+    const char *urls[] = {"redis+cluster://127.0.0.1:1", "redis://127.0.0.1:2",
+                          "redis://127.0.0.1:3", NULL};
+    struct seclock_client *red;
+    struct seclock_handle *hold;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_RED);
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix);
+    assert_result(seclock_open(&options, &red), SECLOCK_OK);
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_CONFIG);
+    assert_string_equal(seclock_error(),
+                        "server 1: a cluster, where a majority lock needs a server by itself");
+    seclock_close(&red);
+}
+
 /* What a try without a majority has taken would keep everybody out for a lease. */
 static void test_failed_try_of_a_majority_keeps_nothing(void **state)
 {
@@ -796,6 +812,7 @@ int main(int argc, char **argv)
         CASE(test_reader_that_would_write_is_refused),
         CASE(test_read_holds_end_by_themselves),
         CASE(test_break_frees_from_readers_too),
+        CASE(test_majority_of_clusters_is_refused),
         CASE(test_failed_try_of_a_majority_keeps_nothing),
         CASE_OF(test_permits_are_counted, permit_kinds[0]),
         CASE_OF(test_permits_are_counted, permit_kinds[1]),

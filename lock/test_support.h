@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "lock/seclock.h"
+#include "lua/cluster.h"
 #include "lua/command.h"
 #include "sql/db.h"
 
@@ -123,6 +124,14 @@ static inline bool servers_open(const char *program)
     return servers.commands != NULL;
 }
 
+/* False for a kind that the servers at hand cannot have: of a cluster no majority lock. */
+static inline bool kind_served(enum seclock_kind kind)
+{
+    if (kind == SECLOCK_KIND_QUEUE)
+        return servers.zookeeper[0] != '\0';
+    return kind != SECLOCK_KIND_RED || !redis_cluster(servers.commands);
+}
+
 /* A client of the servers that the kind uses; the options may be adjusted first. */
 static inline struct seclock_client *client_open(enum seclock_kind kind,
                                                  struct seclock_options options)
@@ -151,17 +160,31 @@ static inline struct seclock_stats stats_of(struct seclock_client *client)
     return stats;
 }
 
-/* One Redis command with up to six arguments, its reply as a number. */
-static inline int64_t redis_number(const char *a, const char *b, const char *c, const char *d)
+static inline int64_t number_at(struct redis *redis, struct command command)
 {
-    struct command command = {.argv = {a, b, c, d}};
-    while (command.argc < 4 && command.argv[command.argc])
-        command.argc++;
-    command_run(servers.commands, &command, 1);
+    command_run(redis, &command, 1);
     assert_int_equal(command.result, REDIS_ANSWERED);
     int64_t number = command_int(&command, -1);
     command_clear(&command, 1);
     return number;
+}
+
+/* One Redis command with up to four words, its reply as a number; of a cluster, what all masters
+ * reply to a command without a key. */
+static inline int64_t redis_number(const char *a, const char *b, const char *c, const char *d)
+{
+    struct cluster *cluster = redis_cluster(servers.commands);
+    struct command command = {.argv = {a, b, c, d}};
+    int64_t sum = 0;
+    size_t length;
+    while (command.argc < 4 && command.argv[command.argc])
+        command.argc++;
+    if (!cluster || command_key(&command, &length))
+        return number_at(servers.commands, command);
+    assert_true(cluster_masters(cluster) > 0);
+    for (size_t i = 0; i < cluster_masters(cluster); i++)
+        sum += number_at(cluster_master(cluster, i), command);
+    return sum;
 }
 
 /* Runs `body` for each key of this program, named `key`, and returns what it adds up in `n`. */

@@ -1,12 +1,174 @@
-/* Redis Cluster is not supported yet: no client of one can be opened. */
+/* The client of a Redis Cluster: opened and closed with its front, and asked for each master. */
+#include "lua/cluster.h"
+
+#include <assert.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "lua/cluster_core.h"
 #include "lua/cluster_hooks.h"
+#include "lua/cluster_run.h"
 
-#include <stddef.h>
-
-static struct cluster *open_none(struct redis *front, const struct url *url, int timeout_ms)
+static struct cluster *cluster_open(struct redis *front, const struct url *url, int timeout_ms)
 {
-    (void)front, (void)url, (void)timeout_ms;
-    return NULL;
+    assert(timeout_ms > 0);
+    struct cluster *cluster = calloc(1, sizeof *cluster);
+    if (!cluster)
+        return NULL;
+    cluster->front = front;
+    cluster->url = *url;
+    cluster->timeout_ms = timeout_ms;
+    cluster->asked_slot = -1;
+    cluster_map_begin(&cluster->map);
+    unsigned seed = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)cluster;
+    backoff_init(&cluster->asking, CLUSTER_LEARN_MS_MIN, CLUSTER_LEARN_MS_MAX, seed);
+    cluster->turn = seed % CLUSTER_NODES_MAX;
+    return cluster;
 }
 
-const struct cluster_hooks cluster_hooks = {.open = open_none};
+static void cluster_close(struct cluster **cluster)
+{
+    if (*cluster) {
+        cluster_map_clear(&(*cluster)->map);
+        free((*cluster)->entries);
+    }
+    free(*cluster);
+    *cluster = NULL;
+}
+
+static void cluster_drop(struct cluster *cluster)
+{
+    for (int i = 0; i < cluster->map.count; i++)
+        if (cluster->map.nodes[i]->redis)
+            redis_drop(cluster->map.nodes[i]->redis);
+}
+
+static void cluster_set_timeout(struct cluster *cluster, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    cluster->timeout_ms = timeout_ms;
+    for (int i = 0; i < cluster->map.count; i++)
+        if (cluster->map.nodes[i]->redis)
+            redis_set_timeout(cluster->map.nodes[i]->redis, timeout_ms);
+}
+
+void cluster_set_patience(struct cluster *cluster, int patience_ms)
+{
+    assert(patience_ms > 0);
+    cluster->patience_ms = patience_ms;
+}
+
+static void cluster_add_stats(const struct cluster *cluster, struct redis_stats *stats)
+{
+    for (int i = 0; i < cluster->map.count; i++) {
+        if (!cluster->map.nodes[i]->redis)
+            continue;
+        struct redis_stats node = redis_stats(cluster->map.nodes[i]->redis);
+        stats->connects += node.connects;
+        stats->failures += node.failures;
+        stats->reloads += node.reloads;
+    }
+}
+
+static bool cluster_reached(const struct cluster *cluster)
+{
+    for (int i = 0; i < cluster->map.count && !cluster->reached; i++)
+        if (cluster->map.nodes[i]->redis && redis_connected(cluster->map.nodes[i]->redis))
+            return true;
+    return cluster->reached;
+}
+
+static bool cluster_moving(const struct cluster *cluster)
+{
+    return cluster->moving;
+}
+
+/* ---- each master ---- */
+
+static int nth_master(const struct cluster *cluster, size_t master)
+{
+    for (int i = 0; i < cluster->map.count; i++)
+        if (cluster->map.nodes[i]->master && master-- == 0)
+            return i;
+    assert(!"no such master");
+    return 0;
+}
+
+size_t cluster_masters(struct cluster *cluster)
+{
+    size_t count = 0;
+    if (!cluster_learn(cluster, false))
+        return 0;
+    for (int i = 0; i < cluster->map.count; i++)
+        count += cluster->map.nodes[i]->master && cluster_client(cluster, i);
+    return count;
+}
+
+const char *cluster_master_place(const struct cluster *cluster, size_t master)
+{
+    return redis_place(cluster->map.nodes[nth_master(cluster, master)]->redis);
+}
+
+struct redis *cluster_master(struct cluster *cluster, size_t master)
+{
+    return cluster_client(cluster, nth_master(cluster, master));
+}
+
+/* A number in braces is tried after another until one hashes to the master: as many as there are
+ * masters, on the average. A master that has few slots may take thousands. */
+void cluster_master_key(const struct cluster *cluster, size_t master, const char *prefix,
+                        char key_out[CLUSTER_KEY_SIZE])
+{
+    int node = nth_master(cluster, master);
+    for (unsigned i = 0; i < 1000000; i++) {
+        int length = snprintf(key_out, CLUSTER_KEY_SIZE, "%s{%u}", prefix, i);
+        assert(length > 0 && length < CLUSTER_KEY_SIZE);
+        if (cluster->map.owner[cluster_slot(key_out, (size_t)length)] == node)
+            return;
+    }
+}
+
+/* All are asked before any answer is awaited. */
+static enum redis_result cluster_ping(struct cluster *cluster)
+{
+    static const char *const ping[] = {"PING"};
+    enum redis_result result = REDIS_FAILED;
+    if (!cluster_learn(cluster, false))
+        return REDIS_FAILED;
+    for (int i = 0; i < cluster->map.count; i++) {
+        struct redis *redis =
+            cluster->map.nodes[i]->master ? cluster_node(cluster, i, "PING") : NULL;
+        cluster->map.nodes[i]->used =
+            redis && redis_append(redis, 1, ping, NULL) && redis_flush(redis);
+    }
+    for (int i = 0; i < cluster->map.count; i++) {
+        if (!cluster->map.nodes[i]->used)
+            continue;
+        cluster->map.nodes[i]->used = false;
+        redisReply *reply = redis_receive(cluster->map.nodes[i]->redis);
+        if (reply && reply->type != REDIS_REPLY_ERROR)
+            result = REDIS_ANSWERED;
+        else
+            cluster_note(cluster, i, "PING",
+                         reply ? reply->str : redis_error(cluster->map.nodes[i]->redis));
+        if (!reply)
+            cluster_doubt(cluster);
+        freeReplyObject(reply);
+    }
+    return result;
+}
+
+const struct cluster_hooks cluster_hooks = {
+    .open = cluster_open,
+    .close = cluster_close,
+    .drop = cluster_drop,
+    .set_timeout = cluster_set_timeout,
+    .ping = cluster_ping,
+    .add_stats = cluster_add_stats,
+    .run_scripts = cluster_run_scripts,
+    .run_commands = cluster_run_commands,
+    .reached = cluster_reached,
+    .moving = cluster_moving,
+};

@@ -1,12 +1,18 @@
-/* What the client of one server, lua/redis.c, calls of a cluster's, lua/cluster.c, which is made of
- * clients of one server each: a table, so that the two do not include each other. */
+/* What the client of one server, lua/redis.c, and the pipelines, lua/script.c and lua/command.c,
+ * call of a cluster's, lua/cluster.c, which is made of clients of one server each and of pipelines
+ * to them: a table, so that they do not include each other. */
 #ifndef LUA_CLUSTER_HOOKS_H
 #define LUA_CLUSTER_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "lua/redis_result.h"
 
 struct cluster;
+struct command;
 struct redis;
+struct script_call;
 struct url;
 
 struct cluster_hooks {
@@ -27,6 +33,18 @@ struct cluster_hooks {
 
     /* Adds what was counted on the connections to nodes. */
     void (*add_stats)(const struct cluster *cluster, struct redis_stats *stats);
+
+    /* The pipelines of script_run and command_run: see lua/cluster_run.h. */
+    void (*run_scripts)(struct cluster *cluster, struct script_call *calls, size_t count);
+    void (*run_commands)(struct cluster *cluster, struct command *commands, size_t count);
+
+    /* True when a node has answered in the last pipeline, or another one is connected: while this
+     * is true, calls that failed for a lost node may succeed at another. */
+    bool (*reached)(const struct cluster *cluster);
+
+    /* True when the last commands were refused, and not done, because their slot is being moved:
+     * they may be tried again. */
+    bool (*moving)(const struct cluster *cluster);
 };
 
 extern const struct cluster_hooks cluster_hooks;

@@ -2,6 +2,7 @@
 #ifndef LUA_COMMAND_H
 #define LUA_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,8 +23,20 @@ struct command {
 
 /* Sends all commands in one pipeline, connecting first when needed, and sets the result of each:
  * after a lost connection the commands not yet answered are REDIS_UNKNOWN. An error reply makes a
- * command REDIS_FAILED and leaves its text in redis_error. */
+ * command REDIS_FAILED and leaves its text in redis_error. In a cluster the commands are split by
+ * their nodes, see lua/cluster_run.h. */
 void command_run(struct redis *redis, struct command *commands, size_t count);
+
+/* For lua/cluster*.c. command_append queues one command; false: out of memory. command_take sets
+ * its result from its reply, NULL when the connection is lost, and keeps or frees the reply.
+ * command_key returns the first key, or NULL when the command has none. */
+bool command_append(struct redis *redis, const struct command *command);
+void command_take(struct redis *redis, struct command *command, struct redisReply *reply);
+const char *command_key(const struct command *command, size_t *length_out);
+
+/* True when the last commands were refused, and not done, because a cluster moves their slot: they
+ * may be tried again from the WATCH on. */
+bool command_moving(const struct redis *redis);
 
 /* Frees the replies. */
 void command_clear(struct command *commands, size_t count);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lua/cluster_hooks.h"
 #include "lua_scripts.h"
 
 #define SCRIPT_ROW(name) {#name, lua_##name, lua_##name##_sha1},
@@ -178,9 +179,15 @@ static void run_with_text(struct redis *redis, struct script_call *call)
         receive_call(redis, call);
 }
 
+const char *script_name(const struct script_call *call)
+{
+    return scripts[call->id].name;
+}
+
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count)
 {
     size_t sent = 0;
+    assert(!redis_cluster(redis));
     /* Until a call is sent it is certainly not done, and its result says so on every return. */
     for (size_t i = 0; i < count; i++)
         script_forget(&calls[i], REDIS_FAILED);
@@ -218,12 +225,26 @@ void script_receive(struct redis *redis, struct script_call *calls, size_t sent)
 
 void script_run(struct redis *redis, struct script_call *calls, size_t count)
 {
-    script_receive(redis, calls, script_send(redis, calls, count));
+    struct cluster *cluster = redis_cluster(redis);
+    if (cluster)
+        cluster_hooks.run_scripts(cluster, calls, count);
+    else
+        script_receive(redis, calls, script_send(redis, calls, count));
+}
+
+bool script_alive(const struct redis *redis)
+{
+    const struct cluster *cluster = redis_cluster(redis);
+    return cluster ? cluster_hooks.reached(cluster) : redis_connected(redis);
 }
 
 void script_run_telling(struct redis *redis, struct script_call *call)
 {
     static const char *const ping[] = {"PING"};
+    if (redis_cluster(redis)) { /* the nodes pass messages on to each other in their own time */
+        script_run(redis, call, 1);
+        return;
+    }
     script_forget(call, REDIS_FAILED);
     if (redis_connect(redis) != REDIS_ANSWERED || !redis_append(redis, 1, ping, NULL))
         return;

@@ -2,6 +2,7 @@
 #ifndef LUA_SCRIPT_H
 #define LUA_SCRIPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -89,25 +90,33 @@ void script_int(struct script_call *call, int64_t value);
  * because a script's first use on a connection carries its text, so that a server that has just
  * started knows the script. The exception is a SCRIPT FLUSH while the connection lives: calls whose
  * script the server forgot are sent again and run after the rest of their pipeline. Callers must
- * bear that. */
+ * bear that. In a cluster the calls are split by their nodes and only those of one slot run in
+ * order, see lua/cluster_run.h; each call has a key. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
+
+/* False when the last script_run or command_run lost Redis, or did not reach it. In a cluster: when
+ * no node is left that is known to answer; each call tells what became of it. */
+bool script_alive(const struct redis *redis);
 
 /* script_run for one call whose script publishes, with a PING before the call, so that Redis
  * delivers the message to subscribers before it replies here: Redis serves the connections that
  * have output in the reverse of the order in which they came to have some. */
 void script_run_telling(struct redis *redis, struct script_call *call);
 
-/* The two halves of script_run, for a caller that asks several servers at once. script_send makes
+/* The two halves of script_run, for a caller that asks several servers at once, none of them a
+ * cluster. script_send makes
  * the calls that it cannot send REDIS_FAILED and returns the number of calls sent. Then the caller
  * calls script_receive with that number before it uses the connection for anything else. */
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
 void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
 
-/* For script_each.c. script_append queues one call; false: out of memory. script_take sets the
- * call's result from its reply, frees the reply, and returns true when the server does not know the
- * script. script_forget sets a result without values. */
+/* For script_each.c and lua/cluster*.c. script_append queues one call; false: out of memory.
+ * script_take sets the call's result from its reply, frees the reply, and returns true when the
+ * server does not know the script. script_forget sets a result without values. script_name is the
+ * name of its script. */
 bool script_append(struct redis *redis, const struct script_call *call, bool with_text);
 bool script_take(struct redis *redis, struct script_call *call, struct redisReply *reply);
 void script_forget(struct script_call *call, enum redis_result result);
+const char *script_name(const struct script_call *call);
 
 #endif

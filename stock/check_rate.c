@@ -1,4 +1,10 @@
-/* Limits of orders per user and per client address, asked for a whole batch in one call. */
+/* Limits of orders per user and per client address, asked for a whole batch in one call.
+ *
+ * why_buckets: a call has its keys in one slot of a cluster, and all orders of all daemons ask. So
+ * there the users and addresses are spread by their hashes over buckets, each with a slot of its
+ * own, and a batch asks one question for each bucket that occurs in it. An order whose user and
+ * address are in different buckets is asked for twice; when one of the two answers refuses it, the
+ * other has counted it all the same, which lets less through and never more. */
 #include "stock/check_rate.h"
 
 #include <assert.h>
@@ -12,18 +18,14 @@
 enum {
     SUBJECTS_MAX = 2 * STOCK_BATCH_MAX,
     KEYS = 4,
-    FIXED = 6,   /* arguments between the keys and the subjects */
-    SLOTS = 2048 /* of the table that finds a subject again: a power of two, half of it used */
+    FIXED = 6,    /* arguments between the keys and the subjects */
+    SLOTS = 2048, /* of the table that finds a subject again: a power of two, half of it used */
+    KEY_SIZE = 64,
 };
 
 static const int64_t MINUTE_US = 60000000;
 
-static const char *const keys[KEYS] = {
-    STOCK_PREFIX "{rate}:users",
-    STOCK_PREFIX "{rate}:users:older",
-    STOCK_PREFIX "{rate}:addresses",
-    STOCK_PREFIX "{rate}:addresses:older",
-};
+static const char *const fields[KEYS] = {"users", "users:older", "addresses", "addresses:older"};
 
 static_assert(KEYS + FIXED + SUBJECTS_MAX <= SCRIPT_MORE_MAX, "a call has room for a batch");
 static_assert(SUBJECTS_MAX < 4096, "two digits of base 64 number a subject");
@@ -39,13 +41,12 @@ struct limits {
     unsigned address_per_min, address_burst;
 };
 
-struct rate {
-    const struct stock_rates *rates;
-    struct limits limits; /* as they were when the present batch was posted */
-    struct stock_order *orders[STOCK_BATCH_MAX];
+/* One call: the orders of a bucket, by its keys. */
+struct question {
+    char keys[KEYS][KEY_SIZE];
     size_t count;
-    size_t call; /* where the question stands in the pipeline */
-    bool posted;
+    size_t call;                      /* where it stands in the pipeline */
+    uint16_t orders[STOCK_BATCH_MAX]; /* their places in rate->orders */
     struct subjects users, addresses;
     uint16_t user_of[STOCK_BATCH_MAX], address_of[STOCK_BATCH_MAX]; /* from 1; 0: not limited */
     char numbers[5][24];
@@ -54,14 +55,38 @@ struct rate {
     int64_t refused[4 * STOCK_BATCH_MAX];
 };
 
-struct rate *rate_open(const struct stock_rates *rates)
+struct rate {
+    const struct stock_rates *rates;
+    struct limits limits; /* as they were when the present batch was posted */
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    size_t count;
+    bool posted;
+    size_t buckets;
+    struct question questions[]; /* one for each bucket */
+};
+
+/* The whole of Redis is one bucket, unless it is a cluster. */
+static void name_keys(struct rate *rate, size_t bucket)
+{
+    char tag[16] = "rate";
+    if (rate->buckets > 1)
+        snprintf(tag, sizeof tag, "rate:%02zu", bucket);
+    for (size_t i = 0; i < KEYS; i++)
+        snprintf(rate->questions[bucket].keys[i], KEY_SIZE, STOCK_PREFIX "{%s}:%s", tag, fields[i]);
+}
+
+struct rate *rate_open(const struct stock_rates *rates, bool cluster)
 {
     if (!rates)
         return NULL;
-    struct rate *rate = calloc(1, sizeof *rate);
+    size_t buckets = cluster ? STOCK_RATE_BUCKETS : 1;
+    struct rate *rate = calloc(1, sizeof *rate + buckets * sizeof *rate->questions);
     if (!rate)
         abort();
     rate->rates = rates;
+    rate->buckets = buckets;
+    for (size_t i = 0; i < buckets; i++)
+        name_keys(rate, i);
     return rate;
 }
 
@@ -84,19 +109,44 @@ static uint16_t number_of(struct subjects *subjects, const char *name)
     return subjects->slots[slot];
 }
 
+static struct question *question_of(struct rate *rate, const char *subject)
+{
+    return &rate->questions[rate->buckets > 1 ? hash_slot(subject, rate->buckets) : 0];
+}
+
+/* Adds an order, not limited by its user nor its address so far. */
+static size_t add_entry(struct rate *rate, struct question *question, size_t order)
+{
+    size_t at = question->count;
+    if (at > 0 && question->orders[at - 1] == order) /* its address has the bucket of its user */
+        return at - 1;
+    assert(at < STOCK_BATCH_MAX && order < rate->count);
+    question->orders[at] = (uint16_t)order;
+    question->user_of[at] = question->address_of[at] = 0;
+    question->count++;
+    return at;
+}
+
 static void add_order(struct rate *rate, struct stock_order *order)
 {
     size_t at = rate->count++;
-    bool address = rate->limits.address_per_min > 0 && order->address[0] != '\0';
-    bool user = rate->limits.user_per_min > 0;
     rate->orders[at] = order;
-    rate->user_of[at] = user ? number_of(&rate->users, order->user_id) : 0;
-    rate->address_of[at] = address ? number_of(&rate->addresses, order->address) : 0;
+    if (rate->limits.user_per_min > 0) {
+        struct question *question = question_of(rate, order->user_id);
+        size_t entry = add_entry(rate, question, at);
+        question->user_of[entry] = number_of(&question->users, order->user_id);
+    }
+    if (rate->limits.address_per_min > 0 && order->address[0] != '\0') {
+        struct question *question = question_of(rate, order->address);
+        size_t entry = add_entry(rate, question, at);
+        question->address_of[entry] = number_of(&question->addresses, order->address);
+    }
 }
 
 static void clear(struct subjects *subjects)
 {
-    memset(subjects->slots, 0, sizeof subjects->slots);
+    if (subjects->count > 0)
+        memset(subjects->slots, 0, sizeof subjects->slots);
     subjects->count = 0;
 }
 
@@ -109,20 +159,20 @@ static char *put_digits(char *at, size_t number)
     return at;
 }
 
-static void write_places(struct rate *rate)
+static void write_places(struct question *question)
 {
-    char *at = rate->places;
-    for (size_t i = 0; i < rate->count; i++) {
-        size_t address = rate->address_of[i];
-        at = put_digits(at, rate->user_of[i]);
-        at = put_digits(at, address > 0 ? rate->users.count + address : 0);
+    char *at = question->places;
+    for (size_t i = 0; i < question->count; i++) {
+        size_t address = question->address_of[i];
+        at = put_digits(at, question->user_of[i]);
+        at = put_digits(at, address > 0 ? question->users.count + address : 0);
     }
     *at = '\0';
 }
 
-static void write_number(struct rate *rate, size_t which, int64_t number)
+static void write_number(struct question *question, size_t which, int64_t number)
 {
-    snprintf(rate->numbers[which], sizeof rate->numbers[which], "%lld", (long long)number);
+    snprintf(question->numbers[which], sizeof question->numbers[which], "%lld", (long long)number);
 }
 
 static int64_t interval_us(unsigned per_min)
@@ -130,33 +180,44 @@ static int64_t interval_us(unsigned per_min)
     return per_min > 0 ? MINUTE_US / per_min : 0;
 }
 
-static size_t append(struct rate *rate, size_t at, const char *const *texts, size_t count)
+static size_t append(struct question *question, size_t at, const char *const *texts, size_t count)
 {
-    memcpy(&rate->parameters[at], texts, count * sizeof *texts);
+    memcpy(&question->parameters[at], texts, count * sizeof *texts);
     return at + count;
 }
 
-static void write_call(struct rate *rate, struct script_call *call)
+static void write_call(const struct limits *limits, struct question *question,
+                       struct script_call *call)
 {
-    const struct limits *limits = &rate->limits;
-    size_t used = append(rate, 0, keys, KEYS);
-    write_number(rate, 0, (int64_t)rate->users.count);
-    write_number(rate, 1, interval_us(limits->user_per_min));
-    write_number(rate, 2, limits->user_burst);
-    write_number(rate, 3, interval_us(limits->address_per_min));
-    write_number(rate, 4, limits->address_burst);
+    size_t used = 0;
+    write_number(question, 0, (int64_t)question->users.count);
+    write_number(question, 1, interval_us(limits->user_per_min));
+    write_number(question, 2, limits->user_burst);
+    write_number(question, 3, interval_us(limits->address_per_min));
+    write_number(question, 4, limits->address_burst);
+    for (size_t i = 0; i < KEYS; i++)
+        question->parameters[used++] = question->keys[i];
     for (size_t i = 0; i < 5; i++)
-        rate->parameters[used++] = rate->numbers[i];
-    write_places(rate);
-    rate->parameters[used++] = rate->places;
-    used = append(rate, used, rate->users.names, rate->users.count);
-    used = append(rate, used, rate->addresses.names, rate->addresses.count);
+        question->parameters[used++] = question->numbers[i];
+    write_places(question);
+    question->parameters[used++] = question->places;
+    used = append(question, used, question->users.names, question->users.count);
+    used = append(question, used, question->addresses.names, question->addresses.count);
     script_begin(call, SCRIPT_rate_limit);
     call->keys = KEYS;
-    call->more = rate->parameters;
+    call->more = question->parameters;
     call->more_count = used;
-    call->more_values = rate->refused;
-    call->more_values_max = 4 * rate->count;
+    call->more_values = question->refused;
+    call->more_values_max = 4 * question->count;
+}
+
+static void post_question(struct stock *stock, struct question *question)
+{
+    if (question->users.count + question->addresses.count == 0)
+        return;
+    stock->rate->posted = true;
+    question->call = stock->call_count;
+    write_call(&stock->rate->limits, question, stock_call(stock));
 }
 
 static struct limits read_limits(const struct stock_rates *rates)
@@ -179,23 +240,23 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
     if (rate->limits.user_per_min == 0 && rate->limits.address_per_min == 0)
         return;
     rate->count = 0;
-    clear(&rate->users);
-    clear(&rate->addresses);
+    for (size_t i = 0; i < rate->buckets; i++) {
+        rate->questions[i].count = 0;
+        clear(&rate->questions[i].users);
+        clear(&rate->questions[i].addresses);
+    }
     for (size_t i = 0; i < count; i++)
         if (orders[i]->outcome == STOCK_OPEN && !orders[i]->rate_passed)
             add_order(rate, orders[i]);
-    if (rate->users.count + rate->addresses.count == 0)
-        return;
-    rate->posted = true;
-    rate->call = stock->call_count;
-    write_call(rate, stock_call(stock));
+    for (size_t i = 0; i < rate->buckets; i++)
+        post_question(stock, &rate->questions[i]);
 }
 
-static void refuse(struct rate *rate, const int64_t *numbers)
+static void refuse(const struct rate *rate, const struct question *question, const int64_t *numbers)
 {
-    if (numbers[0] < 1 || (size_t)numbers[0] > rate->count)
+    if (numbers[0] < 1 || (size_t)numbers[0] > question->count)
         return;
-    struct stock_order *order = rate->orders[numbers[0] - 1];
+    struct stock_order *order = rate->orders[question->orders[numbers[0] - 1]];
     order->rate_passed = false;
     if (order->outcome != STOCK_OPEN)
         return;
@@ -207,29 +268,41 @@ static void refuse(struct rate *rate, const int64_t *numbers)
     };
 }
 
-static void read_answer(struct stock *stock)
+/* Without an answer no order of the question is let through. If Redis is lost as a whole nothing is
+ * decided. */
+static void read_answer(struct stock *stock, const struct question *question)
 {
-    struct rate *rate = stock->rate;
-    assert(stock->call_count == 0 &&
-           rate->call < STOCK_CALLS_MAX); /* no answer is overwritten yet */
-    const struct script_call *call = &stock->calls[rate->call];
-    rate->posted = false;
-    for (size_t i = 0; i < rate->count; i++) {
-        struct stock_order *order = rate->orders[i];
-        order->rate_passed = call->result == REDIS_ANSWERED;
-        if (call->result == REDIS_FAILED && redis_connected(stock->redis) &&
-            order->outcome == STOCK_OPEN)
+    const struct rate *rate = stock->rate;
+    assert(question->call < STOCK_CALLS_MAX);
+    const struct script_call *call = &stock->calls[question->call];
+    bool fail = call->result != REDIS_ANSWERED && script_alive(stock->redis);
+    for (size_t i = 0; i < question->count && call->result != REDIS_ANSWERED; i++) {
+        struct stock_order *order = rate->orders[question->orders[i]];
+        order->rate_passed = false;
+        if (fail && order->outcome == STOCK_OPEN)
             order->outcome = STOCK_UNAVAILABLE;
     }
     for (int i = 0; i + 4 <= call->value_count; i += 4)
-        refuse(rate, &rate->refused[i]);
+        refuse(rate, question, &question->refused[i]);
+}
+
+static void read_answers(struct stock *stock)
+{
+    struct rate *rate = stock->rate;
+    assert(stock->call_count == 0); /* no answer is overwritten yet */
+    rate->posted = false;
+    for (size_t i = 0; i < rate->count; i++)
+        rate->orders[i]->rate_passed = true;
+    for (size_t i = 0; i < rate->buckets; i++)
+        if (rate->questions[i].count > 0)
+            read_answer(stock, &rate->questions[i]);
 }
 
 bool rate_run(struct stock *stock)
 {
     bool alive = stock_run_calls(stock);
     if (stock->rate && stock->rate->posted)
-        read_answer(stock);
+        read_answers(stock);
     return alive;
 }
 

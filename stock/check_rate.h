@@ -6,8 +6,9 @@
 #include "stock/order.h"
 #include "stock/stock_core.h"
 
-/* Opens the limits of one thread, which follow `rates` for as long as it is open; NULL for NULL. */
-struct rate *rate_open(const struct stock_rates *rates);
+/* Opens the limits of one thread, which follow `rates` for as long as it is open; NULL for NULL.
+ * `cluster`: they are kept in a cluster, in several slots. */
+struct rate *rate_open(const struct stock_rates *rates, bool cluster);
 void rate_close(struct rate **rate);
 
 /* Posts the question for all open orders that were not let through before, if there are any: it
@@ -17,7 +18,8 @@ void rate_post(struct stock *stock, struct stock_order *const *orders, size_t co
 
 /* As stock_run_calls; if the question was in the pipeline its answer is read: orders over a limit
  * are decided, the others are noted as let through. If Redis is lost nothing is decided; the caller
- * sees that. If Redis refused the question, all its orders fail. */
+ * sees that. If Redis refused the question, or the node of a cluster that has it is lost, all its
+ * orders fail. */
 bool rate_run(struct stock *stock);
 
 /* Sends the question by itself if it still waits in the pipeline: the orders were decided without

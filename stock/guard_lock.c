@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/url.h"
+
 /* Apart from the segments' own locks: the server that has these may be one of the redlock
  * servers. */
 #define GUARD_PREFIX STOCK_PREFIX "guard:"
@@ -33,21 +35,21 @@ static const struct kind {
     const char *scheme;
     size_t servers_min;
 } kinds[] = {
-    {"redlock", SECLOCK_KIND_RED, "redis://", 3},
-    {"mysql", SECLOCK_KIND_TABLE, "mysql://", 1},
+    {"redlock", SECLOCK_KIND_RED, "redis", 3},
+    {"mysql", SECLOCK_KIND_TABLE, "mysql", 1},
 #ifdef LOCK_WITH_ZOOKEEPER
-    {"zookeeper", SECLOCK_KIND_QUEUE, "zookeeper://", 1},
+    {"zookeeper", SECLOCK_KIND_QUEUE, "zookeeper", 1},
 #endif
 };
 
-/* Cuts the list of servers in place, and keeps the URLs of the kind's scheme. */
+/* Cuts the list of servers in place, and keeps the URLs of the kind's family. */
 static size_t list_servers(char *text, const struct kind *kind, const char **servers_out)
 {
     size_t count = 0;
     char *rest = NULL;
     for (char *url = strtok_r(text, " ", &rest); url && count < SERVERS_MAX;
          url = strtok_r(NULL, " ", &rest))
-        if (strncmp(url, kind->scheme, strlen(kind->scheme)) == 0)
+        if (url_scheme(url) && strcmp(url_scheme(url), kind->scheme) == 0)
             servers_out[count++] = url;
     servers_out[count] = NULL;
     return count;
@@ -63,7 +65,7 @@ static bool open_kind(struct stock *stock, const struct kind *kind, char *text, 
         servers[count] = NULL;
     }
     if (count < kind->servers_min) {
-        snprintf(error_out, error_size, "lock %s needs %zu or more %s servers in lock_servers",
+        snprintf(error_out, error_size, "lock %s needs %zu or more %s:// servers in lock_servers",
                  kind->name, kind->servers_min, kind->scheme);
         return false;
     }

@@ -50,7 +50,7 @@ enum stock_admin_result stock_audit(struct stock *stock, const char *sku,
     stock_run_posted(stock);
     for (size_t i = 0; i < audit_out->count; i++)
         post_read(stock, sku, audit_out->segments[i].segment);
-    if (!stock_run_calls(stock))
+    if (!stock_run_calls(stock) || stock_lost_node(stock, audit_out->count))
         return STOCK_ADMIN_FAILED;
     for (size_t i = 0; i < audit_out->count; i++)
         read_cached(&stock->calls[i], &audit_out->cached[i]);

@@ -91,7 +91,7 @@ static bool reconcile_locked(struct stock *stock, const char *sku, struct sale_l
             return false;
     for (size_t i = 0; i < locked->count; i++)
         post_read(stock, &locked->holds[i]);
-    if (!stock_run_calls(stock))
+    if (!stock_run_calls(stock) || stock_lost_node(stock, locked->count))
         return false;
     report->round = rows[0].round;
     report->segments = (uint32_t)locked->count;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lua/cluster.h"
 #include "stock/batch.h"
 #include "stock/check_rate.h"
 #include "stock/check_settings.h"
@@ -17,6 +18,10 @@
 #include "stock/strategy_optimistic.h"
 #include "stock/strategy_segment_lock.h"
 #include "stock/strategy_single_lock.h"
+
+/* How long a batch waits for a slot of a cluster that is being moved. Short, because other segments
+ * are there to sell from. */
+enum { MOVE_MS = 20 };
 
 /* A new strategy is a pair strategy_NAME.h, strategy_NAME.c and a line here. */
 static const struct stock_strategy *const strategies[] = {
@@ -53,12 +58,15 @@ struct stock *stock_open(const struct stock_options *options, struct sale_cache 
     stock->holds = allocate(STOCK_HOLDS_MAX, sizeof *stock->holds);
     stock->batch = allocate(1, sizeof *stock->batch);
     stock->settings = settings_book_open();
-    stock->rate = rate_open(options->rates);
     if (!stock->strategy)
         snprintf(error_out, error_size, "no strategy \"%s\"", options->strategy);
     else
         stock->redis =
             redis_open(options->redis_url, options->redis_timeout_ms, error_out, error_size);
+    struct cluster *cluster = stock->redis ? redis_cluster(stock->redis) : NULL;
+    if (cluster)
+        cluster_set_patience(cluster, MOVE_MS);
+    stock->rate = rate_open(options->rates, cluster);
     if (stock->redis)
         stock->ledger =
             ledger_open(options->mysql_url, options->mysql_timeout_ms, error_out, error_size);

@@ -43,7 +43,16 @@ bool stock_run_calls(struct stock *stock)
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
     stock->call_count = 0;
-    return redis_connected(stock->redis);
+    return script_alive(stock->redis);
+}
+
+bool stock_lost_node(const struct stock *stock, size_t count)
+{
+    assert(count <= STOCK_CALLS_MAX && stock->call_count == 0);
+    for (size_t i = 0; i < count && redis_cluster(stock->redis); i++)
+        if (stock->calls[i].result != REDIS_ANSWERED)
+            return true;
+    return false;
 }
 
 void stock_run_posted(struct stock *stock)

@@ -41,7 +41,11 @@ struct stock {
     struct batch *batch;            /* working space of the strategies */
 };
 
-enum { STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8, STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX };
+enum {
+    STOCK_RATE_BUCKETS = 16, /* calls that ask for the rate limits of one batch, in a cluster */
+    STOCK_CALLS_MAX = 4 * LEDGER_SEGMENTS_MAX + 8 + STOCK_RATE_BUCKETS,
+    STOCK_HOLDS_MAX = LEDGER_SEGMENTS_MAX,
+};
 
 /* A uniform number below `bound` > 0, good enough to spread load. */
 uint32_t stock_random(struct stock *stock, uint32_t bound);
@@ -54,8 +58,14 @@ struct seclock_client *stock_locks(struct stock *stock);
 struct script_call *stock_call(struct stock *stock);
 
 /* Sends the pipeline. The answers stay in stock->calls until the next stock_call; after it the
- * pipeline is empty. False when Redis could not be reached or was lost on the way. */
+ * pipeline is empty. False when Redis could not be reached or was lost on the way. A cluster is
+ * lost when none of its nodes can be reached: while one of them is down, this is true, and each
+ * call tells what became of it. */
 bool stock_run_calls(struct stock *stock);
+
+/* True when Redis is a cluster and one of the first `count` calls of the last pipeline was not
+ * answered; to be asked before the next stock_call. */
+bool stock_lost_node(const struct stock *stock, size_t count);
 
 /* Sends the pipeline if a call is posted. */
 void stock_run_posted(struct stock *stock);

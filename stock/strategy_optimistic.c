@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "lua/command.h"
+#include "lua/script.h"
 #include "sql/ledger_commit.h"
 #include "stock/check_rate.h"
 #include "stock/strategy_counter.h"
@@ -89,7 +90,7 @@ static void take_one(struct stock *stock, struct segment_hold *hold)
     uint32_t wanted = hold->taken;
     take_once(stock->redis, hold, wanted);
     for (int tries = 1; tries < TRIES_MAX && hold->state == SEGMENT_BUSY; tries++) {
-        if (!redis_connected(stock->redis))
+        if (!script_alive(stock->redis))
             return;
         clock_sleep_ns(INT64_C(1000) * stock_random(stock, PAUSE_US_MAX));
         take_once(stock->redis, hold, wanted);
@@ -105,7 +106,7 @@ static bool take(struct stock *stock, size_t first_hold)
         take_one(stock, &stock->holds[i]);
     stock->stats.redis_calls++;
     stock->stats.redis_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
-    return redis_connected(stock->redis);
+    return script_alive(stock->redis);
 }
 
 static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)

@@ -11,7 +11,14 @@
  * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
  * Redis, a segment's row changes only from exactly the fence at which Redis was settled when the
  * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
- * for the stock to be sold. */
+ * for the stock to be sold.
+ *
+ * why_in_doubt: when one node of a cluster is lost, only the holds that it had not answered are in
+ * doubt: it may have locked and marked their segments. Nothing is sold from them, and their release
+ * is posted: the next holder finds them open and recovers them. The batch goes on with the segments
+ * of the other nodes. A slot that is being moved refuses calls, which have then certainly not run:
+ * a lock that was refused is a busy segment, a take that was refused leaves it to the recovery, and
+ * a settle or a release that was refused leaves it locked until its lease ends, and then open. */
 #include "stock/strategy_segment_lock.h"
 
 #include <assert.h>
@@ -36,7 +43,7 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
         /* Locked, and then the take did not find the lock: it took nothing, so nothing is to be
          * settled. */
         bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
-        group->busy |= hold->state == SEGMENT_BUSY;
+        group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
         if (lost || hold->state == SEGMENT_EMPTY)
             segment_post_release(stock, hold);
         else if (hold->state == SEGMENT_TAKEN)
@@ -45,8 +52,8 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
 }
 
 /* Takes units until every order is filled or every segment has been tried. Each pass is one round
- * trip for all sales of the batch. False when Redis, or the server of the guard locks, is lost:
- * what is held by then is in doubt. */
+ * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks,
+ * is lost: what is held by then is in doubt. */
 static bool gather(struct stock *stock, struct batch *batch)
 {
     strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
@@ -103,14 +110,16 @@ static void recover_refused(struct stock *stock, struct batch *batch)
 }
 
 /* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
- * segment, else at the fence of its last settled round. Posted only: the calls travel with the next
- * batch's locks. */
+ * segment, else at the fence of its last settled round; gives up those in doubt. Posted only: the
+ * calls travel with the next batch's locks. */
 static void settle_all(struct stock *stock, struct batch *batch, bool committed)
 {
     if (!committed)
         recover_refused(stock, batch);
     for (size_t i = 0; i < stock->hold_count; i++) {
         struct segment_hold *hold = &stock->holds[i];
+        if (hold->state == SEGMENT_DOUBT)
+            segment_post_release(stock, hold);
         if (hold->state != SEGMENT_TAKEN)
             continue;
         assert(!batch_refused(batch, hold));

@@ -17,6 +17,7 @@ struct MHD_Daemon;
 struct MHD_Response;
 struct http_room;
 struct live_stream;
+struct proxied;
 
 /* Requests in order of their time limits; each list has limits of one length. */
 struct request_list {
@@ -76,6 +77,7 @@ struct http_thread {
     struct service *service;
     unsigned classes; /* of calls that it serves, see route.h */
     const char *name;
+    struct proxied *proxied; /* accepts in libmicrohttpd's stead; NULL: without proxy_protocol */
     struct worker worker;
     struct MHD_Daemon *daemon;
     int listen_fd;

@@ -1,0 +1,19 @@
+/* Commands to a cluster that belong to one connection: WATCH and what it reads, MULTI to EXEC. */
+#ifndef LUA_CLUSTER_WATCH_H
+#define LUA_CLUSTER_WATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct cluster;
+struct command;
+
+/* Whether the commands belong to one connection. */
+bool cluster_is_bound(const struct command *commands, size_t count);
+
+/* Runs such commands, all of them at the node that has the slot: see cluster_run_commands. They
+ * have no replies yet, and are REDIS_FAILED. */
+void cluster_run_bound(struct cluster *cluster, struct command *commands, size_t count,
+                       unsigned slot);
+
+#endif

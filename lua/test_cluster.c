@@ -1,0 +1,661 @@
+/* Pipelines to a cluster of scripted nodes: every refusal, and nodes that are lost. */
+#include "lua/cluster.h"
+#include "lua/cluster_slots.h"
+#include "lua/command.h"
+#include "lua/script.h"
+#include "lua/test_server.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+enum { NODES = 3, RULES_MAX = 16, CLIENTS_MAX = 16, LOG_SIZE = 4096, TIMEOUT_MS = 400 };
+
+/* ---- scripted nodes ---- */
+
+/* What a node answers to commands whose key, or whose name if they have none, is this. */
+struct rule {
+    const char *what;
+    const char *reply; /* "": silence; "close": it hangs up */
+    int times;         /* -1: always */
+};
+
+struct node {
+    int listener, port, stop[2];
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards all below */
+    struct rule rules[RULES_MAX];
+    int rule_count;
+    char slots[512]; /* the reply to CLUSTER SLOTS */
+    char log[LOG_SIZE];
+    struct node *waits_for; /* answers only after that node has got a command */
+};
+
+static struct node nodes[NODES];
+static struct redis *redis;
+static struct cluster *cluster;
+
+static bool is_script(const redisReply *words)
+{
+    return strncmp(words->element[0]->str, "EVAL", 4) == 0;
+}
+
+/* The key of a command, or its name. */
+static const char *subject(const redisReply *words)
+{
+    size_t at = is_script(words) ? 3 : words->elements > 1 ? 1 : 0;
+    static const char *const keyless[] = {"SELECT", "PING", "CLUSTER", "TIME"};
+    for (size_t i = 0; i < sizeof keyless / sizeof *keyless; i++)
+        if (strcmp(words->element[0]->str, keyless[i]) == 0)
+            at = 0;
+    return words->element[at]->str;
+}
+
+static const char *answer_of(struct node *node, const redisReply *words)
+{
+    const char *what = subject(words);
+    for (int i = 0; i < node->rule_count; i++) {
+        struct rule *rule = &node->rules[i];
+        if (rule->times == 0 || strcmp(rule->what, what) != 0)
+            continue;
+        rule->times -= rule->times > 0;
+        return rule->reply;
+    }
+    if (strcmp(what, "CLUSTER") == 0)
+        return node->slots;
+    return is_script(words) ? ":1\r\n" : "+OK\r\n";
+}
+
+static bool has_command(struct node *node)
+{
+    pthread_mutex_lock(&node->mutex);
+    bool has = strchr(node->log, ' ') != NULL;
+    pthread_mutex_unlock(&node->mutex);
+    return has;
+}
+
+/* Answers one command; false when the connection is to end. */
+static bool serve(struct node *node, int client, const redisReply *words)
+{
+    pthread_mutex_lock(&node->mutex);
+    const char *answer = answer_of(node, words);
+    const char *what = subject(words);
+    size_t used = strlen(node->log);
+    if (strcmp(what, "SELECT") != 0 && strcmp(what, "CLUSTER") != 0)
+        snprintf(node->log + used, LOG_SIZE - used, "%s %s;", words->element[0]->str, what);
+    struct node *other = is_script(words) ? node->waits_for : NULL;
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", answer);
+    pthread_mutex_unlock(&node->mutex);
+    for (int ms = 0; other && !has_command(other) && ms < 4 * TIMEOUT_MS; ms++)
+        clock_sleep_ns(CLOCK_NS_PER_MS);
+    if (strcmp(copy, "close") == 0)
+        return false;
+    send(client, copy, strlen(copy), MSG_NOSIGNAL);
+    return true;
+}
+
+/* Reads what one client has sent, and answers each whole command. */
+static bool read_client(struct node *node, int client, redisReader *reader)
+{
+    char bytes[4096];
+    void *words = NULL;
+    ssize_t count = recv(client, bytes, sizeof bytes, 0);
+    bool open = count > 0 && redisReaderFeed(reader, bytes, (size_t)count) == REDIS_OK;
+    while (open && redisReaderGetReply(reader, &words) == REDIS_OK && words) {
+        open = serve(node, client, words);
+        freeReplyObject(words);
+    }
+    return open;
+}
+
+static void *node_thread(void *argument)
+{
+    struct node *node = argument;
+    struct pollfd fds[2 + CLIENTS_MAX] = {{.fd = node->stop[0], .events = POLLIN},
+                                          {.fd = node->listener, .events = POLLIN}};
+    redisReader *readers[2 + CLIENTS_MAX];
+    nfds_t count = 2;
+    while (poll(fds, count, -1) > 0 && fds[0].revents == 0) {
+        for (nfds_t i = 2; i < count; i++)
+            if (fds[i].revents && !read_client(node, fds[i].fd, readers[i])) {
+                close(fds[i].fd);
+                fds[i].fd = -1;
+                redisReaderFree(readers[i]);
+            }
+        if (fds[1].revents && count < 2 + CLIENTS_MAX) {
+            readers[count] = redisReaderCreate();
+            fds[count].revents = 0;
+            fds[count++] =
+                (struct pollfd){.fd = accept(node->listener, NULL, NULL), .events = POLLIN};
+        }
+    }
+    for (nfds_t i = 2; i < count; i++)
+        if (fds[i].fd >= 0) {
+            close(fds[i].fd);
+            redisReaderFree(readers[i]);
+        }
+    return NULL;
+}
+
+/* ---- the cluster ---- */
+
+static void set_rule(int node, const char *what, int times, const char *reply)
+{
+    pthread_mutex_lock(&nodes[node].mutex);
+    assert_true(nodes[node].rule_count < RULES_MAX);
+    nodes[node].rules[nodes[node].rule_count++] = (struct rule){what, reply, times};
+    pthread_mutex_unlock(&nodes[node].mutex);
+}
+
+/* What a node has been asked since the last look. */
+static void expect_log(int node, const char *log)
+{
+    pthread_mutex_lock(&nodes[node].mutex);
+    char copy[LOG_SIZE];
+    memcpy(copy, nodes[node].log, LOG_SIZE);
+    nodes[node].log[0] = '\0';
+    pthread_mutex_unlock(&nodes[node].mutex);
+    assert_string_equal(copy, log);
+}
+
+/* All nodes say: slots up to 8191 are at the first node, the others at the second. */
+static void set_slots(const char *host, int low, int high)
+{
+    for (int i = 0; i < NODES; i++) {
+        pthread_mutex_lock(&nodes[i].mutex);
+        snprintf(nodes[i].slots, sizeof nodes[i].slots,
+                 "*2\r\n*3\r\n:0\r\n:8191\r\n*3\r\n$%zu\r\n%s\r\n:%d\r\n$1\r\na\r\n"
+                 "*3\r\n:8192\r\n:16383\r\n*3\r\n$%zu\r\n%s\r\n:%d\r\n$1\r\nb\r\n",
+                 strlen(host), host, nodes[low].port, strlen(host), host, nodes[high].port);
+        pthread_mutex_unlock(&nodes[i].mutex);
+    }
+}
+
+static int set_up(void **state)
+{
+    char url[64], error[128];
+    (void)state;
+    for (int i = 0; i < NODES; i++) {
+        nodes[i] =
+            (struct node){.listener = listen_anywhere(&nodes[i].port), .port = nodes[i].port};
+        assert_int_equal(pipe(nodes[i].stop), 0);
+        pthread_mutex_init(&nodes[i].mutex, NULL);
+    }
+    set_slots("127.0.0.1", 0, 1);
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(pthread_create(&nodes[i].thread, NULL, node_thread, &nodes[i]), 0);
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", nodes[0].port);
+    redis = redis_open(url, TIMEOUT_MS, error, sizeof error);
+    assert_non_null(redis);
+    cluster = redis_cluster(redis);
+    assert_non_null(cluster);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    redis_close(&redis);
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(write(nodes[i].stop[1], "x", 1), 1);
+        pthread_join(nodes[i].thread, NULL);
+        close(nodes[i].listener);
+        close(nodes[i].stop[0]);
+        close(nodes[i].stop[1]);
+        pthread_mutex_destroy(&nodes[i].mutex);
+    }
+    return 0;
+}
+
+/* The keys of the tests: "l" and "low" are at the first node, "h" and "high" at the second. */
+#define L "{3}l" /* slot 1584 */
+#define L2 "{3}l2"
+#define H "{1}h" /* slot 9842 */
+#define H2 "{1}h2"
+
+static struct script_call call_of(const char *key)
+{
+    struct script_call call;
+    script_begin(&call, SCRIPT_stock_read);
+    script_key(&call, key);
+    return call;
+}
+
+static void expect_result(const struct script_call *call, enum redis_result result)
+{
+    assert_int_equal(call->result, result);
+    assert_int_equal(call->value_count, result == REDIS_ANSWERED ? 1 : 0);
+}
+
+/* A refusal of one slot that leads to a node. */
+static const char *lead(char text_out[64], const char *word, const char *key, int node)
+{
+    snprintf(text_out, 64, "-%s %u 127.0.0.1:%d\r\n", word, cluster_slot(key, strlen(key)),
+             nodes[node].port);
+    return text_out;
+}
+
+/* ---- the protocol ---- */
+
+static unsigned slot_of(const char *key)
+{
+    return cluster_slot(key, strlen(key));
+}
+
+/* The examples of Redis' own description. */
+static void test_slots(void **state)
+{
+    (void)state;
+    assert_int_equal(slot_of("123456789"), 0x31c3);
+    assert_int_equal(slot_of("{user1000}.following"), slot_of("user1000"));
+    assert_int_equal(slot_of("foo{{bar}}zap"), slot_of("{bar"));
+    assert_int_equal(slot_of("foo{bar}{zap}"), slot_of("bar"));
+    assert_int_not_equal(slot_of("foo{}{bar}"), slot_of("bar"));
+    assert_int_equal(slot_of(""), 0);
+    assert_int_equal(slot_of("foo"), 12182);
+    assert_true(slot_of(L) < 8192 && slot_of(H) >= 8192);
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const odd[] = {"MOVED",           "MOVED ",    "MOVED x 1:1",
+                                      "MOVED 16384 h:1", "MOVED 1 h", "MOVED 1 h:0",
+                                      "MOVED 1 h:65536", "ASK 1 h:1x"};
+    struct cluster_redirect to;
+    (void)state;
+    assert_int_equal(cluster_refusal("MOVED 3999 127.0.0.1:6381", &to), CLUSTER_MOVED);
+    assert_int_equal(to.slot, 3999);
+    assert_string_equal(to.host, "127.0.0.1");
+    assert_int_equal(to.port, 6381);
+    assert_int_equal(cluster_refusal("ASK 1 ::1:7000", &to), CLUSTER_ASK);
+    assert_string_equal(to.host, "::1");
+    assert_int_equal(cluster_refusal("MOVED 1 :7000", &to), CLUSTER_MOVED);
+    assert_string_equal(to.host, "");
+    assert_int_equal(cluster_refusal("TRYAGAIN Multiple keys", &to), CLUSTER_TRY_AGAIN);
+    assert_int_equal(cluster_refusal("CLUSTERDOWN Hash slot not served", &to), CLUSTER_DOWN);
+    assert_int_equal(cluster_refusal("ERR MOVED", &to), CLUSTER_NO_REFUSAL);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        if (strncmp(odd[i], "MOVED ", 6) == 0 || strncmp(odd[i], "ASK ", 4) == 0)
+            assert_int_equal(cluster_refusal(odd[i], &to), CLUSTER_DOWN);
+}
+
+/* ---- pipelines ---- */
+
+static void test_split_by_node(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H), call_of(L2), call_of(H2)};
+    (void)state;
+    set_rule(1, H, -1, ":7\r\n");
+    script_run(redis, calls, 4);
+    for (int i = 0; i < 4; i++)
+        expect_result(&calls[i], REDIS_ANSWERED);
+    assert_int_equal(calls[1].values[0], 7);
+    expect_log(0, "EVAL " L ";EVALSHA " L2 ";");
+    expect_log(1, "EVAL " H ";EVALSHA " H2 ";");
+    assert_true(script_alive(redis));
+}
+
+/* The first node answers only after the second one has been asked. */
+static void test_side_by_side(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    (void)state;
+    nodes[0].waits_for = &nodes[1];
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+}
+
+static void test_moved(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H), call_of(L2), call_of(L)};
+    char moved[64];
+    (void)state;
+    lead(moved, "MOVED", L, 2);
+    set_rule(0, L, -1, moved);
+    set_rule(0, L2, -1, moved);
+    script_run(redis, calls, 4);
+    for (int i = 0; i < 4; i++)
+        expect_result(&calls[i], REDIS_ANSWERED);
+    expect_log(1, "EVAL " H ";");
+    expect_log(2, "EVAL " L ";EVALSHA " L2 ";EVALSHA " L ";"); /* all of them, in their order */
+    expect_log(0, "EVAL " L ";EVALSHA " L2 ";EVALSHA " L ";");
+}
+
+/* The slot is known to have moved from then on, unless a node says otherwise. */
+static void test_moved_is_learnt(void **state)
+{
+    struct script_call call = call_of(L);
+    char moved[64];
+    (void)state;
+    set_rule(0, L, 1, lead(moved, "MOVED", L, 2));
+    script_run(redis, &call, 1);
+    expect_log(0, "EVAL " L ";");
+    set_slots("127.0.0.1", 2, 1);
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_ANSWERED);
+    expect_log(0, "");
+    expect_log(2, "EVAL " L ";EVALSHA " L ";");
+}
+
+/* A refused text was not loaded, so the next use carries it again. */
+static void test_text_after_refusal(void **state)
+{
+    struct script_call call = call_of(L);
+    char moved[64];
+    (void)state;
+    set_rule(0, L, 1, lead(moved, "MOVED", L, 0));
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_ANSWERED);
+    expect_log(0, "EVAL " L ";EVAL " L ";");
+}
+
+static void test_ask(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(L2)};
+    char ask[64];
+    (void)state;
+    lead(ask, "ASK", L, 1);
+    set_rule(0, L, 2, ask);
+    set_rule(0, L2, 1, ask);
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    expect_log(1, "ASKING ASKING;EVAL " L ";ASKING ASKING;EVALSHA " L2 ";");
+    expect_log(0, "EVAL " L ";EVALSHA " L2 ";");
+    script_run(redis, calls, 2); /* not learnt: the first node is asked again */
+    expect_log(0, "EVAL " L ";EVALSHA " L2 ";");
+    expect_log(1, "ASKING ASKING;EVALSHA " L ";");
+}
+
+/* The node that ASK leads to has forgotten the script: its text comes with an ASKING of its own. */
+static void test_ask_without_script(void **state)
+{
+    struct script_call call = call_of(L);
+    char ask[64];
+    (void)state;
+    set_rule(0, L, -1, lead(ask, "ASK", L, 1));
+    set_rule(1, L, 1, ":1\r\n");
+    script_run(redis, &call, 1);
+    set_rule(1, L, 1, "-NOSCRIPT No matching script\r\n");
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_ANSWERED);
+    expect_log(1, "ASKING ASKING;EVAL " L ";ASKING ASKING;EVALSHA " L ";ASKING ASKING;EVAL " L ";");
+    assert_int_equal(redis_stats(redis).reloads, 1);
+}
+
+static void test_try_again(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    (void)state;
+    set_rule(0, L, 2, "-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    expect_log(1, "EVAL " H ";"); /* once */
+}
+
+static void test_patience_ends(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    (void)state;
+    cluster_set_patience(cluster, 30);
+    set_rule(0, L, -1, "-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_FAILED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    assert_non_null(strstr(redis_error(redis), "the slot is being moved"));
+    assert_true(redis_fault(redis)->count > 0);
+    assert_true(command_moving(redis));
+}
+
+/* Two nodes that lead to each other do not keep a pipeline for ever. */
+static void test_circle(void **state)
+{
+    struct script_call call = call_of(L);
+    char there[64], back[64];
+    (void)state;
+    cluster_set_patience(cluster, 30);
+    set_rule(0, L, -1, lead(there, "MOVED", L, 1));
+    set_rule(1, L, -1, lead(back, "MOVED", L, 0));
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_FAILED);
+}
+
+/* Not sent again; the slots are asked for anew, and the next call finds the new owner. */
+static void refuse_and_find(const char *refusal)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    set_rule(0, L, -1, refusal);
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_FAILED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    set_slots("127.0.0.1", 2, 1);
+    for (int i = 0; i < 100 && calls[0].result != REDIS_ANSWERED; i++) {
+        clock_sleep_ns(10 * CLOCK_NS_PER_MS);
+        script_run(redis, calls, 1);
+    }
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_log(2, "EVAL " L ";");
+}
+
+static void test_cluster_down(void **state)
+{
+    (void)state;
+    refuse_and_find("-CLUSTERDOWN Hash slot not served\r\n");
+}
+
+static void test_read_only(void **state)
+{
+    (void)state;
+    refuse_and_find("-READONLY You can't write against a read only replica.\r\n");
+}
+
+static void test_lost_node(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H), call_of(L2), call_of(H2)};
+    (void)state;
+    set_rule(0, L2, 1, "close");
+    script_run(redis, calls, 4);
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    expect_result(&calls[2], REDIS_UNKNOWN);
+    expect_result(&calls[3], REDIS_ANSWERED);
+    expect_log(0, "EVAL " L ";EVALSHA " L2 ";"); /* not sent again */
+    assert_true(script_alive(redis));
+    script_run(redis, calls, 4); /* on a new connection */
+    for (int i = 0; i < 4; i++)
+        expect_result(&calls[i], REDIS_ANSWERED);
+}
+
+static void test_silent_node(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H), call_of(L2)};
+    (void)state;
+    set_rule(0, L, 1, "");
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_UNKNOWN);
+    expect_result(&calls[1], REDIS_ANSWERED);
+    assert_true(script_alive(redis));
+    script_run(redis, calls + 2, 1);
+    expect_result(&calls[2], REDIS_ANSWERED);
+}
+
+/* Both nodes are silent: one time-out, not two. */
+static void test_silent_nodes(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    (void)state;
+    script_run(redis, calls, 2);
+    set_rule(0, L, 1, "");
+    set_rule(1, H, 1, "");
+    int64_t start_ms = clock_now_ms();
+    script_run(redis, calls, 2);
+    assert_true(clock_now_ms() - start_ms < 2 * TIMEOUT_MS);
+    expect_result(&calls[0], REDIS_UNKNOWN);
+    expect_result(&calls[1], REDIS_UNKNOWN);
+    assert_false(script_alive(redis));
+}
+
+/* A node without an address is the one that was asked. */
+static void test_no_address(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    (void)state;
+    set_slots("", 0, 1);
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_ANSWERED);
+    expect_result(&calls[1], REDIS_ANSWERED);
+}
+
+static void test_odd_slots(void **state)
+{
+    static const char *const odd[] = {"*0\r\n",
+                                      "+OK\r\n",
+                                      "-ERR This instance has cluster support "
+                                      "disabled\r\n",
+                                      "*1\r\n*2\r\n:0\r\n:1\r\n",
+                                      "*1\r\n*3\r\n:5\r\n:1\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+                                      "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nh\r\n:1\r\n"};
+    struct script_call call = call_of(L);
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        set_rule(0, "CLUSTER", 1, odd[i]);
+        script_run(redis, &call, 1);
+        expect_result(&call, REDIS_FAILED);
+        assert_false(script_alive(redis));
+        assert_true(redis_error(redis)[0] != '\0');
+        clock_sleep_ns(300 * CLOCK_NS_PER_MS); /* the longest delay between two questions */
+    }
+    script_run(redis, &call, 1);
+    expect_result(&call, REDIS_ANSWERED);
+}
+
+/* ---- commands ---- */
+
+static void test_commands(void **state)
+{
+    struct command commands[] = {
+        {.argc = 2, .argv = {"GET", H}},
+        {.argc = 1, .argv = {"TIME"}},
+        {.argc = 2, .argv = {"GET", L}},
+        {.argc = 5, .argv = {"EVAL", "text", "1", L2, "x"}},
+    };
+    (void)state;
+    set_rule(0, L, 1, "$3\r\nlow\r\n");
+    command_run(redis, commands, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(commands[i].result, REDIS_ANSWERED);
+    assert_string_equal(command_text(&commands[2], -1, NULL), "low");
+    command_clear(commands, 4);
+    expect_log(1, "GET " H ";TIME TIME;");
+    expect_log(0, "GET " L ";EVAL " L2 ";");
+}
+
+static void test_watch_moves(void **state)
+{
+    struct command look[] = {
+        {.argc = 1, .argv = {"UNWATCH"}},
+        {.argc = 2, .argv = {"WATCH", L}},
+        {.argc = 2, .argv = {"GET", L2}},
+    };
+    struct command change[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 3, .argv = {"SET", L, "x"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    char moved[64], ask[64];
+    (void)state;
+    lead(moved, "MOVED", L, 2);
+    set_rule(0, L2, 1, moved);
+    command_run(redis, look, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(look[i].result, REDIS_ANSWERED);
+    command_clear(look, 3);
+    expect_log(0, "UNWATCH UNWATCH;WATCH " L ";GET " L2 ";");
+    expect_log(2, "UNWATCH UNWATCH;WATCH " L ";GET " L2 ";"); /* all of it, at the new node */
+    set_slots("127.0.0.1", 2, 1);
+    set_rule(2, L, 1, lead(ask, "ASK", L, 1));
+    set_rule(2, "EXEC", 1, "-EXECABORT Transaction discarded\r\n");
+    command_run(redis, change, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(change[i].result, REDIS_FAILED);
+    assert_true(command_moving(redis));
+    command_clear(change, 3);
+    expect_log(2, "MULTI MULTI;SET " L ";EXEC EXEC;");
+    expect_log(1, ""); /* never sent again */
+}
+
+static void test_watch_asks(void **state)
+{
+    struct command look[] = {{.argc = 2, .argv = {"WATCH", L}}, {.argc = 2, .argv = {"GET", L2}}};
+    struct command change[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 3, .argv = {"SET", L, "x"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    char ask[64];
+    (void)state;
+    set_rule(0, L, 1, lead(ask, "ASK", L, 1));
+    command_run(redis, look, 2);
+    assert_int_equal(look[1].result, REDIS_ANSWERED);
+    command_clear(look, 2);
+    command_run(redis, change, 3);
+    assert_int_equal(change[2].result, REDIS_ANSWERED);
+    command_clear(change, 3);
+    expect_log(1, "ASKING ASKING;WATCH " L ";ASKING ASKING;GET " L2 ";"
+                  "ASKING ASKING;MULTI MULTI;SET " L ";EXEC EXEC;");
+}
+
+static void test_masters(void **state)
+{
+    char key[CLUSTER_KEY_SIZE];
+    (void)state;
+    assert_int_equal(cluster_masters(cluster), 2);
+    for (size_t i = 0; i < 2; i++) {
+        struct command ping = {.argc = 1, .argv = {"PING"}};
+        assert_string_equal(cluster_master_place(cluster, i),
+                            redis_place(cluster_master(cluster, i)));
+        cluster_master_key(cluster, i, "key:", key);
+        assert_true((slot_of(key) >= 8192) == (i == 1));
+        command_run(cluster_master(cluster, i), &ping, 1);
+        assert_int_equal(ping.result, REDIS_ANSWERED);
+        command_clear(&ping, 1);
+    }
+    assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_slots),
+        TEST(test_refusals),
+        TEST(test_split_by_node),
+        TEST(test_side_by_side),
+        TEST(test_moved),
+        TEST(test_moved_is_learnt),
+        TEST(test_text_after_refusal),
+        TEST(test_ask),
+        TEST(test_ask_without_script),
+        TEST(test_try_again),
+        TEST(test_patience_ends),
+        TEST(test_circle),
+        TEST(test_cluster_down),
+        TEST(test_read_only),
+        TEST(test_lost_node),
+        TEST(test_silent_node),
+        TEST(test_silent_nodes),
+        TEST(test_no_address),
+        TEST(test_odd_slots),
+        TEST(test_commands),
+        TEST(test_watch_moves),
+        TEST(test_watch_asks),
+        TEST(test_masters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+"""A Redis Cluster of real servers, which a test may kill and whose slots it may move."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from harness.processes import free_port, wait_until
+from harness.redis import Redis
+from harness.servers import RedisServer
+
+SLOTS = 16384
+ELECTION_SECONDS = 60
+
+
+class ClusterNode(RedisServer):
+    """One server of the cluster, master or replica."""
+
+    TIMEOUT_MS = 1500  # without an answer, after which the others call a node failed
+
+    def __init__(self, directory):
+        directory.mkdir()
+        super().__init__(directory)
+        self.bus_port = free_port()
+        # A cluster has one database, and Redis' client here selects it for each command.
+        self.client = Redis(f"redis://127.0.0.1:{self.port}/0")
+
+    def argv(self):
+        return [*super().argv(), "--cluster-enabled", "yes", "--cluster-port", self.bus_port,
+                "--cluster-node-timeout", self.TIMEOUT_MS, "--cluster-require-full-coverage", "no",
+                "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]
+
+    def __call__(self, *words):
+        return self.client(*words)
+
+    def id(self):
+        return self("CLUSTER", "MYID").decode()
+
+    def info(self):
+        lines = self("CLUSTER", "INFO").decode().split()
+        return dict(line.split(":") for line in lines)
+
+    def is_master(self):
+        return self("ROLE")[0] == b"master"
+
+
+class RedisCluster:
+    """Context manager: masters with the slots in equal parts, and one replica of each at most."""
+
+    def __init__(self, masters=3, replicas=3):
+        self.master_count, self.replica_count = masters, replicas
+        self.nodes = []
+
+    def __enter__(self):
+        self.up()
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
+    @property
+    def url(self):
+        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return f"redis+cluster://{places}"
+
+    def up(self):
+        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        try:
+            count = self.master_count + self.replica_count
+            self.nodes = [ClusterNode(Path(self.directory, str(i))) for i in range(count)]
+            for node in self.nodes:
+                node.start(wait=False)
+            for node in self.nodes:
+                node.wait_answers()
+            self._join()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def down(self):
+        for node in self.nodes:
+            node.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _join(self):
+        masters = self.nodes[:self.master_count]
+        first = masters[0]
+        for i, node in enumerate(masters):
+            low, high = (SLOTS * n // len(masters) for n in (i, i + 1))
+            node("CLUSTER", "ADDSLOTSRANGE", low, high - 1)
+        for i, node in enumerate(self.nodes):
+            node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            if node is not first:
+                node("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
+        self._wait("the nodes know each other", lambda: all(
+            int(node.info()["cluster_known_nodes"]) == len(self.nodes) for node in self.nodes))
+        for i, node in enumerate(self.nodes[self.master_count:]):
+            node("CLUSTER", "REPLICATE", masters[i].id())
+        self._wait("the cluster serves all slots", self.is_whole)
+
+    @staticmethod
+    def _wait(what, condition):
+        def attempt():
+            try:
+                return condition()
+            except (OSError, RuntimeError):
+                return False
+        wait_until(attempt, what, timeout=ELECTION_SECONDS)
+
+    def alive(self):
+        return [node for node in self.nodes if node.process.poll() is None]
+
+    def is_whole(self):
+        """Every living node knows that all slots are served, and every replica follows."""
+        def sound(node):
+            info = node.info()
+            served = info["cluster_state"] == "ok" and int(info["cluster_slots_ok"]) == SLOTS
+            role = node("ROLE")
+            return served and (role[0] == b"master" or role[3] == b"connected")
+        return all(sound(node) for node in self.alive())
+
+    def wait_whole(self):
+        self._wait("the cluster serves all slots", self.is_whole)
+
+    def masters(self):
+        return [node for node in self.alive() if node.is_master()]
+
+    def owner(self, key):
+        """The living master that has the key's slot."""
+        return self.owner_of_slot(self.slot(key))
+
+    def slot(self, key):
+        return self.alive()[0]("CLUSTER", "KEYSLOT", key)
+
+    def owner_of_slot(self, slot):
+        for low, high, master, *_ in self.alive()[0]("CLUSTER", "SLOTS"):
+            if low <= slot <= high:
+                return next(node for node in self.nodes if node.port == master[1])
+        raise KeyError(slot)
+
+    def replica_of(self, master):
+        return next(node for node in self.alive()
+                    if not node.is_master() and node("ROLE")[2] == master.port)
+
+    def __call__(self, *words):
+        """A command with a key, at the node that has it."""
+        return self.owner(words[1])(*words)
+
+    def hash(self, key):
+        return self.owner(key).client.hash(key)
+
+    # --- Moving a slot ---------------------------------------------------------------------------
+
+    @staticmethod
+    def begin_move(slot, source, target):
+        """From here on the source answers ASK for keys that it has no more."""
+        target("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
+        source("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id())
+
+    @staticmethod
+    def move_keys(slot, source, target):
+        while keys := source("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            source("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, slot, target):
+        """From here on every node answers MOVED but the target."""
+        owner = target.id()
+        for node in [target, *(n for n in self.masters() if n is not target)]:
+            node("CLUSTER", "SETSLOT", slot, "NODE", owner)
+
+    def move(self, slot, target):
+        source = self.owner_of_slot(slot)
+        if source is target:
+            return
+        self.begin_move(slot, source, target)
+        self.move_keys(slot, source, target)
+        self.end_move(slot, target)
