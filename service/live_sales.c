@@ -164,19 +164,67 @@ static void note_sale(const struct ledger_sale *sale, const struct ledger_segmen
     note_rate(shown, find_before(reading->before, sale), reading->now_ns);
 }
 
-static bool read_ledger(struct live_sales *sales, const struct live_sales *before,
-                        struct ledger *ledger, int64_t now_ns)
+/* Marks the sales that are read anew, within the budget. */
+static void choose_read(const struct live_sales *sales, bool wanted_out[LIVE_SALES_MAX])
+{
+    size_t segments = 0;
+    for (size_t i = 0; i < sales->count; i++) {
+        uint32_t more = sales->shown[i].sale.segments;
+        wanted_out[i] = segments + more <= LIVE_SEGMENTS_ALL; /* a smaller one may still fit */
+        segments += wanted_out[i] ? more : 0;
+    }
+}
+
+/* A sale that this process has never looked at itself is not in its cache: then it waits. */
+static bool is_on(const struct live_sales *sales, const struct shown *shown, unsigned shard)
+{
+    return sales->service->shard_count == 1 ||
+           service_shard_of_sku(sales->service, shown->sale.sku) == (int)shard;
+}
+
+static bool read_shard(struct live_sales *sales, const struct live_sales *before,
+                       struct ledger *ledger, unsigned shard, int64_t now_ns)
 {
     const char *skus[LIVE_SALES_MAX];
-    size_t asked = 0, segments = 0;
+    bool wanted[LIVE_SALES_MAX];
+    size_t asked = 0;
     struct reading reading = {sales, before, now_ns};
-    for (size_t i = 0; i < sales->count; i++) {
-        if (segments + sales->shown[i].sale.segments > LIVE_SEGMENTS_ALL)
-            continue; /* a smaller one may still fit */
-        segments += sales->shown[i].sale.segments;
-        skus[asked++] = sales->shown[i].sale.sku;
-    }
+    choose_read(sales, wanted);
+    for (size_t i = 0; i < sales->count; i++)
+        if (wanted[i] && is_on(sales, &sales->shown[i], shard))
+            skus[asked++] = sales->shown[i].sale.sku;
     return asked == 0 || ledger_stock_find(ledger, skus, asked, note_sale, &reading) == LEDGER_OK;
+}
+
+/* Takes over what was last read of a sale whose ledger did not answer. */
+static void keep(struct live_sales *sales, struct shown *shown, const struct live_sales *before)
+{
+    const struct shown *old = find_before(before, &shown->sale);
+    size_t room = LIVE_SEGMENTS_ALL - sales->segment_count;
+    if (!old || !old->read || old->count > room)
+        return;
+    *shown = *old;
+    shown->first = sales->segment_count;
+    memcpy(sales->segments + shown->first, before->segments + old->first,
+           old->count * sizeof *sales->segments);
+    sales->segment_count += old->count;
+}
+
+/* Reads what the ledgers that are asked tell. False when none of them did. */
+static bool read_ledgers(struct live_sales *sales, const struct live_sales *before,
+                         struct ledger *const *ledgers, int64_t now_ns, bool *answered_out)
+{
+    unsigned shards = sales->service->shard_count;
+    bool any = false;
+    for (unsigned n = 0; n < shards; n++) {
+        answered_out[n] = ledgers[n] && read_shard(sales, before, ledgers[n], n, now_ns);
+        any |= answered_out[n];
+    }
+    for (size_t i = 0; any && i < sales->count; i++)
+        for (unsigned n = 0; n < shards; n++)
+            if (!answered_out[n] && !sales->shown[i].read && is_on(sales, &sales->shown[i], n))
+                keep(sales, &sales->shown[i], before);
+    return any;
 }
 
 /* ---- Redis ---- */
@@ -249,8 +297,9 @@ static void take_from_ledger(struct live_sales *sales)
         sales->segments[i].left = (int64_t)sales->segments[i].total - sales->segments[i].sold;
 }
 
-void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct redis *redis,
-                     int64_t now_ns, bool *ledger_out, bool *redis_out)
+void live_sales_turn(struct live_sales *sales, struct ledger *const ledgers[SHARDS_MAX],
+                     struct redis *redis, int64_t now_ns, bool ledgers_out[SHARDS_MAX],
+                     bool *redis_out)
 {
     struct sale_figures_view *view = malloc(sizeof *view);
     struct live_sales *next = live_sales_open(sales->service);
@@ -260,8 +309,7 @@ void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct red
     choose(next, view, clock_wall_ms());
     free(view);
     *redis_out = true;
-    *ledger_out = ledger && read_ledger(next, sales, ledger, now_ns);
-    if (*ledger_out)
+    if (read_ledgers(next, sales, ledgers, now_ns, ledgers_out))
         *sales = *next;
     live_sales_close(&next);
     sales->redis_known = true;

@@ -118,6 +118,7 @@ struct request_call {
     bool only_if; /* of a reset: only if the sale is in the round if_round */
     uint32_t if_round;
     bool end_round;
+    int shard; /* of a reset: where a new sku is to be; -1: anywhere */
     struct stock_change change;
     struct ledger_filter filter; /* of a listing */
     uint64_t after;              /* the listing goes on behind this order */

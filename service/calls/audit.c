@@ -11,6 +11,7 @@
 #include "base/identifier.h"
 #include "base/user_id.h"
 #include "service/calls/every_shard.h"
+#include "service/calls/hop.h"
 #include "service/faults.h"
 #include "service/order_id.h"
 #include "sql/ledger_audit.h"
@@ -286,7 +287,7 @@ static void audit_sale(struct call_worker *worker, struct request *request)
     if (page && add_users(worker, &request->call, &audit->sale, page))
         answer_json(&request->answer, 200, json_incref(page));
     else if (result == STOCK_ADMIN_NO_SALE)
-        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
+        hop_on_unknown(worker, request);
     else
         answer_problem(&request->answer, faults_problem(worker->stock));
     json_decref(page);
@@ -312,9 +313,11 @@ enum call_start call_audit_orders(struct service *service, struct request *reque
 enum call_start call_audit_sale(struct service *service, struct request *request,
                                 const struct call *call)
 {
-    (void)service;
     const char *detail = read_query(&request->call, call, of_sale);
     if (detail)
         return call_refuse(request, detail);
-    return call_read_sku(request, call) ? call_send(request, work_sale, false) : START_ANSWERED;
+    if (!call_read_sku(request, call))
+        return START_ANSWERED;
+    request_to_sku(service, request, request->call.sku);
+    return call_send(request, work_sale, false);
 }

@@ -10,6 +10,7 @@
 #include "base/identifier.h"
 #include "service/calls/hop.h"
 #include "service/calls/live.h"
+#include "service/calls/place.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/log.h"
@@ -142,6 +143,24 @@ static void answer_round_in_use(struct answer *answer, const struct ledger_sale 
     answer_members(answer, PROBLEM_ROUND_IN_USE, detail, extra);
 }
 
+static void note_reset(const struct call_worker *worker, const struct request *request,
+                       const char *result, const struct ledger_sale *sale)
+{
+    const struct request_call *call = &request->call;
+    bool done = strcmp(result, result_name(STOCK_ADMIN_OK)) == 0;
+    char settings[SALE_SETTINGS_LOG_SIZE], shard[24] = "";
+    sale_settings_log(&call->change, settings);
+    if (call->shard >= 0)
+        snprintf(shard, sizeof shard, " shard=%d", call->shard);
+    log_event(result_level(done), "reset",
+              "sku=%s total=%u segments=%u%s%s end_round=%d result=%s round=%u address=%s%s",
+              call->sku, call->total, call->segments, settings, shard, call->end_round, result,
+              done ? sale->round : 0, call_address(request), TRACE_LOG(&request->trace));
+    call_live_note(worker->service, request, "reset",
+                   "total=%u segments=%u%s%s%s result=%s round=%u", call->total, call->segments,
+                   settings, shard, call->end_round ? " end_round=true" : "", result, sale->round);
+}
+
 static void reset(struct call_worker *worker, struct request *request)
 {
     const struct request_call *call = &request->call;
@@ -159,16 +178,15 @@ static void reset(struct call_worker *worker, struct request *request)
     struct ledger_sale sale = {.round = 0};
     struct ledger_round_use use = {.all_read = false};
     uint64_t ended = 0;
+    enum place place = place_find(worker, request);
+    if (place == PLACE_REFUSED)
+        note_reset(worker, request, "not_placed", &sale);
+    if (place != PLACE_HERE)
+        return;
     enum stock_admin_result result =
         stock_reset(worker->stock, &asked, call_lock_wait_ms(worker), &sale, &use, &ended);
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
-    log_event(result_level(result == STOCK_ADMIN_OK), "reset",
-              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s%s", sku,
-              request->call.total, request->call.segments,
-              sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
-              call->end_round, result_name(result), result == STOCK_ADMIN_OK ? sale.round : 0,
-              call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
         answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
@@ -177,16 +195,25 @@ static void reset(struct call_worker *worker, struct request *request)
         answer_round_in_use(&request->answer, &sale, &use);
     else
         answer_failure(worker, request, result);
-    call_live_note(worker->service, request, "reset", "total=%u segments=%u%s%s result=%s round=%u",
-                   request->call.total, request->call.segments,
-                   sale_settings_log(&request->call.change, (char[SALE_SETTINGS_LOG_SIZE]){0}),
-                   call->end_round ? " end_round=true" : "", result_name(result), sale.round);
+    note_reset(worker, request, result_name(result), &sale);
 }
 
 static void work_reset(struct call_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         reset(worker, requests[i]);
+}
+
+/* Reads the shard that a new sale is to be on. NULL, or what is wrong with it. */
+static const char *read_shard(const struct service *service, const json_t *object,
+                              struct request_call *reset)
+{
+    const json_t *shard = json_object_get(object, "shard");
+    json_int_t number = json_integer_value(shard);
+    reset->shard = shard ? (int)number : -1;
+    if (shard && (!json_is_integer(shard) || number < 0 || number >= service->shard_count))
+        return "shard must be a whole number from 0, below the number of ledgers.";
+    return NULL;
 }
 
 /* Reads the conditions of a reset. NULL, or what is wrong with them. */
@@ -202,17 +229,21 @@ static const char *read_conditions(const json_t *object, struct request_call *re
         return "if_round must be a whole number from 0, for no sale, to 4294967295.";
     if (end_round && !json_is_boolean(end_round))
         return "end_round must be true or false.";
-    size_t known = 3 + sale_settings_count(&reset->change) + !!if_round + !!end_round;
+    size_t known =
+        3 + sale_settings_count(&reset->change) + !!if_round + !!end_round + (reset->shard >= 0);
     return json_object_size(object) > known
                ? "There is a field other than sku, total, segments, starts_at, ends_at, "
-                 "per_user_limit, pay_within_s, paused, if_round and end_round."
+                 "per_user_limit, pay_within_s, paused, if_round, end_round and shard."
                : NULL;
 }
 
 /* NULL, or what is wrong with the body. */
-static const char *read_reset(const json_t *object, struct request_call *reset)
+static const char *read_reset(const struct service *service, const json_t *object,
+                              struct request_call *reset)
 {
     const char *detail = sale_settings_read(object, &reset->change);
+    if (!detail)
+        detail = read_shard(service, object, reset);
     if (!detail)
         detail = read_conditions(object, reset);
     if (detail)
@@ -227,15 +258,17 @@ static const char *read_reset(const json_t *object, struct request_call *reset)
 enum call_start call_sale_reset(struct service *service, struct request *request,
                                 const struct call *call)
 {
-    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
-    const char *detail = read_reset(object, &request->call);
+    const char *detail = read_reset(service, object, &request->call);
     if (!detail)
         detail = call_read_key(call, request->call.key);
     json_decref(object);
-    return detail ? call_refuse(request, detail) : call_send(request, work_reset, true);
+    if (detail)
+        return call_refuse(request, detail);
+    place_begin(service, request);
+    return call_send(request, work_reset, true);
 }
 
 /* ---- restock ---- */
