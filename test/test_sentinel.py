@@ -126,8 +126,8 @@ def test_sentinels_that_are_dead_or_stand_still_are_passed_over(shop, trio, spaw
 
 @pytest.fixture(scope="module")
 def whole_trio():
-    """One that no test breaks."""
-    with SentinelTrio() as servers:
+    """One that no test breaks, and no busy machine either."""
+    with SentinelTrio(down_after_ms=60_000) as servers:
         yield servers
 
 

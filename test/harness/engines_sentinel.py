@@ -71,7 +71,7 @@ class Engine:
     """What all of them have: a folder and processes."""
 
     def __enter__(self):
-        # Not under pytest's tmp_path: a socket's path must be short. In memory where there is such a
+        # Not under pytest's tmp_path: a socket's path must be short. In memory if there is such a
         # folder: a sentinel answers nobody while it waits for its file to be on a busy disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.directory = tempfile.mkdtemp(prefix="seckill-", dir=memory)
