@@ -138,7 +138,8 @@ static enum seclock_result check_alone(struct get_lock *self, const struct seclo
     enum seclock_result result = mysql_pool_query_for(handle, self->timeout_ms, db, &sql);
     for (char **row = result == SECLOCK_OK ? db_row(db) : NULL; row; row = db_row(db)) {
         on = on || strcmp(row[1], "ON") == 0;
-        provided = provided || (strcmp(row[0], "wsrep_provider") == 0 && strcmp(row[1], "none"));
+        provided =
+            provided || (strcmp(row[0], "wsrep_provider") == 0 && strcmp(row[1], "none") != 0);
     }
     mysql_pool_give(self->pool, db);
     sql_free(&sql);
