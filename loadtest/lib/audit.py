@@ -115,8 +115,24 @@ def ask_ledger(url, query):
 
 
 def ask_redis(url, commands):
+    """The lines of what Redis answers. Any server of a cluster leads to the others."""
     parts = urlsplit(url)
-    argv = ["redis-cli", "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
+    if parts.scheme != "redis+cluster":
+        return ask_server(url, commands)
+    login, at, places = parts.netloc.rpartition("@")
+    failure = None
+    for place in places.split(","):
+        try:
+            found = ask_server(f"redis://{login}{at}{place}", commands, "-c")
+            return [line for line in found if not line.startswith("-> Redirected to slot")]
+        except AuditError as error:
+            failure = error
+    raise failure
+
+
+def ask_server(url, commands, *options):
+    parts = urlsplit(url)
+    argv = ["redis-cli", *options, "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
             str(parts.port or 6379), "-n", parts.path.strip("/") or "0"]
     env = {}
     if parts.password:
