@@ -49,7 +49,9 @@
       "source shows how the calls are used. It has no token, so it pays only without shop_token.") \
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
-      "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \
+      "redis://[user:password@]host:port/db, rediss:// over TLS, redis+unix:///path, "             \
+      "redis+sentinel://host,host/name or redis+cluster://host,host; docs/deployment.md has "      \
+      "their options. It may lose everything at any time.")                                        \
     X(LEDGERS, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                 \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
       "mysql://user:password@host:port/db, with ?socket=/path for a local socket. Several, "       \
@@ -78,6 +80,10 @@
     X(UNSIGNED, max_batch, "512", "orders", 1, 512,                                                \
       "The most orders that share one lock and one commit. Below that a batch follows the orders " \
       "in flight: half of them. 1 is the classic scheme: a lock and a commit per order.")          \
+    X(UNSIGNED, batch_wait_ms, "10", "ms", 0, 1000,                                                \
+      "How long an order may wait for others to share its batch, at most, while other daemons "    \
+      "share the Redis: all daemons together then carry few large batches, as one would. 0: not "  \
+      "at all, which is sooner and costs the servers up to four times as much.")                   \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
       "How the daemon takes units without overselling.")                                           \
     X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \
