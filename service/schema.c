@@ -69,6 +69,20 @@ static bool check(struct ledger *ledger)
     return result == LEDGER_OK;
 }
 
+bool schema_fits(struct ledger *ledger, char unfit_out[LEDGER_UNFIT_SIZE])
+{
+    unfit_out[0] = '\0';
+    enum ledger_result result = ledger_fit(ledger, unfit_out);
+    if (result == LEDGER_NO)
+        log_event(
+            LOG_ERROR, "ledger_unfit", "address=%s error=%s effect=%s",
+            LOG_QUOTE(ledger_server(ledger)), LOG_QUOTE(unfit_out),
+            LOG_QUOTE("the daemon does not start: orders could be accepted that must not be"));
+    else if (result != LEDGER_OK)
+        schema_log_failure(ledger);
+    return result == LEDGER_OK;
+}
+
 bool schema_prepare(struct ledger *ledger, bool update, const struct worker *worker)
 {
     if (!update)

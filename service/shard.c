@@ -65,8 +65,8 @@ bool shard_prepare(struct shard *shard, struct ledger *ledger, const struct work
 {
     bool update = strcmp(shard->config->update_tables, "on") == 0;
     assert(!atomic_load(&shard->prepared)); /* from then on another thread keeps the node */
-    if (!schema_prepare(ledger, update, worker) || !claim_number(shard, ledger) ||
-        !node_keep(&shard->node, &shard->ids, ledger))
+    if (!schema_prepare(ledger, update, worker) || !schema_fits(ledger, shard->unfit) ||
+        !claim_number(shard, ledger) || !node_keep(&shard->node, &shard->ids, ledger))
         return false;
     if (ledger_sales_each(ledger, learn_sale, shard) != LEDGER_OK) {
         schema_log_failure(ledger);

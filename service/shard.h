@@ -17,6 +17,7 @@
 #include "service/node.h"
 #include "service/order_id.h"
 #include "service/queue.h"
+#include "sql/ledger_fit.h"
 #include "stock/stock.h"
 
 enum { SHARDS_MAX = LEDGERS_MAX };
@@ -36,7 +37,8 @@ struct shard {
     _Atomic int64_t sold_ns;   /* when an order worker last carried a batch through (monotonic) */
     _Atomic bool elected;      /* this daemon's expiry worker is */
     _Atomic int64_t indexed_s; /* UTC: up to when all orders are indexed; 0: not known */
-    _Atomic bool prepared;     /* the ledger's tables are there and the node is known */
+    char unfit[LEDGER_UNFIT_SIZE]; /* why the server is none for orders; the preparer's */
+    _Atomic bool prepared;         /* the ledger's tables are there and the node is known */
 };
 
 /* Makes a shard, of which `number`, `service`, `config`, `stock` and `sale_cache` are set. The
@@ -52,7 +54,7 @@ void shard_stop_queues(struct shard *shard);
 
 /* Creates the ledger's tables, leases this daemon's node there and learns the sales; then sets
  * `prepared`. False after a line in the log when the ledger cannot be reached (yet), has no node
- * for this daemon (node_refused), or `worker` was told to stop. */
+ * for this daemon (node_refused), is not fit for orders (`unfit`), or `worker` was told to stop. */
 bool shard_prepare(struct shard *shard, struct ledger *ledger, const struct worker *worker);
 
 #endif

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <mysqld_error.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,41 +11,20 @@
 
 #include "base/clock.h"
 #include "sql/db_connection.h"
+#include "sql/db_servers.h"
 
 enum {
-    BACKOFF_MS_MIN = 20,
-    BACKOFF_MS_MAX = 1000,
     RUN_TRIES_MAX = 5,
     PATIENCE_MS = 100,
 };
 
-static pthread_once_t library_once = PTHREAD_ONCE_INIT;
-
-/* Once, because mysql_library_init is not safe in several threads, and mysql_init would call it. */
-static void library_start(void)
-{
-    if (mysql_library_init(0, NULL, NULL) != 0)
-        abort();
-}
-
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
-    assert(timeout_ms > 0);
-    pthread_once(&library_once, library_start);
-    struct db *db = calloc(1, sizeof *db);
-    if (!db) {
-        snprintf(error_out, error_size, "out of memory");
-        return NULL;
-    }
-    if (!url_parse(url, "mysql", &db->url, error_out, error_size)) {
-        free(db);
-        return NULL;
-    }
+    struct db *db = db_open_one(url, 0, timeout_ms, error_out, error_size);
+    if (!db || db_server_count(db) == 1)
+        return db;
     url_place(url, "mysql", db->place);
-    db->timeout_ms = timeout_ms;
-    db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
-    db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
-    backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
+    db->servers = db_servers_get(url);
     return db;
 }
 
@@ -68,6 +46,7 @@ void db_close(struct db **db)
 {
     if (*db) {
         db_disconnect(*db);
+        db_servers_drop(&(*db)->servers);
         free((*db)->packet);
     }
     free(*db);
@@ -84,6 +63,7 @@ void db_forget(struct db **db)
 
 enum db_result db_connect(struct db *db)
 {
+    db_connection_follow(db);
     return db->mysql ? DB_OK : db_connection_make(db);
 }
 
@@ -169,7 +149,7 @@ static int send_query(struct db *db, const char *text, size_t length)
 enum db_result db_query(struct db *db, const char *text, size_t length)
 {
     /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
-    bool connected = db->in_run ? db->mysql != NULL : db_connect(db) == DB_OK;
+    bool connected = db->in_run || db->connecting ? db->mysql != NULL : db_connect(db) == DB_OK;
     db->in_doubt = false; /* only now, because connecting runs a query of its own */
     db->statements = 0;
     db->insert_id = 0;
@@ -224,6 +204,27 @@ struct fault *db_fault(struct db *db)
 const char *db_place(const struct db *db)
 {
     return db->place;
+}
+
+const char *db_server(const struct db *db)
+{
+    return db->server_place;
+}
+
+size_t db_server_count(const struct db *db)
+{
+    return db->url.socket[0] != '\0' ? 1 : db->url.server_count;
+}
+
+void db_look(struct db *db)
+{
+    if (db->servers)
+        db_servers_look(db->servers, DB_LOOK_EVERY_MS);
+}
+
+bool db_split(const struct db *db)
+{
+    return db->servers && db_servers_split(db->servers);
 }
 
 struct db_stats db_stats(const struct db *db)

@@ -25,8 +25,15 @@ struct db_stats {
     uint64_t retries;  /* transactions tried again after a deadlock or a lock wait */
 };
 
-/* Makes a client of `url` (mysql://user[:password]@host[:port]/db[?socket=/path]) without
- * connecting. `timeout_ms` bounds each wait for an answer to a query, the look-up of the host's
+/* Makes a client of `url` (mysql://user[:password]@host[:port][,host[:port]...]/db[?socket=/path])
+ * without connecting.
+ *
+ * Several hosts hold the same data, and one takes writes: the client finds it and writes to no
+ * other, whatever the others accept. It looks again whenever a connect fails or a server refuses
+ * writes, and changes over, between two transactions, when db_look has found another one. Two that
+ * take writes and are no nodes of one Galera cluster are refused: there is no connection then.
+ *
+ * `timeout_ms` bounds each wait for an answer to a query, the look-up of the host's
  * name and, rounded up to seconds, as the client library counts them, a connect and a commit. NULL
  * with the reason in `error_out` when the url is not of that form. A client belongs to one thread
  * at a time; the caller closes it. */
@@ -54,6 +61,15 @@ enum db_result db_connect(struct db *db);
 
 /* True while there is a connection that has not been found broken. */
 bool db_connected(const struct db *db);
+
+/* Asks all servers of the URL again which one takes writes, when that was last asked
+ * DB_LOOK_EVERY_MS ago, without waiting for the answers; with one server it does nothing. To be
+ * called often where a change without an error is to be noticed. Any thread. */
+enum { DB_LOOK_EVERY_MS = 2000 };
+void db_look(struct db *db);
+
+/* True while several servers of the URL take writes that do not belong together. Any thread. */
+bool db_split(const struct db *db);
 
 /* Pings the server, connecting if need be. DB_OK or DB_FAILED. */
 enum db_result db_ping(struct db *db);
@@ -95,8 +111,15 @@ const char *db_error(const struct db *db);
  * caused. */
 struct fault *db_fault(struct db *db);
 
-/* Where the server is, for messages: "host:port" or its socket. */
+/* Where the servers are, for messages: "host:port", several with commas between, or a socket. The
+ * same as long as the db; any thread. */
 const char *db_place(const struct db *db);
+
+/* Where the server of the present connection is, or that of the last one. For the db's thread. */
+const char *db_server(const struct db *db);
+
+/* How many servers the URL names. */
+size_t db_server_count(const struct db *db);
 
 struct db_stats db_stats(const struct db *db);
 

@@ -5,15 +5,21 @@
 #include <errmsg.h>
 #include <fcntl.h>
 #include <mysqld_error.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/resolve.h"
+#include "sql/db_role.h"
+#include "sql/db_servers.h"
 
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
     ER_CHECK_MYSQL = 3819,
+    BACKOFF_MS_MIN = 20,
+    BACKOFF_MS_MAX = 1000,
 };
 
 /* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
@@ -24,8 +30,52 @@ enum {
 static const char session_setup[] =
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
     "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1"
-    "/*M!100300 , idle_transaction_timeout=3 *//*!80000 , wait_timeout=10 */;"
+    "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
+    "/*!80000 , wait_timeout=10 */;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/* A node of Galera shows what others have committed a moment later. A SELECT, or the beginning of a
+ * transaction, waits until it shows all that was committed before: what refuses an order, finds a
+ * key or counts a segment again must not look at the past, when the writer has just changed. */
+static const char galera_setup[] = "SET SESSION wsrep_sync_wait=1";
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+/* Once, because mysql_library_init is not safe in several threads, and mysql_init would call it. */
+static void library_start(void)
+{
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        abort();
+}
+
+struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
+                       size_t error_size)
+{
+    assert(timeout_ms > 0);
+    pthread_once(&library_once, library_start);
+    struct db *db = calloc(1, sizeof *db);
+    if (!db) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    if (!url_parse(url, "mysql", &db->url, error_out, error_size)) {
+        free(db);
+        return NULL;
+    }
+    assert(server == 0 || server < db->url.server_count);
+    db->server = server;
+    if (db->url.socket[0] != '\0')
+        url_place(url, "mysql", db->server_place);
+    else
+        url_server_place(db->url.servers[server].host, db->url.servers[server].port,
+                         db->server_place);
+    strcpy(db->place, db->server_place);
+    db->timeout_ms = timeout_ms;
+    db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
+    db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
+    backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
+    return db;
+}
 
 void db_drop_rows(struct db *db)
 {
@@ -34,12 +84,17 @@ void db_drop_rows(struct db *db)
     db->rows = NULL;
 }
 
-void db_disconnect(struct db *db)
+void db_drop_connection(struct db *db)
 {
     db_drop_rows(db);
     if (db->mysql)
         mysql_close(db->mysql);
     db->mysql = NULL;
+}
+
+void db_disconnect(struct db *db)
+{
+    db_drop_connection(db);
     db->stats.failures++;
 }
 
@@ -105,7 +160,8 @@ static bool connect_to(struct db *db, const char *host)
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
-                           url->database, url->servers[0].port, socket, CLIENT_MULTI_STATEMENTS))
+                           url->database, url->servers[db->server].port, socket,
+                           CLIENT_MULTI_STATEMENTS))
         return true;
     db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
     mysql_close(db->mysql);
@@ -119,7 +175,7 @@ static bool connect_now(struct db *db)
 {
     struct resolved found;
     const struct url *url = &db->url;
-    const char *host = url->servers[0].host;
+    const char *host = url->servers[db->server].host;
     if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
         return connect_to(db, host);
     int64_t until_ms = clock_now_ms() + db->timeout_ms;
@@ -132,6 +188,78 @@ static bool connect_now(struct db *db)
     return connected;
 }
 
+static bool set_up(struct db *db, const char *statements)
+{
+    return db_query(db, statements, strlen(statements)) == DB_OK;
+}
+
+/* Connects to the db's server and sets the session up. */
+static bool connect_server(struct db *db)
+{
+    if (!connect_now(db))
+        return false;
+    /* A program that this process starts must not keep the connection open. */
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
+    return set_up(db, session_setup);
+}
+
+/* ---- one of several servers ---- */
+
+/* The server may have changed its part since the last look. */
+static bool may_write(struct db *db)
+{
+    struct db_role role;
+    if (db_role_ask(db, &role) != DB_OK)
+        return false;
+    if (!role.writable) {
+        char why[DB_SERVERS_WHY_SIZE];
+        snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
+        db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
+    }
+    return role.writable && (role.cluster[0] == '\0' || set_up(db, galera_setup));
+}
+
+static bool try_server(struct db *db, int server, uint64_t number)
+{
+    const struct url_server *at = &db->url.servers[server];
+    db->server = (size_t)server;
+    db->servers_number = number;
+    url_server_place(at->host, at->port, db->server_place);
+    if (connect_server(db) && may_write(db))
+        return true;
+    db_drop_connection(db);
+    return false;
+}
+
+/* First where the others write; when that fails, where a look finds the writable one to be. */
+static bool connect_writable(struct db *db)
+{
+    uint64_t number = 0;
+    char why[DB_SERVERS_WHY_SIZE];
+    unsigned code = 0;
+    int server = db_servers_present(db->servers, &number);
+    if (server >= 0 && try_server(db, server, number))
+        return true;
+    bool found = db_servers_find(db->servers, db->timeout_ms, &code, why);
+    server = db_servers_present(db->servers, &number);
+    if (found && server >= 0)
+        return try_server(db, server, number);
+    db_keep_error(db, code, why);
+    return false;
+}
+
+void db_connection_follow(struct db *db)
+{
+    uint64_t number = db->servers_number;
+    if (!db->servers || !db->mysql)
+        return;
+    db_servers_present(db->servers, &number);
+    if (number != db->servers_number)
+        db_drop_connection(db);
+}
+
+/* ---- */
+
 enum db_result db_connection_make(struct db *db)
 {
     /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
@@ -140,11 +268,10 @@ enum db_result db_connection_make(struct db *db)
         fault_note(&db->fault, db->fault.doing, db->error);
         return DB_FAILED;
     }
-    if (!connect_now(db))
-        return connect_failed(db);
-    /* A program that this process starts must not keep the connection open. */
-    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
-    if (db_query(db, session_setup, sizeof session_setup - 1) != DB_OK)
+    db->connecting = true;
+    bool connected = db->servers ? connect_writable(db) : connect_server(db);
+    db->connecting = false;
+    if (!connected)
         return connect_failed(db);
     backoff_reset(&db->backoff);
     db->stats.connects++;

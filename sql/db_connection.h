@@ -9,16 +9,22 @@
 #include "base/url.h"
 #include "sql/db.h"
 
+struct db_servers;
+
 struct db {
     MYSQL *mysql; /* NULL while there is no connection */
     MYSQL_RES *rows;
     struct url url;
+    size_t server;              /* which of the url's it connects to */
+    struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
+    uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
     int timeout_ms;
     struct backoff backoff;
     unsigned random;
-    bool in_run; /* between db_run's begin and end, where nothing may reconnect */
-    bool begin;  /* the transaction begins with the next query, in the same packet */
+    bool connecting; /* while the session is set up: nothing may reconnect */
+    bool in_run;     /* between db_run's begin and end, where nothing may reconnect */
+    bool begin;      /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
     bool late;                    /* the last query was not answered in time */
     bool (*go_on)(void *context); /* see db_set_patience */
@@ -34,8 +40,16 @@ struct db {
     char soft[48]; /* what met a deadlock or waited for a lock last */
     struct fault fault;
     char place[URL_PLACE_SIZE];
+    char server_place[URL_PLACE_SIZE];
     struct db_stats stats;
 };
+
+/* A client of one server of the url, by its place, that asks nobody whether to write to it. */
+struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
+                       size_t error_size);
+
+/* Ends the connection when another server is to be written to by now. Not within db_run. */
+void db_connection_follow(struct db *db);
 
 /* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
  * lasts. */
@@ -51,7 +65,10 @@ uint64_t db_generation(const struct db *db);
  * still be used. */
 enum db_result db_statement_error(struct db *db, unsigned code, const char *text);
 
-/* Closes the connection, if there is one, and counts it as lost. */
+/* Closes the connection, if there is one. */
+void db_drop_connection(struct db *db);
+
+/* The same, and counts it as lost. */
 void db_disconnect(struct db *db);
 
 /* Frees the rows of the last query. */

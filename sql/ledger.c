@@ -55,6 +55,21 @@ struct db_stats ledger_stats(const struct ledger *ledger)
     return db_stats(ledger->db);
 }
 
+const char *ledger_server(const struct ledger *ledger)
+{
+    return db_server(ledger->db);
+}
+
+void ledger_look(struct ledger *ledger)
+{
+    db_look(ledger->db);
+}
+
+bool ledger_split(const struct ledger *ledger)
+{
+    return db_split(ledger->db);
+}
+
 uint64_t ledger_connection(const struct ledger *ledger)
 {
     return db_stats(ledger->db).connects;

@@ -38,8 +38,16 @@ void ledger_close(struct ledger **ledger);
 /* What failed at the ledger's server since the caller last cleared it; see db_fault. */
 struct fault *ledger_fault(struct ledger *ledger);
 
-/* Where the ledger's server is, for messages. */
+/* Where the ledger's servers are, for messages; any thread. And where the one is that it writes to,
+ * or last wrote to; the ledger's thread. */
 const char *ledger_place(const struct ledger *ledger);
+const char *ledger_server(const struct ledger *ledger);
+
+/* Notices a change of the server to write to that no error has told of, and that several servers of
+ * one ledger take writes (ledger_split). Asks the servers every DB_LOOK_EVERY_MS, however often it
+ * is called, and does not wait for their answers. Nothing with one server. */
+void ledger_look(struct ledger *ledger);
+bool ledger_split(const struct ledger *ledger);
 
 /* The last error in words; empty before the first. */
 const char *ledger_error(const struct ledger *ledger);

@@ -16,13 +16,13 @@ static void text_raise(struct sql_text *sql, const char *sku, uint32_t segment, 
     sql_printf(sql, " AND segment=%u AND fence<%llu;", segment, (unsigned long long)fence);
 }
 
-/* The old transaction had updated the row before it sent its commit, so it holds the row until it
- * has ended. */
-static void text_wait(struct sql_text *sql, const char *sku, uint32_t segment)
+/* The same where the update has no fence of its own: whoever has read the row's fence before meets
+ * another one. */
+static void text_move_on(struct sql_text *sql, const char *sku, uint32_t segment)
 {
-    sql_printf(sql, "SELECT fence FROM stock_segment WHERE sku=");
+    sql_printf(sql, "UPDATE stock_segment SET fence=fence+1 WHERE sku=");
     sql_identifier(sql, sku);
-    sql_printf(sql, " AND segment=%u FOR UPDATE;", segment);
+    sql_printf(sql, " AND segment=%u;", segment);
 }
 
 static void text_order(struct sql_text *sql, const struct ledger_order *order)
@@ -40,6 +40,24 @@ static void text_order(struct sql_text *sql, const struct ledger_order *order)
     }
 }
 
+/* why_a_write: the question is a change of a row that the old transaction has changed.
+ *
+ *   One server. The old transaction holds the row from its update to its end, so the change waits
+ *   for it. If it did not begin, it meets a greater fence and is refused.
+ *
+ *   A replica that was promoted. The old transaction is there or it is not: semi-synchronous
+ *   replication answers no commit that the replica does not have, and the operator lets the replica
+ *   apply all that it got before it takes writes. What the old primary wrote and the replica never
+ *   got was answered to nobody; it ends with the old primary's data, which must not come back. The
+ *   raised fence refuses whoever still carries an update that was made for the old primary.
+ *
+ *   Galera. A lock is known to its node alone, and to look or to lock there says nothing of a
+ *   transaction at another node. A change is certified against all others: if the old transaction
+ *   came first in the order of the cluster and this node has not applied it yet, then the change is
+ *   refused as a deadlock, and the question is asked again; if it comes later, it is refused. A
+ *   change of no row is none, and makes no promise: then the fence was this far before, by a change
+ *   that was certified, and all that came before that one can be seen here, as nodes commit in the
+ *   cluster's order. */
 enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_stock_update *update,
                                   const struct ledger_order *order)
 {
@@ -47,7 +65,7 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
     if (stock_update_fenced(update))
         text_raise(&ledger->sql, update->sku, update->segment, update->fence);
     else
-        text_wait(&ledger->sql, update->sku, update->segment);
+        text_move_on(&ledger->sql, update->sku, update->segment);
     /* After the wait, so that the SELECT sees what the old transaction committed. One order answers
      * for all orders of the transaction, which is atomic. */
     text_order(&ledger->sql, order);

@@ -1,5 +1,5 @@
-/* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files,
- * and whether a commit survives a crash. */
+/* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files.
+ */
 #include "sql/ledger_setup.h"
 
 #include <stdio.h>
@@ -184,21 +184,4 @@ static bool go_on_always(const struct ledger_migration *now, void *context)
 enum ledger_result ledger_migrate(struct ledger *ledger)
 {
     return ledger_migrate_while(ledger, go_on_always, NULL);
-}
-
-enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size)
-{
-    enum db_result asked =
-        run_text(ledger, "SELECT @@innodb_flush_log_at_trx_commit,@@log_bin,@@sync_binlog");
-    char **row = asked == DB_OK ? db_row(ledger->db) : NULL;
-    if (!row)
-        return LEDGER_FAILED;
-    uint32_t flush = ledger_u32(row[0]);
-    if (flush == 0 || flush == 2)
-        snprintf(why_out, size, "innodb_flush_log_at_trx_commit=%u", flush);
-    else if (ledger_u32(row[1]) != 0 && ledger_u32(row[2]) != 1)
-        snprintf(why_out, size, "log_bin=1 sync_binlog=%u", ledger_u32(row[2]));
-    else
-        return LEDGER_OK;
-    return LEDGER_NO;
 }

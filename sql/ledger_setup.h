@@ -34,9 +34,4 @@ enum ledger_result ledger_migrate_while(struct ledger *ledger,
                                                       void *context),
                                         void *context);
 
-/* Asks whether the server answers a commit only when it is on disk, and in the log that replicas
- * read. LEDGER_NO: it is set not to, and `why_out` names the setting; then a crash of its machine
- * can lose what was committed. LEDGER_FAILED: the server cannot be asked. */
-enum ledger_result ledger_durable(struct ledger *ledger, char *why_out, size_t size);
-
 #endif

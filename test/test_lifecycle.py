@@ -519,6 +519,17 @@ def test_ledger_that_may_lose_a_commit_is_told_of(private_stack, spawn, setting)
     assert said in spawn(private_stack).log()
 
 
+@pytest.mark.parametrize("constraint, table", [("never_oversold", "stock_segment"),
+                                               ("never_above_limit", "user_quota")])
+def test_daemon_does_not_start_on_a_ledger_without_its_checks(stack, spawn, constraint, table):
+    spawn(stack)
+    stack.ledger.run(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
+    unfit = spawn(stack, ready=False)
+    assert unfit.wait(timeout=30) == 2
+    assert "event=ledger_unfit " in unfit.log() and f"of {table} does not refuse" in unfit.log()
+    assert stack.ledger.number(f"SELECT COUNT(*) FROM {table}") == 0, "the trial left its row"
+
+
 def test_nothing_listens_at_the_ledgers_address(spawn):
     nowhere = Stack(f"redis://127.0.0.1:{free_port()}/0",
                     f"mysql://root@127.0.0.1:{free_port()}/seckill")

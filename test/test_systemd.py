@@ -13,7 +13,7 @@ import pytest
 
 from daemon import PROGRAM, STEADY, TOKEN, Daemon
 from harness.client import send
-from harness.processes import ROOT, free_port, wait_until
+from harness.processes import ROOT, free_port, spawn as start_process, wait_until
 from harness.supervisor import Supervisor
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -23,19 +23,21 @@ EXPOSURE_MAX = "20"  # 2.0 of 10, as systemd-analyze counts
 USER_ID = 61184  # the first of those that DynamicUser gives
 SECONDS_MAX = 60
 # As systemd arranges it: $1 the instance, $2 the folder SYSCONFDIR, $3 the folder of the programs,
-# $4 the socket of MariaDB, $5 the sandbox; the rest is ExecStart. ProtectSystem=strict makes
-# all read-only but what the unit names, and the lines with "+" run before, as root.
+# $4 the socket of MariaDB, $5 that of Redis, $6 the sandbox; the rest is ExecStart.
+# ProtectSystem=strict makes all read-only but what the unit names, and the lines with "+" run
+# before, as root.
 ARRANGE = """set -e
-own=/run/seckilld-$1 etc=$2 bin=$3 mysqld=$4 sandbox=$5
-shift 5
+own=/run/seckilld-$1 etc=$2 bin=$3 mysqld=$4 redis=$5 sandbox=$6
+shift 6
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 none /run
-mkdir /run/etc /run/bin /run/mysqld /run/sandbox
+mkdir /run/etc /run/bin /run/mysqld /run/redis /run/sandbox
 install -d -m "$MODE" -o $USER_ID -g $USER_ID "$own"
 mount --bind "$etc" /run/etc
 mount --bind "$bin" /run/bin
 touch /run/mysqld/socket
 mount --bind "$mysqld" /run/mysqld/socket
+[ -z "$redis" ] || { touch /run/redis/socket; mount --bind "$redis" /run/redis/socket; }
 mount --bind "$sandbox" /run/sandbox
 mount --bind "$own" "$own"
 sh -c "$PREPARE"
@@ -180,12 +182,12 @@ def test_filters_let_the_daemon_sell_notify_and_reload(stack, tmp_path):
 class Instance(Daemon):
     """seckilld@NAME.service: its command lines, its user, its mounts and its filters."""
 
-    def __init__(self, name, stack, directory, etc, manager, **options):
+    def __init__(self, name, stack, directory, etc, manager, redis_socket="", **options):
         super().__init__(stack, directory, env={
             "NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "1000000"})
         self.unit = filled(TEMPLATE, "/run/etc", name).replace(str(Path(PROGRAM).parent),
                                                                "/run/bin")
-        self.name, self.etc = name, etc
+        self.name, self.etc, self.redis_socket = name, etc, redis_socket
         socket = Path(parse_qs(urlsplit(stack.mysql_url).query)["socket"][0])
         self.sandbox = directory / f"sandbox-{name}"
         self.sandbox.mkdir()
@@ -208,7 +210,7 @@ class Instance(Daemon):
     def argv(self):
         start = value(self.unit, "ExecStart").split()
         return ["unshare", "--mount", "bash", "-c", ARRANGE, "arrange", self.name, self.etc,
-                Path(PROGRAM).parent, self.mysqld, self.sandbox, *start]
+                Path(PROGRAM).parent, self.mysqld, self.redis_socket, self.sandbox, *start]
 
     def admin_address(self):
         """Its socket, as seen from outside of its mounts."""
@@ -254,6 +256,39 @@ def test_unit_gives_the_daemon_its_files_and_no_other(stack, tmp_path, etc):
         daemon.reload()
         manager.wait("READY", "1", after=1)
         assert daemon.admin("GET", "/admin/sales").status == 401
+
+
+@pytest.fixture
+def local_redis(tmp_path, etc):
+    """(socket, port with TLS) of a Redis, whose certificate is in the folder of configurations."""
+    ca, key, socket = etc / "seckill" / "ca.pem", tmp_path / "redis.key", tmp_path / "redis.sock"
+    port = free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+                    "-subj", "/CN=redis", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
+                    "-out", ca], check=True, capture_output=True, timeout=SECONDS_MAX)
+    ca.chmod(0o600)
+    server = start_process(["redis-server", "--port", "0", "--save", "", "--dir", tmp_path,
+                            "--unixsocket", socket, "--unixsocketperm", "777",
+                            "--bind", "127.0.0.1", "--tls-port", port, "--tls-auth-clients", "no",
+                            "--tls-cert-file", ca, "--tls-key-file", key, "--tls-ca-cert-file", ca],
+                           stdout=subprocess.DEVNULL)
+    try:
+        wait_until(socket.exists, "the socket of Redis")
+        yield socket, port
+    finally:
+        server.terminate()
+        server.wait(timeout=SECONDS_MAX)
+
+
+@needs_mounts
+@pytest.mark.parametrize("way", ["socket", "tls"])
+def test_unit_lets_the_daemon_reach_redis(stack, tmp_path, etc, local_redis, way):
+    socket, port = local_redis
+    url = {"socket": "redis+unix:///run/redis/socket",
+           "tls": f"rediss://127.0.0.1:{port}/0?ca=/run/seckilld-one/ca.pem"}[way]
+    with (Supervisor(f"@seckill-{way}-{os.getpid()}") as manager,
+          Instance("one", stack, tmp_path, etc, manager, socket, redis_url=url) as daemon):
+        sells(daemon)
 
 
 @needs_mounts

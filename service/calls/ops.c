@@ -47,6 +47,8 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
                              : ready  ? "ready"
                                       : "unavailable",
                              "redis", health_word(redis), "ledger", health_word(ledger));
+    if (!health_durable(service->health))
+        json_object_set_new(body, "ledger_durable", json_false());
     if (service->shard_count > 1)
         json_object_set_new(body, "ledgers", ledgers_json(service, call->now_ns));
     answer_json(&request->answer, ready ? 200 : 503, body);

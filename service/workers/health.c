@@ -18,7 +18,7 @@
 #include "service/metrics.h"
 #include "service/node.h"
 #include "service/service.h"
-#include "sql/ledger_setup.h"
+#include "sql/ledger_durable.h"
 #include "sql/ledger_write.h"
 
 enum {
@@ -44,8 +44,9 @@ struct probe {
     struct shard *shard;   /* whose ledger it asks; NULL: Redis */
     struct ledger *ledger; /* the same; its own connection */
     int64_t durable_asked_ns;
-    char not_durable[POLICY_SIZE * 2]; /* the setting that makes it so, as last seen; or "" */
-    _Atomic bool durable;              /* as far as it is known */
+    struct ledger_weakness weakness; /* as last seen; its setting may be "" */
+    char server[URL_PLACE_SIZE];     /* of the ledger's, that it last wrote to */
+    _Atomic bool durable;            /* as far as it is known */
     _Atomic int state;
     _Atomic int64_t answered_ns;
     _Atomic int64_t took_ns; /* from question to answer */
@@ -133,34 +134,53 @@ static enum health_state ask_redis(struct probe *probe, const char **error_out)
     return HEALTH_OK;
 }
 
+bool health_durable(const struct health *health)
+{
+    for (unsigned i = 0; i < health->ledgers; i++)
+        if (!atomic_load(&health->of_ledgers[i].durable))
+            return false;
+    return true;
+}
+
 /* The metric is one for all ledgers: a line in the log says which is not durable. */
 static void note_durable(struct probe *probe, bool durable)
 {
-    const struct health *health = probe->health;
-    bool all = true;
     atomic_store(&probe->durable, durable);
-    for (unsigned i = 0; i < health->ledgers; i++)
-        all = all && atomic_load(&health->of_ledgers[i].durable);
-    metrics_gauge_set(GAUGE_LEDGER_DURABLE, all);
+    metrics_gauge_set(GAUGE_LEDGER_DURABLE, health_durable(probe->health));
 }
 
 /* Only a warning, with each change: the operator may intend it. */
 static void check_durable(struct probe *probe)
 {
-    char why[sizeof probe->not_durable] = "";
+    struct ledger_weakness weakness = {.setting = ""};
     int64_t now_ns = clock_now_ns();
     if (probe->durable_asked_ns != 0 &&
         now_ns - probe->durable_asked_ns < POLICY_S * CLOCK_NS_PER_S)
         return;
     probe->durable_asked_ns = now_ns;
-    enum ledger_result durable = ledger_durable(probe->ledger, why, sizeof why);
+    enum ledger_result durable = ledger_durable(probe->ledger, &weakness);
     if (durable == LEDGER_FAILED) /* the next probe tells of it */
         return;
     note_durable(probe, durable == LEDGER_OK);
-    if (durable == LEDGER_NO && strcmp(why, probe->not_durable) != 0)
-        log_event(LOG_WARN, "ledger_not_durable", "setting=%s effect=%s", LOG_QUOTE(why),
-                  LOG_QUOTE("accepted orders may be lost when the ledger's machine loses power"));
-    memcpy(probe->not_durable, why, sizeof why);
+    if (durable == LEDGER_NO && strcmp(weakness.setting, probe->weakness.setting) != 0)
+        log_event(LOG_WARN, "ledger_not_durable", "setting=%s address=%s effect=%s advice=%s",
+                  LOG_QUOTE(weakness.setting), LOG_QUOTE(ledger_server(probe->ledger)),
+                  LOG_QUOTE(weakness.effect), LOG_QUOTE(weakness.advice));
+    probe->weakness = weakness;
+}
+
+/* Another server has other settings, so it is asked at once. */
+static void note_server(struct probe *probe)
+{
+    const char *server = ledger_server(probe->ledger);
+    if (strcmp(server, probe->server) == 0)
+        return;
+    if (probe->server[0] != '\0') {
+        log_event(LOG_WARN, "ledger_moved", "address=%s from=%s", LOG_QUOTE(server),
+                  LOG_QUOTE(probe->server));
+        probe->durable_asked_ns = 0;
+    }
+    snprintf(probe->server, sizeof probe->server, "%s", server);
 }
 
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
@@ -176,6 +196,9 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
     enum ledger_write answer = ledger_try_write(probe->ledger);
     *error_out = ledger_error(probe->ledger);
+    ledger_look(probe->ledger);
+    if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
+        note_server(probe);
     switch (answer) {
     case LEDGER_WRITE_OK:
         check_durable(probe);
@@ -187,7 +210,7 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     case LEDGER_WRITE_FAILED:
         break;
     }
-    return HEALTH_DOWN;
+    return ledger_split(probe->ledger) ? HEALTH_SPLIT : HEALTH_DOWN;
 }
 
 /* ---- the threads ---- */
@@ -198,6 +221,11 @@ static void log_change(const struct probe *probe, enum health_state state, const
         probe->ledger ? ledger_place(probe->ledger) : redis_place(probe->health->redis);
     if (state == HEALTH_OK)
         log_event(LOG_INFO, probe->kind->up, "address=%s", LOG_QUOTE(place));
+    else if (state == HEALTH_SPLIT)
+        log_event(LOG_ERROR, "ledger_split", "address=%s error=%s effect=%s", LOG_QUOTE(place),
+                  LOG_QUOTE(error),
+                  LOG_QUOTE("orders are refused, 503 unavailable, until one server alone takes "
+                            "writes: set the others to read_only"));
     else
         log_event(LOG_WARN, probe->kind->down, "reason=%s address=%s error=%s effect=%s",
                   health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),

@@ -25,6 +25,7 @@ struct service;
     X(FEW_REPLICAS, "few_replicas")     /* Redis: fewer than min-replicas-to-write */              \
     X(LOADING, "loading")               /* Redis: it reads its data after a start */               \
     X(BUSY, "busy")                     /* Redis: a script keeps it */                             \
+    X(SPLIT, "split")                   /* the ledger: two of its servers take writes */           \
     X(NO_NODE, "no_node")               /* the ledger: it has no node number for this daemon */
 
 #define HEALTH_ID(id, word) HEALTH_##id,
@@ -54,6 +55,9 @@ enum health_state health_best_ledger(const struct health *health, int64_t now_ns
  * up, and so is a shard. The same. */
 bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns);
 bool health_ready(const struct health *health, int64_t now_ns);
+
+/* False while a ledger was last seen to be one that may forget accepted orders. The same. */
+bool health_durable(const struct health *health);
 
 /* How long the last question took, in ns; 0: none was answered yet. Any thread. */
 int64_t health_redis_took_ns(const struct health *health);

@@ -19,6 +19,16 @@ struct preparer {
     char error[ERROR_MAX];
 };
 
+/* Waiting does not help. */
+static bool is_refused(struct preparer *preparer)
+{
+    const struct shard *shard = preparer->shard;
+    if (shard->unfit[0] == '\0')
+        return node_refused(&shard->node, preparer->error, sizeof preparer->error);
+    snprintf(preparer->error, sizeof preparer->error, "the ledger is unfit: %s", shard->unfit);
+    return true;
+}
+
 static void run(void *context)
 {
     struct preparer *preparer = context;
@@ -26,7 +36,7 @@ static void run(void *context)
     prctl(PR_SET_NAME, "preparer");
     while (!worker_stopping(&preparer->thread) &&
            !shard_prepare(shard, preparer->ledger, &preparer->thread)) {
-        if (node_refused(&shard->node, preparer->error, sizeof preparer->error)) {
+        if (is_refused(preparer)) {
             atomic_store(&preparer->refused, true);
             return;
         }

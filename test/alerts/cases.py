@@ -7,11 +7,13 @@ import socket
 import threading
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
+from tempfile import TemporaryDirectory
 
 import pymysql
 
 from daemon import STEADY
 from harness.processes import free_port, wait_until
+from harness.servers import MariaServer
 from proxy import COMMIT
 
 CASES = {}
@@ -158,6 +160,18 @@ def ledger_read_only(scene):
     ledger.run("CREATE USER shop@127.0.0.1; GRANT ALL ON seckill.* TO shop@127.0.0.1")
     scene.daemon(mysql_url=scene.stack.mysql_url.replace("root@", "shop@"))
     return lambda: ledger.run("SET GLOBAL read_only = 1")
+
+
+@case("SeckillLedgerSplit")
+def ledger_split(scene):
+    other = MariaServer(scene.ends.enter_context(TemporaryDirectory()))
+    scene.ends.callback(other.close)
+    other.start()
+    other.client.recreate()
+    other.client.run("SET GLOBAL read_only = 1")
+    ours, theirs = scene.stack.mysql_url, f",127.0.0.1:{other.port}/"
+    scene.daemon(mysql_url=ours.replace("/seckill", theirs + "seckill"))
+    return lambda: other.client.run("SET GLOBAL read_only = 0")
 
 
 @case("SeckillLedgerNotDurable")

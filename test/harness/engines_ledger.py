@@ -1,0 +1,265 @@
+"""Ledgers of several servers: a primary with a semi-synchronous replica, and a Galera cluster."""
+
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pymysql
+
+from harness.ledger import Ledger
+from harness.processes import HarnessError, free_port, spawn, wait_until
+from harness.servers import MariaServer, Server, copy_template
+from harness.stack import Stack
+
+GALERA_PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
+JOIN_SECONDS = 60
+
+
+class Node(Server):
+    """One MariaDB of several, whose data folder begins as a copy of a prepared one."""
+
+    def __init__(self, directory, number, data):
+        directory.mkdir()
+        super().__init__(directory)
+        self.number = number
+        self.place = f"127.0.0.1:{self.port}"
+        self.url = f"mysql://root@{self.place}/seckill"
+        self.client = Ledger(self.url)
+        self.options, self.env = [], {}
+        subprocess.run(["cp", "-r", "--reflink=auto", data, directory / "data"], check=True)
+
+    def argv(self):
+        return ["mariadbd", "--no-defaults", f"--datadir={self.directory}/data",
+                f"--user={getpass.getuser()}", f"--tmpdir={self.directory}",
+                f"--socket={self.directory}/sock", f"--port={self.port}",
+                "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=500",
+                "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
+                f"--server-id={self.number}", *self.options]
+
+    def start(self, wait=True):
+        with open(self.directory / "log", "ab") as log:
+            self.process = spawn(self.argv(), stdout=log, stderr=log,
+                                 env={**os.environ, **self.env})
+        if wait:
+            self.wait_answers()
+
+    def run(self, sql, **how):
+        return self.client.run(sql, database="", **how)
+
+    def status(self, name):
+        """A status variable's text, or None while the server does not answer."""
+        try:
+            rows = self.run(f"SHOW GLOBAL STATUS LIKE '{name}'")
+        except HarnessError:
+            return None
+        return rows[0][1] if rows else None
+
+
+def prepare_data(directory):
+    """A data folder with the system tables and an account of ours, without a password."""
+    directory.mkdir()
+    copy_template(directory / "data")
+    grants = ("FLUSH PRIVILEGES;\n" + MariaServer.ROOT_WITHOUT_PASSWORD +
+              "CREATE USER shop@'127.0.0.1';\nGRANT ALL ON seckill.* TO shop@'127.0.0.1';\n")
+    subprocess.run(["mariadbd", "--no-defaults", f"--datadir={directory}/data", "--bootstrap",
+                    f"--user={getpass.getuser()}", f"--tmpdir={directory}"],
+                   input=grants, text=True, check=True, capture_output=True)
+    return directory / "data"
+
+
+class Nodes:
+    """Context manager: servers under one folder. `primary` is the one that a client of the list is
+    to find; `url` names all of them, in their order."""
+
+    def __init__(self):
+        self.nodes, self.primary = [], None
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix="seckill-")
+        try:
+            self.up(prepare_data(Path(self.directory, "prepared")))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def up(self, data):
+        raise NotImplementedError
+
+    def down(self):
+        for node in self.nodes:
+            node.close()
+
+    @property
+    def url(self):
+        return f"mysql://shop@{','.join(node.place for node in self.nodes)}/seckill"
+
+    def stack(self, redis_url):
+        """The primary, for audits, and a Redis. To be asked for anew when the primary changes."""
+        return Stack(redis_url, self.primary.url)
+
+    def kill(self):
+        """The primary dies at once."""
+        self.primary.kill()
+
+
+class SemiSyncPair(Nodes):
+    """A primary and a replica that answers for each commit. `semi_sync` off: nobody waits for the
+    replica, which may lag."""
+
+    TIMEOUT_MS = 4_294_967_295  # 50 days: no commit is answered that the replica does not have
+
+    def __init__(self, semi_sync=True):
+        super().__init__()
+        self.semi_sync = semi_sync
+
+    def up(self, data):
+        self.nodes = [Node(Path(self.directory, f"n{i}"), i, data) for i in (1, 2)]
+        for node in self.nodes:
+            node.options = ["--log-bin=bin", "--sync-binlog=1", "--gtid-strict-mode=ON",
+                            "--log-slave-updates=ON", "--binlog-format=ROW",
+                            "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
+                            f"--rpl-semi-sync-master-timeout={self.TIMEOUT_MS}",
+                            f"--rpl-semi-sync-slave-enabled={int(self.semi_sync)}"]
+            node.start(wait=False)
+        for node in self.nodes:
+            node.wait_answers()
+        self.primary, self.replica = self.nodes
+        self.wait_for_replicas(self.primary)
+        self.follow(self.replica, self.primary)
+        self.primary.run("CREATE DATABASE seckill CHARACTER SET utf8mb4")
+        wait_until(lambda: self.replica.run("SHOW DATABASES LIKE 'seckill'"),
+                   "the replica has the database", timeout=JOIN_SECONDS)
+
+    def wait_for_replicas(self, primary, on=True):
+        """Whether its commits do. A replica's must not: it has none of its own."""
+        primary.run(f"SET GLOBAL rpl_semi_sync_master_enabled={int(on and self.semi_sync)}")
+
+    def follow(self, replica, primary):
+        """Makes a server whose last change is the primary's, or that never wrote, a replica."""
+        self.wait_for_replicas(replica, on=False)
+        replica.run(f"SET GLOBAL read_only=1; CHANGE MASTER TO master_host='127.0.0.1',"
+                    f"master_port={primary.port},master_user='root',master_use_gtid=slave_pos,"
+                    f"master_connect_retry=1; START SLAVE")
+        if self.semi_sync:
+            wait_until(lambda: primary.status("Rpl_semi_sync_master_clients") != "0",
+                       "the replica answers the primary", timeout=JOIN_SECONDS)
+
+    def promote(self):
+        """What an operator does when the primary is gone: the replica applies all that it got, and
+        then takes writes. It has no replica by now, so no commit waits for one."""
+        new = self.replica
+        new.run("STOP SLAVE IO_THREAD")
+        wait_until(lambda: self.has_applied(new), "the replica has applied what it got",
+                   timeout=JOIN_SECONDS)
+        new.run("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
+        self.primary, self.replica = new, self.primary
+
+    def switch(self):
+        """A planned change: the primary refuses writes, the replica gets the rest, they change
+        their parts, and the new primary takes writes. A copy is waited for at every moment."""
+        old, new = self.primary, self.replica
+        old.run("SET GLOBAL read_only=1")
+        position = old.run("SELECT @@gtid_binlog_pos")[0][0]
+        wait_until(lambda: new.run("SELECT @@gtid_slave_pos")[0][0] == position,
+                   "the replica has all", timeout=JOIN_SECONDS)
+        new.run("STOP SLAVE; RESET SLAVE ALL")
+        self.wait_for_replicas(new)
+        self.wait_for_replicas(old, on=False)
+        old.run(f"SET GLOBAL gtid_slave_pos='{position}'")
+        self.follow(old, new)
+        new.run("SET GLOBAL read_only=0")
+        self.primary, self.replica = new, old
+
+    @staticmethod
+    def has_applied(node):
+        """All that stands in the relay log; the receiver must have been stopped."""
+        with pymysql.connect(host="127.0.0.1", port=node.port, user="root") as connection, \
+                connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute("SHOW SLAVE STATUS")
+            got = cursor.fetchone()["Gtid_IO_Pos"]
+            cursor.execute("SELECT @@gtid_slave_pos AS applied")
+            return got == cursor.fetchone()["applied"]
+
+
+class GaleraTrio(Nodes):
+    """Three nodes of a Galera cluster, the first of which is the primary by the list's order."""
+
+    TIMES = ("evs.suspect_timeout=PT3S;evs.inactive_timeout=PT7S;evs.keepalive_period=PT0.5S;"
+             "evs.inactive_check_period=PT0.5S;gcache.size=16M")
+    # A state transfer for nodes that lack little: the data folder is there, and the cluster sends
+    # what came since. The server's own scripts are in a package that starts a service.
+    TRANSFER = """#!/bin/sh
+case "$*" in
+*joiner*) echo ready 127.0.0.1/given; echo POSITION ;;
+*) echo done POSITION ;;
+esac
+"""
+
+    def up(self, data):
+        self.ports = [free_port() for _ in range(3)]
+        data = self.found(data)
+        state = dict(line.split(":") for line in (data / "grastate.dat").read_text().splitlines()
+                     if ":" in line)
+        position = f"{state['uuid'].strip()}:{state['seqno'].strip()}"
+        transfer = Path(self.directory, "wsrep_sst_given")
+        transfer.write_text(self.TRANSFER.replace("POSITION", position), encoding="ascii")
+        transfer.chmod(0o700)
+        for number in (1, 2, 3):
+            self.nodes.append(self.make(f"n{number}", number, data))
+        self.primary = self.nodes[0]
+        self.begin(self.primary)
+        for size, node in enumerate(self.nodes[1:], 2):
+            node.start()
+            self.wait_joined(node, size)
+
+    def make(self, name, number, data):
+        node = Node(Path(self.directory, name), number, data)
+        port = self.ports[number - 1]
+        node.env = {"PATH": f"{self.directory}:{os.environ['PATH']}"}
+        node.options = [
+            "--wsrep-on=ON", f"--wsrep-provider={GALERA_PROVIDER}",
+            "--wsrep-cluster-address=gcomm://" + ",".join(f"127.0.0.1:{p}" for p in self.ports),
+            "--wsrep-cluster-name=seckill", f"--wsrep-node-name=n{number}",
+            f"--wsrep-node-address=127.0.0.1:{port}", "--wsrep-sst-method=given",
+            "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:"
+            f"{port};ist.recv_addr=127.0.0.1:{free_port()};{self.TIMES}"]
+        return node
+
+    def found(self, data):
+        """Founds the cluster on one node and stops it in order: its data folder, which says how far
+        the cluster has come, is what every node begins with."""
+        (data / "grastate.dat").write_text(
+            "# GALERA saved state\nversion: 2.1\nuuid:    5ec11110-0000-11ee-8000-000000000001\n"
+            "seqno:   0\nsafe_to_bootstrap: 1\n", encoding="ascii")
+        founder = self.make("founder", 1, data)
+        self.begin(founder)
+        founder.run("CREATE DATABASE seckill CHARACTER SET utf8mb4")
+        founder.signal(signal.SIGTERM)
+        founder.process.wait(JOIN_SECONDS)
+        for name in ("gvwstate.dat", "galera.cache"):
+            (founder.directory / "data" / name).unlink(missing_ok=True)
+        return founder.directory / "data"
+
+    def begin(self, node):
+        """Starts the first node of the cluster."""
+        node.options.append("--wsrep-new-cluster")
+        node.start()
+        node.options.pop()
+        self.wait_joined(node, 1)
+
+    @staticmethod
+    def wait_joined(node, size):
+        wait_until(lambda: (node.status("wsrep_ready"), node.status("wsrep_local_state"),
+                            node.status("wsrep_cluster_size")) == ("ON", "4", str(size)),
+                   f"{node.place} in a cluster of {size}", timeout=JOIN_SECONDS)
