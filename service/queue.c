@@ -20,19 +20,22 @@ struct flow {
 
 struct queue {
     size_t max;
+    _Atomic unsigned *joined; /* queues whose workers are busy, see queue_join; or NULL */
     _Atomic size_t depth;
     _Atomic size_t waiting; /* requests; written under the mutex, read without */
     _Atomic bool stopped;
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
-    size_t sleepers;    /* workers that wait for requests */
-    size_t busy;        /* workers that carry a batch which they took with queue_take_beside */
-    size_t batch_max;   /* of their batches */
-    size_t in_flight;   /* places claimed, of late at most */
-    size_t lookers;     /* of the sleepers, those that soon look by themselves */
-    uint64_t takes;     /* batches taken */
-    unsigned alone;     /* batches that are to be carried one after the other */
-    struct flow *first; /* of the flows with waiting requests: whose turn it is */
+    pthread_cond_t gathered; /* for the gatherers: most of the requests in flight wait */
+    size_t gatherers;        /* workers in queue_gather */
+    size_t sleepers;         /* workers that wait for requests */
+    size_t busy;             /* workers that carry a batch which they took with queue_take_beside */
+    size_t batch_max;        /* of their batches */
+    size_t in_flight;        /* places claimed, of late at most */
+    size_t lookers;          /* of the sleepers, those that soon look by themselves */
+    uint64_t takes;          /* batches taken */
+    unsigned alone;          /* batches that are to be carried one after the other */
+    struct flow *first;      /* of the flows with waiting requests: whose turn it is */
     struct flow *last;
     struct flow flows[QUEUE_FLOWS];
 };
@@ -45,6 +48,7 @@ struct queue *queue_open(size_t max)
     queue->max = max;
     pthread_mutex_init(&queue->mutex, NULL);
     clock_condition_init(&queue->arrived);
+    clock_condition_init(&queue->gathered);
     return queue;
 }
 
@@ -52,6 +56,7 @@ void queue_close(struct queue **queue)
 {
     if (*queue) {
         pthread_cond_destroy(&(*queue)->arrived);
+        pthread_cond_destroy(&(*queue)->gathered);
         pthread_mutex_destroy(&(*queue)->mutex);
     }
     free(*queue);
@@ -130,21 +135,36 @@ static size_t whole_batch(const struct queue *queue)
     return half < queue->batch_max ? half : queue->batch_max;
 }
 
+/* Whether workers of a joined queue are busy. */
+static bool others_busy(const struct queue *queue)
+{
+    return queue->joined &&
+           atomic_load_explicit(queue->joined, memory_order_relaxed) > (queue->busy > 0);
+}
+
 /* True when a worker may take requests, while `others` carry batches: see queue_take_beside. */
 static bool may_take(struct queue *queue, size_t others)
 {
     if (!queue->first || others == 0)
         return queue->first != NULL;
     size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
-    return queue->alone == 0 && waiting >= whole_batch(queue);
+    size_t wanted = others_busy(queue) ? 2 * whole_batch(queue) : whole_batch(queue);
+    return queue->alone == 0 && waiting >= wanted;
 }
 
 /* Of few requests none is left for the next batch. */
 static size_t batch_size(const struct queue *queue)
 {
-    size_t whole = whole_batch(queue);
+    size_t whole = others_busy(queue) ? queue->batch_max : whole_batch(queue);
     size_t least = QUEUE_BATCH_MIN < queue->batch_max ? QUEUE_BATCH_MIN : queue->batch_max;
     return whole > least ? whole : least;
+}
+
+/* True when most of the requests in flight wait. */
+static bool most_wait(const struct queue *queue)
+{
+    size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
+    return waiting > 0 && (waiting >= queue->in_flight / 4 * 3 || waiting >= queue->batch_max);
 }
 
 void queue_push(struct queue *queue, struct request *first, struct request *last)
@@ -162,7 +182,10 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     atomic_fetch_add_explicit(&queue->waiting, count, memory_order_relaxed);
     note_in_flight(queue);
     bool wake = queue->sleepers > 0 && (may_take(queue, queue->busy) || queue->lookers == 0);
+    bool gathered = queue->gatherers > 0 && most_wait(queue);
     pthread_mutex_unlock(&queue->mutex);
+    if (gathered)
+        pthread_cond_signal(&queue->gathered);
     /* One worker for the whole list, so that its batch is full; it wakes the next one if it leaves
      * requests. Signalled after the unlock: it would only run into the mutex. */
     if (wake)
@@ -238,6 +261,13 @@ static void wait_beside(struct queue *queue, int wait_ms)
     queue->sleepers--;
 }
 
+static void set_busy(struct queue *queue, size_t busy)
+{
+    if (queue->joined && (busy > 0) != (queue->busy > 0))
+        atomic_fetch_add(queue->joined, busy > 0 ? 1U : -1U);
+    queue->busy = busy;
+}
+
 /* Clients that were answered a moment ago and order again soon have no place just now, so the
  * greatest number of late counts; it fades with each batch. */
 static void fade_in_flight(struct queue *queue)
@@ -261,7 +291,7 @@ size_t queue_take_beside(struct queue *queue, struct request **requests_out, siz
     if (count > 0) {
         fade_in_flight(queue);
         queue->takes++;
-        queue->busy = others + 1;
+        set_busy(queue, others + 1);
         queue->alone -= queue->alone > 0;
         *busy = true;
     }
@@ -272,13 +302,32 @@ size_t queue_take_beside(struct queue *queue, struct request **requests_out, siz
     return count;
 }
 
+void queue_join(struct queue *queue, _Atomic unsigned *busy)
+{
+    queue->joined = busy;
+}
+
+void queue_gather(struct queue *queue)
+{
+    bool in_time = true;
+    if (!queue->joined)
+        return;
+    int64_t until_ns = clock_now_ns() + QUEUE_GATHER_US * CLOCK_NS_PER_MS / 1000;
+    pthread_mutex_lock(&queue->mutex);
+    queue->gatherers++;
+    while (others_busy(queue) && !most_wait(queue) && !atomic_load(&queue->stopped) && in_time)
+        in_time = clock_wait(&queue->gathered, &queue->mutex, until_ns);
+    queue->gatherers--;
+    pthread_mutex_unlock(&queue->mutex);
+}
+
 void queue_finish(struct queue *queue, bool *busy)
 {
     if (!*busy)
         return;
     pthread_mutex_lock(&queue->mutex);
     assert(queue->busy > 0);
-    queue->busy--;
+    set_busy(queue, queue->busy - 1);
     *busy = false;
     bool wake = queue->sleepers > 0 && may_take(queue, queue->busy);
     pthread_mutex_unlock(&queue->mutex);
@@ -304,6 +353,7 @@ void queue_stop(struct queue *queue)
     pthread_mutex_lock(&queue->mutex);
     atomic_store(&queue->stopped, true);
     pthread_cond_broadcast(&queue->arrived);
+    pthread_cond_broadcast(&queue->gathered);
     pthread_mutex_unlock(&queue->mutex);
 }
 

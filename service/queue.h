@@ -10,6 +10,7 @@
 #ifndef SECKILL_SERVICE_QUEUE_H
 #define SECKILL_SERVICE_QUEUE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,6 +22,7 @@ enum {
     QUEUE_BESIDE_MS = 20,   /* the same */
     QUEUE_FADE = 32,        /* in this many batches fades what was in flight of late */
     QUEUE_ALONE_TAKES = 64, /* see queue_collided */
+    QUEUE_GATHER_US = 2000, /* see queue_gather */
 };
 
 struct queue;
@@ -69,6 +71,17 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
  * pays to work beside the other one, but not with small batches. */
 size_t queue_take_beside(struct queue *queue, struct request **requests_out, size_t max,
                          int wait_ms, bool *busy);
+
+/* Joins the queue to others whose workers share the machine's cores; `busy` is theirs together, 0
+ * to begin with, and lives as long as they do. While workers of another one are busy, the cores
+ * have work while this one's requests are answered and come again: then a whole batch is all that
+ * is in flight, and a second worker takes only when two of the usual batches wait. Before any
+ * thread takes. */
+void queue_join(struct queue *queue, _Atomic unsigned *busy);
+
+/* Waits, while workers of a joined queue are busy, until most of the requests in flight wait, for
+ * QUEUE_GATHER_US at most; else returns at once. For a worker that has just carried a batch. */
+void queue_gather(struct queue *queue);
 
 /* The worker's batch is done, and it does not take the next one at once. */
 void queue_finish(struct queue *queue, bool *busy);

@@ -62,6 +62,8 @@ static void open_shard(struct service *service, unsigned number)
     shard->stock.mysql_url = service->ledgers.urls[number];
     shard->stock.shard = number;
     shard_open(shard);
+    if (service->shard_count > 1)
+        queue_join(shard->orders, &service->busy_shards);
 }
 
 void service_open(struct service *service)

@@ -34,6 +34,7 @@ struct service {
     struct stock_options stock; /* what all shards have in common */
     struct shard shards[SHARDS_MAX];
     unsigned shard_count;
+    _Atomic unsigned busy_shards; /* whose order workers carry batches */
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;

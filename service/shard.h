@@ -35,6 +35,7 @@ struct shard {
     struct queue *orders;            /* HTTP threads to its order workers */
     struct queue *calls[CALL_KINDS]; /* HTTP threads to its call workers */
     _Atomic int64_t sold_ns;   /* when an order worker last carried a batch through (monotonic) */
+    _Atomic int64_t settle_ns; /* until when a start waits for `prepared` (monotonic) */
     _Atomic bool elected;      /* this daemon's expiry worker is */
     _Atomic int64_t indexed_s; /* UTC: up to when all orders are indexed; 0: not known */
     char unfit[LEDGER_UNFIT_SIZE]; /* why the server is none for orders; the preparer's */

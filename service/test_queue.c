@@ -199,6 +199,50 @@ static void test_whole_batch_is_taken_beside_another(void **state)
     assert_int_equal(take_beside(2, 0, &other), 2);
 }
 
+/* While the workers of a joined queue are busy, batches are larger, and a second worker waits for
+ * twice as many. */
+static void test_batches_are_larger_beside_a_busy_queue(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    _Atomic unsigned busy = 0;
+    queue_join(queue, &busy);
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &one), 50); /* nobody else is busy */
+    assert_int_equal(busy, 1);
+    busy++;
+    assert_int_equal(take_beside(40, 0, &other), 0);
+    assert_int_equal(take_beside(25, 0, &other), 25);
+    queue_finish(queue, &other);
+    assert_int_equal(busy, 2);
+    assert_int_equal(take_beside(512, 0, &one), 25); /* all */
+    queue_finish(queue, &one);
+    assert_int_equal(busy, 1);
+}
+
+static void test_worker_gathers_only_beside_a_busy_queue(void **state)
+{
+    (void)state;
+    bool one = false;
+    _Atomic unsigned busy = 0;
+    queue_join(queue, &busy);
+    send_many(100);
+    assert_int_equal(take_beside(90, 0, &one), 50);
+    while (queue_waiting(queue))
+        take_beside(512, 0, &one);
+    queue_gather(queue); /* returns */
+    busy++;
+    int64_t start_ns = clock_now_ns();
+    queue_gather(queue); /* none waits */
+    assert_true(clock_now_ns() - start_ns >= QUEUE_GATHER_US * 1000LL);
+    for (int i = 0; i < 100; i++)
+        queue_leave(queue, 0);
+    send_many(90);
+    queue_gather(queue); /* most wait */
+    assert_int_equal(take_beside(512, 0, &one), 90);
+    queue_finish(queue, &one);
+}
+
 static void test_requests_wait_for_another_batch_for_a_while_only(void **state)
 {
     (void)state;
@@ -563,6 +607,8 @@ int main(void)
         TEST_MANY(test_few_requests_are_one_batch),
         TEST_MANY(test_small_batch_is_not_taken_beside_another),
         TEST_MANY(test_whole_batch_is_taken_beside_another),
+        TEST_MANY(test_batches_are_larger_beside_a_busy_queue),
+        TEST_MANY(test_worker_gathers_only_beside_a_busy_queue),
         TEST_MANY(test_requests_wait_for_another_batch_for_a_while_only),
         TEST_MANY(test_request_does_not_wait_for_a_worker_that_hangs),
         TEST_MANY(test_half_of_few_requests_is_taken_beside_another),

@@ -28,8 +28,7 @@ static json_t *ledgers_json(const struct service *service, int64_t now_ns)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < service->shard_count; i++)
-        json_array_append_new(list,
-                              json_string(health_word(health_ledger(service->health, i, now_ns))));
+        json_array_append_new(list, json_string(health_shard_word(service->health, i, now_ns)));
     return list;
 }
 

@@ -374,14 +374,25 @@ bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns
            health_ledger(health, shard, now_ns) == HEALTH_OK;
 }
 
+const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns)
+{
+    enum health_state state = health_ledger(health, shard, now_ns);
+    bool prepared = atomic_load(&health->service->shards[shard].prepared);
+    return state == HEALTH_OK && !prepared ? "preparing" : health_word(state);
+}
+
+/* A start waits for all shards that can be prepared at once, so that its first clients find all. */
 bool health_ready(const struct health *health, int64_t now_ns)
 {
-    if (health_redis(health, now_ns) != HEALTH_OK)
-        return false;
-    for (unsigned i = 0; i < health->ledgers; i++)
-        if (health_shard_up(health, i, now_ns))
-            return true;
-    return false;
+    bool up = false, settled = true;
+    for (unsigned i = 0; i < health->ledgers; i++) {
+        const struct shard *shard = &health->service->shards[i];
+        up = up || health_shard_up(health, i, now_ns);
+        bool known =
+            atomic_load(&shard->prepared) && health_ledger(health, i, now_ns) != HEALTH_UNKNOWN;
+        settled = settled && (known || now_ns >= atomic_load(&shard->settle_ns));
+    }
+    return up && settled && health_redis(health, now_ns) == HEALTH_OK;
 }
 
 const char *health_redis_place(const struct health *health)

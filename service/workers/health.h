@@ -48,11 +48,14 @@ void health_join(struct health **health);
 enum health_state health_redis(const struct health *health, int64_t now_ns);
 enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns);
 
+/* The state's word of a shard: as its ledger's, or "preparing". The same. */
+const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns);
+
 /* OK when one shard's ledger is, else the state of the first. The same. */
 enum health_state health_best_ledger(const struct health *health, int64_t now_ns);
 
 /* Whether the shard is prepared and its ledger takes writes; and whether the daemon sells: Redis is
- * up, and so is a shard. The same. */
+ * up, and so is a shard, and none is just being prepared for the first time. The same. */
 bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns);
 bool health_ready(const struct health *health, int64_t now_ns);
 

@@ -391,6 +391,8 @@ static size_t gather(struct order_worker *worker, size_t taken, size_t max)
 static size_t take_next(struct order_worker *worker, size_t max)
 {
     struct queue *queue = worker->shard->orders;
+    if (worker->busy)
+        queue_gather(queue);
     size_t taken = queue_take_beside(queue, worker->requests, max, 0, &worker->busy);
     if (taken > 0)
         return taken;

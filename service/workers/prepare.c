@@ -9,7 +9,11 @@
 #include "base/clock.h"
 #include "base/worker.h"
 
-enum { RETRY_MS = 200, ERROR_MAX = 256 };
+enum {
+    RETRY_MS = 200,
+    SETTLE_MS = 5000, /* for the first try: the other shards' sales wait no longer for it */
+    ERROR_MAX = 256,
+};
 
 struct preparer {
     struct worker thread;
@@ -36,6 +40,7 @@ static void run(void *context)
     prctl(PR_SET_NAME, "preparer");
     while (!worker_stopping(&preparer->thread) &&
            !shard_prepare(shard, preparer->ledger, &preparer->thread)) {
+        atomic_store(&shard->settle_ns, clock_now_ns());
         if (is_refused(preparer)) {
             atomic_store(&preparer->refused, true);
             return;
@@ -60,6 +65,7 @@ struct preparer *preparer_open(struct shard *shard, char *error_out, size_t erro
 
 void preparer_start(struct preparer *preparer)
 {
+    atomic_store(&preparer->shard->settle_ns, clock_now_ns() + SETTLE_MS * CLOCK_NS_PER_MS);
     if (!worker_start(&preparer->thread, run, preparer))
         abort();
 }

@@ -63,6 +63,11 @@ bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns
     return health_ledger(health, shard, now_ns) == HEALTH_OK;
 }
 
+const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns)
+{
+    return health_word(health_ledger(health, shard, now_ns));
+}
+
 bool health_ready(const struct health *health, int64_t now_ns)
 {
     return health_redis(health, now_ns) == HEALTH_OK;
