@@ -23,8 +23,8 @@ BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import (  # noqa: E402  after the line that says where they are
-    answers, audit, fleet, limits, metrics, page, pool, readme, runner, scale_contention, scale_costs,
-    scale_model, scenario, stats, story, summary, targets)
+    answers, audit, fleet, limits, metrics, page, pool, readme, runner,
+    scale_contention, scale_costs, scale_model, scenario, stats, story, summary, targets)
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
 
@@ -120,7 +120,8 @@ def test_quantiles_of_a_histogram():
 
 def scale_costs_sample():
     """Round figures, as scale_costs.from_campaign gives them."""
-    return {"cpu_us": {"server": {"order": 10, "batch": 100}, "mariadb": {"order": 10, "batch": 200},
+    return {"cpu_us": {"server": {"order": 10, "batch": 100},
+                       "mariadb": {"order": 10, "batch": 200},
                        "redis": {"order": 0.5, "batch": 50}},
             "ledger_ms": {"batch": 1, "order": 0.01}, "redis_ms": 0.2, "redis_trips": 2,
             "http_us": 6, "batch": 50, "connections": 256, "order_workers": 2,
@@ -188,8 +189,8 @@ def test_more_never_sells_less_until_daemons_only_talk():
 
 def test_every_limit_can_be_the_one():
     costs, plan = scale_costs_sample(), scale_model.Plan
-    cases = {"order workers": plan(1, ledgers=1), "daemon's cores": plan(1, ledgers=16,
-                                                                       daemon_cores=0.5),
+    cases = {"order workers": plan(1, ledgers=1),
+             "daemon's cores": plan(1, ledgers=16, daemon_cores=0.5),
              "HTTP thread": plan(1, ledgers=16, daemon_cores=64),
              "Redis": plan(300, masters=1, ledgers=16, ledger_cores=1000),
              "ledger": plan(100, ledgers=1, ledger_cores=1),

@@ -173,7 +173,9 @@ def costs(result):
     runs = [run for run in measured(result) if run["settings"]["counts"] == "accepted"]
     first, last = (served_us(choose(runs, key=lambda run: run["settings"]["daemon.max_batch"]))
                    for choose in (min, max)) if runs else (0, 0)
-    return f"An order costs {first:.0f} µs by itself, {last:.0f} µs in a large batch." if runs else ""
+    if not runs:
+        return ""
+    return f"An order costs {first:.0f} µs by itself, {last:.0f} µs in a large batch."
 
 
 def latency(result):

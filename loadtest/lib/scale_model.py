@@ -32,8 +32,8 @@ def cpu_us(costs, part, batch):
 
 
 def batch_ms(costs, batch, tried=1.0):
-    """How long a worker is busy with a batch, which is how long it holds its segment: its round
-    trips to Redis, one more for each further try, and the commit."""
+    """How long a worker is busy with a batch: its round trips to Redis, one more for each further
+    try, and the commit. With one try that is how long it holds its segment."""
     ledger = costs["ledger_ms"]
     return (costs["redis_ms"] * (costs["redis_trips"] + tried - 1)
             + ledger["batch"] + ledger["order"] * batch)
@@ -64,7 +64,7 @@ def limits(costs, plan, batch, tried=1.0):
         "Redis": plan.masters * max(0, CORE_US - redis_idle) / redis_us,
         "ledger": plan.ledgers * max(0, plan.ledger_cores * CORE_US - ledger_idle) / cpu_us(
             costs, "mariadb", batch),
-        "segments": plan.sales * plan.segments * batch / busy_s,
+        "segments": plan.sales * plan.segments * batch / (batch_ms(costs, batch) / 1e3),
     }
 
 
