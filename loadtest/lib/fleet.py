@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 
-from harness.processes import HarnessError, clean_environment, free_port
+from harness.processes import HarnessError, clean_environment, free_port, wait_until
 from harness.program import Program
 from lib import metrics
 from lib.engines import REDIS, FurtherLedger, LockServer
@@ -145,7 +145,14 @@ class Fleet:
         return self.daemons[0].ask(*words)
 
     def reset(self, *words, **options):
+        """A daemon of several ledgers serves as soon as one of them does: the others may follow."""
+        if self.ledger_count > 1:
+            wait_until(self.serves_all, "all ledgers being served", timeout=60)
         return self.daemons[0].reset(*words, **options)
+
+    def serves_all(self):
+        """Whether a look at a sale that nobody knows has been answered by every ledger."""
+        return self.ask("GET", "/stock/no-such-sale")[0] == 404
 
     def metrics(self):
         return metrics.add([metrics.read(daemon) for daemon in self.daemons])
