@@ -1,10 +1,12 @@
 /* The lock by MySQL's GET_LOCK: held by a connection of its own for as long as that lives. */
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/url.h"
 #include "lock/driver.h"
 #include "lock/mysql_pool.h"
 #include "lock/process.h"
@@ -16,6 +18,10 @@
  * (wait_timeout) when it hears nothing on it for the length of the lease. A renewal asks whether
  * this connection still has the lock; a connection that was replaced has not. No number grows with
  * each acquisition, hence there is no fence. */
+
+/* why_one_server: such a lock is in the memory of the server where it was taken. Another node of a
+ * Galera cluster gives it to somebody else, and so does the next primary while the former one still
+ * lives. */
 
 enum {
     SLICE_MS_MAX = 400, /* of one wait in the server, which must end within the client's time-out */
@@ -38,13 +44,23 @@ struct get_lock {
     struct mysql_pool *pool;
     char prefix[SECLOCK_PREFIX_MAX];
     int timeout_ms;
+    _Atomic bool alone;    /* the server was asked, and is no node of a cluster */
     pthread_mutex_t mutex; /* guards the list and the holdings' holds */
     struct process_guard guard;
     struct holding *holdings;
 };
 
+static bool names_several(const char *server)
+{
+    char error[URL_ERROR_SIZE];
+    struct url url;
+    return url_parse(server, "mysql", &url, error, sizeof error) && url.server_count > 1;
+}
+
 static enum seclock_result get_lock_open(const struct lock_context *context, void **self_out)
 {
+    if (names_several(context->server))
+        return lock_fail(SECLOCK_CONFIG, "get-lock: several servers do not share such a lock");
     struct get_lock *self = calloc(1, sizeof *self);
     if (!self)
         return lock_fail(SECLOCK_FAILED, "out of memory");
@@ -106,6 +122,34 @@ static enum seclock_result ask(const struct get_lock *self, const struct seclock
     if (row && row[0])
         *answer_out = strtoll(row[0], NULL, 10);
     return result;
+}
+
+/* Asks once whether the server is a node of a Galera cluster. */
+static enum seclock_result check_alone(struct get_lock *self, const struct seclock_handle *handle)
+{
+    struct sql_text sql = {0};
+    bool on = false, provided = false;
+    if (atomic_load(&self->alone))
+        return SECLOCK_OK;
+    struct db *db = mysql_pool_take(self->pool);
+    if (!db)
+        return SECLOCK_FAILED;
+    mysql_raw(&sql, "SHOW GLOBAL VARIABLES WHERE Variable_name IN('wsrep_on','wsrep_provider')");
+    enum seclock_result result = mysql_pool_query_for(handle, self->timeout_ms, db, &sql);
+    for (char **row = result == SECLOCK_OK ? db_row(db) : NULL; row; row = db_row(db)) {
+        on = on || strcmp(row[1], "ON") == 0;
+        provided =
+            provided || (strcmp(row[0], "wsrep_provider") == 0 && strcmp(row[1], "none") != 0);
+    }
+    mysql_pool_give(self->pool, db);
+    sql_free(&sql);
+    if (result != SECLOCK_OK)
+        return result;
+    if (on && provided)
+        return lock_fail(SECLOCK_CONFIG, "get-lock: the nodes of a Galera cluster do not share "
+                                         "such a lock");
+    atomic_store(&self->alone, true);
+    return SECLOCK_OK;
 }
 
 static struct holding *holding_new(struct get_lock *self, const struct seclock_handle *handle)
@@ -235,6 +279,9 @@ static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *h
     struct get_lock *get_lock = self;
     handle->busy_ms = -1;
     struct holding *holding = handle->waiting;
+    enum seclock_result alone = check_alone(get_lock, handle);
+    if (alone != SECLOCK_OK)
+        return alone;
     if (!holding) {
         holding = holding_again(get_lock, handle);
         handle->driver_data = holding;

@@ -1015,6 +1015,14 @@ enum {
 };
 
 /* With an argument, only the tests whose title ("KIND: CASE") holds it. */
+/* By part of its title, or with a '-' before that by its absence. NULL: all are chosen. */
+static bool chosen(const char *title, const char *part)
+{
+    if (!part || part[0] != '-')
+        return !part || strstr(title, part);
+    return !strstr(title, part + 1);
+}
+
 int main(int argc, char **argv)
 {
     static char titles[SUBJECTS * CASES][TITLE_MAX];
@@ -1026,7 +1034,7 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < CASES; j++) {
             snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(subjects[i].kind),
                      cases[j].name);
-            if ((argc > 1 && !strstr(titles[count], argv[1])) || !kind_served(subjects[i].kind))
+            if (!chosen(titles[count], argc > 1 ? argv[1] : NULL) || !kind_served(subjects[i].kind))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,
                                                (void *)(uintptr_t)&subjects[i]};

@@ -96,14 +96,22 @@ static int nth_master(const struct cluster *cluster, size_t master)
     return 0;
 }
 
-size_t cluster_masters(struct cluster *cluster)
+size_t cluster_masters_known(const struct cluster *cluster)
 {
     size_t count = 0;
+    for (int i = 0; i < cluster->map.count; i++)
+        count += cluster->map.nodes[i]->master;
+    return count;
+}
+
+size_t cluster_masters(struct cluster *cluster)
+{
     if (!cluster_learn(cluster, false))
         return 0;
     for (int i = 0; i < cluster->map.count; i++)
-        count += cluster->map.nodes[i]->master && cluster_client(cluster, i);
-    return count;
+        if (cluster->map.nodes[i]->master && !cluster_client(cluster, i))
+            abort();
+    return cluster_masters_known(cluster);
 }
 
 const char *cluster_master_place(const struct cluster *cluster, size_t master)

@@ -20,6 +20,9 @@ enum { CLUSTER_KEY_SIZE = 64 }; /* bytes of a key of cluster_master_key, with it
  * the client unless set. */
 void cluster_set_patience(struct cluster *cluster, int patience_ms);
 
+/* As many masters as are known, without asking. */
+size_t cluster_masters_known(const struct cluster *cluster);
+
 /* The masters, for a caller that asks each: learns them if need be, and returns how many there are.
  * 0: no server answers. The functions below take a number less than that; they hold until the next
  * call that takes the front or the cluster. */
@@ -28,7 +31,7 @@ size_t cluster_masters(struct cluster *cluster);
 /* Where that master is, "host:port". */
 const char *cluster_master_place(const struct cluster *cluster, size_t master);
 
-/* A client of that master alone, for commands without keys; NULL: out of memory. */
+/* A client of that master alone, for commands without keys. */
 struct redis *cluster_master(struct cluster *cluster, size_t master);
 
 /* Writes a key that begins with `prefix` and lies in a slot of that master. */

@@ -80,6 +80,8 @@
       "so.")                                                                                       \
     X(REDIS_EVICTS, "seckill_redis_evicts",                                                        \
       "1 while Redis may drop keys, as its maxmemory-policy is not noeviction.")                   \
+    X(REDIS_NODES_DOWN, "seckill_redis_nodes_down",                                                \
+      "Masters of a Redis Cluster that took no write when last asked; 0 without a cluster.")       \
     X(EXPIRY_ELECTED, "seckill_expiry_elected", "1 while this daemon's expiry worker is elected.") \
     X(INDEXED, "seckill_orders_indexed_timestamp_seconds",                                         \
       "Up to when all orders are indexed by user, as this daemon's indexer last saw it.")

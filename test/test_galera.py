@@ -1,10 +1,12 @@
 """A ledger that is a Galera cluster: one node takes the writes, and another one follows it."""
 
+import subprocess
+
 import pytest
 
 from failover import Selling, sells_out
 from harness.engines_ledger import GALERA_PROVIDER, GaleraTrio
-from harness.processes import wait_until
+from harness.processes import ROOT, wait_until
 
 pytestmark = pytest.mark.skipif(not GALERA_PROVIDER.exists(), reason="no galera-4 is installed")
 
@@ -47,6 +49,22 @@ def test_writer_changes_in_mid_load(engine, stack, spawn, load):
                    "the old writer")
     selling.through(change_back)
     selling.finish()
+
+
+def seclock(server, kind):
+    return subprocess.run([ROOT / "build" / "seclock", "--server", server, "--kind", kind,
+                           "--wait", "30", "name", "--", "true"],
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_lock_library_on_a_cluster(engine):
+    """The lock table serves; a lock that is local to one node is refused."""
+    one = engine.url.replace(engine.nodes[1].place + ",", "").replace(
+        "," + engine.nodes[2].place, "")
+    assert seclock(engine.url, "table").returncode == 0
+    for server in (one, engine.url):
+        refused = seclock(server, "get-lock")
+        assert (refused.returncode, "get-lock: " in refused.stderr) == (78, True), refused
 
 
 def test_node_outside_the_primary_component_is_left(engine, stack, spawn):

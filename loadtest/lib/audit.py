@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 IDS_SHOWN_MAX = 5
 CLIENT_TIMEOUT_S = 120
-REDIRECTED = "-> Redirected to slot "  # what redis-cli says of a cluster beside its answers
 # Segments that the service rebuilds from the ledger before it sells from them again.
 AWAITING_RECOVERY = {"dirty", "missing", "round", "stale"}
 
@@ -116,20 +115,32 @@ def ask_ledger(url, query):
 
 
 def ask_redis(url, commands):
-    """The lines of the answers. Of a cluster any node says where a key is."""
-    cluster = urlsplit(url).scheme.endswith("+cluster")
-    parts = urlsplit(url.split(",")[0])
-    argv = ["redis-cli", "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
-            str(parts.port or 6379)]
-    argv += ["-c"] if cluster else ["-n", parts.path.strip("/") or "0"]
+    """The lines of what Redis answers. Any server of a cluster leads to the others."""
+    parts = urlsplit(url)
+    if parts.scheme != "redis+cluster":
+        return ask_server(url, commands)
+    login, at, places = parts.netloc.rpartition("@")
+    failure = None
+    for place in places.split(","):
+        try:
+            found = ask_server(f"redis://{login}{at}{place}", commands, "-c")
+            return [line for line in found if not line.startswith("-> Redirected to slot")]
+        except AuditError as error:
+            failure = error
+    raise failure
+
+
+def ask_server(url, commands, *options):
+    parts = urlsplit(url)
+    argv = ["redis-cli", *options, "--raw", "-h", parts.hostname or "127.0.0.1", "-p",
+            str(parts.port or 6379), "-n", parts.path.strip("/") or "0"]
     env = {}
     if parts.password:
         env["REDISCLI_AUTH"] = unquote(parts.password)
         if parts.username:
             argv += ["--user", unquote(parts.username)]
     done = run_client(argv, "PING\n" + commands, env)
-    pong, *lines = [line for line in done.stdout.splitlines()
-                    if not (cluster and line.startswith(REDIRECTED))] or [""]
+    pong, *lines = done.stdout.splitlines() or [""]
     if pong != "PONG":
         raise AuditError(f"redis-cli: {done.stderr.strip() or pong}")
     return lines

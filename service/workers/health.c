@@ -13,11 +13,13 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
+#include "lua/cluster.h"
 #include "lua/command.h"
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/node.h"
 #include "service/service.h"
+#include "service/workers/cluster_probe.h"
 #include "sql/ledger_durable.h"
 #include "sql/ledger_write.h"
 
@@ -57,6 +59,7 @@ struct health {
     struct redis *redis; /* for the thread of its probe */
     int64_t policy_asked_ns;
     char policy[POLICY_SIZE]; /* of eviction, as last seen */
+    struct cluster_probe cluster;
     struct probe of_redis;
     struct probe of_ledgers[SHARDS_MAX];
     unsigned ledgers;
@@ -72,7 +75,8 @@ const char *health_word(enum health_state state)
 
 /* ---- the questions ---- */
 
-/* Redis begins an error reply with a word for its kind. */
+/* Redis begins an error reply with a word for its kind; in a cluster the node's place comes first.
+ */
 static enum health_state redis_refusal(const char *error)
 {
     static const struct {
@@ -83,10 +87,42 @@ static enum health_state redis_refusal(const char *error)
         {"MISCONF ", HEALTH_CANNOT_PERSIST},  {"LOADING ", HEALTH_LOADING},
         {"NOREPLICAS ", HEALTH_FEW_REPLICAS}, {"BUSY ", HEALTH_BUSY},
     };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strncmp(error, kinds[i].begin, strlen(kinds[i].begin)) == 0)
+    const char *placed = strstr(error, ": ");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t length = strlen(kinds[i].begin);
+        if (strncmp(error, kinds[i].begin, length) == 0 ||
+            (placed && strncmp(placed + 2, kinds[i].begin, length) == 0))
             return kinds[i].state;
+    }
     return HEALTH_DOWN;
+}
+
+static void ask_policy(struct redis *redis, char policy_out[POLICY_SIZE])
+{
+    static const char label[] = "maxmemory_policy:";
+    struct command ask = {.argc = 2, .argv = {"INFO", "memory"}};
+    command_run(redis, &ask, 1);
+    const char *text = ask.result == REDIS_ANSWERED ? command_text(&ask, -1, NULL) : NULL;
+    const char *at = text ? strstr(text, label) : NULL;
+    snprintf(policy_out, POLICY_SIZE, "noeviction"); /* of a server that does not say */
+    if (at)
+        snprintf(policy_out, POLICY_SIZE, "%.*s", (int)strcspn(at + sizeof label - 1, "\r\n"),
+                 at + sizeof label - 1);
+    command_clear(&ask, 1);
+}
+
+/* The server's policy, or that of the first master of a cluster that evicts. */
+static void ask_policies(const struct health *health, char policy_out[POLICY_SIZE])
+{
+    struct cluster *cluster = redis_cluster(health->redis);
+    if (!cluster) {
+        ask_policy(health->redis, policy_out);
+        return;
+    }
+    size_t count = cluster_masters(cluster);
+    snprintf(policy_out, POLICY_SIZE, "noeviction");
+    for (size_t i = 0; i < count && strcmp(policy_out, "noeviction") == 0; i++)
+        ask_policy(cluster_master(cluster, i), policy_out);
 }
 
 /* Only a warning, with each change: Redis may drop any key when its memory is full, whoever fills
@@ -94,21 +130,13 @@ static enum health_state redis_refusal(const char *error)
  * dropped lets two workers meet at the ledger. */
 static void check_policy(struct health *health)
 {
-    static const char label[] = "maxmemory_policy:";
-    struct command ask = {.argc = 2, .argv = {"INFO", "memory"}};
     int64_t now_ns = clock_now_ns();
     if (health->policy_asked_ns != 0 &&
         now_ns - health->policy_asked_ns < POLICY_S * CLOCK_NS_PER_S)
         return;
     health->policy_asked_ns = now_ns;
-    command_run(health->redis, &ask, 1);
-    const char *text = ask.result == REDIS_ANSWERED ? command_text(&ask, -1, NULL) : NULL;
-    const char *at = text ? strstr(text, label) : NULL;
-    char policy[POLICY_SIZE] = "noeviction"; /* of a server that does not say */
-    if (at)
-        snprintf(policy, sizeof policy, "%.*s", (int)strcspn(at + sizeof label - 1, "\r\n"),
-                 at + sizeof label - 1);
-    command_clear(&ask, 1);
+    char policy[POLICY_SIZE];
+    ask_policies(health, policy);
     if (strcmp(policy, "noeviction") != 0 && strcmp(policy, health->policy) != 0)
         log_event(
             LOG_WARN, "redis_evicts", "address=%s maxmemory_policy=%s effect=%s",
@@ -125,10 +153,16 @@ static enum health_state ask_redis(struct probe *probe, const char **error_out)
 {
     struct health *health = probe->health;
     struct command write = {.argc = 4, .argv = {"SET", STOCK_PREFIX "health", "", "XX"}};
-    command_run(health->redis, &write, 1);
-    command_clear(&write, 1);
+    bool cluster = redis_cluster(health->redis), takes_writes;
+    if (cluster) {
+        takes_writes = cluster_probe_ask(&health->cluster, health->redis);
+    } else {
+        command_run(health->redis, &write, 1);
+        command_clear(&write, 1);
+        takes_writes = write.result == REDIS_ANSWERED;
+    }
     *error_out = redis_error(health->redis);
-    if (write.result != REDIS_ANSWERED)
+    if (!takes_writes)
         return redis_refusal(*error_out);
     check_policy(health);
     return HEALTH_OK;

@@ -15,7 +15,7 @@ ELECTION_SECONDS = 60
 class ClusterNode(RedisServer):
     """One server of the cluster, master or replica."""
 
-    TIMEOUT_MS = 1500  # without an answer, after which the others call a node failed
+    TIMEOUT_MS = 2500  # without an answer, after which the others call a node failed
 
     def __init__(self, directory):
         directory.mkdir()
@@ -92,14 +92,14 @@ class RedisCluster:
             node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             if node is not first:
                 node("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
-        self._wait("the nodes know each other", lambda: all(
+        self.wait("the nodes know each other", lambda: all(
             int(node.info()["cluster_known_nodes"]) == len(self.nodes) for node in self.nodes))
         for i, node in enumerate(self.nodes[self.master_count:]):
             node("CLUSTER", "REPLICATE", masters[i].id())
-        self._wait("the cluster serves all slots", self.is_whole)
+        self.wait("the cluster serves all slots", self.is_whole)
 
     @staticmethod
-    def _wait(what, condition):
+    def wait(what, condition):
         def attempt():
             try:
                 return condition()
@@ -120,7 +120,7 @@ class RedisCluster:
         return all(sound(node) for node in self.alive())
 
     def wait_whole(self):
-        self._wait("the cluster serves all slots", self.is_whole)
+        self.wait("the cluster serves all slots", self.is_whole)
 
     def masters(self):
         return [node for node in self.alive() if node.is_master()]
