@@ -25,7 +25,7 @@ static const char daemon_key[] = LIVE_KEY("daemon:");
 
 enum {
     KEY_SIZE = sizeof daemon_key + LIVE_NAME_SIZE,
-    OWN_COMMANDS = 2, /* that say how this daemon is */
+    OWN_COMMANDS = 3, /* that say how this daemon is, and ask how many there are */
 };
 
 struct member {
@@ -38,6 +38,7 @@ struct live_group {
     char name[LIVE_NAME_SIZE], key[KEY_SIZE];
     struct member members[LIVE_MEMBERS_MAX]; /* the others, in order of their names */
     size_t count;
+    unsigned size; /* names in the set */
 };
 
 static void key_of(const char *name, char key_out[KEY_SIZE])
@@ -138,6 +139,7 @@ static size_t post_own(const struct live_group *group, const char *text, struct 
 {
     out[0] = (struct command){.argc = 5, .argv = {"SET", group->key, text, "PX", TEXT_OF(GONE_MS)}};
     out[1] = (struct command){.argc = 3, .argv = {"SADD", set_key, group->name}};
+    out[2] = (struct command){.argc = 2, .argv = {"SCARD", set_key}};
     return OWN_COMMANDS;
 }
 
@@ -179,8 +181,15 @@ bool live_group_turn(struct live_group *group, struct redis *redis, const char *
         keep(group, asked, redis, now_ns);
         learn(group, &commands[count - 1]);
     }
+    if (answered)
+        group->size = (unsigned)command_int(&commands[OWN_COMMANDS - 1], -1);
     command_clear(commands, count);
     return answered;
+}
+
+unsigned live_group_others(const struct live_group *group)
+{
+    return group->size > 0 ? group->size - 1 : 0;
 }
 
 size_t live_group_list(const struct live_group *group, json_t *list, int64_t now_ns)

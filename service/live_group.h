@@ -33,6 +33,10 @@ void live_group_close(struct live_group **group);
 bool live_group_turn(struct live_group *group, struct redis *redis, const char *text, bool look,
                      int64_t now_ns);
 
+/* How many other daemons Redis knew of when it last answered. One that has died may be counted for
+ * two minutes. */
+unsigned live_group_others(const struct live_group *group);
+
 /* Appends the other daemons' objects to the list, each with its age_ms, in order of their names.
  * Returns how many there are beyond the LIVE_DAEMONS_MAX - 1 that are appended. */
 size_t live_group_list(const struct live_group *group, json_t *list, int64_t now_ns);

@@ -24,6 +24,7 @@ struct queue {
     _Atomic size_t depth;
     _Atomic size_t waiting; /* requests; written under the mutex, read without */
     _Atomic bool stopped;
+    _Atomic unsigned company_ms; /* see queue_beside */
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
     pthread_cond_t gathered; /* for the gatherers: most of the requests in flight wait */
@@ -35,6 +36,7 @@ struct queue {
     size_t lookers;          /* of the sleepers, those that soon look by themselves */
     uint64_t takes;          /* batches taken */
     unsigned alone;          /* batches that are to be carried one after the other */
+    int64_t oldest_ns;       /* since when the oldest request waits, or was left by a batch */
     struct flow *first;      /* of the flows with waiting requests: whose turn it is */
     struct flow *last;
     struct flow flows[QUEUE_FLOWS];
@@ -135,6 +137,21 @@ static size_t whole_batch(const struct queue *queue)
     return half < queue->batch_max ? half : queue->batch_max;
 }
 
+static bool has_company(const struct queue *queue)
+{
+    return atomic_load_explicit(&queue->company_ms, memory_order_relaxed) > 0;
+}
+
+/* Beside other daemons: whether most of what is in flight waits, or has waited for company long
+ * enough. */
+static bool has_waited(const struct queue *queue, size_t waiting)
+{
+    size_t most = queue->in_flight - queue->in_flight / 4;
+    return waiting >= (most < queue->batch_max ? most : queue->batch_max) ||
+           atomic_load(&queue->stopped) ||
+           clock_now_ns() >= queue->oldest_ns + queue_company_ns(queue);
+}
+
 /* Whether workers of a joined queue are busy. */
 static bool others_busy(const struct queue *queue)
 {
@@ -145,17 +162,20 @@ static bool others_busy(const struct queue *queue)
 /* True when a worker may take requests, while `others` carry batches: see queue_take_beside. */
 static bool may_take(struct queue *queue, size_t others)
 {
-    if (!queue->first || others == 0)
-        return queue->first != NULL;
     size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
+    bool company = has_company(queue);
+    if (!queue->first || others == 0)
+        return queue->first != NULL && (!company || has_waited(queue, waiting));
     size_t wanted = others_busy(queue) ? 2 * whole_batch(queue) : whole_batch(queue);
-    return queue->alone == 0 && waiting >= wanted;
+    return queue->alone == 0 && waiting >= (company ? queue->batch_max : wanted);
 }
 
-/* Of few requests none is left for the next batch. */
+/* Of few requests none is left for the next batch, and none of those that have waited for company.
+ */
 static size_t batch_size(const struct queue *queue)
 {
-    size_t whole = others_busy(queue) ? queue->batch_max : whole_batch(queue);
+    bool all = has_company(queue) || others_busy(queue);
+    size_t whole = all ? queue->batch_max : whole_batch(queue);
     size_t least = QUEUE_BATCH_MIN < queue->batch_max ? QUEUE_BATCH_MIN : queue->batch_max;
     return whole > least ? whole : least;
 }
@@ -173,6 +193,8 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     struct request *next = first;
     last->queue_next = NULL;
     pthread_mutex_lock(&queue->mutex);
+    if (!queue->first && has_company(queue))
+        queue->oldest_ns = clock_now_ns();
     while (next) {
         struct request *request = next;
         next = request->queue_next;
@@ -240,6 +262,24 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
     return count;
 }
 
+void queue_beside(struct queue *queue, unsigned company_ms)
+{
+    atomic_store_explicit(&queue->company_ms, company_ms, memory_order_relaxed);
+}
+
+int64_t queue_company_ns(const struct queue *queue)
+{
+    return CLOCK_NS_PER_MS * atomic_load_explicit(&queue->company_ms, memory_order_relaxed);
+}
+
+/* When a worker that waits must look by itself. */
+static int64_t look_ns(const struct queue *queue)
+{
+    if (queue->busy > 0)
+        return clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
+    return queue->first ? queue->oldest_ns + queue_company_ns(queue) : INT64_MAX;
+}
+
 /* Waits until the worker may take, or requests have waited for QUEUE_BESIDE_MS in which no worker
  * took any: the other one may hang as long as its server does. While another is busy the worker
  * looks every QUEUE_BESIDE_MS; queue_push wakes one that sleeps for longer. */
@@ -249,11 +289,11 @@ static void wait_beside(struct queue *queue, int wait_ms)
     bool held = false, in_time = true;
     queue->sleepers++;
     while (!may_take(queue, queue->busy) && !held && !atomic_load(&queue->stopped) && in_time) {
-        int64_t look_ns = clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
-        bool look = queue->busy > 0 && look_ns < idle_ns, waiting = queue->first != NULL;
+        int64_t then_ns = look_ns(queue);
+        bool look = then_ns < idle_ns, waiting = queue->first != NULL;
         uint64_t takes = queue->takes;
         queue->lookers += look;
-        bool signalled = clock_wait(&queue->arrived, &queue->mutex, look ? look_ns : idle_ns);
+        bool signalled = clock_wait(&queue->arrived, &queue->mutex, look ? then_ns : idle_ns);
         queue->lookers -= look;
         in_time = look || signalled;
         held = !signalled && waiting && queue->first && queue->takes == takes;
@@ -273,6 +313,8 @@ static void set_busy(struct queue *queue, size_t busy)
 static void fade_in_flight(struct queue *queue)
 {
     queue->in_flight -= queue->in_flight / QUEUE_FADE;
+    if (has_company(queue) && queue->in_flight > queue_depth(queue))
+        queue->in_flight--; /* few fade, too: no order waits for clients that have gone */
     note_in_flight(queue);
 }
 
@@ -290,6 +332,7 @@ size_t queue_take_beside(struct queue *queue, struct request **requests_out, siz
         count = take_locked(queue, requests_out, batch_size(queue));
     if (count > 0) {
         fade_in_flight(queue);
+        queue->oldest_ns = clock_now_ns();
         queue->takes++;
         set_busy(queue, others + 1);
         queue->alone -= queue->alone > 0;

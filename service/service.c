@@ -134,6 +134,16 @@ size_t service_queue_depth(const struct service *service)
     return sum;
 }
 
+int64_t service_company_ns(const struct service *service)
+{
+    int64_t most_ns = 0;
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        int64_t ns = queue_company_ns(service->shards[i].orders);
+        most_ns = ns > most_ns ? ns : most_ns;
+    }
+    return most_ns;
+}
+
 size_t service_queue_capacity(const struct service *service)
 {
     return service->shard_count * queue_capacity(service->shards[0].orders);

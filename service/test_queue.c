@@ -315,6 +315,92 @@ static void test_workers_that_collided_carry_one_batch_at_a_time(void **state)
 /* ---- flows ---- */
 
 /* Takes batches of `max` until nothing waits, and checks the flows of what came, in order. */
+/* ---- beside other daemons ---- */
+
+static void leave_many(int count)
+{
+    for (int i = 0; i < count; i++)
+        queue_leave(queue, 0);
+}
+
+static void test_with_company_all_that_wait_are_one_batch(void **state)
+{
+    (void)state;
+    bool busy = false;
+    queue_beside(queue, WAIT_MS);
+    assert_int_equal(queue_company_ns(queue), WAIT_MS * CLOCK_NS_PER_MS);
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &busy), 100);
+    leave_many(100);
+    send_many(75); /* of 100 that were in flight of late */
+    assert_int_equal(take_beside(512, 0, &busy), 75);
+}
+
+static void test_few_wait_for_company_for_a_while_only(void **state)
+{
+    (void)state;
+    enum { COMPANY_MS = 20 };
+    bool busy = false;
+    queue_beside(queue, COMPANY_MS);
+    send_many(100);
+    assert_int_equal(take_beside(512, 0, &busy), 100);
+    leave_many(100);
+    queue_finish(queue, &busy);
+    int64_t start_ns = clock_now_ns();
+    send_many(10);
+    assert_int_equal(take_beside(512, 0, &busy), 0);
+    assert_false(busy);
+    assert_int_equal(take_beside(512, WAIT_MS, &busy), 10);
+    assert_true(clock_now_ns() - start_ns >= COMPANY_MS * CLOCK_NS_PER_MS);
+}
+
+static void test_lonely_client_waits_for_nobody_in_the_end(void **state)
+{
+    (void)state;
+    bool busy = false;
+    queue_beside(queue, 1);
+    send_many(5);
+    assert_int_equal(take_beside(512, 0, &busy), 5);
+    leave_many(5);
+    queue_finish(queue, &busy);
+    for (int i = 0; i < 5; i++) {
+        send_many(1);
+        assert_int_equal(take_beside(512, WAIT_MS, &busy), 1);
+        leave_many(1);
+        queue_finish(queue, &busy);
+    }
+    queue_beside(queue, 10 * WAIT_MS);
+    send_many(1);
+    assert_int_equal(take_beside(512, 0, &busy), 1);
+}
+
+static void test_with_company_only_full_batches_go_beside(void **state)
+{
+    (void)state;
+    bool one = false, other = false;
+    queue_beside(queue, WAIT_MS);
+    send_many(50);
+    assert_int_equal(take_beside(50, 0, &one), 50);
+    send_many(49);
+    assert_int_equal(take_beside(50, 0, &other), 0);
+    send_many(1);
+    assert_int_equal(take_beside(50, 0, &other), 50);
+}
+
+static void test_stopped_queue_waits_for_no_company(void **state)
+{
+    (void)state;
+    bool busy = false;
+    queue_beside(queue, WAIT_MS);
+    send_many(100);
+    assert_int_equal(take_beside(10, 0, &busy), 10);
+    assert_int_equal(take_beside(90, 0, &busy), 90);
+    send_many(1);
+    assert_int_equal(take_beside(512, 0, &busy), 0);
+    queue_stop(queue);
+    assert_int_equal(take_beside(512, 0, &busy), 1);
+}
+
 static void expect_flows(size_t max, const char *flows)
 {
     struct request *taken[MAX];
@@ -613,6 +699,11 @@ int main(void)
         TEST_MANY(test_request_does_not_wait_for_a_worker_that_hangs),
         TEST_MANY(test_half_of_few_requests_is_taken_beside_another),
         TEST_MANY(test_workers_that_collided_carry_one_batch_at_a_time),
+        TEST_MANY(test_with_company_all_that_wait_are_one_batch),
+        TEST_MANY(test_few_wait_for_company_for_a_while_only),
+        TEST_MANY(test_lonely_client_waits_for_nobody_in_the_end),
+        TEST_MANY(test_with_company_only_full_batches_go_beside),
+        TEST_MANY(test_stopped_queue_waits_for_no_company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 """Restarts under load: no client is refused, reset or left without an answer by them."""
 
 import contextlib
-import csv
 import fcntl
 import shlex
-import signal
 import socket
 import subprocess
 import time
-import urllib.request
 
 import pytest
 
@@ -17,47 +14,8 @@ from buyers import Buyers
 from daemon import STEADY, Daemon
 from harness.client import send
 from harness.processes import ROOT, free_port, wait_until
-from harness.program import Program
 
-HAPROXY = "/usr/sbin/haproxy"
-CONFIGURATION = ROOT / "deploy" / "proxy" / "haproxy.cfg"
 UNIT = ROOT / "deploy" / "systemd" / "seckilld.service"
-STATISTICS = """
-listen statistics
-    bind 127.0.0.1:{port}
-    stats enable
-    stats uri /
-"""
-
-
-class Balancer(Program):
-    """Context manager: HAProxy as deploy/proxy sets it up, before two daemons."""
-
-    good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-
-    def __init__(self, one, two, directory):
-        path = directory / "haproxy.cfg"
-        super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
-        self.front, self.statistics = ("127.0.0.1", free_port()), free_port()
-        path.write_text(CONFIGURATION.read_text() + STATISTICS.format(port=self.statistics))
-        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front,
-                    "SECKILL_PROXY_ONE": one, "SECKILL_PROXY_TWO": two}
-
-    def listening(self):
-        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
-            return self.front
-        return None
-
-    def status(self, server):
-        url = f"http://127.0.0.1:{self.statistics}/;csv"
-        with urllib.request.urlopen(url, timeout=5) as page:
-            rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
-        return next(row["status"] for row in rows
-                    if (row["pxname"], row["svname"]) == ("daemons", server))
-
-    def wait_up(self, *servers):
-        wait_until(lambda: all(self.status(server) == "UP" for server in servers),
-                   f"{servers} up at HAProxy")
 
 
 class Activated(Daemon):
@@ -76,45 +34,6 @@ class Activated(Daemon):
 
 def on_port(**options):
     return {"listen": f"127.0.0.1:{free_port()}", **options}
-
-
-@pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
-def test_rolling_restart_behind_haproxy_loses_no_request(stack, spawn, tmp_path):
-    pair = [spawn(stack, **on_port(lame_duck_ms=2500, order_workers=1), **STEADY) for _ in range(2)]
-    pair[0].reset("demo", 1_000_000, 20)
-    with Balancer(*[daemon.options["listen"] for daemon in pair], tmp_path) as balancer:
-        balancer.wait_up("one", "two")
-        with (Buyers(balancer.front, count=8, pause=0.005) as kept,
-              Buyers(balancer.front, count=4, pause=0.005, kept=False) as brief):
-            time.sleep(1)
-            for daemon, server in zip(pair, ("one", "two")):
-                before = sum(kept.answers.values())
-                daemon.stop()
-                daemon.start()
-                balancer.wait_up(server)
-                assert sum(kept.answers.values()) > before + 100, "no load meanwhile"
-            time.sleep(1)
-    for buyers in (kept, brief):
-        assert (buyers.lost, set(buyers.answers)) == ([], {"201"})
-    accepted = kept.accepted + brief.accepted
-    assert audit(pair[0], accepted=accepted) == len(accepted)
-
-
-@pytest.mark.skipif(not ROOT.joinpath(HAPROXY).exists(), reason="no HAProxy is installed")
-@pytest.mark.parametrize("path", [
-    "/admin/stock/demo", "/%61dmin/stock/demo", "/admin%2Fstock%2Fdemo", "/%61dmin/stock/%zz",
-    "/metrics", "/%6detrics", "/readyz", "/dashboard", "/dashboard/live",
-])
-def test_haproxy_passes_no_call_of_operators_on(stack, spawn, tmp_path, path):
-    daemon = spawn(stack, **on_port())
-    daemon.reset("demo", 1, 1)
-    headers = {"Authorization": f"Bearer {daemon.token}"}
-    with Balancer(daemon.options["listen"], "127.0.0.1:1", tmp_path) as balancer:
-        balancer.wait_up("one")
-        assert send(balancer.front, "GET", "/stock/demo").status == 200
-        refused = send(balancer.front, "GET", path, headers=headers)
-        assert refused.status in (400, 404)
-        assert refused.code is None, "the daemon has answered"
 
 
 @pytest.mark.parametrize("step", ["ExecStartPre", "ExecReload"])

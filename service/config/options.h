@@ -78,6 +78,10 @@
     X(UNSIGNED, max_batch, "512", "orders", 1, 512,                                                \
       "The most orders that share one lock and one commit. Below that a batch follows the orders " \
       "in flight: half of them. 1 is the classic scheme: a lock and a commit per order.")          \
+    X(UNSIGNED, batch_wait_ms, "10", "ms", 0, 1000,                                                \
+      "How long an order may wait for others to share its batch, at most, while other daemons "    \
+      "share the Redis: all daemons together then carry few large batches, as one would. 0: not "  \
+      "at all, which is sooner and costs the servers up to four times as much.")                   \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
       "How the daemon takes units without overselling.")                                           \
     X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \

@@ -36,9 +36,12 @@ enum {
     TURN_MS_MAX = 1000,   /* libmicrohttpd looks for idle connections at least this often */
     POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
     RUNS_AFTER_REPLY = 3, /* see run */
-    HANGUPS_MAX = 64,     /* looked at in one turn */
-    ACCEPTS_OF_RUN = 10,  /* libmicrohttpd accepts no more clients in one run */
-    ACCEPT_RUNS_MAX = 8,  /* further runs of a turn for clients that wait to be accepted */
+    NAP_POLLED = 16,      /* see nap */
+    NAP_PART = 8,
+    NAP_US_MAX = 500,
+    HANGUPS_MAX = 64,    /* looked at in one turn */
+    ACCEPTS_OF_RUN = 10, /* libmicrohttpd accepts no more clients in one run */
+    ACCEPT_RUNS_MAX = 8, /* further runs of a turn for clients that wait to be accepted */
     PLACES_PER_ACCEPT = 32,
     STUCK_MS = 250,        /* between looks at clients whom nobody accepts, see unstick */
     DRAIN_QUIET_TURNS = 3, /* turns without anything new after which a draining thread is done */
@@ -144,8 +147,18 @@ static int wait_ms(const struct http_thread *thread)
 
 /* ---- the loop ---- */
 
+/* Beside other daemons orders wait for company in their queue (queue_beside). Meanwhile further
+ * ones come in ones and twos, and each turn asks about all that wait. So these turns are rarer. */
+static void nap(const struct http_thread *thread)
+{
+    int64_t ns = thread->polled >= NAP_POLLED ? service_company_ns(thread->service) / NAP_PART : 0;
+    if (ns > 0 && thread->runs_due == 0 && !thread->closing)
+        clock_sleep_ns(ns < NAP_US_MAX * 1000 ? ns : NAP_US_MAX * 1000);
+}
+
 static bool wait_for_events(struct http_thread *thread)
 {
+    nap(thread);
     struct epoll_event events[4];
     uint64_t wakes;
     int count = epoll_wait(thread->loop_fd, events, 4, wait_ms(thread));

@@ -1,0 +1,111 @@
+"""HAProxy and nginx before daemons, as deploy/proxy sets them up, on free ports."""
+
+import contextlib
+import csv
+import os
+import re
+import shutil
+import signal
+import socket
+import urllib.request
+
+from harness.processes import ROOT, clean_environment, free_port, spawn, wait_until
+from harness.program import Program
+
+DIRECTORY = ROOT / "deploy" / "proxy"
+SERVERS = ("one", "two", "three", "four")
+NOBODY = "127.0.0.1:1"
+STATISTICS = """
+listen statistics
+    bind 127.0.0.1:{port}
+    stats enable
+    stats uri /
+"""
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:" + os.environ.get("PATH", ""))
+NGINX = shutil.which("nginx", path="/usr/sbin:" + os.environ.get("PATH", ""))
+
+
+class Balancer(Program):
+    """Context manager: a proxy, of which `front` is where clients connect."""
+
+    good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def listening(self):
+        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
+            return self.front
+        return None
+
+
+class HaProxy(Balancer):
+    """`OPTIONS` are those of the daemons behind it; it asks them at their admin_listen."""
+
+    OPTIONS = {"proxy_protocol": "on", "trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
+
+    def __init__(self, daemons, directory, **settings):
+        path = directory / "haproxy.cfg"
+        super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
+        self.front, self.statistics = ("127.0.0.1", free_port()), free_port()
+        path.write_text((DIRECTORY / "haproxy.cfg").read_text() +
+                        STATISTICS.format(port=self.statistics))
+        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front, "SECKILL_PROXY_MAXCONN": "1000",
+                    "SECKILL_PROXY_CONNECTIONS": "1000", "SECKILL_PROXY_REQUESTS": "10000000",
+                    **{f"SECKILL_PROXY_{name.upper()}": str(value)
+                       for name, value in settings.items()}}
+        for number, name in enumerate(SERVERS):
+            options = daemons[number].options if number < len(daemons) else {}
+            self.env["SECKILL_PROXY_" + name.upper()] = options.get("listen", NOBODY)
+            self.env[f"SECKILL_PROXY_{name.upper()}_PORT"] = \
+                options.get("admin_listen", NOBODY).rpartition(":")[2]
+
+    def status(self, server):
+        url = f"http://127.0.0.1:{self.statistics}/;csv"
+        with urllib.request.urlopen(url, timeout=5) as page:
+            rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
+        return next(row["status"] for row in rows
+                    if (row["pxname"], row["svname"]) == ("daemons", server))
+
+    def wait_up(self, daemons, number):
+        """Until the daemon of that number is sent requests."""
+        wait_until(lambda: self.status(SERVERS[number]) == "UP", f"{SERVERS[number]} up at HAProxy")
+
+
+class Nginx(Balancer):
+    """nginx has no variables for its configuration, so that its lines are changed."""
+
+    OPTIONS = {"reuse_port": "on", "trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
+
+    def __init__(self, daemons, directory, rate="100000r/s", connections=1000):
+        path = directory / "nginx.conf"
+        super().__init__(NGINX, "-p", directory, "-c", path, "-g", "daemon off;",
+                         directory=directory)
+        (directory / "logs").mkdir(exist_ok=True)
+        self.front, self.headed = (("127.0.0.1", free_port()) for _ in range(2))
+        text = (DIRECTORY / "nginx.conf").read_text()
+        for number in range(len(SERVERS)):
+            where = daemons[number].options["listen"] if number < len(daemons) else None
+            text = re.sub(rf"server 127.0.0.1:808{number + 1} .*;\n",
+                          f"server {where} max_fails=1 fail_timeout=1s;\n" if where else "\n", text)
+        for old, new in ((r"listen 80;", "listen %s:%d;" % self.front),
+                         (r"listen 8079 ", "listen %s:%d " % self.headed),
+                         (r"rate=100r/s", f"rate={rate}"),
+                         (r"limit_conn connections 200", f"limit_conn connections {connections}"),
+                         (r"worker_processes auto", "worker_processes 1"),
+                         (r"/run/nginx-seckill.pid", str(directory / "nginx.pid"))):
+            assert old in text, old
+            text = text.replace(old, new)
+        # Its temporary files, which it opens for nobody.
+        text = text.replace("http {\n", "http {\n" + "".join(
+            f"    {kind}_temp_path {directory / kind};\n"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")), 1)
+        path.write_text(text)
+
+    def wait_up(self, daemons, number):
+        """nginx tries a daemon again a second after it has failed."""
+        wait_until(daemons[number].ready, f"daemon {number} ready")
+
+
+def check(program, words):
+    """What a proxy says of a configuration, by its own check; its exit status comes first."""
+    process = spawn([program, *words], stdout=-1, stderr=-2, env=clean_environment())
+    text = process.communicate(timeout=60)[0].decode()
+    return process.returncode, text
