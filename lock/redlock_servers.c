@@ -14,7 +14,7 @@ enum {
     SERVERS_MIN = 3,
     IDLE_MAX = 8,
     OWED_MAX = 16, /* answers due on one connection, before it is given up */
-    URL_SIZE = 512,
+    URL_SIZE = 1024,
     LEASE_PART = 20, /* a round of calls takes at most this part of the lease */
     TIMEOUT_MS_MIN = 5,
 };

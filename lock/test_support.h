@@ -105,12 +105,15 @@ static inline bool servers_open(const char *program)
         !server_from("SECKILL_MYSQL_URL", servers.mysql, true) ||
         !server_from("SECKILL_ZOOKEEPER_URL", servers.zookeeper, false))
         return false;
+    /* The number of the database stands at the end, or before the options. */
     memcpy(url, servers.redis, sizeof url);
-    const char *slash = strrchr(servers.redis, '/');
-    int base =
-        slash > servers.redis + 8 ? (int)(slash - servers.redis) : (int)strlen(servers.redis);
+    const char *options = strchr(servers.redis, '?') ? strchr(servers.redis, '?') : "";
+    url[strcspn(url, "?")] = '\0';
+    char *slash = strrchr(url, '/');
+    if (slash > url + 8)
+        *slash = '\0';
     for (int i = 0; i < RED_SERVERS; i++)
-        snprintf(servers.red[i], sizeof servers.red[i], "%.*s/%d", base, url, 13 + i);
+        snprintf(servers.red[i], sizeof servers.red[i], "%.200s/%d%.40s", url, 13 + i, options);
     snprintf(servers.prefix, sizeof servers.prefix, "%.16s-%d:", program, (int)getpid());
     servers.commands = redis_open(servers.redis, 2000, error, sizeof error);
     if (!servers.commands)

@@ -92,8 +92,8 @@ struct wire *sentinel_connect(const struct url *url, size_t *first, int64_t unti
         int64_t now_ms = clock_now_ms();
         if (now_ms >= until_ms && left < url->server_count)
             break;
-        /* The last share is the master's. */
-        int64_t share_ms = (until_ms - now_ms) / (int64_t)(left + 1);
+        /* Half of what is left: the first one asked answered last time, and is mostly well. */
+        int64_t share_ms = (until_ms - now_ms) / 2;
         const struct url_server *sentinel = &url->servers[*first % url->server_count];
         if (ask(url, sentinel, now_ms + share_ms, master_out, error_out))
             wire = connect_master(url, master_out, until_ms, timeout_ms, error_out);

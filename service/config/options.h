@@ -49,7 +49,9 @@
       "source shows how the calls are used. It has no token, so it pays only without shop_token.") \
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
-      "redis://[user:password@]host:port/db. It may lose everything at any time.")                 \
+      "redis://[user:password@]host:port/db, rediss:// over TLS, redis+unix:///path, "             \
+      "redis+sentinel://host,host/name or redis+cluster://host,host; docs/deployment.md has "      \
+      "their options. It may lose everything at any time.")                                        \
     X(LEDGERS, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                 \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
       "mysql://user:password@host:port/db, with ?socket=/path for a local socket. Several, "       \

@@ -16,11 +16,16 @@ class Redis:
         self.db = parts.path.strip("/") or "0"
 
     def __call__(self, *words):
+        return self.ask(*words, db=self.db)
+
+    def ask(self, *words, db=None):
+        """One command, without the choice of a database unless there is one."""
         with socket.create_connection(self.address, timeout=10) as sock:
             with sock.makefile("rb") as replies:
                 if self.login:
                     self._exchange(sock, replies, "AUTH", *self.login)
-                self._exchange(sock, replies, "SELECT", self.db)
+                if db is not None:
+                    self._exchange(sock, replies, "SELECT", db)
                 return self._exchange(sock, replies, *words)
 
     def _exchange(self, sock, replies, *words):
