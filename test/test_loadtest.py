@@ -15,6 +15,7 @@ import pytest
 
 from daemon import PROGRAM
 from harness.daemon import parse_metrics
+from harness.engines_cluster import RedisCluster
 from harness.processes import ROOT, HarnessError
 
 LOADTEST = ROOT / "loadtest"
@@ -22,8 +23,8 @@ BUILD = Path(PROGRAM).resolve().parent
 sys.path.append(str(LOADTEST))
 
 from lib import (  # noqa: E402  after the line that says where they are
-    answers, audit, fleet, limits, metrics, page, pool, readme, runner, scenario, stats, story,
-    summary, targets)
+    answers, audit, fleet, limits, metrics, page, pool, readme, runner,
+    scale_contention, scale_costs, scale_model, scenario, stats, story, summary, targets)
 from lib.programs import BareServer  # noqa: E402
 from lib.progress import Progress  # noqa: E402
 
@@ -113,6 +114,119 @@ def test_quantiles_of_a_histogram():
     assert metrics.quantile(sample, "seconds", 0.5) == pytest.approx(0.002)
     assert metrics.quantile(sample, "seconds", 0.75) == pytest.approx(0.0035)
     assert metrics.quantile({}, "seconds", 0.5) == 0
+
+
+# the model of scale
+
+def scale_costs_sample():
+    """Round figures, as scale_costs.from_campaign gives them."""
+    return {"cpu_us": {"server": {"order": 10, "batch": 100},
+                       "mariadb": {"order": 10, "batch": 200},
+                       "redis": {"order": 0.5, "batch": 50}},
+            "ledger_ms": {"batch": 1, "order": 0.01}, "redis_ms": 0.2, "redis_trips": 2,
+            "http_us": 6, "batch": 50, "connections": 256, "order_workers": 2,
+            "idle_traffic": {"redis": {"each": 20, "each_pair": 2, "us": 20, "pair_us": 2},
+                             "ledger": {"each": 10, "us": 100}}}
+
+
+def tries_by_trial(segments, held, seed=1, rounds=4000):
+    """Holders come to a random segment and go on from there, in turn; then so does one more."""
+    dice, total = random.Random(seed), 0
+    for _ in range(rounds):
+        taken = set()
+        for count in range(held + 1):
+            start, tried = dice.randrange(segments), 1
+            while (start + tried - 1) % segments in taken:
+                tried += 1
+            taken.add((start + tried - 1) % segments)
+        total += tried
+    return total / rounds
+
+
+@pytest.mark.parametrize("segments, held", ((20, 0), (20, 3), (20, 15), (20, 19), (100, 50)))
+def test_tries_are_those_of_a_trial(segments, held):
+    assert scale_contention.tries(segments, held) == pytest.approx(
+        tries_by_trial(segments, held), rel=0.06)
+
+
+def test_tries_end_where_all_segments_are_held():
+    assert scale_contention.tries(20, 0) == 1
+    assert scale_contention.tries(20, 20) is None
+    assert scale_contention.shares_missed(20, 5) == 0.25
+    assert scale_contention.shares_missed(20, 50) == 1
+
+
+def test_costs_are_told_apart_by_the_size_of_batches():
+    points = [(batch, 10 + 200 / batch) for batch in (1, 4, 16, 64)]
+    assert scale_costs.fit(points) == pytest.approx((10, 200))
+    order, batch = scale_costs.fit([(1, 10), (100, 12)])  # no cost is below 0
+    assert order > 0 and batch == 0
+
+
+def test_one_daemon_is_predicted_as_measured():
+    costs = scale_costs_sample()
+    us = 10 + 100 / 50 + 10 + 200 / 50 + 0.5 + 50 / 50
+    assert scale_model.on_one_machine(costs, 2, 50) == pytest.approx(2e6 / us)
+    assert scale_model.on_one_machine(costs, 2, 50, 0.5) == pytest.approx(1e6 / us)
+
+
+def test_more_never_sells_less_until_daemons_only_talk():
+    costs, plan = scale_costs_sample(), scale_model.Plan
+
+    def rates(plans):
+        return [scale_model.predict(costs, one)["per_s"] for one in plans]
+
+    for plans in ([plan(count) for count in (1, 2, 4, 10, 30)],
+                  [plan(100, masters=count) for count in (3, 10, 100)],
+                  [plan(100, ledgers=count) for count in (1, 3, 16)],
+                  [plan(30, ledgers=1, sales=1, segments=count) for count in (1, 20, 500, 2000)]):
+        found = rates(plans)
+        assert found == sorted(found)
+    talk = [scale_model.predict(costs, plan(count))["idle_share_of_redis"]
+            for count in (1, 10, 100)]
+    assert talk[1] > 10 * talk[0] and talk[2] > 10 * talk[1]
+
+
+def test_every_limit_can_be_the_one():
+    costs, plan = scale_costs_sample(), scale_model.Plan
+    cases = {"order workers": plan(1, ledgers=1),
+             "daemon's cores": plan(1, ledgers=16, daemon_cores=0.5),
+             "HTTP thread": plan(1, ledgers=16, daemon_cores=64),
+             "Redis": plan(300, masters=1, ledgers=16, ledger_cores=1000),
+             "ledger": plan(100, ledgers=1, ledger_cores=1),
+             "segments": plan(100, ledgers=1, sales=1, segments=1, ledger_cores=64)}
+    for name, one in cases.items():
+        found = scale_model.predict(costs, one)
+        assert found["limit"] == name, (name, found)
+        assert found["per_s"] <= min(found["limits"].values()) * (1 + 1e-6)
+
+
+def test_the_numbers_of_daemons_and_ledgers_end():
+    costs = scale_costs_sample()
+    assert scale_model.predict(costs, scale_model.Plan(1000, ledgers=16))["possible"]
+    assert not scale_model.predict(costs, scale_model.Plan(1025, ledgers=16))["possible"]
+    assert not scale_model.predict(costs, scale_model.Plan(10, ledgers=17))["possible"]
+
+
+def test_a_cluster_is_audited_by_any_of_its_nodes():
+    with RedisCluster(3, 0) as cluster:
+        for number in range(4):
+            cluster("HSET", f"seckill:{{demo:{number}}}:segment", "available", number, "round", 1,
+                    "settled", 5)
+        found = audit.read_redis(cluster.url, [("demo", number) for number in range(5)])
+    assert [found["demo", number]["available"] for number in range(4)] == ["0", "1", "2", "3"]
+    assert found["demo", 4] is None
+
+
+def test_shards_are_audited_as_one():
+    sale = {"total": 10, "orders": 4, "ordered": 4, "sold": 4, "oversold": 0,
+            "awaiting_recovery": 0, "states": {"reserved": 4}, "differences": []}
+    reports = [{**sale, "sku": "a"}, {**sale, "sku": "b"}]
+    assert audit.of_shards(reports, 8)["consistent"]
+    lost = audit.of_shards(reports, 9)
+    assert lost["lost"] == 1 and not lost["consistent"]
+    wrong = [{**sale, "sku": "a", "differences": ["oversold"]}, {**sale, "sku": "b"}]
+    assert not audit.of_shards(wrong, 8)["consistent"]
 
 
 # scenarios

@@ -144,6 +144,40 @@ def instances(result):
     return f"{text}; of that, {listed(more)} on this machine." if more else f"{text}."
 
 
+def pair_ratios(result, value):
+    """value of each run ÷ that of the one that it is compared with, in the same minute."""
+    runs = measured(result)
+    both = [(run, targets.other_of(run, runs)) for run in runs]
+    return [value(run) / value(other) for run, other in both if other and value(other)]
+
+
+def cluster(result):
+    ratios = pair_ratios(result, lambda run: run["of_bare"])
+    return (f"Three masters sell {ratio(statistics.median(ratios))} × of what one Redis sells on "
+            "the same cores." if ratios else "")
+
+
+def shards(result):
+    ratios = pair_ratios(result, lambda run: run["of_bare"])
+    return (f"Two ledgers take {ratio(statistics.median(ratios))} × of what one takes on the same "
+            "cores." if ratios else "")
+
+
+def daemons(result):
+    ratios = pair_ratios(result, served_us)
+    return (f"An order costs {ratio(statistics.median(ratios))} × of what it costs with one daemon."
+            if ratios else "")
+
+
+def costs(result):
+    runs = [run for run in measured(result) if run["settings"]["counts"] == "accepted"]
+    first, last = (served_us(choose(runs, key=lambda run: run["settings"]["daemon.max_batch"]))
+                   for choose in (min, max)) if runs else (0, 0)
+    if not runs:
+        return ""
+    return f"An order costs {first:.0f} µs by itself, {last:.0f} µs in a large batch."
+
+
 def latency(result):
     paced = [run for run in measured(result) if "rate_wanted" in run]
     if not paced:
@@ -235,7 +269,8 @@ def flood(result):
 
 BY_CAMPAIGN = {function.__name__: function for function in (
     around, steady, soldout, rush, mixed, strategies, segments, batch, locks, instances, latency,
-    growth, bench, connections, rules, fairness, expiry, memory, flood)}
+    growth, bench, connections, rules, fairness, expiry, memory, flood, cluster, shards, daemons,
+    costs)}
 
 
 def answer(result):

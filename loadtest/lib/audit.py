@@ -287,6 +287,23 @@ def several(sales):
     return {**report, "acked": None, "sales": sales, "differences": differences}
 
 
+def count_lost(report, acked_min):
+    """At least so many orders, as clients saw, must be in the report."""
+    made = sum(report["states"].values())
+    if made < acked_min:
+        report["lost"] = max(report["lost"], acked_min - made)
+        report["differences"].append(f"{acked_min} orders were acknowledged, the ledger has {made}")
+
+
+def of_shards(reports, acked_min):
+    """One report of all, of which clients saw at least so many orders accepted."""
+    sales = [sale for report in reports for sale in report.get("sales", [report])]
+    report = {**several(sales), "lost": 0}
+    count_lost(report, acked_min)
+    report["consistent"] = not report["differences"]
+    return report
+
+
 def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False):
     """The report of sales, with all `differences`, the units `oversold`, and the number of orders
     `lost`: accepted, as clients saw it, but not in the ledger. urls: of the ledger and of Redis.
@@ -306,10 +323,7 @@ def audit(urls, skus, acked=None, acked_min=0, states_min=(), allow_dirty=False)
         known = {order: int(qty) for order, qty in ask_ledger(mysql_url, IDS_QUERY)}
         differences += acked_differences(acked, known)
         report["lost"] = sum(order not in known for order in {order for order, _ in acked})
-    made = sum(report["states"].values())
-    if made < acked_min:
-        report["lost"] = max(report["lost"], acked_min - made)
-        differences.append(f"{acked_min} orders were acknowledged, the ledger has {made}")
+    count_lost(report, acked_min)
     for state, least in states_min:
         found = report["states"].get(state, 0)
         if found < least:

@@ -36,10 +36,11 @@ def sale_seconds(stack, sku):
     return max(float(rows[0][0]), 0.001)
 
 
-def deferred(stack):
+def deferred(ledgers):
     """Work that the service has put off: committed orders that are not indexed by user yet, and
     reserved orders whose time to pay is over."""
-    waiting, = stack.ledger.run("SELECT COALESCE(SUM(orders), 0) FROM order_batch")[0]
-    overdue, = stack.ledger.run("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
-                                " AND expires_at < UTC_TIMESTAMP(3)")[0]
-    return {"unindexed": int(waiting), "overdue": int(overdue)}
+    waiting = [ledger.run("SELECT COALESCE(SUM(orders), 0) FROM order_batch")[0][0]
+               for ledger in ledgers]
+    overdue = [ledger.run("SELECT COUNT(*) FROM orders WHERE status = 'reserved'"
+                          " AND expires_at < UTC_TIMESTAMP(3)")[0][0] for ledger in ledgers]
+    return {"unindexed": sum(map(int, waiting)), "overdue": sum(map(int, overdue))}

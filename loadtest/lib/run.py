@@ -96,6 +96,8 @@ class Run:
                   ("per_user_limit", "pay_within_s") if self.settings[f"sale.{name}"]}
         if self.settings["script"] == "mixed" and number % 2 and self.fleet.sales_expire():
             chosen["pay_within_s"] = PAY_WITHIN_S
+        if self.settings["ledgers"] > 1:
+            chosen["shard"] = self.fleet.shard(number)
         return {**chosen, **(WINDOW if self.settings["sale.window"] else {})}
 
     def open_sales(self):
@@ -269,7 +271,7 @@ class Run:
             self.sell_out()
         before = self.fleet.metrics()
         result = self.loaded()
-        result["deferred"] = ledger.deferred(self.shop.stack)
+        result["deferred"] = ledger.deferred(self.fleet.ledgers)
         after = self.fleet.metrics()
         result["metrics"] = {name: value - before.get(name, 0) for name, value in after.items()
                              if value != before.get(name, 0)}
@@ -310,13 +312,25 @@ class Run:
             options["states_min"] = [(STATE_OF[self.settings["call"]], self.called)]
         skus = self.skus + ([ledger.PAST_SKU] if self.settings["prefill"] else [])
         try:
-            return shortened(self.compare(skus, wait_s, options))
+            return shortened(self.compare_shards(skus, wait_s, options))
         except audits.AuditError as error:
             raise HarnessError(f"audit of {', '.join(skus[:5])}: {error}") from error
 
+    def compare_shards(self, skus, wait_s, options):
+        """One report of all ledgers. What clients saw is known of all of them together."""
+        if self.settings["ledgers"] == 1:
+            return self.compare(skus, wait_s, options)
+        if "acked" in options or "states_min" in options:
+            raise HarnessError("orders over several ledgers are not recorded, paid or cancelled")
+        reports = []
+        for shard, url in enumerate(self.fleet.mysql_urls):
+            mine = [sku for number, sku in enumerate(skus) if self.fleet.shard(number) == shard]
+            reports.append(audits.audit_until_settled(wait_s, (url, self.fleet.redis_url), mine))
+        return audits.of_shards(reports, options["acked_min"])
+
     def compare(self, skus, wait_s, options):
         """By SQL and Redis commands, and not by way of a daemon, which might misread its tables."""
-        urls = self.shop.stack.mysql_url, self.shop.stack.redis_url
+        urls = self.shop.stack.mysql_url, self.fleet.redis_url
         if self.fleet.options.get("strategy") not in WITHOUT_COUNTERS:
             return audits.audit_until_settled(wait_s, urls, skus, **options)
         report = audits.audit_until_settled(wait_s, urls, skus, **options, allow_dirty=True)

@@ -3,6 +3,7 @@
 import tomllib
 
 from harness.processes import ROOT
+from lib.figures import served_us
 
 with open(ROOT / "loadtest" / "targets.toml", "rb") as text:
     TARGETS = tomllib.load(text)
@@ -12,6 +13,7 @@ NAMES = {"of_bare": "× bare", "of_other": "× bare ÷ that of", "gained": "× b
          "of_without": "accepted orders while others expire ÷ without",
          "p99_of_alone": "p99 beside the hot sale ÷ alone", "grown": "growth of memory",
          "of_alone": "orders beside the flood ÷ alone", "admin_max_ms": "longest PATCH paused, ms",
+         "us_of_other": "µs of an order ÷ that of",
          "ops_max_ms": "longest /readyz, ms", "refused": "calls of other classes refused"}
 # The bounds of the other figures are from above.
 LEAST = ("of_bare", "of_other", "gained", "of_without", "of_alone")
@@ -45,6 +47,9 @@ def other_of(run, runs):
 
 
 def value_of(run, figure, runs):
+    if figure == "us_of_other":
+        other = other_of(run, runs)
+        return served_us(run) / served_us(other) if other else None
     if figure in ("of_other", "gained"):
         ratios = [one["of_bare"] for one in (run, other_of(run, runs)) if one]
         if len(ratios) < 2 or 0 in ratios:
@@ -64,7 +69,7 @@ def checks(runs):
                 continue
             met = value >= limit if figure in LEAST else value <= limit
             name = NAMES[figure]
-            if figure == "of_other":
+            if figure in ("of_other", "us_of_other"):
                 name += f" {run['settings']['against']}"
             if figure == "gained":
                 name += f" {run['settings']['against']} ÷ this"
