@@ -153,7 +153,10 @@ def test_no_list_lacks_a_shard(shop):
     for path in paths:
         problem = refused(shop.daemon.admin("GET", path), 503, "unavailable")
         assert "shard 1" in problem["detail"]
-    assert shop.daemon.admin("GET", "/admin/audit/a").status == 200
+    for query in ("/admin/audit/a", "/admin/audit?sku=a", ADMIN + "?sku=a", ADMIN + ".csv?sku=a",
+                  "/user/u1/orders?sku=a"):
+        assert shop.daemon.admin("GET", query).status == 200
+    assert_problem(shop.daemon.admin("GET", ADMIN + "?sku=b"), 503, "unavailable")
     assert_problem(shop.daemon.admin("GET", "/admin/audit/b"), 503, "unavailable")
     assert shop.daemon.order("a", "u9").status == 201
     assert_problem(shop.daemon.order("b", "u9"), 503, "unavailable")
@@ -270,6 +273,7 @@ def test_operators_program_over_both(shop, tmp_path):
     assert "b" in ctl("audit --wait 1", status=1).stdout
     shop.lose()
     ctl("audit --wait 1", status=69)
+    ctl("audit a --wait 30")
 
 
 def test_dashboard_shows_both_and_what_is_missing(shop):

@@ -183,12 +183,13 @@ static json_t *orders_json(json_t *sales, uint64_t next)
 
 /* The page goes up to where the first of the ledgers has as many orders as a page adds up. False
  * when a ledger failed. */
-static bool find_end(struct call_worker *worker, uint64_t after, uint64_t *end_out)
+static bool find_end(struct call_worker *worker, struct shard_range range, uint64_t after,
+                     uint64_t *end_out)
 {
     *end_out = UINT64_MAX;
-    for (unsigned n = 0; n < worker->service->shard_count; n++) {
+    for (unsigned n = 0; n < range.count; n++) {
         uint64_t end = 0;
-        if (ledger_audit_end(every_shard_ledger(worker, n), after, &end) != LEDGER_OK)
+        if (ledger_audit_end(every_shard_ledger(worker, range.first + n), after, &end) != LEDGER_OK)
             return false;
         *end_out = end < *end_out ? end : *end_out;
     }
@@ -196,12 +197,12 @@ static bool find_end(struct call_worker *worker, uint64_t after, uint64_t *end_o
 }
 
 /* Each sale is on one shard, so the sums of a sale are those of one moment. */
-static bool add_up(struct call_worker *worker, const struct request_call *asked, uint64_t end,
-                   json_t *sales)
+static bool add_up(struct call_worker *worker, struct shard_range range,
+                   const struct request_call *asked, uint64_t end, json_t *sales)
 {
-    for (unsigned n = 0; n < worker->service->shard_count; n++)
-        if (ledger_audit_orders(every_shard_ledger(worker, n), asked->filter.sku, asked->after, end,
-                                take_sum, sales) != LEDGER_OK)
+    for (unsigned n = 0; n < range.count; n++)
+        if (ledger_audit_orders(every_shard_ledger(worker, range.first + n), asked->filter.sku,
+                                asked->after, end, take_sum, sales) != LEDGER_OK)
             return false;
     return true;
 }
@@ -210,10 +211,11 @@ static void audit_orders(struct call_worker *worker, struct request *request)
 {
     uint64_t end = 0;
     const struct request_call *asked = &request->call;
-    if (!every_shard_up(worker, request))
+    struct shard_range range = every_shard_of(worker, asked->filter.sku);
+    if (!every_shard_up(worker, range, request))
         return;
     json_t *sales = json_object();
-    if (find_end(worker, asked->after, &end) && add_up(worker, asked, end, sales))
+    if (find_end(worker, range, asked->after, &end) && add_up(worker, range, asked, end, sales))
         answer_json(&request->answer, 200, orders_json(sales, end == UINT64_MAX ? 0 : end));
     else
         answer_problem(&request->answer, every_shard_problem(worker));

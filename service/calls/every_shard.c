@@ -9,13 +9,21 @@
 #include "service/faults.h"
 #include "service/workers/health.h"
 
-bool every_shard_up(const struct call_worker *worker, struct request *request)
+struct shard_range every_shard_of(const struct call_worker *worker, const char *sku)
+{
+    int known = sku[0] != '\0' ? service_shard_of_sku(worker->service, sku) : -1;
+    return known < 0 ? (struct shard_range){0, worker->service->shard_count}
+                     : (struct shard_range){(unsigned)known, 1};
+}
+
+bool every_shard_up(const struct call_worker *worker, struct shard_range range,
+                    struct request *request)
 {
     const struct service *service = worker->service;
     int64_t now_ns = clock_now_ns();
     char detail[160];
-    for (unsigned n = 0; n < service->shard_count && service->shard_count > 1; n++) {
-        if (health_shard_up(service->health, n, now_ns))
+    for (unsigned n = range.first; n < range.first + range.count; n++) {
+        if (service->shard_count == 1 || health_shard_up(service->health, n, now_ns))
             continue;
         snprintf(detail, sizeof detail,
                  "The ledger of shard %u cannot be asked now, and the answer would lack what it "

@@ -14,9 +14,18 @@
 
 /* For the thread of the worker alone, each of them. */
 
-/* False when a ledger is known not to answer, so that no call waits for it: then the request is
- * answered 503, with the shard that lacks. With one shard it is always true. */
-bool every_shard_up(const struct call_worker *worker, struct request *request);
+/* The shards that a call asks: from `first` on so many. */
+struct shard_range {
+    unsigned first, count;
+};
+
+/* All of them; or that of a sku that is known, "" for none: all of its orders are there. */
+struct shard_range every_shard_of(const struct call_worker *worker, const char *sku);
+
+/* False when a ledger of these is known not to answer, so that no call waits for it: then the
+ * request is answered 503, with the shard that lacks. With one ledger it is always true. */
+bool every_shard_up(const struct call_worker *worker, struct shard_range range,
+                    struct request *request);
 
 /* The worker's connection to a shard's ledger, made when first asked for. */
 struct ledger *every_shard_ledger(struct call_worker *worker, unsigned shard);

@@ -174,34 +174,32 @@ static void cut_orders(struct orders *orders, size_t max)
 
 /* A page may be of one shard alone, so each is asked for as many orders as it may have. Pages of a
  * stream have no such limit: what is read there is written. */
-static size_t limit_of_each(const struct call_worker *worker, const struct request_call *asked)
+static size_t limit_of_each(const struct request_call *asked, size_t shards)
 {
-    size_t shards = worker->service->shard_count;
     return asked->stream ? (asked->limit + shards - 1) / shards : asked->limit;
 }
 
-/* Reads the next page of all shards in order of the ids, of at most asked->limit orders;
+/* Reads the next page of the shards in order of the ids, of at most asked->limit orders;
  * asked->after is then where the following page begins, 0 when there is none. The caller frees the
  * orders; NULL when a ledger failed. */
-static struct ledger_listed *fetch(struct call_worker *worker, struct request_call *asked,
-                                   size_t *count_out)
+static struct ledger_listed *fetch(struct call_worker *worker, struct shard_range range,
+                                   struct request_call *asked, size_t *count_out)
 {
-    unsigned shards = worker->service->shard_count;
-    size_t each = limit_of_each(worker, asked);
-    int64_t now_ns = clock_now_ns(), slice_ns = FETCH_MS_MAX * CLOCK_NS_PER_MS / shards;
-    struct orders orders = {.rows = calloc(shards * each, sizeof *orders.rows)};
+    size_t each = limit_of_each(asked, range.count);
+    int64_t now_ns = clock_now_ns(), slice_ns = FETCH_MS_MAX * CLOCK_NS_PER_MS / range.count;
+    struct orders orders = {.rows = calloc(range.count * each, sizeof *orders.rows)};
     if (!orders.rows)
         abort();
-    for (unsigned n = 0; n < shards; n++) {
+    for (unsigned n = 0; n < range.count; n++) {
         struct orders more = {.rows = orders.rows + orders.count};
-        if (!read_orders(every_shard_ledger(worker, n), asked, each, now_ns + (n + 1) * slice_ns,
-                         &more)) {
+        if (!read_orders(every_shard_ledger(worker, range.first + n), asked, each,
+                         now_ns + (n + 1) * slice_ns, &more)) {
             free(orders.rows);
             return NULL;
         }
         add_orders(&orders, &more);
     }
-    if (shards > 1)
+    if (range.count > 1)
         cut_orders(&orders, asked->stream ? SIZE_MAX : asked->limit);
     asked->after = orders.next;
     *count_out = orders.count;
@@ -257,9 +255,10 @@ static void page(struct call_worker *worker, struct request *request)
                       "Too many long answers wait for their clients; try again later.");
         return;
     }
-    if (!every_shard_up(worker, request))
+    struct shard_range range = every_shard_of(worker, request->call.filter.sku);
+    if (!every_shard_up(worker, range, request))
         return;
-    struct ledger_listed *orders = fetch(worker, &request->call, &count);
+    struct ledger_listed *orders = fetch(worker, range, &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
@@ -350,9 +349,10 @@ static void csv(struct call_worker *worker, struct request *request)
     struct stream *stream = request->call.stream;
     bool first = !request->answer.stream;
     size_t count = 0;
-    if (first && !every_shard_up(worker, request))
+    struct shard_range range = every_shard_of(worker, request->call.filter.sku);
+    if (first && !every_shard_up(worker, range, request))
         return;
-    struct ledger_listed *orders = fetch(worker, &request->call, &count);
+    struct ledger_listed *orders = fetch(worker, range, &request->call, &count);
     stream_clear(stream);
     stream->ended = request->call.after == 0;
     stream->failed = !orders;

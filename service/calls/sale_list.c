@@ -89,7 +89,7 @@ static void list(struct call_worker *worker, struct request *request)
 {
     const struct request_call *asked = &request->call;
     size_t count = 0;
-    if (!every_shard_up(worker, request))
+    if (!every_shard_up(worker, every_shard_of(worker, ""), request))
         return;
     struct ledger_sale *sales =
         calloc((size_t)worker->service->shard_count * asked->limit, sizeof *sales);
