@@ -299,9 +299,9 @@ static enum db_result resolve_statement(struct ledger *ledger, void *context)
 {
     struct question *question = context;
     const struct ledger_stock_update *update = question->update;
-    enum db_result result =
-        is_fenced(update) ? raise_fence(ledger, update->sku, update->segment, update->fence)
-                          : move_fence(ledger, update->sku, update->segment);
+    enum db_result result = is_fenced(update)
+                                ? raise_fence(ledger, update->sku, update->segment, update->fence)
+                                : move_fence(ledger, update->sku, update->segment);
     const struct row *row = row_of_order(question->order->order_id);
     question->found = row && is_same(row_seen(row, ledger->txn), question->order);
     return result;
