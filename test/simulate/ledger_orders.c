@@ -272,6 +272,16 @@ static enum db_result raise_fence(struct ledger *ledger, const char *sku, uint32
     return result;
 }
 
+/* For an update that has no fence of its own. */
+static enum db_result move_fence(struct ledger *ledger, const char *sku, uint32_t segment)
+{
+    struct row *row = row_of_segment(sku, segment);
+    enum db_result result = row ? session_lock(ledger, row) : DB_OK;
+    if (row && result == DB_OK && row->now.there)
+        txn_change(ledger->txn, row)->segment.fence++;
+    return result;
+}
+
 struct question {
     const struct ledger_stock_update *update;
     const struct ledger_order *order;
@@ -289,8 +299,9 @@ static enum db_result resolve_statement(struct ledger *ledger, void *context)
 {
     struct question *question = context;
     const struct ledger_stock_update *update = question->update;
-    uint64_t fence = is_fenced(update) ? update->fence : 0;
-    enum db_result result = raise_fence(ledger, update->sku, update->segment, fence);
+    enum db_result result = is_fenced(update)
+                                ? raise_fence(ledger, update->sku, update->segment, update->fence)
+                                : move_fence(ledger, update->sku, update->segment);
     const struct row *row = row_of_order(question->order->order_id);
     question->found = row && is_same(row_seen(row, ledger->txn), question->order);
     return result;
