@@ -24,7 +24,7 @@ struct queue {
     _Atomic size_t depth;
     _Atomic size_t waiting; /* requests; written under the mutex, read without */
     _Atomic bool stopped;
-    _Atomic unsigned company_ms; /* see queue_beside */
+    _Atomic unsigned batch_wait_ms; /* see queue_beside */
     pthread_mutex_t mutex;
     pthread_cond_t arrived;
     pthread_cond_t gathered; /* for the gatherers: most of the requests in flight wait */
@@ -137,19 +137,19 @@ static size_t whole_batch(const struct queue *queue)
     return half < queue->batch_max ? half : queue->batch_max;
 }
 
-static bool has_company(const struct queue *queue)
+static bool has_batch_wait(const struct queue *queue)
 {
-    return atomic_load_explicit(&queue->company_ms, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&queue->batch_wait_ms, memory_order_relaxed) > 0;
 }
 
-/* Beside other daemons: whether most of what is in flight waits, or has waited for company long
- * enough. */
+/* Beside other daemons: whether most of what is in flight waits, or has waited for long enough.
+ */
 static bool has_waited(const struct queue *queue, size_t waiting)
 {
     size_t most = queue->in_flight - queue->in_flight / 4;
     return waiting >= (most < queue->batch_max ? most : queue->batch_max) ||
            atomic_load(&queue->stopped) ||
-           clock_now_ns() >= queue->oldest_ns + queue_company_ns(queue);
+           clock_now_ns() >= queue->oldest_ns + queue_batch_wait_ns(queue);
 }
 
 /* Whether workers of a joined queue are busy. */
@@ -163,18 +163,17 @@ static bool others_busy(const struct queue *queue)
 static bool may_take(struct queue *queue, size_t others)
 {
     size_t waiting = atomic_load_explicit(&queue->waiting, memory_order_relaxed);
-    bool company = has_company(queue);
+    bool wait = has_batch_wait(queue);
     if (!queue->first || others == 0)
-        return queue->first != NULL && (!company || has_waited(queue, waiting));
+        return queue->first != NULL && (!wait || has_waited(queue, waiting));
     size_t wanted = others_busy(queue) ? 2 * whole_batch(queue) : whole_batch(queue);
-    return queue->alone == 0 && waiting >= (company ? queue->batch_max : wanted);
+    return queue->alone == 0 && waiting >= (wait ? queue->batch_max : wanted);
 }
 
-/* Of few requests none is left for the next batch, and none of those that have waited for company.
- */
+/* Of few requests none is left for the next batch, and none of those that have waited. */
 static size_t batch_size(const struct queue *queue)
 {
-    bool all = has_company(queue) || others_busy(queue);
+    bool all = has_batch_wait(queue) || others_busy(queue);
     size_t whole = all ? queue->batch_max : whole_batch(queue);
     size_t least = QUEUE_BATCH_MIN < queue->batch_max ? QUEUE_BATCH_MIN : queue->batch_max;
     return whole > least ? whole : least;
@@ -193,7 +192,7 @@ void queue_push(struct queue *queue, struct request *first, struct request *last
     struct request *next = first;
     last->queue_next = NULL;
     pthread_mutex_lock(&queue->mutex);
-    if (!queue->first && has_company(queue))
+    if (!queue->first && has_batch_wait(queue))
         queue->oldest_ns = clock_now_ns();
     while (next) {
         struct request *request = next;
@@ -262,14 +261,14 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
     return count;
 }
 
-void queue_beside(struct queue *queue, unsigned company_ms)
+void queue_beside(struct queue *queue, unsigned batch_wait_ms)
 {
-    atomic_store_explicit(&queue->company_ms, company_ms, memory_order_relaxed);
+    atomic_store_explicit(&queue->batch_wait_ms, batch_wait_ms, memory_order_relaxed);
 }
 
-int64_t queue_company_ns(const struct queue *queue)
+int64_t queue_batch_wait_ns(const struct queue *queue)
 {
-    return CLOCK_NS_PER_MS * atomic_load_explicit(&queue->company_ms, memory_order_relaxed);
+    return CLOCK_NS_PER_MS * atomic_load_explicit(&queue->batch_wait_ms, memory_order_relaxed);
 }
 
 /* When a worker that waits must look by itself. */
@@ -277,7 +276,7 @@ static int64_t look_ns(const struct queue *queue)
 {
     if (queue->busy > 0)
         return clock_now_ns() + QUEUE_BESIDE_MS * CLOCK_NS_PER_MS;
-    return queue->first ? queue->oldest_ns + queue_company_ns(queue) : INT64_MAX;
+    return queue->first ? queue->oldest_ns + queue_batch_wait_ns(queue) : INT64_MAX;
 }
 
 /* Waits until the worker may take, or requests have waited for QUEUE_BESIDE_MS in which no worker
@@ -313,7 +312,7 @@ static void set_busy(struct queue *queue, size_t busy)
 static void fade_in_flight(struct queue *queue)
 {
     queue->in_flight -= queue->in_flight / QUEUE_FADE;
-    if (has_company(queue) && queue->in_flight > queue_depth(queue))
+    if (has_batch_wait(queue) && queue->in_flight > queue_depth(queue))
         queue->in_flight--; /* few fade, too: no order waits for clients that have gone */
     note_in_flight(queue);
 }

@@ -73,16 +73,17 @@ size_t queue_take(struct queue *queue, struct request **requests_out, size_t max
 size_t queue_take_beside(struct queue *queue, struct request **requests_out, size_t max,
                          int wait_ms, bool *busy);
 
-/* Tells whether other daemons use the same ledger, and then for how long requests may wait for
- * company; 0: there is none. A batch costs the ledger and Redis as much as a few dozen orders do by
- * themselves, so that daemons with a part of the orders each must not carry many more batches than
- * one daemon with all of them. So requests wait until three quarters of those in flight do, or the
- * oldest has waited for so long. All that wait are taken then, and beside another worker only full
- * batches are. Where requests come at a steady rate this is the time of two or three batches. */
-void queue_beside(struct queue *queue, unsigned company_ms);
+/* Tells whether other daemons use the same ledger, and then for how long requests may wait for a
+ * larger batch; 0: not at all. A batch costs the ledger and Redis as much as a few dozen orders do
+ * by themselves, so that daemons with a part of the orders each must not carry many more batches
+ * than one daemon with all of them. So requests wait until three quarters of those in flight do,
+ * or the oldest has waited for so long. All that wait are taken then, and beside another worker
+ * only full batches are. Where requests come at a steady rate this is the time of two or three
+ * batches. */
+void queue_beside(struct queue *queue, unsigned batch_wait_ms);
 
-/* How long requests wait for company at most, now; 0: not at all. */
-int64_t queue_company_ns(const struct queue *queue);
+/* How long requests wait for a larger batch at most, now; 0: not at all. */
+int64_t queue_batch_wait_ns(const struct queue *queue);
 
 /* Joins the queue to others whose workers share the machine's cores; `busy` is theirs together, 0
  * to begin with, and lives as long as they do. While workers of another one are busy, the cores

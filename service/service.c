@@ -134,11 +134,11 @@ size_t service_queue_depth(const struct service *service)
     return sum;
 }
 
-int64_t service_company_ns(const struct service *service)
+int64_t service_batch_wait_ns(const struct service *service)
 {
     int64_t most_ns = 0;
     for (unsigned i = 0; i < service->shard_count; i++) {
-        int64_t ns = queue_company_ns(service->shards[i].orders);
+        int64_t ns = queue_batch_wait_ns(service->shards[i].orders);
         most_ns = ns > most_ns ? ns : most_ns;
     }
     return most_ns;

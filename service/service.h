@@ -73,8 +73,8 @@ int service_shard_of_sku(const struct service *service, const char *sku);
 size_t service_queue_depth(const struct service *service);
 size_t service_queue_capacity(const struct service *service);
 
-/* How long orders wait for company now, on the shard where they wait longest. Any thread. */
-int64_t service_company_ns(const struct service *service);
+/* How long orders wait for a larger batch now, on the shard where they wait longest. Any thread. */
+int64_t service_batch_wait_ns(const struct service *service);
 
 /* Whether a shard is prepared: the daemon can sell something. Any thread; takes no lock. */
 bool service_prepared(const struct service *service);

@@ -323,12 +323,12 @@ static void leave_many(int count)
         queue_leave(queue, 0);
 }
 
-static void test_with_company_all_that_wait_are_one_batch(void **state)
+static void test_with_a_batch_wait_all_that_wait_are_one_batch(void **state)
 {
     (void)state;
     bool busy = false;
     queue_beside(queue, WAIT_MS);
-    assert_int_equal(queue_company_ns(queue), WAIT_MS * CLOCK_NS_PER_MS);
+    assert_int_equal(queue_batch_wait_ns(queue), WAIT_MS * CLOCK_NS_PER_MS);
     send_many(100);
     assert_int_equal(take_beside(512, 0, &busy), 100);
     leave_many(100);
@@ -336,7 +336,7 @@ static void test_with_company_all_that_wait_are_one_batch(void **state)
     assert_int_equal(take_beside(512, 0, &busy), 75);
 }
 
-static void test_few_wait_for_company_for_a_while_only(void **state)
+static void test_few_wait_for_a_batch_for_a_while_only(void **state)
 {
     (void)state;
     enum { COMPANY_MS = 20 };
@@ -374,7 +374,7 @@ static void test_lonely_client_waits_for_nobody_in_the_end(void **state)
     assert_int_equal(take_beside(512, 0, &busy), 1);
 }
 
-static void test_with_company_only_full_batches_go_beside(void **state)
+static void test_with_a_batch_wait_only_full_batches_go_beside(void **state)
 {
     (void)state;
     bool one = false, other = false;
@@ -387,7 +387,7 @@ static void test_with_company_only_full_batches_go_beside(void **state)
     assert_int_equal(take_beside(50, 0, &other), 50);
 }
 
-static void test_stopped_queue_waits_for_no_company(void **state)
+static void test_stopped_queue_waits_for_no_batch(void **state)
 {
     (void)state;
     bool busy = false;
@@ -699,11 +699,11 @@ int main(void)
         TEST_MANY(test_request_does_not_wait_for_a_worker_that_hangs),
         TEST_MANY(test_half_of_few_requests_is_taken_beside_another),
         TEST_MANY(test_workers_that_collided_carry_one_batch_at_a_time),
-        TEST_MANY(test_with_company_all_that_wait_are_one_batch),
-        TEST_MANY(test_few_wait_for_company_for_a_while_only),
+        TEST_MANY(test_with_a_batch_wait_all_that_wait_are_one_batch),
+        TEST_MANY(test_few_wait_for_a_batch_for_a_while_only),
         TEST_MANY(test_lonely_client_waits_for_nobody_in_the_end),
-        TEST_MANY(test_with_company_only_full_batches_go_beside),
-        TEST_MANY(test_stopped_queue_waits_for_no_company),
+        TEST_MANY(test_with_a_batch_wait_only_full_batches_go_beside),
+        TEST_MANY(test_stopped_queue_waits_for_no_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

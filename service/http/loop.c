@@ -147,11 +147,13 @@ static int wait_ms(const struct http_thread *thread)
 
 /* ---- the loop ---- */
 
-/* Beside other daemons orders wait for company in their queue (queue_beside). Meanwhile further
- * ones come in ones and twos, and each turn asks about all that wait. So these turns are rarer. */
+/* Beside other daemons orders wait in their queue for a larger batch (queue_beside). Meanwhile
+ * further ones come in ones and twos, and each turn asks about all that wait. So these turns are
+ * rarer. */
 static void nap(const struct http_thread *thread)
 {
-    int64_t ns = thread->polled >= NAP_POLLED ? service_company_ns(thread->service) / NAP_PART : 0;
+    int64_t ns =
+        thread->polled >= NAP_POLLED ? service_batch_wait_ns(thread->service) / NAP_PART : 0;
     if (ns > 0 && thread->runs_due == 0 && !thread->closing)
         clock_sleep_ns(ns < NAP_US_MAX * 1000 ? ns : NAP_US_MAX * 1000);
 }
