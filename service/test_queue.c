@@ -339,9 +339,9 @@ static void test_with_a_batch_wait_all_that_wait_are_one_batch(void **state)
 static void test_few_wait_for_a_batch_for_a_while_only(void **state)
 {
     (void)state;
-    enum { COMPANY_MS = 20 };
+    enum { BATCH_WAIT_MS = 20 };
     bool busy = false;
-    queue_beside(queue, COMPANY_MS);
+    queue_beside(queue, BATCH_WAIT_MS);
     send_many(100);
     assert_int_equal(take_beside(512, 0, &busy), 100);
     leave_many(100);
@@ -351,7 +351,7 @@ static void test_few_wait_for_a_batch_for_a_while_only(void **state)
     assert_int_equal(take_beside(512, 0, &busy), 0);
     assert_false(busy);
     assert_int_equal(take_beside(512, WAIT_MS, &busy), 10);
-    assert_true(clock_now_ns() - start_ns >= COMPANY_MS * CLOCK_NS_PER_MS);
+    assert_true(clock_now_ns() - start_ns >= BATCH_WAIT_MS * CLOCK_NS_PER_MS);
 }
 
 static void test_lonely_client_waits_for_nobody_in_the_end(void **state)

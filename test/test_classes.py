@@ -202,7 +202,7 @@ def test_few_lookers_are_never_held(stack, spawn, load):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)
     with load(daemon, connections=128, seconds=2):
-        crowd(daemon, "/stock/demo", 1, connections=64).communicate(timeout=30)
+        crowd(daemon, "/stock/demo", 1, connections=32).communicate(timeout=30)
     assert daemon.metric("seckill_calls_held_total") == 0
 
 

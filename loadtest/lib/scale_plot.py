@@ -4,9 +4,12 @@ import matplotlib
 
 from lib import plots
 
+TITLE = ("Predicted orders a second, and tries a batch in one sale, by the number of daemons: a "
+         "line for each set of Redis masters and ledgers, and for each number of segments")
+
 # Of the report's page, light and dark.
 COLOURS = """<style>svg{--ink:#1f2328;--grid:#d8dee4;--muted:#6e7781;--one:#0969da;--two:#bc4c00;
---three:#1a7f37;--four:#8250df}@media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--grid:#30363d;
+--three:#1a7f37;--four:#8250df}@media(prefers-color-scheme: dark){svg{--ink:#e6edf3;--grid:#30363d;
 --muted:#8b949e;--one:#58a6ff;--two:#f0883e;--three:#3fb950;--four:#bc8cff}}</style>"""
 
 
@@ -28,7 +31,8 @@ def draw(rows):
             plots.x_label(axis, "daemons")
             plots.legend(axis)
         text = plots.svg(figure)
-    return text.replace(">", f">{COLOURS}", 1)
+    head = f' role="img" aria-labelledby="title"><title id="title">{TITLE}</title>{COLOURS}'
+    return text.replace(">", head, 1)
 
 
 def lines(axis, rows, name, figure):

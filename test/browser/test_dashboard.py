@@ -326,6 +326,7 @@ def test_sale_is_paused_without_a_mouse(chrome, daemon):
     page.press("Enter")
     page.wait(text_has(f"{card('demo')} .pill", "paused"))
     assert daemon.stock()["paused"] is True
+    page.wait("document.querySelector('dialog') === null")  # the news may come before the answer
     begin(page, "resume")
     page.press("Escape")
     page.wait("document.activeElement.dataset.action === 'resume'")
