@@ -85,13 +85,24 @@ static bool ask_before(struct redis *node)
     return redis_append(node, 1, asking, NULL);
 }
 
+/* A node that was dropped in this round is not connected to again in it: calls that were queued
+ * before would take the replies of later ones for their own. */
+static struct redis *usable(struct pipeline *pipeline, int place, const char *what)
+{
+    struct cluster *cluster = pipeline->cluster;
+    const struct cluster_node *node = place == CLUSTER_NOBODY ? NULL : cluster->map.nodes[place];
+    if (node && node->used && !redis_connected(node->redis))
+        return NULL;
+    return cluster_node(cluster, place, what);
+}
+
 static void send_entry(struct pipeline *pipeline, size_t i)
 {
     struct cluster *cluster = pipeline->cluster;
     struct cluster_entry *entry = &cluster->entries[i];
     if (!entry->asking && !entry->text)
         entry->node = cluster->map.owner[entry->slot];
-    struct redis *node = cluster_node(cluster, entry->node, doing(pipeline, i));
+    struct redis *node = usable(pipeline, entry->node, doing(pipeline, i));
     if (!node) {
         forget(pipeline, i, REDIS_FAILED);
         return;
