@@ -273,7 +273,7 @@ static void test_no_reply_in_time_is_unknown(void **state)
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
     int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
-    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, 5000);
     assert_string_equal(redis_error(redis), "no reply in time");
     assert_false(redis_connected(redis));
     fake_redis_close(&fake, &redis);
@@ -291,7 +291,7 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
      * out. No command of the caller was sent, so this is a failure and not an unknown outcome. */
     int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
-    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, 5000);
     assert_false(redis_connected(redis));
     redis_close(&redis);
     close(listener);
