@@ -5,8 +5,10 @@
  *
  * why_not_any_galera_node: a node that is not in the primary component refuses, and one that joins
  * is not up to date. A donor, or one that is desynchronised by hand, lags, so that each statement
- * waits until it has caught up; but it may be the last one that there is. Two halves of a cluster that were both made primary by hand carry the same name;
- * what tells them apart is the number of their composition. */
+ * waits until it has caught up; but it may be the last one that there is.
+ *
+ * why_the_composition: two halves of a cluster that were both made primary by hand carry the same
+ * name; what tells them apart is the number of their composition. */
 #include "sql/db_role.h"
 
 #include <stdio.h>

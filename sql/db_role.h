@@ -25,7 +25,8 @@ struct db_role {
 enum db_result db_role_ask(struct db *db, struct db_role *role_out);
 
 /* Which of the servers to write to: the only writable one, or of the nodes of one Galera cluster
- * the first that does not lag, or the first if all do. -1: none is, or several are that do not belong together, which `split_out` tells. */
+ * the first that does not lag, or the first if all do. -1: none is, or several are that do not
+ * belong together, which `split_out` tells. */
 int db_role_choose(const struct db_role *roles, size_t count, bool *split_out);
 
 #endif

@@ -4,9 +4,9 @@
  * servers answers for all of them, and when the primary changes, the connections to the former one
  * end, also those that no error has met.
  *
- * A look asks all servers side by side and takes as long as the slowest: DB_LOOK_MS for the connect,
- * with the look-up of a name, and the same for each of two answers. One look runs at a time, and
- * two are DB_LOOK_PAUSE_MS apart. */
+ * A look asks all servers side by side and takes as long as the slowest: DB_LOOK_MS for the
+ * connect, with the look-up of a name, and the same for each of two answers. One look runs at a
+ * time, and two are DB_LOOK_PAUSE_MS apart. */
 #ifndef SQL_DB_SERVERS_H
 #define SQL_DB_SERVERS_H
 
