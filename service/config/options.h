@@ -120,7 +120,8 @@
     X(CHOICE, proxy_protocol, "off", CONFIG_SWITCH, 0, 0,                                          \
       "on: each connection to the address of listen begins with a header of the PROXY protocol, "  \
       "version 1 or 2, which names the client. The daemon closes connections that are not from "   \
-      "trusted_proxies (or a Unix socket), and those without a good header.")                      \
+      "trusted_proxies (or a Unix socket), and those without a good header. trusted_proxies must " \
+      "not be empty then.")                                                                        \
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "The daemon answers an order within this time of its arrival, if need be with 503.")         \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
