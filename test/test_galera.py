@@ -29,7 +29,8 @@ def test_writer_killed_in_mid_load(engine, stack, spawn, load):
         first.kill()
         engine.primary = second
     selling.through(fault)
-    assert all(moved_to(daemon, second) for daemon in selling.pair)
+    wait_until(lambda: all(moved_to(daemon, second) for daemon in selling.pair), "a new writer",
+               timeout=60)
     selling.finish()
 
 
