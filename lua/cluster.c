@@ -20,7 +20,7 @@ static struct cluster *cluster_open(struct redis *front, const struct url *url, 
     cluster->front = front;
     cluster->url = *url;
     cluster->timeout_ms = timeout_ms;
-    cluster->asked_slot = -1;
+    cluster->watch.slot = CLUSTER_NOBODY;
     cluster_map_begin(&cluster->map);
     unsigned seed = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)cluster;
     backoff_init(&cluster->asking, CLUSTER_LEARN_MS_MIN, CLUSTER_LEARN_MS_MAX, seed);
@@ -106,6 +106,7 @@ size_t cluster_masters_known(const struct cluster *cluster)
 
 size_t cluster_masters(struct cluster *cluster)
 {
+    cluster_begin(cluster);
     if (!cluster_learn(cluster, false))
         return 0;
     for (int i = 0; i < cluster->map.count; i++)
@@ -143,6 +144,7 @@ static enum redis_result cluster_ping(struct cluster *cluster)
 {
     static const char *const ping[] = {"PING"};
     enum redis_result result = REDIS_FAILED;
+    cluster_begin(cluster);
     if (!cluster_learn(cluster, false))
         return REDIS_FAILED;
     for (int i = 0; i < cluster->map.count; i++) {
@@ -151,11 +153,13 @@ static enum redis_result cluster_ping(struct cluster *cluster)
         cluster->map.nodes[i]->used =
             redis && redis_append(redis, 1, ping, NULL) && redis_flush(redis);
     }
+    int64_t until_ms = clock_now_ms() + cluster->timeout_ms; /* for all answers */
     for (int i = 0; i < cluster->map.count; i++) {
         if (!cluster->map.nodes[i]->used)
             continue;
         cluster->map.nodes[i]->used = false;
-        redisReply *reply = redis_receive(cluster->map.nodes[i]->redis);
+        redisReply *reply = cluster_receive(cluster, cluster->map.nodes[i]->redis,
+                                            (int)(until_ms - clock_now_ms()));
         if (reply && reply->type != REDIS_REPLY_ERROR)
             result = REDIS_ANSWERED;
         else

@@ -10,7 +10,9 @@
 #include <assert.h>
 #include <hiredis/hiredis.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -18,6 +20,7 @@
 enum {
     FREE_ROUNDS = 3, /* that follow refusals at once; then nodes contradict each other */
     PAUSE_MS_MAX = 8,
+    LATE_MS = 1, /* for the replies of further nodes after one has used up the time-out */
 };
 
 /* ---- the nodes ---- */
@@ -42,10 +45,60 @@ struct redis *cluster_client(struct cluster *cluster, int place)
     return node->redis;
 }
 
+/* Half of what is left of the time-out, so that other nodes have a share as well. */
+static int share_ms(const struct cluster *cluster)
+{
+    int64_t left_ms = (cluster->until_ms - clock_now_ms()) / 2;
+    return left_ms < 1 ? 1 : left_ms < cluster->timeout_ms ? (int)left_ms : cluster->timeout_ms;
+}
+
+static bool connect_in_time(struct cluster *cluster, struct redis *redis)
+{
+    if (redis_connected(redis))
+        return true;
+    int timeout_ms = cluster->timeout_ms; /* the front's time-out is also the cluster's */
+    redis_set_timeout(redis, share_ms(cluster));
+    bool connected = redis_connect(redis) == REDIS_ANSWERED;
+    redis_set_timeout(redis, timeout_ms);
+    return connected;
+}
+
+/* What is left to say has been said by now, as far as this client is concerned. */
+struct redisReply *cluster_receive_late(struct redis *node)
+{
+    redisReply *reply;
+    while (!(reply = redis_parsed(node)) && redis_fd(node) >= 0) {
+        struct pollfd poller = {.fd = redis_fd(node), .events = POLLIN};
+        if (poll(&poller, 1, LATE_MS) > 0) {
+            redis_fill(node);
+            continue;
+        }
+        redis_set_error(node, "no reply in time");
+        redis_drop(node);
+    }
+    return reply;
+}
+
+struct redisReply *cluster_receive(struct cluster *cluster, struct redis *redis, int wait_ms)
+{
+    int timeout_ms = cluster->timeout_ms;
+    if (wait_ms <= 0)
+        return cluster_receive_late(redis);
+    redis_set_timeout(redis, wait_ms);
+    redisReply *reply = redis_receive(redis);
+    redis_set_timeout(redis, timeout_ms);
+    return reply;
+}
+
+void cluster_begin(struct cluster *cluster)
+{
+    cluster->until_ms = clock_now_ms() + cluster->timeout_ms;
+}
+
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing)
 {
     struct redis *redis = node == CLUSTER_NOBODY ? NULL : cluster_client(cluster, node);
-    if (redis && redis_connect(redis) == REDIS_ANSWERED)
+    if (redis && connect_in_time(cluster, redis))
         return redis;
     cluster_doubt(cluster);
     if (node == CLUSTER_NOBODY)
@@ -72,35 +125,50 @@ void cluster_doubt(struct cluster *cluster)
     cluster->stale = true;
 }
 
-/* The address of the server at the other end, for a node that does not know its own. */
-static bool peer_of(const struct redis *redis, char *host_out, size_t size)
+/* The address of the server at the other end, for a node that does not know its own. With TLS the
+ * name, as that is what its certificate has; else not, as a name may lead to any of several. */
+static bool peer_of(const struct cluster *cluster, const struct redis *redis, char *host_out,
+                    size_t size)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     struct sockaddr *peer = (struct sockaddr *)&address;
+    if (cluster->url.tls) {
+        snprintf(host_out, size, "%s", redis_host(redis));
+        return true;
+    }
     return getpeername(redis_fd(redis), peer, &length) == 0 &&
            getnameinfo(peer, length, host_out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+static const char *no_slots(const struct cluster *cluster, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ERROR)
+        return "it serves no slots";
+    if (!strstr(reply->str, "cluster support disabled"))
+        return reply->str;
+    return cluster->url.tls ? "it is no node of a Redis Cluster: the URL begins with rediss"
+                            : "it is no node of a Redis Cluster: the URL begins with redis";
 }
 
 static bool learn_from(struct cluster *cluster, struct redis *redis)
 {
     static const char *const ask[] = {"CLUSTER", "SLOTS"};
     char peer[URL_PART_SIZE];
-    if (redis_connect(redis) != REDIS_ANSWERED || !peer_of(redis, peer, sizeof peer) ||
+    if (!connect_in_time(cluster, redis) || !peer_of(cluster, redis, peer, sizeof peer) ||
         !redis_append(redis, 2, ask, NULL))
         return false;
     redis_set_doing(redis, "CLUSTER SLOTS");
-    redisReply *reply = redis_receive(redis);
+    redisReply *reply = cluster_receive(cluster, redis, share_ms(cluster));
     bool learnt = reply && cluster_map_learn(&cluster->map, reply, peer);
     if (reply && !learnt)
-        redis_set_error(redis,
-                        reply->type == REDIS_REPLY_ERROR ? reply->str : "it serves no slots");
+        redis_set_error(redis, no_slots(cluster, reply));
     freeReplyObject(reply);
     return learnt;
 }
 
 /* Nodes that are connected come first, as one of them is likely to answer at once; then the servers
- * of the URL. A node that hangs costs one time-out, and is not connected any more after it. */
+ * of the URL. A node that hangs costs its share of the time, and its connection. */
 static bool learn(struct cluster *cluster)
 {
     int count = cluster->map.count; /* learning adds nodes */
@@ -131,7 +199,7 @@ bool cluster_learn(struct cluster *cluster, bool between)
         cluster->stale = false;
         if (!between) {
             cluster_map_prune(&cluster->map);
-            cluster->asked_slot = -1;
+            cluster->watch.node = CLUSTER_NOBODY; /* the places of nodes have changed */
         }
     }
     backoff_fail(&cluster->asking, clock_now_ms());

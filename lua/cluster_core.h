@@ -19,6 +19,14 @@ struct cluster_entry {
     bool text;     /* the node does not know its script */
 };
 
+/* Where a WATCH is in force. */
+struct cluster_watch {
+    int slot;          /* CLUSTER_NOBODY: there is none */
+    int node;          /* CLUSTER_NOBODY: the node has been forgotten since */
+    bool asking;       /* ASK has led it there */
+    uint64_t connects; /* of that node's client: on a later connection it is in force no more */
+};
+
 struct cluster {
     struct redis *front;
     struct url url;
@@ -28,11 +36,16 @@ struct cluster {
     bool stale;                    /* something shows that they have changed since */
     bool reached, moving;          /* of the last pipeline: see cluster_hooks.h */
     struct backoff asking;         /* for the slots */
+    int64_t until_ms;              /* of all connects and questions of the present call */
     unsigned turn;                 /* of the nodes that are asked for the slots */
-    int asked_slot, asked_node;    /* where the last WATCH was led by ASK */
+    struct cluster_watch watch;    /* the last one, until its transaction */
     struct cluster_entry *entries; /* of the present pipeline */
     size_t room;
 };
+
+/* Begins a call: connects and questions for the slots have one time-out from now on, all together,
+ * of which each may use a half of what is left: the nodes behind one that hangs are reached too. */
+void cluster_begin(struct cluster *cluster);
 
 /* Makes sure that the slots are known, and asks for them again when they seem to have changed; not
  * while replies are due. `between`: between two rounds of a pipeline, whose nodes keep their
@@ -47,6 +60,11 @@ struct redis *cluster_client(struct cluster *cluster, int node);
 
 /* The client of a node, connected; NULL when it cannot be, with the reason noted. */
 struct redis *cluster_node(struct cluster *cluster, int node, const char *doing);
+
+/* redis_receive from a node, or the front, that waits up to `wait_ms`. cluster_receive_late waits
+ * only for what is on its way already, after the time-out. */
+struct redisReply *cluster_receive(struct cluster *cluster, struct redis *redis, int wait_ms);
+struct redisReply *cluster_receive_late(struct redis *node);
 
 /* Notes a failure at a node, CLUSTER_NOBODY for none, as the front's error and fault. */
 void cluster_note(struct cluster *cluster, int node, const char *doing, const char *error);

@@ -82,11 +82,26 @@ static bool sound(const redisReply *reply)
     return true;
 }
 
-/* A node that does not know its own address leaves it out: then it is the one that was asked. */
+/* The node's address among its further names and values, of Redis 7 and later. */
+static const redisReply *address_of(const redisReply *node)
+{
+    const redisReply *more = element(node, 3, REDIS_REPLY_ARRAY);
+    for (size_t i = 0; more && i + 1 < more->elements; i += 2) {
+        const redisReply *name = element(more, i, REDIS_REPLY_STRING);
+        if (name && strcmp(name->str, "ip") == 0)
+            return element(more, i + 1, REDIS_REPLY_STRING);
+    }
+    return NULL;
+}
+
+/* A node that does not know its own address leaves it out: then it is the one that was asked. "?"
+ * stands for a name that should be there and is not: then its address is taken. */
 static int master_of(struct cluster_map *map, const redisReply *range, const char *asked)
 {
     const redisReply *master = range->element[2];
     const redisReply *host = element(master, 0, REDIS_REPLY_STRING);
+    if (host && strcmp(host->str, "?") == 0)
+        host = address_of(master);
     return cluster_map_node(map, host && host->len > 0 ? host->str : asked,
                             (unsigned)master->element[1]->integer);
 }

@@ -18,7 +18,6 @@
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +26,6 @@
 #include "lua/cluster_watch.h"
 #include "lua/command.h"
 #include "lua/script.h"
-
-/* For the replies of further nodes after one has used up the time-out. */
-enum { LATE_MS = 1 };
 
 enum entry_state { ENTRY_SEND, ENTRY_SENT, ENTRY_DONE };
 
@@ -139,25 +135,10 @@ static void send_round(struct pipeline *pipeline)
 
 /* After one node has used up the time-out, what the others have not sent by now is late as well:
  * all of them have had the same time. */
-static redisReply *receive_late(struct redis *node)
-{
-    redisReply *reply;
-    while (!(reply = redis_parsed(node)) && redis_fd(node) >= 0) {
-        struct pollfd poller = {.fd = redis_fd(node), .events = POLLIN};
-        if (poll(&poller, 1, LATE_MS) > 0) {
-            redis_fill(node);
-            continue;
-        }
-        redis_set_error(node, "no reply in time");
-        redis_drop(node);
-    }
-    return reply;
-}
-
 static redisReply *receive(struct pipeline *pipeline, struct redis *node)
 {
     if (pipeline->late)
-        return receive_late(node);
+        return cluster_receive_late(node);
     redisReply *reply = redis_receive(node);
     if (!reply && clock_now_ms() - pipeline->sent_ms >= pipeline->cluster->timeout_ms)
         pipeline->late = true;
@@ -200,6 +181,7 @@ static bool follow(struct pipeline *pipeline, size_t i, const char *error)
     } else if (why == CLUSTER_ASK && to != CLUSTER_NOBODY) {
         again(pipeline, i, true, to);
     } else if (why == CLUSTER_TRY_AGAIN) {
+        cluster_doubt(cluster);
         /* Beginning with the node that has the slot: meanwhile the keys may be back together. */
         pipeline->wait = true;
         again(pipeline, i, false, from);
@@ -297,8 +279,9 @@ static bool reserve(struct cluster *cluster, size_t count)
 }
 
 /* True when there is a cluster to send to. */
-static bool begin(struct cluster *cluster, size_t count)
+static bool begin(struct cluster *cluster, size_t count, bool may_learn)
 {
+    cluster_begin(cluster);
     cluster->reached = count == 0;
     cluster->moving = false;
     if (!reserve(cluster, count)) {
@@ -306,7 +289,7 @@ static bool begin(struct cluster *cluster, size_t count)
         return false;
     }
     memset(cluster->entries, 0, count * sizeof *cluster->entries);
-    return cluster_learn(cluster, false);
+    return may_learn ? cluster_learn(cluster, false) : cluster->known;
 }
 
 /* ---- scripts ---- */
@@ -323,7 +306,7 @@ void cluster_run_scripts(struct cluster *cluster, struct script_call *calls, siz
     struct pipeline pipeline = {.cluster = cluster, .count = count, .scripts = calls};
     for (size_t i = 0; i < count; i++)
         script_forget(&calls[i], REDIS_FAILED);
-    if (!begin(cluster, count))
+    if (!begin(cluster, count, true))
         return;
     for (size_t i = 0; i < count; i++)
         cluster->entries[i].slot = (uint16_t)script_slot(&calls[i]);
@@ -370,7 +353,7 @@ void cluster_run_commands(struct cluster *cluster, struct command *commands, siz
         commands[i].result = REDIS_FAILED;
         commands[i].reply = NULL;
     }
-    if (count == 0 || !begin(cluster, count))
+    if (count == 0 || !begin(cluster, count, !cluster_is_watched(cluster, commands, count)))
         return;
     set_slots(cluster, commands, count);
     if (cluster_is_bound(commands, count))

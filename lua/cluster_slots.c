@@ -57,14 +57,22 @@ static bool read_redirect(const char *text, struct cluster_redirect *redirect_ou
     return true;
 }
 
+static enum cluster_refusal lead(const char *text, enum cluster_refusal refusal,
+                                 struct cluster_redirect *redirect_out)
+{
+    if (!read_redirect(text, redirect_out))
+        return CLUSTER_DOWN;
+    return strcmp(redirect_out->host, "?") == 0 ? CLUSTER_TRY_AGAIN : refusal;
+}
+
 enum cluster_refusal cluster_refusal(const char *error, struct cluster_redirect *redirect_out)
 {
     assert(error);
     *redirect_out = (struct cluster_redirect){.port = 0};
     if (begins(error, "MOVED "))
-        return read_redirect(error + 6, redirect_out) ? CLUSTER_MOVED : CLUSTER_DOWN;
+        return lead(error + 6, CLUSTER_MOVED, redirect_out);
     if (begins(error, "ASK "))
-        return read_redirect(error + 4, redirect_out) ? CLUSTER_ASK : CLUSTER_DOWN;
+        return lead(error + 4, CLUSTER_ASK, redirect_out);
     if (begins(error, "TRYAGAIN"))
         return CLUSTER_TRY_AGAIN;
     return begins(error, "CLUSTERDOWN") ? CLUSTER_DOWN : CLUSTER_NO_REFUSAL;

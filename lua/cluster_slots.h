@@ -30,7 +30,8 @@ struct cluster_redirect {
 };
 
 /* Reads an error reply; writes `redirect_out` for MOVED and ASK. A MOVED or ASK of another form
- * than Redis' counts as CLUSTER_DOWN. */
+ * than Redis' counts as CLUSTER_DOWN, and one to "?", a node whose name the other does not know, as
+ * CLUSTER_TRY_AGAIN: CLUSTER SLOTS may tell its address. */
 enum cluster_refusal cluster_refusal(const char *error, struct cluster_redirect *redirect_out);
 
 #endif

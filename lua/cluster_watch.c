@@ -3,7 +3,11 @@
  * why_together: a WATCH holds on one connection to one node, so what is read after it must come
  * from there. A refusal sends the whole group again. The group with MULTI is not sent again: its
  * WATCH is at the old node, so only its caller can begin anew. Redis drops the whole transaction
- * when it refuses one of its commands or the EXEC, so nothing of it is done. */
+ * when it refuses one of its commands or the EXEC, so nothing of it is done.
+ *
+ * why_the_same_connection: an EXEC on any other one would succeed whoever has changed the keys
+ * since the WATCH. So a transaction goes to the connection of its WATCH, even when the slot is
+ * known to be elsewhere by now, and nowhere when that connection is gone. */
 #include "lua/cluster_watch.h"
 
 #include <hiredis/hiredis.h>
@@ -31,6 +35,11 @@ static bool has(const struct command *commands, size_t count, const char *word)
 bool cluster_is_bound(const struct command *commands, size_t count)
 {
     return has(commands, count, "WATCH") || has(commands, count, "MULTI");
+}
+
+bool cluster_is_watched(const struct cluster *cluster, const struct command *commands, size_t count)
+{
+    return cluster->watch.slot != CLUSTER_NOBODY && has(commands, count, "MULTI");
 }
 
 /* After ASK each command with a key wants an ASKING before it; the one before MULTI lasts until
@@ -123,15 +132,41 @@ static bool turn(struct cluster *cluster, unsigned slot, struct aim *aim)
     return to != CLUSTER_NOBODY;
 }
 
+static void keep_watch(struct cluster *cluster, unsigned slot, const struct aim *aim)
+{
+    cluster->watch = (struct cluster_watch){
+        .slot = (int)slot,
+        .node = aim->node,
+        .asking = aim->asking,
+        .connects = redis_stats(cluster->map.nodes[aim->node]->redis).connects,
+    };
+}
+
+/* False when the WATCH is in force no more. */
+static bool aim_at_watch(const struct cluster *cluster, const struct cluster_watch *watch,
+                         struct aim *aim)
+{
+    const struct redis *node =
+        watch->node == CLUSTER_NOBODY ? NULL : cluster->map.nodes[watch->node]->redis;
+    aim->node = watch->node;
+    aim->asking = watch->asking;
+    return node && redis_connected(node) && redis_stats(node).connects == watch->connects;
+}
+
 void cluster_run_bound(struct cluster *cluster, struct command *commands, size_t count,
                        unsigned slot)
 {
     bool transaction = has(commands, count, "MULTI");
-    bool asked = transaction && cluster->asked_slot == (int)slot;
-    struct aim aim = {.node = asked ? cluster->asked_node : cluster->map.owner[slot],
-                      .asking = asked};
+    struct aim aim = {.node = cluster->map.owner[slot]};
     int64_t until_ms = cluster_patience_end_ms(cluster);
-    cluster->asked_slot = -1;
+    struct cluster_watch watch = cluster->watch;
+    cluster->watch.slot = CLUSTER_NOBODY;
+    if (transaction && watch.slot == (int)slot && !aim_at_watch(cluster, &watch, &aim)) {
+        cluster_note(cluster, CLUSTER_NOBODY, "MULTI", "the connection of the WATCH is lost");
+        cluster_doubt(cluster);
+        cluster->moving = true;
+        return;
+    }
     for (int round = 0;; round++) {
         run_once(cluster, commands, count, transaction, &aim);
         if (aim.refusal == CLUSTER_NO_REFUSAL)
@@ -147,8 +182,6 @@ void cluster_run_bound(struct cluster *cluster, struct command *commands, size_t
         if (!aim.asking)
             aim.node = cluster->map.owner[slot];
     }
-    if (aim.asking && !transaction) { /* where the EXEC of this WATCH has to go */
-        cluster->asked_slot = (int)slot;
-        cluster->asked_node = aim.node;
-    }
+    if (!transaction && commands[count - 1].result == REDIS_ANSWERED)
+        keep_watch(cluster, slot, &aim);
 }

@@ -11,6 +11,11 @@ struct command;
 /* Whether the commands belong to one connection. */
 bool cluster_is_bound(const struct command *commands, size_t count);
 
+/* Whether the commands are the transaction of a WATCH. It goes where that is in force, whatever the
+ * slots are by now, so nothing is learnt before it. */
+bool cluster_is_watched(const struct cluster *cluster, const struct command *commands,
+                        size_t count);
+
 /* Runs such commands, all of them at the node that has the slot: see cluster_run_commands. They
  * have no replies yet, and are REDIS_FAILED. */
 void cluster_run_bound(struct cluster *cluster, struct command *commands, size_t count,

@@ -26,6 +26,7 @@
 #include "base/fault.h"
 #include "base/url.h"
 #include "lua/cluster_hooks.h"
+#include "lua/greet.h"
 #include "lua/sentinel.h"
 #include "lua/wire.h"
 
@@ -52,7 +53,8 @@ struct redis {
     size_t place_count;
     char *places[PLACES_MAX]; /* the URL's own, then each master that sentinels have named */
     size_t next_server;       /* of several: the one to ask next */
-    struct cluster *cluster;  /* NULL unless the URL is a cluster's */
+    const char *host;        /* of the URL, that it is or was connected to; NULL: a socket's path */
+    struct cluster *cluster; /* NULL unless the URL is a cluster's */
 };
 
 /* Closes this client's own connection; those to the nodes of a cluster stay. */
@@ -148,6 +150,11 @@ struct redis *redis_open_server(const struct url *like, const char *host, unsign
     return redis;
 }
 
+const char *redis_host(const struct redis *redis)
+{
+    return redis->wire ? redis->host : NULL;
+}
+
 struct cluster *redis_cluster(const struct redis *redis)
 {
     return redis->cluster;
@@ -203,20 +210,15 @@ static enum redis_result connect_failed(struct redis *redis, const char *why)
     return REDIS_FAILED;
 }
 
-/* What is said on each new connection. These waits cost a round trip each, once per connection; in
- * return no command runs as the wrong user or on the wrong database. */
-static bool handshake(struct redis *redis)
+/* Costs a round trip per connection; in return no command runs as the wrong user, on the wrong
+ * database or at a server of another kind. Whoever asked for a master's role has logged in. */
+static bool handshake(struct redis *redis, int64_t until_ms)
 {
-    char database[16];
-    const char *select[] = {"SELECT", database};
-    bool lost,
-        known = redis->url.kind == URL_SENTINEL; /* whoever asked for its role has logged in */
-    snprintf(database, sizeof database, "%u", redis->url.database_number);
-    if (!known && !wire_login(redis->wire, redis->url.user, redis->url.password))
-        return false;
-    redisReply *reply = redis->selects ? wire_ask(redis->wire, 2, select, &lost) : NULL;
-    freeReplyObject(reply);
-    return reply || !redis->selects;
+    const struct greeting greeting = {
+        .url = &redis->url, .login = redis->url.kind != URL_SENTINEL, .cluster = !redis->selects};
+    bool good = greet(redis->wire, &greeting, until_ms, redis->error);
+    wire_set_timeout(redis->wire, redis->timeout_ms);
+    return good;
 }
 
 static struct wire *connect_master(struct redis *redis, int64_t until_ms,
@@ -233,11 +235,10 @@ static struct wire *connect_master(struct redis *redis, int64_t until_ms,
     return wire;
 }
 
-/* All of it within one time-out. False with the reason in redis->error. */
-static bool connect_any(struct redis *redis)
+/* False with the reason in redis->error. */
+static bool connect_any(struct redis *redis, int64_t until_ms)
 {
     const struct url *url = &redis->url;
-    int64_t until_ms = clock_now_ms() + redis->timeout_ms;
     if (url->kind == URL_SENTINEL) {
         redis->wire = connect_master(redis, until_ms, redis->error);
         return redis->wire != NULL;
@@ -245,6 +246,7 @@ static bool connect_any(struct redis *redis)
     /* Of a cluster any node will do: each try takes the next. */
     const struct url_server *server =
         url->server_count > 0 ? &url->servers[redis->next_server++ % url->server_count] : NULL;
+    redis->host = server ? server->host : NULL;
     redis->wire = wire_open(url, server, until_ms, redis->timeout_ms, redis->error);
     return redis->wire != NULL;
 }
@@ -265,10 +267,9 @@ enum redis_result redis_connect(struct redis *redis)
         return REDIS_FAILED;
     }
     assert(!redis->wire && redis->scripts_seen == 0);
-    if (!connect_any(redis))
+    int64_t until_ms = clock_now_ms() + redis->timeout_ms; /* for all of it */
+    if (!connect_any(redis, until_ms) || !handshake(redis, until_ms))
         return connect_failed(redis, redis->error);
-    if (!handshake(redis))
-        return connect_failed(redis, wire_error(redis->wire));
     /* Only after the handshake: a server that accepts connections and then refuses the password or
      * the database counts as a failure and is asked more and more rarely. */
     backoff_reset(&redis->backoff);

@@ -53,6 +53,10 @@ const char *redis_error(const struct redis *redis);
  * commands; a call that fails while the delay after a failed connect lasts counts as well. */
 struct fault *redis_fault(struct redis *redis);
 
+/* The host that the connection was made to, by the name that is in the URL; NULL without a
+ * connection. Valid as long as that. */
+const char *redis_host(const struct redis *redis);
+
 /* Where the server is, for messages: "host:port". */
 const char *redis_place(const struct redis *redis);
 

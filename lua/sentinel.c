@@ -26,24 +26,36 @@ static bool read_address(const redisReply *reply, struct url_server *master_out)
     return master_out->port >= 1 && master_out->port <= 65535;
 }
 
+/* Says which server it was: the others may be well. */
+static void tell(const char *who, const struct url_server *server, const char *why,
+                 char error_out[TRANSPORT_ERROR_SIZE])
+{
+    char place[URL_PLACE_SIZE], text[TRANSPORT_ERROR_SIZE];
+    url_server_place(server->host, server->port, place);
+    bool other = strncmp(why, "SENTINEL: ERR unknown command", 29) == 0;
+    snprintf(text, sizeof text, "%s", other ? "it is no sentinel" : why);
+    snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s %.90s: %.150s", who, place, text);
+}
+
 /* Asks one sentinel. */
 static bool ask(const struct url *url, const struct url_server *sentinel, int64_t until_ms,
                 struct url_server *master_out, char error_out[TRANSPORT_ERROR_SIZE])
 {
     const char *question[] = {"SENTINEL", "get-master-addr-by-name", url->name};
-    int64_t left_ms = until_ms - clock_now_ms();
     bool lost;
-    struct wire *wire =
-        wire_open(url, sentinel, until_ms, left_ms > 0 ? (int)left_ms : 1, error_out);
-    if (!wire)
+    struct wire *wire = wire_open(url, sentinel, until_ms, 1, error_out);
+    if (!wire) {
+        tell("sentinel", sentinel, error_out, error_out);
         return false;
-    redisReply *reply = wire_login(wire, url->sentinel_user, url->sentinel_password)
-                            ? wire_ask(wire, 3, question, &lost)
-                            : NULL;
+    }
+    wire_set_deadline(wire, until_ms);
+    bool in = wire_login(wire, url->sentinel_user, url->sentinel_password);
+    wire_set_deadline(wire, until_ms);
+    redisReply *reply = in ? wire_ask(wire, 3, question, &lost) : NULL;
     bool known = reply && read_address(reply, master_out);
     if (!known)
-        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s",
-                 reply ? "a sentinel knows no master of that name" : wire_error(wire));
+        tell("sentinel", sentinel, reply ? "it knows no master of that name" : wire_error(wire),
+             error_out);
     freeReplyObject(reply);
     wire_close(&wire);
     return known;
@@ -51,7 +63,8 @@ static bool ask(const struct url *url, const struct url_server *sentinel, int64_
 
 /* A user that may not ask gets a connection all the same: a server that is no master refuses the
  * first write, which is what the client leaves it for. */
-static bool is_master(struct wire *wire, char error_out[TRANSPORT_ERROR_SIZE])
+static bool is_master(struct wire *wire, const struct url_server *server,
+                      char error_out[TRANSPORT_ERROR_SIZE])
 {
     const char *role[] = {"ROLE"};
     bool lost;
@@ -60,9 +73,9 @@ static bool is_master(struct wire *wire, char error_out[TRANSPORT_ERROR_SIZE])
                            reply->element[0]->type != REDIS_REPLY_STRING ||
                            strcmp(reply->element[0]->str, "master") != 0);
     if (lost)
-        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s", wire_error(wire));
+        tell("master", server, wire_error(wire), error_out);
     else if (other)
-        snprintf(error_out, TRANSPORT_ERROR_SIZE, "the sentinels name a server that is no master");
+        tell("master", server, "the sentinels name it, and it is no master", error_out);
     freeReplyObject(reply);
     return !lost && !other;
 }
@@ -72,13 +85,19 @@ static struct wire *connect_master(const struct url *url, const struct url_serve
                                    char error_out[TRANSPORT_ERROR_SIZE])
 {
     struct wire *wire = wire_open(url, master, until_ms, timeout_ms, error_out);
-    if (!wire)
+    if (!wire) {
+        tell("master", master, error_out, error_out);
         return NULL;
+    }
+    wire_set_deadline(wire, until_ms);
     bool in = wire_login(wire, url->user, url->password);
+    wire_set_deadline(wire, until_ms);
     if (!in)
-        snprintf(error_out, TRANSPORT_ERROR_SIZE, "%s", wire_error(wire));
-    if (!in || !is_master(wire, error_out))
+        tell("master", master, wire_error(wire), error_out);
+    if (!in || !is_master(wire, master, error_out))
         wire_close(&wire);
+    else
+        wire_set_timeout(wire, timeout_ms);
     return wire;
 }
 

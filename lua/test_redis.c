@@ -1,11 +1,15 @@
 /* The Redis connection: urls, credentials, time-outs, back-off, and messages between processes. */
 #include "lua/test_server.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include "base/clock.h"
 #include "lua/command.h"
 #include "lua/subscriber.h"
+
+/* How long a test waits for what is sure to come: a busy machine may take its time. */
+enum { PATIENCE_MS = 30000 };
 
 static struct redis *open_url(const char *url, int timeout_ms)
 {
@@ -36,7 +40,7 @@ static struct redis *open_as(const char *credentials)
 {
     char url[256];
     snprintf(url, sizeof url, "redis://%s@%s", credentials, server_place());
-    return open_url(url, 1000);
+    return open_url(url, PATIENCE_MS);
 }
 
 static void sleep_ms(int ms)
@@ -144,7 +148,7 @@ static void test_url_leads_to_its_database(void **state)
     (void)state;
     char url[256], command[] = "CLIENT INFO";
     database_url(3, url, sizeof url);
-    struct redis *redis = open_url(url, 1000);
+    struct redis *redis = open_url(url, PATIENCE_MS);
     redisReply *reply = redis_server_send(redis, command);
     assert_non_null(strstr(reply->str, " db=3 "));
     freeReplyObject(reply);
@@ -156,7 +160,7 @@ static void test_database_that_is_not_there_fails_the_connect(void **state)
     (void)state;
     char url[256];
     database_url(100000, url, sizeof url);
-    struct redis *redis = open_url(url, 1000);
+    struct redis *redis = open_url(url, PATIENCE_MS);
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
     assert_false(redis_connected(redis));
     assert_non_null(strstr(redis_error(redis), "SELECT: "));
@@ -185,10 +189,10 @@ static void test_password_alone_is_that_of_the_default_user(void **state)
     (void)state;
     char url[256];
     assert_int_equal(strncmp(redis_server_url(), "redis://:", 9), 0);
-    struct redis *with = redis_server_open(1000);
+    struct redis *with = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_ping(with), REDIS_ANSWERED);
     snprintf(url, sizeof url, "redis://%s", server_place());
-    struct redis *without = open_url(url, 1000);
+    struct redis *without = open_url(url, PATIENCE_MS);
     assert_int_equal(redis_ping(without), REDIS_FAILED);
     assert_non_null(strstr(redis_error(without), "NOAUTH"));
     redis_close(&with);
@@ -210,12 +214,12 @@ static void test_refused_command_is_failed_and_keeps_the_connection(void **state
 
 /* ---- what can happen to a connection ---- */
 
-/* Opens a client of a port on which no server listens. */
-static struct redis *open_nowhere(void)
+/* Opens a client of a port on which no server listens; it is free when the socket is closed. */
+static struct redis *open_nowhere(int *socket_out)
 {
     char url[64];
     int port = 0;
-    close(listen_anywhere(&port));
+    *socket_out = bind_anywhere(&port);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     return open_url(url, 500);
 }
@@ -223,38 +227,39 @@ static struct redis *open_nowhere(void)
 static void test_failed_connects_back_off(void **state)
 {
     (void)state;
-    struct redis *redis = open_nowhere();
-    int64_t until_ms = clock_now_ms() + 200;
-    assert_int_equal(redis_connect(redis), REDIS_FAILED);
-    assert_int_equal(redis_stats(redis).failures, 1);
-    /* Fails without a try, so the count of failures stays. */
-    assert_int_equal(redis_connect(redis), REDIS_FAILED);
-    assert_int_equal(redis_stats(redis).failures, 1);
-    while (clock_now_ms() < until_ms) {
+    int nobody;
+    struct redis *redis = open_nowhere(&nobody);
+    int64_t start_ms = clock_now_ms(), until_ms = start_ms + PATIENCE_MS;
+    while (redis_stats(redis).failures < 5 && clock_now_ms() < until_ms) {
         assert_int_equal(redis_connect(redis), REDIS_FAILED);
         sleep_ms(1);
     }
-    /* The tries come at 0, 10..20, 30..60, 70..140 and 150..300 ms. */
-    assert_in_range(redis_stats(redis).failures, 3, 5);
+    /* The calls between two tries fail without one. The tries come at 0, 10..20, 30..60, 70..140
+     * and 150..300 ms, or later. */
+    assert_int_equal(redis_stats(redis).failures, 5);
+    assert_true(clock_now_ms() - start_ms >= 150);
     assert_int_equal(redis_stats(redis).connects, 0);
     redis_close(&redis);
+    close(nobody);
 }
 
 static void test_command_that_was_never_sent_is_failed(void **state)
 {
     (void)state;
-    struct redis *redis = open_nowhere();
+    int nobody;
+    struct redis *redis = open_nowhere(&nobody);
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
     assert_int_equal(redis_publish(redis, "channel", "text"), REDIS_FAILED);
     assert_int_equal(redis_subscribe(redis, "channel"), REDIS_FAILED);
     assert_string_not_equal(redis_error(redis), "");
     redis_close(&redis);
+    close(nobody);
 }
 
 static void test_lost_connection_is_unknown_and_made_again_at_once(void **state)
 {
     (void)state;
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
     redis_server_do("CLIENT KILL TYPE normal");
     assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
@@ -269,11 +274,12 @@ static void test_no_reply_in_time_is_unknown(void **state)
 {
     (void)state;
     struct fake_redis fake;
-    struct redis *redis = fake_redis_open(&fake, NULL, 60);
+    struct redis *redis = fake_redis_open(&fake, NULL, PATIENCE_MS);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
+    redis_set_timeout(redis, 60);
     int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_UNKNOWN);
-    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, PATIENCE_MS);
     assert_string_equal(redis_error(redis), "no reply in time");
     assert_false(redis_connected(redis));
     fake_redis_close(&fake, &redis);
@@ -291,10 +297,59 @@ static void test_server_that_never_answers_fails_the_connect(void **state)
      * out. No command of the caller was sent, so this is a failure and not an unknown outcome. */
     int64_t start_ms = clock_now_ms();
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
-    assert_in_range(clock_now_ms() - start_ms, 50, 1000);
+    assert_in_range(clock_now_ms() - start_ms, 50, PATIENCE_MS);
     assert_false(redis_connected(redis));
     redis_close(&redis);
     close(listener);
+}
+
+/* ---- a server of another kind than the URL says ---- */
+
+#define HELLO(mode) "+OK\r\n*2\r\n$4\r\nmode\r\n" mode "\r\n"
+
+static void refuse_welcome(const char *welcome, const char *words)
+{
+    struct fake_redis fake;
+    struct redis *redis = fake_redis_welcome(&fake, welcome, NULL, PATIENCE_MS);
+    assert_int_equal(redis_ping(redis), REDIS_FAILED);
+    if (!strstr(redis_error(redis), words))
+        fail_msg("\"%s\" has not: %s", redis_error(redis), words);
+    assert_false(redis_connected(redis));
+    fake_redis_close(&fake, &redis);
+}
+
+static void test_server_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    refuse_welcome(HELLO("$7\r\ncluster"), "begins with redis+cluster");
+    refuse_welcome(HELLO("$8\r\nsentinel"), "redis+sentinel://");
+    refuse_welcome("-ERR unknown command 'SELECT'\r\n*2\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n",
+                   "redis+sentinel://");
+    refuse_welcome("\x15\x03\x01", "begins with rediss");
+    refuse_welcome("", "begins with rediss");
+    refuse_welcome("+OK\r\n-NOAUTH Authentication required.\r\n", "NOAUTH");
+}
+
+/* Old servers, and those that let a user ask little, do not tell their kind. */
+static void test_server_of_an_unknown_kind_is_taken(void **state)
+{
+    (void)state;
+    static const char *const welcomes[] = {
+        "+OK\r\n-NOPERM this user has no permissions\r\n",
+        "+OK\r\n-ERR unknown command\r\n",
+        "+OK\r\n*0\r\n",
+        "+OK\r\n*1\r\n$4\r\nmode\r\n",
+        "+OK\r\n*2\r\n$4\r\nmode\r\n:1\r\n",
+        "+OK\r\n*2\r\n:1\r\n$7\r\ncluster\r\n",
+        "+OK\r\n:1\r\n",
+        HELLO("$10\r\nstandalone"),
+    };
+    for (size_t i = 0; i < sizeof welcomes / sizeof *welcomes; i++) {
+        struct fake_redis fake;
+        struct redis *redis = fake_redis_welcome(&fake, welcomes[i], NULL, PATIENCE_MS);
+        assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
+        fake_redis_close(&fake, &redis);
+    }
 }
 
 /* ---- a server that takes no writes ---- */
@@ -313,7 +368,7 @@ static void test_replica_is_left_at_the_next_use(void **state)
     const char *set[] = {"SET", "unit", "1"};
     struct command commands[] = {{.argc = 3, .argv = {set[0], set[1], set[2]}},
                                  {.argc = 1, .argv = {"PING"}}};
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_ping(redis), REDIS_ANSWERED);
     redis_server_do("REPLICAOF 127.0.0.1 1");
     command_run(redis, commands, 2);
@@ -332,7 +387,7 @@ static void test_replica_is_left_at_the_next_use(void **state)
 static void leave_after(const char *answer, bool left)
 {
     struct fake_redis fake;
-    struct redis *redis = fake_redis_open(&fake, answer, 200);
+    struct redis *redis = fake_redis_open(&fake, answer, PATIENCE_MS);
     assert_int_equal(redis_ping(redis), REDIS_FAILED);
     assert_int_equal(redis_connected(redis), !left);
     fake_redis_close(&fake, &redis);
@@ -356,7 +411,7 @@ static void test_refusals_of_any_write_leave_the_server(void **state)
 
 static struct redis *open_subscriber(void)
 {
-    struct redis *redis = redis_server_open(1000);
+    struct redis *redis = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     return redis;
 }
@@ -365,16 +420,18 @@ static void test_messages_arrive_in_order(void **state)
 {
     (void)state;
     char message[16] = "old";
-    struct redis *publisher = redis_server_open(1000);
+    struct redis *publisher = redis_server_open(PATIENCE_MS);
     struct redis *redis = open_subscriber();
     assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
     assert_string_equal(message, "");
     assert_int_equal(redis_publish(publisher, "unit", "one"), REDIS_ANSWERED);
     assert_int_equal(redis_publish(publisher, "other", "not for us"), REDIS_ANSWERED);
     assert_int_equal(redis_publish(publisher, "unit", "two"), REDIS_ANSWERED);
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_ANSWERED);
     assert_string_equal(message, "one");
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_ANSWERED);
     assert_string_equal(message, "two");
     assert_int_equal(redis_next_message(redis, 10, message, sizeof message), REDIS_FAILED);
     redis_close(&redis);
@@ -385,13 +442,14 @@ static void test_waiting_longer_than_the_timeout_keeps_the_connection(void **sta
 {
     (void)state;
     char message[16];
-    /* The client's time-out, 20 ms, is shorter than the wait for a message, 60 ms. */
-    struct redis *redis = redis_server_open(20);
+    struct redis *redis = redis_server_open(PATIENCE_MS);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
+    redis_set_timeout(redis, 20); /* shorter than the wait for a message */
     assert_int_equal(redis_next_message(redis, 60, message, sizeof message), REDIS_FAILED);
     assert_true(redis_connected(redis));
     redis_server_do("PUBLISH unit late");
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_ANSWERED);
     assert_string_equal(message, "late");
     redis_close(&redis);
 }
@@ -402,7 +460,8 @@ static void test_long_message_is_cut(void **state)
     char message[5];
     struct redis *redis = open_subscriber();
     redis_server_do("PUBLISH unit abcdefgh");
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_ANSWERED);
     assert_string_equal(message, "abcd");
     redis_close(&redis);
 }
@@ -420,6 +479,8 @@ static void test_event_without_its_texts_is_no_message(void **state)
                                           10000);
     assert_int_equal(redis_connect(redis), REDIS_ANSWERED);
     assert_true(subscriber_ask(redis, true, "c"));
+    struct pollfd poller = {.fd = redis_fd(redis), .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1);
     assert_true(redis_fill(redis));
     for (int i = 0; i < 2; i++)
         assert_int_equal(subscriber_next(redis, channel, sizeof channel, message, sizeof message),
@@ -438,12 +499,15 @@ static void test_lost_subscription_is_unknown(void **state)
     char message[16];
     struct redis *redis = open_subscriber();
     redis_server_do("CLIENT KILL TYPE pubsub");
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_UNKNOWN);
     /* Once more: only a new SUBSCRIBE, never a silent reconnect, ends the unknown state. */
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_UNKNOWN);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_UNKNOWN);
     assert_int_equal(redis_subscribe(redis, "unit"), REDIS_ANSWERED);
     redis_server_do("PUBLISH unit again");
-    assert_int_equal(redis_next_message(redis, 1000, message, sizeof message), REDIS_ANSWERED);
+    assert_int_equal(redis_next_message(redis, PATIENCE_MS, message, sizeof message),
+                     REDIS_ANSWERED);
     assert_string_equal(message, "again");
     redis_close(&redis);
 }
@@ -475,6 +539,8 @@ int main(void)
         cmocka_unit_test(test_lost_connection_is_unknown_and_made_again_at_once),
         cmocka_unit_test(test_no_reply_in_time_is_unknown),
         cmocka_unit_test(test_server_that_never_answers_fails_the_connect),
+        cmocka_unit_test(test_server_of_another_kind_is_refused),
+        cmocka_unit_test(test_server_of_an_unknown_kind_is_taken),
         cmocka_unit_test_teardown(test_replica_is_left_at_the_next_use, be_primary),
         cmocka_unit_test(test_refusals_of_any_write_leave_the_server),
         cmocka_unit_test(test_messages_arrive_in_order),

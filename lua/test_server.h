@@ -76,8 +76,8 @@ static inline int64_t __attribute__((format(printf, 1, 2))) redis_server_do(cons
     return number;
 }
 
-/* A listening socket on a free port of the loopback. */
-static inline int listen_anywhere(int *port_out)
+/* A socket on a free port of the loopback, which refuses connections until it listens. */
+static inline int bind_anywhere(int *port_out)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
@@ -85,30 +85,38 @@ static inline int listen_anywhere(int *port_out)
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_true(listener >= 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 8), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
     *port_out = ntohs(address.sin_port);
     return listener;
 }
 
-/* A server that accepts one connection, confirms its SELECT, and sends one answer to whatever comes
- * next. */
+static inline int listen_anywhere(int *port_out)
+{
+    int listener = bind_anywhere(port_out);
+    assert_int_equal(listen(listener, 8), 0);
+    return listener;
+}
+
+/* A server that accepts one connection, answers its SELECT and HELLO, and sends one answer to
+ * whatever comes next. */
 struct fake_redis {
     int listener;
     pthread_t thread;
-    const char *answer; /* NULL: silence until the client hangs up */
+    const char *welcome; /* to SELECT and HELLO; "": it hangs up */
+    const char *answer;  /* NULL: silence until the client hangs up */
 };
 
 static inline void *fake_redis_serve(void *argument)
 {
-    static const char welcome[] = "+OK\r\n"; /* to SELECT */
     struct fake_redis *fake = argument;
     char bytes[8192];
     int client = accept(fake->listener, NULL, NULL);
     if (client < 0)
         return NULL;
     if (recv(client, bytes, sizeof bytes, 0) > 0)
-        send(client, welcome, sizeof welcome - 1, MSG_NOSIGNAL);
+        send(client, fake->welcome, strlen(fake->welcome), MSG_NOSIGNAL);
+    if (fake->welcome[0] == '\0')
+        shutdown(client, SHUT_WR);
     if (fake->answer && recv(client, bytes, sizeof bytes, 0) > 0) {
         send(client, fake->answer, strlen(fake->answer), MSG_NOSIGNAL);
         shutdown(client, SHUT_WR);
@@ -120,18 +128,25 @@ static inline void *fake_redis_serve(void *argument)
 }
 
 /* Opens a client of the fake. */
-static inline struct redis *fake_redis_open(struct fake_redis *fake, const char *answer,
-                                            int timeout_ms)
+static inline struct redis *fake_redis_welcome(struct fake_redis *fake, const char *welcome,
+                                               const char *answer, int timeout_ms)
 {
     char url[64], error[128];
     int port = 0;
     fake->listener = listen_anywhere(&port);
+    fake->welcome = welcome;
     fake->answer = answer;
     assert_int_equal(pthread_create(&fake->thread, NULL, fake_redis_serve, fake), 0);
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     struct redis *redis = redis_open(url, timeout_ms, error, sizeof error);
     assert_non_null(redis);
     return redis;
+}
+
+static inline struct redis *fake_redis_open(struct fake_redis *fake, const char *answer,
+                                            int timeout_ms)
+{
+    return fake_redis_welcome(fake, "+OK\r\n-ERR unknown command 'HELLO'\r\n", answer, timeout_ms);
 }
 
 static inline void fake_redis_close(struct fake_redis *fake, struct redis **redis)

@@ -19,11 +19,18 @@
 #include "base/clock.h"
 #include "base/url.h"
 
+/* What the first record of a server of TLS may be. */
+enum { RECORD_ALERT = 0x15, RECORD_HANDSHAKE = 0x16 };
+
+enum { TLS_ERROR_SIZE = 256 };
+
 struct tls {
     SSL *ssl;
     int fd;
-    bool more; /* further bytes follow those that are being sent */
-    char error[192];
+    bool more;    /* further bytes follow those that are being sent */
+    bool heard;   /* something has come */
+    bool foreign; /* and what came first is no record of TLS */
+    char error[TLS_ERROR_SIZE];
 };
 
 /* ---- the socket, as OpenSSL uses it ---- */
@@ -41,11 +48,15 @@ static int bio_write(BIO *bio, const char *bytes, int count)
 
 static int bio_read(BIO *bio, char *bytes, int size)
 {
-    const struct tls *tls = BIO_get_data(bio);
+    struct tls *tls = BIO_get_data(bio);
     ssize_t count = recv(tls->fd, bytes, (size_t)size, MSG_DONTWAIT);
     BIO_clear_retry_flags(bio);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         BIO_set_retry_read(bio);
+    if (count > 0 && !tls->heard) {
+        tls->heard = true;
+        tls->foreign = bytes[0] != RECORD_HANDSHAKE && bytes[0] != RECORD_ALERT;
+    }
     return (int)count;
 }
 
@@ -82,9 +93,18 @@ static BIO *new_bio(struct tls *tls)
 
 /* ---- errors ---- */
 
-static void keep_error(struct tls *tls, const char *text)
+/* OpenSSL tells an error from earlier ones only by an empty queue, and an end from an error of the
+ * system by errno. */
+static void prepare(void)
+{
+    ERR_clear_error();
+    errno = 0;
+}
+
+static bool keep_error(struct tls *tls, const char *text)
 {
     snprintf(tls->error, sizeof tls->error, "TLS: %s", text);
+    return false;
 }
 
 /* Why the last operation failed for good; `code` is that of SSL_get_error. */
@@ -129,30 +149,69 @@ static enum step next_step(struct tls *tls, int result, int64_t until_ms)
     return STEP_AGAIN;
 }
 
-/* OpenSSL tells an error from earlier ones only by an empty queue, and an end from an error of the
- * system by errno. */
-static void prepare(void)
-{
-    ERR_clear_error();
-    errno = 0;
-}
-
 /* ---- opening ---- */
 
-/* Reads the files that the URL names. NULL, or which one is of no use. */
-static const char *read_files(SSL_CTX *context, const struct url *url)
+/* Says what is wrong with a file; a path that is too long loses its end. */
+static bool bad_file(const char *option, const char *path, const char *wrong, char *error_out,
+                     size_t error_size)
 {
-    if (url->ca[0] == '\0' && SSL_CTX_set_default_verify_paths(context) != 1)
-        return "the system's authorities cannot be read";
+    FILE *file = fopen(path, "re");
+    const char *why = file ? wrong : strerror(errno);
+    if (file)
+        fclose(file);
+    snprintf(error_out, error_size, "the file of %s, %.140s: %s", option, path, why);
+    return false;
+}
+
+/* Reads the files that the URL names. False with what is wrong in `error_out`. */
+static bool read_files(SSL_CTX *context, const struct url *url, char *error_out, size_t error_size)
+{
+    if (url->ca[0] == '\0' && SSL_CTX_set_default_verify_paths(context) != 1) {
+        snprintf(error_out, error_size, "the system's authorities cannot be read");
+        return false;
+    }
     if (url->ca[0] != '\0' && SSL_CTX_load_verify_locations(context, url->ca, NULL) != 1)
-        return "the file of ca has no certificate that can be read";
+        return bad_file("ca", url->ca, "it has no certificate of PEM", error_out, error_size);
     if (url->cert[0] == '\0')
-        return NULL;
+        return true;
     if (SSL_CTX_use_certificate_chain_file(context, url->cert) != 1)
-        return "the file of cert has no certificate that can be read";
+        return bad_file("cert", url->cert, "it has no certificate of PEM", error_out, error_size);
     if (SSL_CTX_use_PrivateKey_file(context, url->key, SSL_FILETYPE_PEM) != 1)
-        return "the file of key has no key of that certificate that can be read";
-    return NULL;
+        return bad_file("key", url->key, "it has no key of PEM without a passphrase that is cert's",
+                        error_out, error_size);
+    return true;
+}
+
+/* Without this OpenSSL asks whoever sits at the terminal, and waits. */
+static int no_passphrase(char *text, int size, int writing, void *context)
+{
+    (void)text, (void)size, (void)writing, (void)context;
+    return -1;
+}
+
+static SSL_CTX *new_context(const struct url *url, char *error_out, size_t error_size)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (!context) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+    if (!read_files(context, url, error_out, error_size)) {
+        SSL_CTX_free(context);
+        context = NULL;
+    }
+    return context;
+}
+
+bool tls_check_files(const struct url *url, char *error_out, size_t error_size)
+{
+    prepare();
+    SSL_CTX *context = new_context(url, error_out, error_size);
+    SSL_CTX_free(context);
+    return context != NULL;
 }
 
 /* An address is compared with the certificate's addresses, and is no name to ask the server for. */
@@ -163,24 +222,19 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* NULL, or what went wrong. */
-static const char *make_ssl(struct tls *tls, const struct url *url, const char *host)
+static bool make_ssl(struct tls *tls, const struct url *url, const char *host)
 {
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    char wrong[TLS_ERROR_SIZE - 8];
+    SSL_CTX *context = new_context(url, wrong, sizeof wrong);
     if (!context)
-        return "out of memory";
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    const char *wrong = read_files(context, url);
-    tls->ssl = wrong ? NULL : SSL_new(context);
+        return keep_error(tls, wrong);
+    tls->ssl = SSL_new(context);
     SSL_CTX_free(context); /* the SSL holds it */
     BIO *bio = tls->ssl ? new_bio(tls) : NULL;
-    if (wrong)
-        return wrong;
     if (!bio)
-        return "out of memory";
+        return keep_error(tls, "out of memory");
     SSL_set_bio(tls->ssl, bio, bio);
-    return expect_host(tls->ssl, host) ? NULL : "the host cannot be a certificate's";
+    return expect_host(tls->ssl, host) || keep_error(tls, "the host cannot be a certificate's");
 }
 
 static bool shake_hands(struct tls *tls, int64_t until_ms)
@@ -190,8 +244,16 @@ static bool shake_hands(struct tls *tls, int64_t until_ms)
         prepare();
         step = next_step(tls, SSL_connect(tls->ssl), until_ms);
     }
-    if (step == STEP_LATE)
+    if (tls->foreign)
+        keep_error(tls, "the server speaks no TLS at this port: the URL begins with redis, or "
+                        "names another port");
+    else if (step == STEP_LATE && tls->heard)
         keep_error(tls, "no handshake in time");
+    else if (step == STEP_LATE)
+        keep_error(tls, "no answer in time: if the port speaks no TLS, the URL begins with redis");
+    else if (step == STEP_FAILED && !tls->heard)
+        keep_error(tls, "the server closed the connection: if the port speaks no TLS, the URL "
+                        "begins with redis");
     return step == STEP_DONE;
 }
 
@@ -205,10 +267,7 @@ struct tls *tls_open(int fd, const struct url *url, const char *host, int64_t un
     }
     tls->fd = fd;
     prepare();
-    const char *wrong = make_ssl(tls, url, host);
-    if (wrong)
-        keep_error(tls, wrong);
-    if (wrong || !shake_hands(tls, until_ms)) {
+    if (!make_ssl(tls, url, host) || !shake_hands(tls, until_ms)) {
         snprintf(error_out, error_size, "%s", tls->error);
         tls_close(&tls);
     }

@@ -9,6 +9,11 @@
 struct tls;
 struct url;
 
+/* Whether the files that the URL names can be read and are what they should be, a certificate and
+ * its key; a key with a passphrase is not. False with the file and the reason in `error_out`. Any
+ * thread. */
+bool tls_check_files(const struct url *url, char *error_out, size_t error_size);
+
 /* Shakes hands until `until_ms` (clock_now_ms) and checks that the server's certificate is of
  * `host`, a name or an address, and signed by an authority of the URL's `ca`, or of the system's.
  * The files of the URL are read anew each time: a certificate may be replaced while the program

@@ -11,7 +11,7 @@ struct transport;
 struct url;
 struct url_server;
 
-enum { TRANSPORT_ERROR_SIZE = 192 };
+enum { TRANSPORT_ERROR_SIZE = 256 };
 
 /* Connects to `server`, or where it is NULL to the URL's socket, and shakes hands where the URL
  * says so, all until `until_ms` (clock_now_ms); later sends and receives wait up to `timeout_ms`

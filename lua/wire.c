@@ -3,14 +3,18 @@
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/decimal.h"
+#include "base/url.h"
 
 enum {
     READ_SIZE = 16 * 1024, /* as much as one record of TLS has */
+    TLS_ALERT = 0x15,      /* how TLS says that it does not understand; no reply begins with it */
     OUT_SIZE_MIN = 1024,
 };
 
@@ -19,6 +23,10 @@ struct wire {
     redisReader *reader;
     char *out; /* commands queued */
     size_t out_used, out_room;
+    int timeout_ms;
+    bool plain;    /* no TLS */
+    bool answered; /* something has come */
+    bool late;     /* a reply did not come in time */
     char error[TRANSPORT_ERROR_SIZE];
 };
 
@@ -40,6 +48,8 @@ struct wire *wire_open(const struct url *url, const struct url_server *server, i
     }
     wire->transport = transport;
     wire->reader = reader;
+    wire->timeout_ms = timeout_ms;
+    wire->plain = !url->tls;
     return wire;
 }
 
@@ -56,7 +66,14 @@ void wire_close(struct wire **wire)
 
 void wire_set_timeout(struct wire *wire, int timeout_ms)
 {
+    wire->timeout_ms = timeout_ms;
     transport_set_timeout(wire->transport, timeout_ms);
+}
+
+void wire_set_deadline(struct wire *wire, int64_t until_ms)
+{
+    int64_t left_ms = until_ms - clock_now_ms();
+    wire_set_timeout(wire, left_ms < 1 ? 1 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
 }
 
 int wire_fd(const struct wire *wire)
@@ -160,6 +177,11 @@ static ptrdiff_t read_some(struct wire *wire, bool wait)
     ptrdiff_t count = transport_receive(wire->transport, bytes, sizeof bytes, wait);
     if (count < 0)
         keep_error(wire, transport_error(wire->transport));
+    if (count > 0 && !wire->answered && wire->plain && bytes[0] == TLS_ALERT) {
+        keep_error(wire, "the server speaks TLS at this port: the URL begins with rediss");
+        return -1;
+    }
+    wire->answered |= count > 0;
     if (count > 0 && redisReaderFeed(wire->reader, bytes, (size_t)count) != REDIS_OK) {
         keep_error(wire, wire->reader->errstr);
         count = -1;
@@ -171,10 +193,15 @@ struct redisReply *wire_receive(struct wire *wire)
 {
     struct redisReply *reply = NULL;
     bool there = wire_flush(wire, false);
+    int64_t until_ms = 0; /* asked for only when a reply comes in parts */
     while (there && wire_parsed(wire, &reply) && !reply) {
-        ptrdiff_t count = read_some(wire, true);
+        bool late = until_ms > 0 && clock_now_ms() >= until_ms;
+        ptrdiff_t count = late ? 0 : read_some(wire, true);
         if (count == 0)
             keep_error(wire, "no reply in time");
+        wire->late |= count == 0;
+        if (until_ms == 0)
+            until_ms = clock_now_ms() + wire->timeout_ms;
         there = count > 0;
     }
     return reply;
@@ -192,30 +219,55 @@ bool wire_fill(struct wire *wire)
 
 /* ---- one command ---- */
 
-struct redisReply *wire_ask(struct wire *wire, int argc, const char *const *argv, bool *lost_out)
+struct redisReply *wire_answer(struct wire *wire, const char *command, bool *lost_out)
 {
-    struct redisReply *reply = NULL;
-    if (wire_append(wire, argc, argv, NULL))
-        reply = wire_receive(wire);
-    else
-        keep_error(wire, "out of memory");
+    struct redisReply *reply = wire_receive(wire);
     *lost_out = !reply;
     if (reply && reply->type == REDIS_REPLY_ERROR) {
-        snprintf(wire->error, sizeof wire->error, "%s: %s", argv[0], reply->str);
+        snprintf(wire->error, sizeof wire->error, "%s: %s", command, reply->str);
         freeReplyObject(reply);
         reply = NULL;
     }
     return reply;
 }
 
+struct redisReply *wire_ask(struct wire *wire, int argc, const char *const *argv, bool *lost_out)
+{
+    if (wire_append(wire, argc, argv, NULL))
+        return wire_answer(wire, argv[0], lost_out);
+    keep_error(wire, "out of memory");
+    *lost_out = true;
+    return NULL;
+}
+
 /* A password alone logs in the default user; servers before Redis 6 take no other form. */
-bool wire_login(struct wire *wire, const char *user, const char *password)
+bool wire_append_login(struct wire *wire, const char *user, const char *password)
 {
     const char *full[] = {"AUTH", user, password}, *old[] = {"AUTH", password};
-    bool named = user[0] != '\0', lost;
+    bool named = user[0] != '\0';
+    if (password[0] == '\0' || wire_append(wire, named ? 3 : 2, named ? full : old, NULL))
+        return true;
+    keep_error(wire, "out of memory");
+    return false;
+}
+
+bool wire_login(struct wire *wire, const char *user, const char *password)
+{
+    bool lost;
     if (password[0] == '\0')
         return true;
-    struct redisReply *reply = wire_ask(wire, named ? 3 : 2, named ? full : old, &lost);
+    struct redisReply *reply =
+        wire_append_login(wire, user, password) ? wire_answer(wire, "AUTH", &lost) : NULL;
     freeReplyObject(reply);
     return reply != NULL;
+}
+
+bool wire_answered(const struct wire *wire)
+{
+    return wire->answered;
+}
+
+bool wire_late(const struct wire *wire)
+{
+    return wire->late;
 }

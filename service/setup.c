@@ -3,7 +3,11 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/url.h"
+#include "lua/tls.h"
 #include "service/config/ledgers.h"
 #include "service/log.h"
 #include "service/schema.h"
@@ -12,9 +16,36 @@
 
 enum { STATUS_GOOD, STATUS_FAILED, STATUS_BAD, ERROR_MAX = 256 };
 
-/* Reading it has told all mistakes; only what is accepted and old is left to say. */
+/* A daemon that serves reads the files of a URL whenever it connects, as they may change, and tells
+ * a mistake in the log. */
+static bool check_files(const char *option, const char *urls)
+{
+    bool good = true;
+    char *list = strdup(urls), *rest = NULL;
+    if (!list)
+        abort(); /* at start, with nothing to lose */
+    for (char *one = strtok_r(list, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) {
+        struct url url;
+        char why[ERROR_MAX];
+        const char *scheme = url_scheme(one);
+        if (!scheme || strcmp(scheme, "redis") != 0 ||
+            !url_parse(one, "redis", &url, why, sizeof why) || !url.tls ||
+            tls_check_files(&url, why, sizeof why))
+            continue;
+        fprintf(stderr, SECKILL_PROGRAM ": %s: %s\n", option, why);
+        good = false;
+    }
+    free(list);
+    return good;
+}
+
+/* Reading it has told all other mistakes; only what is accepted and old is left to say. */
 static int check_config(const struct config *config)
 {
+    bool files = check_files("redis_url", config->redis_url);
+    files = check_files("lock_servers", config->lock_servers) && files;
+    if (!files)
+        return STATUS_BAD;
     for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
         if (config->old_name_used[i])
             fprintf(stderr, SECKILL_PROGRAM ": %s is the old name of %s\n",

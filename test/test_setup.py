@@ -9,6 +9,7 @@ import pytest
 
 from audit import audit
 from daemon import PROGRAM, STEADY
+from harness.engines_sentinel import Certificates
 from harness.processes import clean_environment, spawn as start_process, wait_until
 
 TABLES = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='seckill'"
@@ -52,6 +53,29 @@ def test_check_config_connects_nowhere_and_changes_nothing(stack):
     done = run("--check-config", f"--redis-url={stack.redis_url}", f"--mysql-url={stack.mysql_url}")
     assert done.returncode == 0 and stack.ledger.number(TABLES) == before == 0
     assert run("--check-config", "--redis-url=redis://192.0.2.1").returncode == 0
+
+
+def test_check_config_reads_the_files_of_tls(tmp_path):
+    good, other = Certificates(tmp_path), tmp_path / "other"
+    url = f"rediss+cluster://h?ca={good.ca}&cert={good.cert}&key="
+    assert run("--check-config", f"--redis-url={url}{good.key}").returncode == 0
+    assert run("--check-config", "--redis-url=rediss://h").returncode == 0
+    other.write_text("no certificate\n")
+    locked = tmp_path / "locked.key"
+    subprocess.run(["openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", good.key, "-out",
+                    locked], check=True, capture_output=True)
+    for option, value, words in [
+            ("redis-url", "rediss://h?ca=/none", "the file of ca, /none: No such file"),
+            ("redis-url", f"rediss://h?ca={other}", f"the file of ca, {other}: it has no cert"),
+            ("redis-url", f"rediss://h?cert=/no&key={good.key}", "the file of cert, /no: No such"),
+            ("redis-url", f"{url}/no", "the file of key, /no: No such file"),
+            ("redis-url", f"{url}{good.ca_key}", "a passphrase that is cert's"),
+            ("redis-url", f"{url}{locked}", "a passphrase that is cert's"),
+            ("lock-servers", "redis://a rediss://b?ca=/none redis://c", "the file of ca, /none")]:
+        done = run("--check-config", f"--{option}={value}")
+        assert (done.returncode, done.stdout) == (2, ""), value
+        assert done.stderr.startswith(f"seckilld: {option.replace('-', '_')}: the file of ")
+        assert words in done.stderr
 
 
 def test_ways_of_starting_exclude_each_other():
