@@ -1,6 +1,7 @@
 /* GET /admin/sales: all sales, page by page. */
 #include "service/calls/sale_list.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,7 @@ static void list(struct call_worker *worker, struct request *request)
     size_t room = (size_t)worker->service->shard_count * asked->limit, count = 0;
     if (!every_shard_up(worker, every_shard_of(worker, ""), request))
         return;
+    assert(room > 0);
     struct ledger_sale *rows = calloc(room, sizeof *rows);
     struct listed *sales = calloc(room, sizeof *sales);
     if (!rows || !sales)
