@@ -176,6 +176,9 @@ static void test_several_hosts_of_mysql(void **state)
     assert_int_equal(good("mysql", "mysql://u@/db?socket=/s").server_count, 1);
     bad("mysql", "mysql://a,/db", "host is missing");
     bad("mysql", "mysql://a,b/db?socket=/s", "several hosts");
+    bad("mysql", "mysql://a,b", "@host[:port][,host[:port]...]/db");
+    bad("mysql", "mysql://u:p@a/db,mysql://u:p@b/db", "a second URL");
+    bad("redis", "redis://:p@a/0,redis://:p@b/0", "a second URL");
 }
 
 static void test_families(void **state)

@@ -385,7 +385,7 @@ static const struct scheme {
      read_sentinel_tls},
     {"redis", "redis+cluster", "redis+cluster://[user:password@]" HOSTS, 6379, read_cluster},
     {"redis", "rediss+cluster", "rediss+cluster://[user:password@]" HOSTS, 6379, read_cluster_tls},
-    {"mysql", "mysql", "mysql://user[:password]@host[:port]/db[?socket=/path]", 3306, read_mysql},
+    {"mysql", "mysql", "mysql://user[:password]@" HOSTS "/db[?socket=/path]", 3306, read_mysql},
     {"zookeeper", "zookeeper", "zookeeper://host:port[,host:port...][/path]", 2181, read_zookeeper},
 };
 
@@ -423,6 +423,8 @@ static const char *read_all(const struct scheme *scheme, const char *text, struc
 {
     if (!is_visible(text))
         return "it has a character that is not visible ASCII";
+    if (strstr(url_scheme_end(text) + 3, "://"))
+        return "there is a second URL in it; where several may stand, blanks are between them";
     const struct spans spans = cut_all(url_scheme_end(text) + 3);
     if (find(spans.path, '@'))
         return "a / in the password is not written as %2F, or an @ in the path not as %40";

@@ -116,6 +116,12 @@ bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
     return true;
 }
 
+void node_doubt(struct node *node)
+{
+    node->due_ns = 0;
+    node->answered = false;
+}
+
 bool node_refused(const struct node *node, char *error_out, size_t error_size)
 {
     if (!node->other_lives)

@@ -41,6 +41,11 @@ void node_init(struct node *node, int wanted);
  * One thread at a time. */
 bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger);
 
+/* The ledger does not answer, or it is another server by now, which may not have the newest lease:
+ * the lease is renewed as soon as the ledger answers, and not given back before. The thread of
+ * node_keep. */
+void node_doubt(struct node *node);
+
 /* Whether another daemon that is alive has the number that this one must have; then error_out says
  * which one. A dead one's lease ends by itself. */
 bool node_refused(const struct node *node, char *error_out, size_t error_size);

@@ -135,6 +135,8 @@ struct request {
     struct request_asked {      /* of an unknown sku: see hop.h; whose the request is */
         unsigned shards;        /* bits: who was asked, or need not be */
         bool short_of;          /* one of them could not be asked */
+        bool looked_up;         /* the directory of skus was asked, too */
+        unsigned unlisted; /* the shard that has it, which this daemon does not list; 0: none */
     } asked;
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;            /* when it was complete; written before it is queued */

@@ -10,5 +10,6 @@ CREATE TABLE IF NOT EXISTS sale_shard (
   sku   VARCHAR(64)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   shard TINYINT UNSIGNED NOT NULL COMMENT 'where the sale of this sku is or will be, for ever',
   asked INT UNSIGNED     NOT NULL DEFAULT 1 COMMENT 'grows with each question, so that the answer is on the disk',
-  PRIMARY KEY (sku)
+  PRIMARY KEY (sku),
+  KEY by_shard (shard)
 ) ENGINE=InnoDB COMMENT='In the ledger of shard 0: on which shard each sku is; a sku without a row is on shard 0, or nowhere';

@@ -21,7 +21,10 @@ enum {
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {
     struct db *db = db_open_one(url, 0, timeout_ms, error_out, error_size);
-    if (!db || db_server_count(db) == 1)
+    if (!db)
+        return NULL;
+    db->alone = db_server_count(db) == 1;
+    if (db->alone)
         return db;
     url_place(url, "mysql", db->place);
     db->servers = db_servers_get(url);
@@ -100,11 +103,12 @@ static bool keep_result(struct db *db)
     return true;
 }
 
-static bool answer_comes(const struct db *db)
+static bool answer_comes(struct db *db)
 {
     struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    db->waited_ms = db_wait_ms(db);
     if (!db->go_on)
-        return poll(&answer, 1, db->timeout_ms) != 0;
+        return poll(&answer, 1, db->waited_ms) != 0;
     bool came = false;
     do
         came = poll(&answer, 1, PATIENCE_MS) != 0;

@@ -33,9 +33,11 @@ struct db_stats {
  * writes, and changes over, between two transactions, when db_look has found another one. Two that
  * take writes and are no nodes of one Galera cluster are refused: there is no connection then.
  *
- * `timeout_ms` bounds each wait for an answer to a query, the look-up of the host's
- * name and, rounded up to seconds, as the client library counts them, a connect and a commit. NULL
- * with the reason in `error_out` when the url is not of that form. A client belongs to one thread
+ * `timeout_ms` bounds each wait for an answer to a query and, rounded up to seconds, as the client
+ * library counts them, a commit and a connect: with the look-up of the name, the search for the
+ * server that takes writes and the set-up of the session. A server that answers a part of a connect
+ * and then hangs may add as much again. NULL with the reason in `error_out` when the url is not of
+ * that form. A client belongs to one thread
  * at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 

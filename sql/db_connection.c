@@ -146,6 +146,19 @@ static enum db_result connect_failed(struct db *db)
     return DB_FAILED;
 }
 
+static bool has_time(const struct db *db)
+{
+    return clock_now_ms() < db->until_ms;
+}
+
+int db_wait_ms(const struct db *db)
+{
+    if (!db->connecting)
+        return db->timeout_ms;
+    int64_t left_ms = db->until_ms - clock_now_ms();
+    return left_ms > 1 ? (int)left_ms : 1;
+}
+
 /* Connects to one address, or by the socket. False with the error kept and no connection. */
 static bool connect_to(struct db *db, const char *host)
 {
@@ -155,7 +168,8 @@ static bool connect_to(struct db *db, const char *host)
     db->mysql = mysql_init(NULL);
     if (!db->mysql)
         return false;
-    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &db->timeout_s);
+    unsigned connect_s = (unsigned)(db_wait_ms(db) + 999) / 1000;
+    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
     mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
     mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
@@ -169,8 +183,8 @@ static bool connect_to(struct db *db, const char *host)
     return false;
 }
 
-/* Tries the addresses of the server's name in turn, and begins none after the time-out. The client
- * library knows "localhost" as the server's own socket. */
+/* Tries the addresses of the server's name in turn, and begins none when the time is over. The
+ * client library knows "localhost" as the server's own socket. */
 static bool connect_now(struct db *db)
 {
     struct resolved found;
@@ -178,12 +192,11 @@ static bool connect_now(struct db *db)
     const char *host = url->servers[db->server].host;
     if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
         return connect_to(db, host);
-    int64_t until_ms = clock_now_ms() + db->timeout_ms;
-    const char *wrong = resolve_host(host, db->timeout_ms, &found);
+    const char *wrong = resolve_host(host, db_wait_ms(db), &found);
     if (wrong)
         db_keep_error(db, CR_UNKNOWN_HOST, wrong);
     bool connected = false;
-    for (size_t i = 0; i < found.count && !connected && (i == 0 || clock_now_ms() < until_ms); i++)
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || has_time(db)); i++)
         connected = connect_to(db, found.addresses[i]);
     return connected;
 }
@@ -193,9 +206,10 @@ static bool set_up(struct db *db, const char *statements)
     return db_query(db, statements, strlen(statements)) == DB_OK;
 }
 
-/* Connects to the db's server and sets the session up. */
-static bool connect_server(struct db *db)
+/* Connects to the db's server and sets the session up, by `until_ms`. */
+static bool connect_server(struct db *db, int64_t until_ms)
 {
+    db->until_ms = until_ms;
     if (!connect_now(db))
         return false;
     /* A program that this process starts must not keep the connection open. */
@@ -203,48 +217,60 @@ static bool connect_server(struct db *db)
     return set_up(db, session_setup);
 }
 
-/* ---- one of several servers ---- */
-
-/* The server may have changed its part since the last look. */
-static bool may_write(struct db *db)
+/* Of a server that the url names alone only that it is a node of Galera matters: an address that
+ * leads to a read-only server serves look-ups, and may lead to another one soon. */
+static bool suits(struct db *db)
 {
     struct db_role role;
+    if (!db->alone && !db->servers) /* whoever looks at all servers asks by itself */
+        return true;
     if (db_role_ask(db, &role) != DB_OK)
         return false;
-    if (!role.writable) {
+    if (!db->alone && !role.writable) {
         char why[DB_SERVERS_WHY_SIZE];
         snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
         db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
+        return false;
     }
-    return role.writable && (role.cluster[0] == '\0' || set_up(db, galera_setup));
+    return role.cluster[0] == '\0' || set_up(db, galera_setup);
 }
 
-static bool try_server(struct db *db, int server, uint64_t number)
+/* ---- one of several servers ---- */
+
+static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)
 {
     const struct url_server *at = &db->url.servers[server];
     db->server = (size_t)server;
     db->servers_number = number;
     url_server_place(at->host, at->port, db->server_place);
-    if (connect_server(db) && may_write(db))
+    if (connect_server(db, until_ms) && suits(db))
         return true;
     db_drop_connection(db);
     return false;
 }
 
-/* First where the others write; when that fails, where a look finds the writable one to be. */
-static bool connect_writable(struct db *db)
+/* First where the others write, for half of the time: that server may hang. When that fails, where
+ * a look finds the writable one to be. A look that is not over says nothing new of the server that
+ * was tried. */
+static bool connect_writable(struct db *db, int64_t until_ms)
 {
-    uint64_t number = 0;
+    uint64_t number = 0, tried = 0;
     char why[DB_SERVERS_WHY_SIZE];
     unsigned code = 0;
-    int server = db_servers_present(db->servers, &number);
-    if (server >= 0 && try_server(db, server, number))
+    int server = db_servers_present(db->servers, &tried);
+    bool untried = server < 0;
+    if (!untried && try_server(db, server, tried, clock_now_ms() + db->timeout_s * 1000 / 2))
         return true;
-    bool found = db_servers_find(db->servers, db->timeout_ms, &code, why);
+    db->until_ms = until_ms;
+    bool over = db_servers_find(db->servers, has_time(db) ? db_wait_ms(db) : 0, &code, why);
     server = db_servers_present(db->servers, &number);
-    if (found && server >= 0)
-        return try_server(db, server, number);
-    db_keep_error(db, code, why);
+    bool found = code == 0 && server >= 0 && (over || untried || number != tried);
+    if (found && has_time(db))
+        return try_server(db, server, number, until_ms);
+    if (found && untried)
+        db_keep_error(db, CR_CONN_HOST_ERROR, "the time was over when a server was found");
+    else if (!found && (over || untried))
+        db_keep_error(db, code, why);
     return false;
 }
 
@@ -269,7 +295,9 @@ enum db_result db_connection_make(struct db *db)
         return DB_FAILED;
     }
     db->connecting = true;
-    bool connected = db->servers ? connect_writable(db) : connect_server(db);
+    int64_t until_ms = clock_now_ms() + db->timeout_s * 1000;
+    bool connected =
+        db->servers ? connect_writable(db, until_ms) : connect_server(db, until_ms) && suits(db);
     db->connecting = false;
     if (!connected)
         return connect_failed(db);
@@ -308,7 +336,7 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
      * connection is of no use: the next query would read the late answer as its own. */
     if (db->late) {
         code = CR_SERVER_LOST;
-        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->timeout_ms);
+        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->waited_ms);
     }
     db->late = false;
     switch (code) {

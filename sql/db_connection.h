@@ -17,16 +17,19 @@ struct db {
     struct url url;
     size_t server;              /* which of the url's it connects to */
     struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
+    bool alone;                 /* the url names one */
     uint64_t servers_number;    /* of the choice that the connection goes by */
     unsigned timeout_s;
     int timeout_ms;
+    int64_t until_ms; /* of a connect that is being made: no wait goes beyond, see left_ms */
     struct backoff backoff;
     unsigned random;
     bool connecting; /* while the session is set up: nothing may reconnect */
     bool in_run;     /* between db_run's begin and end, where nothing may reconnect */
     bool begin;      /* the transaction begins with the next query, in the same packet */
     bool in_doubt;
-    bool late;                    /* the last query was not answered in time */
+    bool late;                    /* the last query was not answered in time, */
+    int waited_ms;                /* which was this long */
     bool (*go_on)(void *context); /* see db_set_patience */
     void *patience_context;
     char *packet; /* START TRANSACTION and the first query */
@@ -60,6 +63,9 @@ MYSQL *db_handle(struct db *db);
 
 /* Counts the connections: statements prepared on an earlier one no longer exist. */
 uint64_t db_generation(const struct db *db);
+
+/* How long an answer may be waited for: the time-out, or what is left of it while connecting. */
+int db_wait_ms(const struct db *db);
 
 /* Says what an error of a statement (not of a commit) means; closes the connection unless it can
  * still be used. */

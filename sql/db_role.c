@@ -3,9 +3,12 @@
  * why_the_variables: an account that may write to a read-only server would write to a replica. So
  * of several servers the one that is set to read-only is none to write to, whatever it accepts.
  *
- * why_not_any_galera_node: a node that is not in the primary component refuses, one that is a donor
- * or joins lags. Two halves of a cluster that were both made primary by hand carry the same name;
- * what tells them apart is the number of their composition. */
+ * why_not_any_galera_node: a node that is not in the primary component refuses, and one that joins
+ * is not up to date. A donor, or one that is desynchronised by hand, lags, so that each statement
+ * waits until it has caught up; but it may be the last one that there is.
+ *
+ * why_the_composition: two halves of a cluster that were both made primary by hand carry the same
+ * name; what tells them apart is the number of their composition. */
 #include "sql/db_role.h"
 
 #include <stdio.h>
@@ -64,11 +67,12 @@ static enum db_result ask_galera(struct db *db, struct db_role *role)
     read_values(db, values, COUNT);
     snprintf(role->cluster, sizeof role->cluster, "%s:%.20s", values[CLUSTER].text,
              values[COMPOSITION].text);
+    role->lags = is(&values[STATE], "2"); /* a donor, or desynchronised */
     if (!is(&values[STATUS], "Primary"))
         refuse(role, &values[STATUS]);
     else if (!is(&values[READY], "ON"))
         refuse(role, &values[READY]);
-    else if (!is(&values[STATE], "4")) /* synced */
+    else if (!role->lags && !is(&values[STATE], "4")) /* synced */
         refuse(role, &values[STATE]);
     return DB_OK;
 }
@@ -92,7 +96,7 @@ static enum db_result ask(struct db *db, struct db_role *role)
         if (!is_off(&values[i]))
             refuse(role, &values[i]);
     bool galera = !is_off(&values[WSREP]) && !is(&values[PROVIDER], "none");
-    return galera && role->writable ? ask_galera(db, role) : DB_OK;
+    return galera ? ask_galera(db, role) : DB_OK;
 }
 
 enum db_result db_role_ask(struct db *db, struct db_role *role_out)
@@ -119,10 +123,10 @@ int db_role_choose(const struct db_role *roles, size_t count, bool *split_out)
     for (size_t i = 0; i < count; i++) {
         if (!roles[i].writable)
             continue;
-        if (found < 0)
-            found = (int)i;
-        else if (!are_one(&roles[found], &roles[i]))
+        if (found >= 0 && !are_one(&roles[found], &roles[i]))
             *split_out = true;
+        if (found < 0 || (roles[found].lags && !roles[i].lags))
+            found = (int)i;
     }
     return *split_out ? -1 : found;
 }

@@ -13,6 +13,8 @@ enum { DB_ROLE_NAME_SIZE = 96, DB_ROLE_WHY_SIZE = 128 };
 struct db_role {
     bool answers;
     bool writable;
+    bool
+        lags; /* of a Galera node: it is behind the others for a while, as one that feeds another */
     char server[DB_ROLE_NAME_SIZE];  /* its name, port and number: two places may lead to one */
     char cluster[DB_ROLE_NAME_SIZE]; /* of a Galera node: the cluster and who is in it now; or "" */
     char why[DB_ROLE_WHY_SIZE];      /* why it takes no writes */
@@ -23,7 +25,8 @@ struct db_role {
 enum db_result db_role_ask(struct db *db, struct db_role *role_out);
 
 /* Which of the servers to write to: the only writable one, or of the nodes of one Galera cluster
- * the first. -1: none is, or several are that do not belong together, which `split_out` tells. */
+ * the first that does not lag, or the first if all do. -1: none is, or several are that do not
+ * belong together, which `split_out` tells. */
 int db_role_choose(const struct db_role *roles, size_t count, bool *split_out);
 
 #endif

@@ -198,12 +198,13 @@ bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out
     bool in_time = true;
     while (servers->asking > 0 && in_time)
         in_time = pthread_cond_timedwait(&ended, &mutex, &until) == 0;
-    bool found = servers->code == 0 && db_servers_present(servers, &number) >= 0;
+    bool over = servers->asking == 0;
+    assert(!over || servers->code != 0 || db_servers_present(servers, &number) >= 0);
     *code_out = servers->code;
     snprintf(why_out, DB_SERVERS_WHY_SIZE, "%s",
              servers->looks > 0 ? servers->why : "no server has answered yet");
     pthread_mutex_unlock(&mutex);
-    return found;
+    return over;
 }
 
 int db_servers_present(struct db_servers *servers, uint64_t *number_out)

@@ -4,9 +4,9 @@
  * servers answers for all of them, and when the primary changes, the connections to the former one
  * end, also those that no error has met.
  *
- * A look asks all servers side by side and takes as long as the slowest: DB_LOOK_MS for the look-up
- * of a name, the same for the connect and for each of two answers. One look runs at a time, and two
- * are DB_LOOK_PAUSE_MS apart. */
+ * A look asks all servers side by side and takes as long as the slowest: DB_LOOK_MS for the
+ * connect, with the look-up of a name, and the same for each of two answers. One look runs at a
+ * time, and two are DB_LOOK_PAUSE_MS apart. */
 #ifndef SQL_DB_SERVERS_H
 #define SQL_DB_SERVERS_H
 
@@ -32,8 +32,9 @@ int db_servers_present(struct db_servers *servers, uint64_t *number_out);
  * without waiting. */
 void db_servers_look(struct db_servers *servers, int pause_ms);
 
-/* The same with DB_LOOK_PAUSE_MS, and waits up to `wait_ms` for its end. False, with the reason in
- * `why_out`, when no server is known to write to. */
+/* The same with DB_LOOK_PAUSE_MS, and waits up to `wait_ms` for its end; `code_out` is 0 when the
+ * last look that ended has found a server to write to, and else `why_out` says why it has not.
+ * False: the look is not over. */
 bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out,
                      char why_out[DB_SERVERS_WHY_SIZE]);
 

@@ -15,6 +15,7 @@
 #include "sql/ledger_shard.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "sql/ledger_query.h"
 
@@ -73,6 +74,34 @@ enum ledger_result ledger_sku_claim(struct ledger *ledger, const char *sku, unsi
     sql_identifier(sql, sku);
     enum ledger_result result = read_number(ledger, shard_out);
     return result == LEDGER_NO ? LEDGER_FAILED : result;
+}
+
+enum ledger_result ledger_skus_look_up(struct ledger *ledger, struct ledger_sku_place *places,
+                                       size_t count)
+{
+    assert(count > 0 && count <= LEDGER_ORDERS_MAX);
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, "SELECT sku,shard FROM sale_shard WHERE sku IN");
+    for (size_t i = 0; i < count; i++) {
+        sql_append(&ledger->sql, i == 0 ? "(" : ",", 1);
+        sql_identifier(&ledger->sql, places[i].sku);
+        places[i].shard = -1;
+    }
+    sql_append(&ledger->sql, ")", 1);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db))
+        for (size_t i = 0; i < count; i++)
+            if (row[0] && strcmp(row[0], places[i].sku) == 0)
+                places[i].shard = (int)ledger_u32(row[1]);
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_shard_beyond(struct ledger *ledger, unsigned count, unsigned *shard_out)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql, "SELECT shard FROM sale_shard WHERE shard>=%u LIMIT 1", count);
+    return read_number(ledger, shard_out);
 }
 
 /* FNV-1a: skus that differ in one digit spread well. */

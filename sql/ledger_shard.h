@@ -20,6 +20,22 @@ enum ledger_result ledger_shard_claim(struct ledger *ledger, unsigned number, un
 enum ledger_result ledger_sku_claim(struct ledger *ledger, const char *sku, unsigned wanted,
                                     unsigned *shard_out);
 
+/* Where the directory says that a sku is. */
+struct ledger_sku_place {
+    const char *sku;
+    int shard; /* out; -1: the directory does not have the sku, which is on shard 0 or nowhere */
+};
+
+/* Looks many skus up, `count` <= LEDGER_ORDERS_MAX, in one query. `ledger` is that of shard 0.
+ * LEDGER_OK or LEDGER_FAILED. */
+enum ledger_result ledger_skus_look_up(struct ledger *ledger, struct ledger_sku_place *places,
+                                       size_t count);
+
+/* Whether the directory names a shard from `count` on, which a list of `count` ledgers lacks:
+ * somebody else's list is longer. `ledger` is that of shard 0. LEDGER_OK: `shard_out` is one.
+ * LEDGER_NO: it names none. LEDGER_FAILED: not known. */
+enum ledger_result ledger_shard_beyond(struct ledger *ledger, unsigned count, unsigned *shard_out);
+
 /* The shard out of `count` that a new sku goes to unless somebody names another. */
 unsigned ledger_sku_default(const char *sku, unsigned count);
 

@@ -3,8 +3,11 @@
 
 #include <signal.h>
 
+#include "base/clock.h"
 #include "base/url.h"
+#include "sql/db_connection.h"
 #include "sql/db_role.h"
+#include "sql/db_servers.h"
 
 /* ---- the choice ---- */
 
@@ -55,6 +58,23 @@ static void test_first_node_of_a_cluster(void **state)
                               role(true, "c", "one:3")};
     struct db_role halves[] = {role(true, "a", "one:3"), role(true, "b", "one:4")};
     expect(nodes, 3, 1, false);
+    expect(halves, 2, -1, true);
+}
+
+/* A donor lags; but nothing is sold while there is no writer. */
+static void test_node_that_lags_is_the_last_resort(void **state)
+{
+    (void)state;
+    struct db_role nodes[] = {role(true, "a", "one:3"), role(true, "b", "one:3"),
+                              role(true, "c", "one:3")};
+    nodes[0].lags = nodes[2].lags = true;
+    expect(nodes, 3, 1, false);
+    nodes[1].writable = false;
+    expect(nodes, 3, 0, false);
+    nodes[0].writable = false;
+    expect(nodes, 3, 2, false);
+    struct db_role halves[] = {role(true, "a", "one:3"), role(true, "b", "one:4")};
+    halves[0].lags = true;
     expect(halves, 2, -1, true);
 }
 
@@ -118,6 +138,32 @@ static void test_nobody_there_says_who(void **state)
     db_close(&db);
 }
 
+/* The wire carries one connection, which is that of the look: the server is known to write to, and
+ * whoever connects hears nothing. */
+static void test_a_connect_has_one_time_for_all_that_it_tries(void **state)
+{
+    (void)state;
+    enum { TIMEOUT_MS = 2000, BOUND_MS = 3500 };
+    struct sql_wire wire;
+    char list[600], error[128];
+    sql_wire_open(&wire);
+    const char *database = strrchr(wire.url, '/');
+    snprintf(list, sizeof list, "%.*s,127.0.0.1:1%s", (int)(database - wire.url), wire.url,
+             database);
+    struct db *first = db_open(list, 100, error, sizeof error);
+    struct db *db = db_open(list, TIMEOUT_MS, error, sizeof error);
+    uint64_t number = 0;
+    do
+        assert_int_equal(db_query(first, "SELECT 1", 8), DB_FAILED);
+    while (db_servers_present(first->servers, &number) < 0);
+    int64_t began_ms = clock_now_ms();
+    assert_int_equal(db_query(db, "SELECT 1", 8), DB_FAILED);
+    assert_in_range(clock_now_ms() - began_ms, 0, BOUND_MS);
+    db_close(&first);
+    db_close(&db);
+    sql_wire_close(&wire);
+}
+
 /* Whatever the others know: a client that closes while a look is under way waits for it. */
 static void test_clients_come_and_go(void **state)
 {
@@ -140,9 +186,11 @@ int main(void)
         cmocka_unit_test(test_two_primaries_are_split),
         cmocka_unit_test(test_one_server_by_two_names_is_one),
         cmocka_unit_test(test_first_node_of_a_cluster),
+        cmocka_unit_test(test_node_that_lags_is_the_last_resort),
         cmocka_unit_test(test_servers_that_are_away_are_passed_over),
         cmocka_unit_test(test_same_server_twice_is_no_split),
         cmocka_unit_test(test_nobody_there_says_who),
+        cmocka_unit_test(test_a_connect_has_one_time_for_all_that_it_tries),
         cmocka_unit_test(test_clients_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

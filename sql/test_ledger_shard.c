@@ -160,6 +160,42 @@ static void test_ledger_with_sales_and_no_number_is_shard_0(void **state)
     assert_int_equal(ledger_shard_claim(ledger, 0, &found), LEDGER_OK);
 }
 
+static int look_up(const char *sku)
+{
+    struct ledger_sku_place places[] = {{.sku = "other"}, {.sku = sku}, {.sku = sku}};
+    assert_int_equal(ledger_skus_look_up(ledger, places, 3), LEDGER_OK);
+    assert_int_equal(places[0].shard, -1);
+    assert_int_equal(places[1].shard, places[2].shard);
+    return places[1].shard;
+}
+
+/* A question for a sku that nobody has sold leaves no row behind. */
+static void test_looking_up_claims_nothing(void **state)
+{
+    (void)state;
+    claim("a", 3);
+    claim("b", 0);
+    assert_int_equal(look_up("a"), 3);
+    assert_int_equal(look_up("b"), 0);
+    assert_int_equal(look_up("A"), -1);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM sale_shard"), 2);
+}
+
+static void test_shard_beyond_a_short_list(void **state)
+{
+    (void)state;
+    unsigned shard = 99;
+    assert_int_equal(ledger_shard_beyond(ledger, 1, &shard), LEDGER_NO);
+    claim("b", 0);
+    claim("a", 2);
+    assert_int_equal(ledger_shard_beyond(ledger, 3, &shard), LEDGER_NO);
+    assert_int_equal(shard, 99);
+    for (unsigned count = 1; count <= 2; count++) {
+        assert_int_equal(ledger_shard_beyond(ledger, count, &shard), LEDGER_OK);
+        assert_int_equal(shard, 2);
+    }
+}
+
 static void test_nothing_is_known_without_the_server(void **state)
 {
     (void)state;
@@ -170,6 +206,9 @@ static void test_nothing_is_known_without_the_server(void **state)
     assert_non_null(nowhere);
     assert_int_equal(ledger_sku_claim(nowhere, "a", 1, &number), LEDGER_FAILED);
     assert_int_equal(ledger_shard_claim(nowhere, 1, &number), LEDGER_FAILED);
+    assert_int_equal(ledger_shard_beyond(nowhere, 1, &number), LEDGER_FAILED);
+    struct ledger_sku_place place = {.sku = "a"};
+    assert_int_equal(ledger_skus_look_up(nowhere, &place, 1), LEDGER_FAILED);
     ledger_close(&nowhere);
 }
 
@@ -202,6 +241,8 @@ int main(void)
         TEST(test_askers_at_once_get_the_same_answer),
         TEST(test_ledger_keeps_its_number),
         TEST(test_ledger_with_sales_and_no_number_is_shard_0),
+        TEST(test_looking_up_claims_nothing),
+        TEST(test_shard_beyond_a_short_list),
         TEST(test_nothing_is_known_without_the_server),
         TEST(test_skus_spread_over_the_shards),
     };

@@ -52,6 +52,37 @@ def test_writer_changes_in_mid_load(engine, stack, spawn, load):
     selling.finish()
 
 
+def test_node_that_lags_is_the_last_resort(engine, stack, spawn):
+    """A donor, or a node that is desynchronised by hand, is left for another, but not for none."""
+    daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
+    daemon.reset("demo", 10, 2)
+    first, second, third = engine.nodes
+    first.run("SET GLOBAL wsrep_desync = ON")
+    wait_until(lambda: moved_to(daemon, second), "a new writer", timeout=60)
+    for node in (second, third):
+        node.run("SET GLOBAL wsrep_desync = ON")
+    wait_until(lambda: moved_to(daemon, first), "the first node again", timeout=60)
+    assert {node.status("wsrep_local_state") for node in engine.nodes} == {"2"}
+    sells_out(daemon, 10)
+
+
+def test_one_address_waits_for_what_was_committed(engine, stack, spawn):
+    """Behind it there may be a proxy, and another node each time."""
+    node = engine.primary
+    node.run("SET GLOBAL log_output = 'TABLE', general_log = 1")
+    daemon = spawn(engine.stack(stack.redis_url),
+                   mysql_url=node.url.replace("root@", "shop@"))
+    daemon.reset("demo", 10, 2)
+    node.run("SET GLOBAL general_log = 0")
+
+    def threads(words):
+        return {row[0] for row in node.run("SELECT thread_id FROM mysql.general_log WHERE "
+                                           f"argument LIKE '{words}'")}
+    sellers = threads("%stock_segment%")
+    assert sellers and sellers <= threads("SET SESSION wsrep_sync_wait=1%")
+    sells_out(daemon, 10)
+
+
 def seclock(server, kind):
     return subprocess.run([ROOT / "build" / "seclock", "--server", server, "--kind", kind,
                            "--wait", "30", "name", "--", "true"],

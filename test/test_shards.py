@@ -204,6 +204,58 @@ def test_what_no_shard_knows_is_unknown(daemon):
             assert (answer.status, answer.json()["code"]) == (404, "unknown_order")
 
 
+def test_an_unknown_sku_is_asked_of_the_directory_alone(two, daemon):
+    """However many ledgers there are: clients may make skus up."""
+    other = two.ledgers[1].client
+    other.run("SET GLOBAL log_output = 'TABLE', general_log = 1; TRUNCATE mysql.general_log",
+              database="")
+    for answer in (daemon.order("nothing"), daemon.get("/stock/nothing"),
+                   daemon.admin("GET", "/admin/stock/nothing")):
+        assert (answer.status, answer.json()["code"]) == (404, "unknown_sku")
+    assert daemon.order("one").status == 201
+    assert other.run("SET GLOBAL general_log = 0; SELECT COUNT(*) > 0, "
+                     "SUM(argument LIKE '%nothing%' AND argument NOT LIKE '%general_log%') "
+                     "FROM mysql.general_log", database="") == [("1", "0")]
+
+
+def refused_as_unlisted(answer):
+    return (answer.status, answer.json()["code"], "shard 1" in answer.json()["detail"]) == \
+        (503, "unavailable", True)
+
+
+def test_a_list_that_is_too_short_denies_nothing(two, daemon, spawn):
+    """As while a ledger is added to the lists of the daemons, one after the other."""
+    short = spawn(two.stacks[0], mysql_url=two.ledgers[0].url)
+    order_id = daemon.order("one", "u1").json()["order_id"]
+    asked = (("POST", "/order", {"sku": "one", "user_id": "u2", "qty": 1}),
+             ("GET", f"/order/{order_id}"), ("POST", f"/order/{order_id}/pay"),
+             ("POST", f"/order/{order_id}/cancel"), ("GET", "/stock/one"),
+             ("GET", "/user/u1/orders"), ("GET", "/admin/stock/one"), ("GET", "/admin/sales"),
+             ("GET", "/admin/orders"), ("GET", "/admin/orders.csv"), ("GET", "/admin/audit/one"),
+             ("PATCH", "/admin/sale/one", {"paused": True}),
+             ("POST", "/admin/reconcile", {"sku": "one"}),
+             ("POST", "/admin/stock/reset", {"sku": "one", "total": 5, "segments": 1}))
+    for request in asked:
+        assert refused_as_unlisted(short.admin(*request)), request
+    assert short.order("zero", "u1").status == 201
+    unknown = int(short.order("zero").json()["order_id"]) + 1
+    for answer, code in ((short.order("nothing"), "unknown_sku"),
+                         (short.get("/stock/nothing"), "unknown_sku"),
+                         (short.get(f"/order/{unknown}"), "unknown_order")):
+        assert (answer.status, answer.json()["code"]) == (404, code)
+    assert short.admin("GET", "/admin/orders?sku=zero").status == 200
+    assert audit(daemon, two) == [2, 1]
+
+
+def test_ids_of_other_shards_are_unknown_while_there_are_none(two, spawn):
+    """Those that a version before has made name any shard."""
+    daemon = spawn(two.stacks[0], mysql_url=two.ledgers[0].url)
+    daemon.reset("zero", 10, 2)
+    order_id = int(daemon.order("zero").json()["order_id"])
+    assert daemon.get(f"/order/{order_id + (5 << 8)}").json()["code"] == "unknown_order"
+    assert daemon.admin("GET", "/admin/orders").status == 200
+
+
 def test_a_sale_that_another_daemon_made_is_found(two, daemon, spawn):
     other = spawn(two.stacks[0], mysql_url=two.url)
     for shard in (0, 1):
@@ -235,6 +287,7 @@ def test_the_daemon_ends_while_a_ledger_hangs(two, spawn, load):
     began = time.monotonic()
     assert daemon.stop() in (0, None)
     print(f"the daemon ended {time.monotonic() - began:.2f} s after it was told to")
+    assert "event=node_not_released" not in daemon.log()  # nobody waited for the hung one again
     accepted = [one.stop().accepted for one in loads]
     two.ledgers[1].signal(signal.SIGCONT)
     audit(spawn(two.stacks[0], mysql_url=two.url), two, accepted)

@@ -40,11 +40,18 @@ typedef enum call_start call_handler(struct service *service, struct request *re
                                      const struct call *call);
 
 /* What a call worker brings to request->call.work; it belongs to the worker's thread. */
+/* What is remembered of shards that other daemons list and this one does not. */
+struct unlisted {
+    int64_t asked_ns; /* 0: never */
+    unsigned shard;   /* one of them; 0: there was none when that was asked */
+};
+
 struct call_worker {
     struct service *service;
     struct shard *shard;               /* whose ledger the stock talks to */
     struct stock *stock;               /* its own connections */
     struct ledger *others[SHARDS_MAX]; /* of other shards; see every_shard.h */
+    struct unlisted unlisted;          /* of shard 0's; see hop.h */
 };
 
 /* Refuses the request with 400 and this detail. */

@@ -6,18 +6,30 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "service/calls/hop.h"
 #include "service/faults.h"
 #include "service/workers/health.h"
 
 struct shard_range every_shard_of(const struct call_worker *worker, const char *sku)
 {
     int known = sku[0] != '\0' ? service_shard_of_sku(worker->service, sku) : -1;
-    return known < 0 ? (struct shard_range){0, worker->service->shard_count}
-                     : (struct shard_range){(unsigned)known, 1};
+    return known < 0 ? (struct shard_range){0, worker->service->shard_count, true}
+                     : (struct shard_range){(unsigned)known, 1, false};
 }
 
-bool every_shard_up(const struct call_worker *worker, struct shard_range range,
-                    struct request *request)
+/* A page of a daemon that lists too few ledgers would look complete. */
+static bool lists_all(struct call_worker *worker, struct request *request)
+{
+    unsigned shard = 0;
+    enum ledger_result beyond = hop_unlisted(worker, &shard);
+    if (beyond == LEDGER_OK)
+        hop_answer_unlisted(&request->answer, shard);
+    else if (beyond == LEDGER_FAILED)
+        answer_problem(&request->answer, every_shard_problem(worker));
+    return beyond == LEDGER_NO;
+}
+
+bool every_shard_up(struct call_worker *worker, struct shard_range range, struct request *request)
 {
     const struct service *service = worker->service;
     int64_t now_ns = clock_now_ns();
@@ -32,7 +44,7 @@ bool every_shard_up(const struct call_worker *worker, struct shard_range range,
         answer_detail(&request->answer, PROBLEM_LEDGER_UNAVAILABLE, detail);
         return false;
     }
-    return true;
+    return !range.all || lists_all(worker, request);
 }
 
 struct ledger *every_shard_ledger(struct call_worker *worker, unsigned shard)

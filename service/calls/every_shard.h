@@ -17,15 +17,16 @@
 /* The shards that a call asks: from `first` on so many. */
 struct shard_range {
     unsigned first, count;
+    bool all; /* of the list; then there may be more */
 };
 
 /* All of them; or that of a sku that is known, "" for none: all of its orders are there. */
 struct shard_range every_shard_of(const struct call_worker *worker, const char *sku);
 
-/* False when a ledger of these is known not to answer, so that no call waits for it: then the
- * request is answered 503, with the shard that lacks. With one ledger it is always true. */
-bool every_shard_up(const struct call_worker *worker, struct shard_range range,
-                    struct request *request);
+/* False when a ledger of these is known not to answer, so that no call waits for it, or when all
+ * are asked and others list further ones: then the request is answered 503, with the shard that
+ * lacks. With one ledger only the latter. */
+bool every_shard_up(struct call_worker *worker, struct shard_range range, struct request *request);
 
 /* The worker's connection to a shard's ledger, made when first asked for. */
 struct ledger *every_shard_ledger(struct call_worker *worker, unsigned shard);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/decimal.h"
+#include "service/calls/hop.h"
 #include "service/metrics.h"
 #include "sql/ledger_status.h"
 
@@ -246,7 +247,10 @@ void order_answer(struct request *request, enum problem refusal)
         break;
     default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
-        answer_problem(answer, refusal);
+        if (request->asked.unlisted > 0)
+            hop_answer_unlisted(answer, request->asked.unlisted);
+        else
+            answer_problem(answer, refusal);
         break;
     }
     stock_order_clear(order);

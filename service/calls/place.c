@@ -60,18 +60,6 @@ static enum place refuse_mismatch(struct request *request, unsigned shard)
     return PLACE_REFUSED;
 }
 
-/* Another daemon has a longer list of ledgers. */
-static enum place refuse_unlisted(struct request *request, unsigned shard)
-{
-    char detail[160];
-    snprintf(detail, sizeof detail,
-             "The sku is on shard %u, and mysql_url of this daemon lists no such ledger; nothing "
-             "was done.",
-             shard);
-    answer_detail(&request->answer, PROBLEM_UNAVAILABLE, detail);
-    return PLACE_REFUSED;
-}
-
 enum place place_find(const struct call_worker *worker, struct request *request)
 {
     const struct service *service = worker->service;
@@ -82,8 +70,10 @@ enum place place_find(const struct call_worker *worker, struct request *request)
         return PLACE_REFUSED;
     if (named >= 0 && shard != (unsigned)named)
         return refuse_mismatch(request, shard);
-    if (shard >= service->shard_count)
-        return refuse_unlisted(request, shard);
+    if (shard >= service->shard_count) {
+        hop_answer_unlisted(&request->answer, shard);
+        return PLACE_REFUSED;
+    }
     if (shard == here)
         return PLACE_HERE;
     if (!is_up(service, shard))

@@ -53,8 +53,10 @@ static void answer_failure(const struct call_worker *worker, struct request *req
 {
     struct answer *answer = &request->answer;
     switch (result) {
-    case STOCK_ADMIN_NO_SALE: /* see hops */
-        answer_problem(answer, request->asked.short_of ? PROBLEM_UNAVAILABLE : PROBLEM_UNKNOWN_SKU);
+    case STOCK_ADMIN_NO_SALE: /* see hops, which has answered in the other case */
+        if (request->asked.unlisted == 0)
+            answer_problem(answer,
+                           request->asked.short_of ? PROBLEM_UNAVAILABLE : PROBLEM_UNKNOWN_SKU);
         break;
     case STOCK_ADMIN_BUSY:
         answer_detail(answer, PROBLEM_UNAVAILABLE,
@@ -85,7 +87,7 @@ static void answer_failure(const struct call_worker *worker, struct request *req
 }
 
 /* True when the call goes on to another shard, as this one does not know its sku. */
-static bool hops(const struct call_worker *worker, struct request *request,
+static bool hops(struct call_worker *worker, struct request *request,
                  enum stock_admin_result result)
 {
     return result == STOCK_ADMIN_NO_SALE && hop_on_unknown(worker, request);

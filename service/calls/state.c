@@ -44,7 +44,7 @@ static void answer_refused(struct answer *answer, const struct ledger_record *re
     answer_members(answer, PROBLEM_INVALID_STATE, detail, extra);
 }
 
-static void answer_state(const struct call_worker *worker, struct request *request,
+static void answer_state(struct call_worker *worker, struct request *request,
                          const struct stock_status_change *change, const struct state_work *work,
                          enum problem unavailable)
 {

@@ -114,19 +114,39 @@ static void prepare(const struct ledger_sale *sale, const struct ledger_segment 
     }
 }
 
-static void answer_all(const struct call_worker *worker, struct reading *reading,
+/* In one query for all, as clients may make up any number of skus. */
+static void look_up(const struct call_worker *worker, struct request **requests, size_t count)
+{
+    const char *skus[CALL_BATCH_MAX];
+    assert(count <= CALL_BATCH_MAX);
+    for (size_t i = 0; i < count; i++)
+        skus[i] = requests[i]->call.sku;
+    if (worker->shard->number == 0)
+        hop_look_up(worker->service, stock_ledger(worker->stock), requests, skus, count);
+}
+
+/* Of shard 0 a refusal stands for all shards, as the directory was asked after the ledger. */
+static void answer_all(struct call_worker *worker, struct reading *reading,
                        struct request **requests, size_t count)
 {
+    struct request *missing[CALL_BATCH_MAX];
+    size_t places[CALL_BATCH_MAX], misses = 0;
     for (size_t i = 0, sku = 0; i < count; i++) {
         while (strcmp(reading->skus[sku], requests[i]->call.sku) != 0)
             sku++;
         assert(sku < reading->count);
         struct prepared *answer = reading->answers[sku];
-        if (answer)
+        if (answer) {
             answer_prepared(&requests[i]->answer, prepared_hold(answer));
-        else if (!hop_on_unknown(worker, requests[i]))
-            reading->unknown[sku] = worker->service->shard_count == 1;
+            continue;
+        }
+        places[misses] = sku;
+        missing[misses++] = requests[i];
     }
+    look_up(worker, missing, misses);
+    for (size_t i = 0; i < misses; i++)
+        if (!hop_on_unknown(worker, missing[i]) && worker->shard->number == 0)
+            reading->unknown[places[i]] = missing[i]->answer.status == 404;
 }
 
 /* One statement for all that wait. Without an answer of the ledger the requests get none either: an

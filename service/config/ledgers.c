@@ -39,8 +39,8 @@ static bool add(struct ledgers *ledgers, const char *url, char why_out[URL_ERROR
         return false;
     for (size_t i = 0; i < ledgers->count; i++)
         if (same_ledger(ledgers->urls[i], &parts)) {
-            snprintf(why_out, URL_ERROR_SIZE, "the ledgers %zu and %zu of the list are the same",
-                     i + 1, ledgers->count + 1);
+            snprintf(why_out, URL_ERROR_SIZE, "shard %zu and shard %zu of the list are one ledger",
+                     i, ledgers->count);
             return false;
         }
     ledgers->urls[ledgers->count++] = url;

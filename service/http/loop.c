@@ -5,11 +5,13 @@
  * thread's epoll set. A turn of the loop: wait; take the requests that workers gave back; MHD_run
  * (which reads new requests and polls waiting ones); hand the new orders to the order workers;
  * MHD_run again to write what was answered. */
+#define _GNU_SOURCE /* ppoll */
 #include "service/http/loop.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +39,8 @@ enum {
     POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
     RUNS_AFTER_REPLY = 3, /* see run */
     NAP_POLLED = 16,      /* see nap */
-    NAP_PART = 8,
-    NAP_US_MAX = 500,
+    NAP_PART = 4,
+    NAP_NS_MAX = 2500000,
     HANGUPS_MAX = 64,    /* looked at in one turn */
     ACCEPTS_OF_RUN = 10, /* libmicrohttpd accepts no more clients in one run */
     ACCEPT_RUNS_MAX = 8, /* further runs of a turn for clients that wait to be accepted */
@@ -149,13 +151,16 @@ static int wait_ms(const struct http_thread *thread)
 
 /* Beside other daemons orders wait in their queue for a larger batch (queue_beside). Meanwhile
  * further ones come in ones and twos, and each turn asks about all that wait. So these turns are
- * rarer. */
+ * rarer. Answers end a nap. */
 static void nap(const struct http_thread *thread)
 {
     int64_t ns =
         thread->polled >= NAP_POLLED ? service_batch_wait_ns(thread->service) / NAP_PART : 0;
-    if (ns > 0 && thread->runs_due == 0 && !thread->closing)
-        clock_sleep_ns(ns < NAP_US_MAX * 1000 ? ns : NAP_US_MAX * 1000);
+    if (ns == 0 || thread->runs_due > 0 || thread->closing)
+        return;
+    struct pollfd answers = {.fd = thread->wake_fd, .events = POLLIN};
+    const struct timespec most = {.tv_nsec = ns < NAP_NS_MAX ? ns : NAP_NS_MAX};
+    ppoll(&answers, 1, &most, NULL);
 }
 
 static bool wait_for_events(struct http_thread *thread)

@@ -203,6 +203,12 @@ static void check_durable(struct probe *probe)
     probe->weakness = weakness;
 }
 
+static void doubt_node(struct probe *probe)
+{
+    if (atomic_load(&probe->shard->prepared))
+        node_doubt(&probe->shard->node);
+}
+
 /* Another server has other settings, so it is asked at once. */
 static void note_server(struct probe *probe)
 {
@@ -213,6 +219,7 @@ static void note_server(struct probe *probe)
         log_event(LOG_WARN, "ledger_moved", "address=%s from=%s", LOG_QUOTE(server),
                   LOG_QUOTE(probe->server));
         probe->durable_asked_ns = 0;
+        doubt_node(probe);
     }
     snprintf(probe->server, sizeof probe->server, "%s", server);
 }
@@ -238,10 +245,12 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
         check_durable(probe);
         return keep_node(probe);
     case LEDGER_WRITE_READ_ONLY:
+        doubt_node(probe);
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
         return atomic_load(&probe->shard->prepared) ? HEALTH_DOWN : HEALTH_OK;
     case LEDGER_WRITE_FAILED:
+        doubt_node(probe);
         break;
     }
     return ledger_split(probe->ledger) ? HEALTH_SPLIT : HEALTH_DOWN;

@@ -138,13 +138,33 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
     return true;
 }
 
-/* True when this shard does not know the order's sku, or could not be asked for it, so that others
- * are to be asked. Nothing was done then; keys that it knows are of other skus. */
-static bool may_hop(const struct order_worker *worker, const struct stock_order *order)
+/* True when this shard does not know the order's sku, so that others may. Nothing was done then;
+ * keys that it knows are of other skus. */
+static bool is_unknown(const struct stock_order *order)
 {
-    return worker->shard->service->shard_count > 1 && !order->sale &&
-           (order->outcome == STOCK_UNKNOWN_SKU || order->outcome == STOCK_UNAVAILABLE ||
-            order->outcome == STOCK_KEY_REUSED);
+    return !order->sale &&
+           (order->outcome == STOCK_UNKNOWN_SKU || order->outcome == STOCK_KEY_REUSED);
+}
+
+/* The same, or when it could not be asked. */
+static bool may_hop(const struct stock_order *order)
+{
+    return is_unknown(order) || (!order->sale && order->outcome == STOCK_UNAVAILABLE);
+}
+
+/* Asks the directory of shard 0 for the skus of a batch that this shard does not know. */
+static void look_up(struct order_worker *worker, size_t count)
+{
+    const struct shard *shard = worker->shard;
+    struct request *unknown[STOCK_BATCH_MAX];
+    const char *skus[STOCK_BATCH_MAX];
+    size_t found = 0;
+    for (size_t i = 0; i < count && shard->number == 0; i++)
+        if (is_unknown(worker->orders[i]) && !worker->requests[i]->asked.looked_up) {
+            skus[found] = worker->orders[i]->sku;
+            unknown[found++] = worker->requests[i];
+        }
+    hop_look_up(shard->service, stock_ledger(worker->stock), unknown, skus, found);
 }
 
 /* Finds the next shard for such an order; -1 when there is none: then the order is refused, as one
@@ -152,7 +172,7 @@ static bool may_hop(const struct order_worker *worker, const struct stock_order 
 static int hop_shard(struct order_worker *worker, struct request *request)
 {
     struct stock_order *order = &request->order;
-    if (!may_hop(worker, order))
+    if (!may_hop(order))
         return -1;
     if (order->outcome == STOCK_UNAVAILABLE)
         request->asked.short_of = true;
@@ -198,6 +218,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
 {
     size_t decided = 0;
     *late_out = (struct late){0};
+    look_up(worker, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
         if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->shard->orders) &&

@@ -196,20 +196,26 @@ enum ledger_result ledger_quotas_find(struct ledger *ledger, struct ledger_quota
 
 enum { RANGES_MAX = 64 };
 
+/* As it was read: the server may die, and the row be lost, before its orders are read. */
+struct range {
+    struct row *row;
+    struct expiry_row was;
+    bool due; /* some of its orders are reserved and due */
+};
+
 struct due_question {
     const struct ledger_due_cursor *cursor;
     size_t max;
-    struct row *ranges[TABLE_ROWS_MAX];
+    struct range ranges[TABLE_ROWS_MAX];
     size_t range_count;
-    bool due[TABLE_ROWS_MAX]; /* a range has orders that are reserved and due */
     struct ledger_due *due_out;
     size_t count;
 };
 
 static int compare_ranges(const void *a, const void *b)
 {
-    const struct expiry_row *one = &(*(struct row *const *)a)->was.expiry;
-    const struct expiry_row *other = &(*(struct row *const *)b)->was.expiry;
+    const struct expiry_row *one = &((const struct range *)a)->was;
+    const struct expiry_row *other = &((const struct range *)b)->was;
     if (one->expires_ms != other->expires_ms)
         return one->expires_ms < other->expires_ms ? -1 : 1;
     return one->first_id < other->first_id ? -1 : one->first_id > other->first_id;
@@ -224,9 +230,10 @@ static enum db_result find_ranges(struct ledger *ledger, void *context)
     for (size_t i = 0; (row = table_row(TABLE_EXPIRY, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
         if (seen->there && seen->expiry.expires_ms <= ledger_server_ms())
-            question->ranges[question->range_count++] = row;
+            question->ranges[question->range_count++] =
+                (struct range){.row = row, .was = seen->expiry};
     }
-    qsort(question->ranges, question->range_count, sizeof(struct row *), compare_ranges);
+    qsort(question->ranges, question->range_count, sizeof *question->ranges, compare_ranges);
     if (question->range_count > RANGES_MAX)
         question->range_count = RANGES_MAX;
     return DB_OK;
@@ -235,15 +242,15 @@ static enum db_result find_ranges(struct ledger *ledger, void *context)
 static bool is_due(struct due_question *question, const struct version *order)
 {
     bool due = false;
-    int64_t last_ms = question->ranges[question->range_count - 1]->was.expiry.expires_ms;
+    int64_t last_ms = question->ranges[question->range_count - 1].was.expires_ms;
     if (!order->there || order->order.status != LEDGER_RESERVED || order->order.expires_ms == 0 ||
         order->order.expires_ms > last_ms)
         return false;
     for (size_t i = 0; i < question->range_count; i++) {
-        const struct expiry_row *range = &question->ranges[i]->was.expiry;
-        bool within =
-            order->order.order_id >= range->first_id && order->order.order_id <= range->last_id;
-        question->due[i] |= within;
+        struct range *range = &question->ranges[i];
+        bool within = order->order.order_id >= range->was.first_id &&
+                      order->order.order_id <= range->was.last_id;
+        range->due |= within;
         due |= within;
     }
     return due;
@@ -260,7 +267,8 @@ static enum db_result find_due(struct ledger *ledger, void *context)
     struct due_question *question = context;
     const struct row *row;
     question->count = 0;
-    memset(question->due, 0, sizeof question->due);
+    for (size_t i = 0; i < question->range_count; i++)
+        question->ranges[i].due = false;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)) && question->count < question->max; i++) {
         const struct version *seen = row_seen(row, ledger->txn);
         if (!is_due(question, seen))
@@ -279,12 +287,15 @@ static enum db_result delete_decided(struct ledger *ledger, void *context)
 {
     struct due_question *question = context;
     for (size_t i = 0; i < question->range_count; i++) {
-        if (question->due[i])
+        const struct range *range = &question->ranges[i];
+        if (range->due)
             continue;
-        enum db_result result = session_lock(ledger, question->ranges[i]);
+        enum db_result result = session_lock(ledger, range->row);
         if (result != DB_OK)
             return result;
-        txn_change(ledger->txn, question->ranges[i])->there = false;
+        const struct version *now = row_seen(range->row, ledger->txn);
+        if (now->there && memcmp(&now->expiry, &range->was, sizeof range->was) == 0)
+            txn_change(ledger->txn, range->row)->there = false;
     }
     return DB_OK;
 }
@@ -292,7 +303,7 @@ static enum db_result delete_decided(struct ledger *ledger, void *context)
 static bool any_decided(const struct due_question *question)
 {
     for (size_t i = 0; i < question->range_count; i++)
-        if (!question->due[i])
+        if (!question->ranges[i].due)
             return true;
     return false;
 }
