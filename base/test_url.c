@@ -163,6 +163,11 @@ static void test_clusters(void **state)
     bad("redis", "redis+cluster://a,", "host is missing");
     bad("redis", "redis+cluster://a?db=1", "none of such");
     bad("redis", "redis://a,b", "more than one host");
+    bad("redis", "redis://a;b", "a host has other characters");
+    bad("mysql", "mysql://a;b:1/db", "a host has other characters");
+    bad("redis", "redis+sentinel://a,b%20/m", "a host has other characters");
+    assert_string_equal(good("redis", "redis://my_redis-1.shop.").servers[0].host,
+                        "my_redis-1.shop.");
 }
 
 static void test_several_hosts_of_mysql(void **state)

@@ -6,6 +6,7 @@
 #include "base/url.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -128,6 +129,16 @@ static const char *read_bracketed(struct span place, struct url_server *server)
     return read_port(port, server);
 }
 
+/* Letters, digits and - . _ are all that names and IPv4 addresses have. Another separator of a list
+ * than the comma would else be looked up as a part of a name. */
+static bool is_host(const char *host)
+{
+    for (; *host; host++)
+        if (!isalnum((unsigned char)*host) && !strchr("-._", *host))
+            return false;
+    return true;
+}
+
 /* host[:port]. The host may be missing, for the caller to judge. */
 static const char *read_place(struct span place, struct url_server *server)
 {
@@ -136,6 +147,8 @@ static const char *read_place(struct span place, struct url_server *server)
     struct span port = cut(&place, ':');
     if (!decode(place, server->host, sizeof server->host))
         return "the host is too long or badly percent-encoded";
+    if (!is_host(server->host))
+        return "a host has other characters than letters, digits and - . _";
     return read_port(port, server);
 }
 
