@@ -193,9 +193,9 @@ static void stop(struct parts *parts)
     progress_join(&parts->progress);
     live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
-    health_join(&parts->health);
     for (unsigned i = 0; i < parts->service.shard_count; i++)
         shard_threads_join(&parts->shards[i]);
+    health_join(&parts->health); /* workers ask it where a request can hop */
     invalidation_listener_join(&parts->invalidation_listener);
     for (unsigned i = 0; i < parts->service.shard_count; i++)
         shard_threads_release(&parts->shards[i]);

@@ -3,7 +3,10 @@
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import pymysql
 import pytest
 
 from audit import audit_sale
@@ -272,6 +275,27 @@ def test_a_list_in_another_order_is_refused(two, daemon, spawn):
     wait_until(lambda: wrong.log().count("event=shard_mismatch") >= 1, "the mismatch to be noticed",
                timeout=PATIENCE_S)
     assert wrong.get("/readyz").status == 503
+
+
+@contextmanager
+def locked_keys(ledger):
+    """Whoever looks keys up waits; nothing else does."""
+    connection = pymysql.connect(host=ledger.host, port=ledger.port, user=ledger.user,
+                                 password=ledger.password, database=ledger.database)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLES order_key WRITE")
+        yield
+
+
+def test_an_order_looks_for_its_shard_while_the_daemon_ends(two, spawn):
+    """All that wait for nothing have ended when its worker gives up on the look-up of its key."""
+    daemon = spawn(two.stacks[0], mysql_url=two.url, mysql_timeout_ms=2000, drain_ms=100,
+                   env={"MALLOC_PERTURB_": "165"})  # what is freed reads as nonsense
+    with locked_keys(two.stacks[0].ledger), ThreadPoolExecutor() as pool:
+        order = pool.submit(daemon.order, "unknown", key="k")
+        wait_until(lambda: daemon.metric("seckill_queue_depth") > 0, "the order in its queue")
+        assert daemon.stop() in (0, None)
+        assert order.result().status == 503
 
 
 def test_the_daemon_ends_while_a_ledger_hangs(two, spawn, load):

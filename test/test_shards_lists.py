@@ -112,6 +112,11 @@ def test_lists_of_both_shards_in_order(shop):
     assert set(shards) == {0, 1}
     sales, _ = pages(shop.daemon, "/admin/sales", "limit=1", "sales")
     assert [(sale["sku"], sale["sold"]) for sale in sales] == [(sku, 10) for sku in "abcd"]
+    shard_of = {order["sku"]: int(order["order_id"]) >> 8 & 15 for order in bought}
+    assert {sale["sku"]: sale["shard"] for sale in sales} == shard_of
+    for sku, shard in shard_of.items():
+        for path in (f"/stock/{sku}", f"/admin/stock/{sku}"):
+            assert shop.daemon.admin("GET", path).json()["shard"] == shard
     rows = list(csv.reader(io.StringIO(shop.daemon.admin("GET", ADMIN + ".csv").body.decode())))
     assert [row[0] for row in rows[1:]] == [order["order_id"] for order in bought]
 

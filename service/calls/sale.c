@@ -190,7 +190,7 @@ static void reset(struct call_worker *worker, struct request *request)
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
+        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
         answer_other_round(&request->answer, sale.round);
     else if (result == STOCK_ADMIN_ROUND_IN_USE)
@@ -300,7 +300,7 @@ static void restock(struct call_worker *worker, struct request *request)
               call_address(request), TRACE_LOG(&request->trace));
     switch (result) {
     case STOCK_RESTOCK_DONE:
-        answer_json(&request->answer, 200, sale_json(&sale));
+        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
         break;
     case STOCK_RESTOCK_TOO_MANY:
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
@@ -360,7 +360,7 @@ static void change(struct call_worker *worker, struct request *request)
               result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
               call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
+        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
     else
         answer_failure(worker, request, result);
     call_live_note(worker->service, request, "change", "%s result=%s",
@@ -421,7 +421,7 @@ static void retire(struct call_worker *worker, struct request *request)
               result_name(result), sale.round, (unsigned long long)held.reserved,
               (unsigned long long)held.paid, call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale));
+        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
     else if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
     else

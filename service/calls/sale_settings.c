@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "service/calls/sale_time.h"
+#include "service/service.h"
 #include "sql/ledger_time.h"
 
 #define TIME_FORM                                                                                  \
@@ -88,13 +89,20 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings)
         json_object_set_new(object, "counting", json_true());
 }
 
-json_t *sale_json(const struct ledger_sale *sale)
+void sale_shard_add(json_t *object, const struct shard *shard)
+{
+    if (shard->service->shard_count > 1)
+        json_object_set_new(object, "shard", json_integer(shard->number));
+}
+
+json_t *sale_json(const struct ledger_sale *sale, const struct shard *shard)
 {
     json_t *object =
         json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
                   "total", (int)sale->total, "segments", (int)sale->segments, "sold",
                   (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(object, &sale->settings);
+    sale_shard_add(object, shard);
     return object;
 }
 

@@ -42,7 +42,7 @@ static char *put_segment(char *at, const struct ledger_segment *row)
 }
 
 /* All but the segments, of which there may be many. */
-static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
+static char *head_text(const struct ledger_sale *sale, const struct shard *shard, int64_t as_of_ms)
 {
     char as_of[LEDGER_TIME_SIZE];
     ledger_time_format(as_of_ms, as_of);
@@ -50,6 +50,7 @@ static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
                              "round", (int)sale->round, "total", (int)sale->total, "sold",
                              (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(head, &sale->settings);
+    sale_shard_add(head, shard);
     char *text = json_dumps(head, JSON_COMPACT);
     json_decref(head);
     if (!text)
@@ -58,12 +59,13 @@ static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
 }
 
 /* The sale as JSON, malloc'ed, with a line feed in the place of the NUL. */
-static char *stock_text(const struct ledger_sale *sale, const struct ledger_segment *rows,
-                        size_t count, int64_t as_of_ms, size_t *length_out)
+static char *stock_text(const struct ledger_sale *sale, const struct shard *shard,
+                        const struct ledger_segment *rows, size_t count, int64_t as_of_ms,
+                        size_t *length_out)
 {
     static const char names[] = "{\"segment\":,\"capacity\":,\"sold\":,\"available\":},";
     enum { SEGMENT_SIZE = sizeof names + 4 * DECIMAL_DIGITS_MAX, TAIL_SIZE = 32 };
-    char *head = head_text(sale, as_of_ms);
+    char *head = head_text(sale, shard, as_of_ms);
     size_t length = strlen(head);
     char *text = realloc(head, length + count * SEGMENT_SIZE + TAIL_SIZE);
     assert(count > 0);
@@ -83,6 +85,7 @@ static char *stock_text(const struct ledger_sale *sale, const struct ledger_segm
 /* The requests that wait for the same statement, sorted by sku. */
 struct reading {
     struct service *service;
+    const struct shard *shard;
     int64_t asked_ns;
     int64_t asked_ms; /* UTC */
     size_t count;     /* of different skus */
@@ -109,7 +112,7 @@ static void prepare(const struct ledger_sale *sale, const struct ledger_segment 
     for (size_t i = 0; i < reading->count; i++) {
         if (strcmp(reading->skus[i], sale->sku) != 0)
             continue;
-        char *text = stock_text(sale, rows, count, reading->asked_ms, &length);
+        char *text = stock_text(sale, reading->shard, rows, count, reading->asked_ms, &length);
         reading->answers[i] = prepared_new(content_type, page_caching, text, length);
     }
 }
@@ -208,7 +211,7 @@ static size_t answer_from_memory(struct service *service, struct request **reque
 static void work_get(struct call_worker *worker, struct request **requests, size_t count)
 {
     struct request *due[CALL_BATCH_MAX];
-    struct reading reading = {.service = worker->service};
+    struct reading reading = {.service = worker->service, .shard = worker->shard};
     size_t from = 0;
     assert(count <= CALL_BATCH_MAX);
     count = answer_from_memory(worker->service, requests, count, due);
@@ -231,6 +234,7 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 
 struct exact {
     struct answer *answer;
+    const struct shard *shard;
     int64_t asked_ms; /* UTC */
     bool found;
 };
@@ -240,7 +244,7 @@ static void answer_exact(const struct ledger_sale *sale, const struct ledger_seg
 {
     struct exact *exact = context;
     size_t length = 0;
-    char *text = stock_text(sale, rows, count, exact->asked_ms, &length);
+    char *text = stock_text(sale, exact->shard, rows, count, exact->asked_ms, &length);
     exact->found = true;
     answer_text(exact->answer, 200, content_type, text, length);
     exact->answer->cache_control = exact_caching;
@@ -249,7 +253,8 @@ static void answer_exact(const struct ledger_sale *sale, const struct ledger_seg
 static void work_get_exact(struct call_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct exact exact = {.answer = &requests[i]->answer, .asked_ms = clock_wall_ms()};
+        struct exact exact = {
+            .answer = &requests[i]->answer, .shard = worker->shard, .asked_ms = clock_wall_ms()};
         const char *sku = requests[i]->call.sku;
         if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
             LEDGER_OK)

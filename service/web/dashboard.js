@@ -1,5 +1,5 @@
 // The dashboard: joins the stream, the views and the admin actions.
-import { CREATE } from "./actions.js";
+import { create } from "./actions.js";
 import { token } from "./admin.js";
 import { note, showConditions } from "./alarm_view.js";
 import { Watch, changesOf, conditionsOf, lostCondition, serversOf } from "./alarms.js";
@@ -84,6 +84,12 @@ function clickToken() {
   }
 }
 
+// The ledgers of the daemon that serves this page.
+function shards() {
+  const own = last?.daemons.find(({ name }) => name === last.daemon);
+  return (own?.servers ?? []).filter(({ kind }) => kind === "ledger").length;
+}
+
 // An action has ended, or the token has changed (no text).
 function finish(text) {
   showToken();
@@ -97,7 +103,7 @@ function finish(text) {
 }
 
 find("token").addEventListener("click", clickToken);
-find("create").addEventListener("click", () => perform(CREATE, null, context));
+find("create").addEventListener("click", () => perform(create(shards()), null, context));
 themeButton(find("theme"), () => figures.redraw());
 showToken();
 setInterval(tick, TICK_MS);

@@ -327,13 +327,22 @@ static bool log_faults(struct order_worker *worker, size_t count)
     return unavailable + doubt > 0;
 }
 
+/* The server that alone has failed, else the one that took longer: the time of a question that got
+ * no answer is in neither sum. */
+static enum stock_server slow_server(const struct order_worker *worker, bool longer_redis)
+{
+    bool redis = stock_fault(worker->stock, STOCK_REDIS)->count > 0;
+    bool ledger = stock_fault(worker->stock, STOCK_LEDGER)->count > 0;
+    return (redis == ledger ? longer_redis : redis) ? STOCK_REDIS : STOCK_LEDGER;
+}
+
 /* A server that is slow without failing costs clients their answer as well. */
 static void log_late(const struct order_worker *worker, const struct late *late, int64_t took_ns)
 {
     struct stock_stats now = stock_stats(worker->stock);
     uint64_t redis_ns = now.redis_calls_ns - worker->seen.redis_calls_ns;
     uint64_t ledger_ns = now.ledger_calls_ns - worker->seen.ledger_calls_ns;
-    enum stock_server slow = redis_ns > ledger_ns ? STOCK_REDIS : STOCK_LEDGER;
+    enum stock_server slow = slow_server(worker, redis_ns > ledger_ns);
     if (late->orders > 0)
         log_failure(LOG_WARN, "orders_late", slow == STOCK_REDIS ? "redis" : "ledger",
                     "address=%s orders=%zu accepted=%zu batch_ms=%lld redis_ms=%llu ledger_ms=%llu "
