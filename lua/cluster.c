@@ -115,9 +115,11 @@ size_t cluster_masters(struct cluster *cluster)
     return cluster_masters_known(cluster);
 }
 
-const char *cluster_master_place(const struct cluster *cluster, size_t master)
+/* A master that was found meanwhile has no client yet. */
+const char *cluster_master_place(struct cluster *cluster, size_t master)
 {
-    return redis_place(cluster->map.nodes[nth_master(cluster, master)]->redis);
+    const struct redis *redis = cluster_client(cluster, nth_master(cluster, master));
+    return redis ? redis_place(redis) : "?";
 }
 
 struct redis *cluster_master(struct cluster *cluster, size_t master)

@@ -29,7 +29,7 @@ size_t cluster_masters_known(const struct cluster *cluster);
 size_t cluster_masters(struct cluster *cluster);
 
 /* Where that master is, "host:port". */
-const char *cluster_master_place(const struct cluster *cluster, size_t master);
+const char *cluster_master_place(struct cluster *cluster, size_t master);
 
 /* A client of that master alone, for commands without keys. */
 struct redis *cluster_master(struct cluster *cluster, size_t master);

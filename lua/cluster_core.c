@@ -28,11 +28,10 @@ enum {
 /* With the place before the text: a refusal of one node is none of the front's server. */
 void cluster_note(struct cluster *cluster, int node, const char *doing, const char *error)
 {
-    char text[URL_PART_SIZE + 256];
-    if (node == CLUSTER_NOBODY)
-        snprintf(text, sizeof text, "%s", error);
-    else
-        snprintf(text, sizeof text, "%s: %s", redis_place(cluster->map.nodes[node]->redis), error);
+    char place[URL_PLACE_SIZE] = "", text[URL_PLACE_SIZE + 256];
+    if (node != CLUSTER_NOBODY) /* which may have no client yet */
+        url_server_place(cluster->map.nodes[node]->host, cluster->map.nodes[node]->port, place);
+    snprintf(text, sizeof text, "%s%s%s", place, place[0] ? ": " : "", error);
     redis_set_doing(cluster->front, doing);
     redis_set_error(cluster->front, text);
 }

@@ -621,6 +621,21 @@ static void test_node_behind_one_that_hangs_is_reached(void **state)
     expect_result(&calls[1], REDIS_ANSWERED);
 }
 
+/* MOVED names a node that was never asked before, and the patience ends with a node that hangs. */
+static void test_patience_ends_before_a_new_node_is_asked(void **state)
+{
+    struct script_call calls[] = {call_of(L), call_of(H)};
+    char moved[64];
+    (void)state;
+    cluster_set_patience(cluster, 1);
+    set_rule(0, L, -1, lead(moved, "MOVED", L, 2));
+    set_rule(1, H, -1, "");
+    script_run(redis, calls, 2);
+    expect_result(&calls[0], REDIS_FAILED);
+    expect_result(&calls[1], REDIS_UNKNOWN);
+    expect_log(2, "");
+}
+
 /* A node without an address is the one that was asked. */
 static void test_no_address(void **state)
 {
@@ -855,6 +870,7 @@ int main(void)
         TEST(test_replies_share_one_time_out),
         TEST(test_ping_has_one_time_out),
         TEST(test_questions_for_the_slots_share_one_time_out),
+        TEST(test_patience_ends_before_a_new_node_is_asked),
         TEST(test_no_address),
         TEST(test_no_name),
         TEST(test_odd_slots),

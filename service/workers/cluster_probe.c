@@ -16,7 +16,7 @@
 #include "stock/types.h"
 
 /* Lists the masters that gave no answer; returns how many they are. */
-static size_t list_down(const struct cluster *cluster, const struct command *writes, size_t count,
+static size_t list_down(struct cluster *cluster, const struct command *writes, size_t count,
                         char *down_out, size_t size)
 {
     size_t down = 0, used = 0;

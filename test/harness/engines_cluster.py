@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from harness.engines_sentinel import Certificates
 from harness.processes import free_port, wait_until
 from harness.redis import Redis
 from harness.servers import RedisServer
@@ -17,17 +18,29 @@ class ClusterNode(RedisServer):
 
     TIMEOUT_MS = 2500  # without an answer, after which the others call a node failed
 
-    def __init__(self, directory):
+    def __init__(self, directory, certificates=None):
         directory.mkdir()
         super().__init__(directory)
+        self.certificates = certificates
+        self.tls_port = free_port() if certificates else None
         self.bus_port = free_port()
         # A cluster has one database, and Redis' client here selects it for each command.
         self.client = Redis(f"redis://127.0.0.1:{self.port}/0")
 
     def argv(self):
-        return [*super().argv(), "--cluster-enabled", "yes", "--cluster-port", self.bus_port,
+        return [*super().argv(), *self._tls(), "--cluster-enabled", "yes",
+                "--cluster-port", self.bus_port,
                 "--cluster-node-timeout", self.TIMEOUT_MS, "--cluster-require-full-coverage", "no",
                 "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]
+
+    def _tls(self):
+        """A port of TLS beside the plain one, and TLS between the nodes."""
+        if not self.certificates:
+            return []
+        files = self.certificates
+        return ["--tls-port", self.tls_port, "--tls-cluster", "yes", "--tls-replication", "yes",
+                "--tls-cert-file", files.cert, "--tls-key-file", files.key,
+                "--tls-ca-cert-file", files.ca, "--tls-auth-clients", "no"]
 
     def __call__(self, *words):
         return self.client(*words)
@@ -46,9 +59,9 @@ class ClusterNode(RedisServer):
 class RedisCluster:
     """Context manager: masters with the slots in equal parts, and one replica of each at most."""
 
-    def __init__(self, masters=3, replicas=3):
+    def __init__(self, masters=3, replicas=3, tls=False):
         self.master_count, self.replica_count = masters, replicas
-        self.nodes = []
+        self.tls, self.certificates, self.nodes = tls, None, []
 
     def __enter__(self):
         self.up()
@@ -62,11 +75,17 @@ class RedisCluster:
         places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         return f"redis+cluster://{places}"
 
+    def tls_url(self, host="127.0.0.1"):
+        places = ",".join(f"{host}:{node.tls_port}" for node in self.nodes)
+        return f"rediss+cluster://{places}?ca={self.certificates.ca}"
+
     def up(self):
         self.directory = tempfile.mkdtemp(prefix="seckill-")
         try:
             count = self.master_count + self.replica_count
-            self.nodes = [ClusterNode(Path(self.directory, str(i))) for i in range(count)]
+            self.certificates = Certificates(self.directory) if self.tls else None
+            self.nodes = [ClusterNode(Path(self.directory, str(i)), self.certificates)
+                          for i in range(count)]
             for node in self.nodes:
                 node.start(wait=False)
             for node in self.nodes:
@@ -91,7 +110,8 @@ class RedisCluster:
         for i, node in enumerate(self.nodes):
             node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             if node is not first:
-                node("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
+                # With tls-cluster a node is known to the others by its port of TLS.
+                node("CLUSTER", "MEET", "127.0.0.1", first.tls_port or first.port, first.bus_port)
         self.wait("the nodes know each other", lambda: all(
             int(node.info()["cluster_known_nodes"]) == len(self.nodes) for node in self.nodes))
         for i, node in enumerate(self.nodes[self.master_count:]):
@@ -139,8 +159,8 @@ class RedisCluster:
         raise KeyError(slot)
 
     def replica_of(self, master):
-        return next(node for node in self.alive()
-                    if not node.is_master() and node("ROLE")[2] == master.port)
+        return next(node for node in self.alive() if not node.is_master()
+                    and node("ROLE")[2] in (master.port, master.tls_port))
 
     def __call__(self, *words):
         """A command with a key, at the node that has it."""
