@@ -116,6 +116,28 @@ static bool are_one(const struct db_role *left, const struct db_role *right)
     return one_cluster || strcmp(left->server, right->server) == 0;
 }
 
+/* The cluster's own number, without that of its composition. */
+static size_t cluster_length(const struct db_role *role)
+{
+    return strcspn(role->cluster, ":");
+}
+
+bool db_role_one_cluster(const struct db_role *roles, size_t count)
+{
+    const struct db_role *first = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!roles[i].writable)
+            continue;
+        size_t length = cluster_length(&roles[i]);
+        if (!first)
+            first = &roles[i];
+        if (length == 0 || length != cluster_length(first) ||
+            strncmp(first->cluster, roles[i].cluster, length) != 0)
+            return false;
+    }
+    return first;
+}
+
 int db_role_choose(const struct db_role *roles, size_t count, bool *split_out)
 {
     int found = -1;

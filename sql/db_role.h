@@ -29,4 +29,8 @@ enum db_result db_role_ask(struct db *db, struct db_role *role_out);
  * belong together, which `split_out` tells. */
 int db_role_choose(const struct db_role *roles, size_t count, bool *split_out);
 
+/* True when all that take writes are nodes of one Galera cluster: where they are split, they differ
+ * in who is in it now. So they do for some ms of each change, and two halves do for good. */
+bool db_role_one_cluster(const struct db_role *roles, size_t count);
+
 #endif

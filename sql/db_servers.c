@@ -35,6 +35,7 @@ struct db_servers {
     size_t asking; /* askers that have not ended; 0: no look is under way */
     uint64_t looks;
     int64_t ended_ms; /* of the last look */
+    bool doubted;     /* it found nodes of one cluster split, which the next one is to confirm */
     unsigned code;    /* why the last look has found none; 0: it has */
     char why[DB_SERVERS_WHY_SIZE];
 };
@@ -114,7 +115,8 @@ static void explain(struct db_servers *servers, bool split)
 }
 
 /* Where nobody takes writes the present server stays: each connection asks it again, and it may be
- * back before the next look. Where two do, nobody may write to either. */
+ * back before the next look. Where two do, nobody may write to either; but nodes of one Galera
+ * cluster hear of a change one after the other, so two looks must say it of them. */
 static void conclude(struct db_servers *servers)
 {
     struct db_role roles[URL_SERVERS_MAX];
@@ -122,9 +124,12 @@ static void conclude(struct db_servers *servers)
     for (size_t i = 0; i < servers->count; i++)
         roles[i] = servers->askers[i].role;
     int place = db_role_choose(roles, servers->count, &split);
+    bool known = servers->doubted || atomic_load(&servers->split);
+    servers->doubted = split && !known && db_role_one_cluster(roles, servers->count);
     servers->code = 0;
     if (place < 0)
         explain(servers, split);
+    split = split && !servers->doubted;
     if (place >= 0 || split)
         set_present(servers, place);
     atomic_store(&servers->split, split);
@@ -174,6 +179,8 @@ static void start(struct db_servers *servers)
 
 static void look(struct db_servers *servers, int pause_ms)
 {
+    if (servers->doubted)
+        pause_ms = DB_LOOK_PAUSE_MS;
     bool soon = servers->looks > 0 && clock_now_ms() - servers->ended_ms < pause_ms;
     if (servers->asking == 0 && !soon)
         start(servers);

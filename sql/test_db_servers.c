@@ -59,6 +59,14 @@ static void test_first_node_of_a_cluster(void **state)
     struct db_role halves[] = {role(true, "a", "one:3"), role(true, "b", "one:4")};
     expect(nodes, 3, 1, false);
     expect(halves, 2, -1, true);
+    assert_true(db_role_one_cluster(nodes, 3));
+    assert_true(db_role_one_cluster(halves, 2));
+    struct db_role strangers[] = {role(true, "a", "one:3"), role(true, "b", "one2:3"),
+                                  role(true, "c", "")};
+    assert_false(db_role_one_cluster(strangers, 2));
+    assert_false(db_role_one_cluster(strangers, 3));
+    strangers[1].writable = strangers[2].writable = false;
+    assert_true(db_role_one_cluster(strangers, 3));
 }
 
 /* A donor lags; but nothing is sold while there is no writer. */

@@ -1,5 +1,6 @@
 """A ledger with a semi-synchronous replica: its primary dies or changes, and no order is lost."""
 
+import signal
 import threading
 
 import pytest
@@ -134,3 +135,34 @@ def test_two_primaries_are_refused(engine, stack, spawn):
     engine.replica.run("SET GLOBAL read_only = 1")
     daemon.wait_ready()
     sells_out(daemon, 5)
+
+
+def test_primary_that_hangs_is_left_and_refused_when_it_is_back(engine, stack, spawn):
+    """By an account with no more rights than serving needs. The old primary keeps its sockets open,
+    and is writable when it wakes up: an order that it may have must not count."""
+    both = engine.stack(stack.redis_url)
+    spawn(both, mysql_url=engine.url).stop()  # makes the tables
+    engine.primary.run("CREATE USER least@'127.0.0.1'; "
+                       "GRANT SELECT, INSERT, UPDATE, DELETE ON seckill.* TO least@'127.0.0.1'")
+    daemon = spawn(both, mysql_url=engine.url.replace("shop@", "least@"), update_tables="off",
+                   mysql_timeout_ms=1000, deadline_ms=3000)
+    daemon.reset("demo", 6, 2)
+    assert daemon.order(key="first").status == 201
+    assert not said(daemon, "ledger_not_durable")
+    engine.primary.signal(signal.SIGSTOP)
+    answer = daemon.order(user_id="u2", key="k")
+    assert answer.answer in ("503 unavailable", "503 outcome_unknown")
+    engine.promote()
+    both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
+    repeat = wait_until(lambda: [r for r in [daemon.order(user_id="u2", key="k")]
+                                 if r.status != 503], "an answer to the repeat", timeout=60)[0]
+    assert repeat.status in (200, 201), repeat
+    wait_said(daemon, "ledger_not_durable", "rpl_semi_sync_master_enabled=OFF")
+    old = engine.replica
+    old.signal(signal.SIGCONT)
+    wait_said(daemon, "ledger_split")
+    wait_until(lambda: daemon.order(user_id="u3").answer == "503 unavailable", "a refused order")
+    old.kill()
+    daemon.wait_ready()
+    assert both.ledger.number("SELECT COUNT(*) FROM orders WHERE user_id = 'u2'") == 1
+    sells_out(daemon, 6)
