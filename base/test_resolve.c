@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 
-enum { SLOW_MS = 400, LIMIT_MS = 50 };
+enum { SLOW_MS = 1000, LIMIT_MS = 50 };
 
 /* Takes the place of the library's: the name "slow" is a resolver that does not answer in time. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,

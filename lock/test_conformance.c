@@ -237,7 +237,7 @@ static void test_release_wakes_who_waits(void **state)
     int64_t released_ms = now_ms();
     give(&hold);
     wait_end(&waiting, SECLOCK_OK);
-    assert_true(waiting.ended_ms - released_ms < 1000);
+    assert_true(waiting.ended_ms - released_ms < POLL_MS + SLACK_MS);
 }
 
 static void test_waiting_is_cancelled(void **state)
@@ -251,7 +251,7 @@ static void test_waiting_is_cancelled(void **state)
     int64_t cancelled_ms = now_ms();
     assert_int_equal(write(waiting.cancel_fd, &one, sizeof one), sizeof one);
     wait_end(&waiting, SECLOCK_CANCELLED);
-    assert_true(waiting.ended_ms - cancelled_ms < 1000);
+    assert_true(waiting.ended_ms - cancelled_ms < SLACK_MS);
     close(waiting.cancel_fd);
     give(&hold);
     assert_result(take(mine, 0, &hold), SECLOCK_OK); /* who gave up holds nobody up */
@@ -396,16 +396,16 @@ static void test_watchdog_renews(void **state)
     struct seclock_request wanted = request(0);
     if (subject->kind == SECLOCK_KIND_PERMIT)
         return; /* of fixed lease */
-    wanted.lease_ms = 900;
+    wanted.lease_ms = 1500;
     int64_t began_ms = now_ms();
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 20; i++) {
         sleep_ms(100);
         assert_int_equal(seclock_state(hold), SECLOCK_STATE_HELD);
         assert_result(take(other, 0, &second), SECLOCK_BUSY);
     }
     if (subject->is & LEASED)
-        assert_in_range(stats_of(mine).renewals, 2, 3 + 2 * (now_ms() - began_ms) / 300);
+        assert_in_range(stats_of(mine).renewals, 2, 3 + 2 * (now_ms() - began_ms) / 500);
     assert_int_equal(stats_of(mine).watched, 1);
     assert_int_equal(losses, 0);
     give(&hold);
@@ -443,12 +443,12 @@ static void test_fixed_lease_ends_without_notice(void **state)
                                                     .limit = subject->limit, .fixed_lease = true);
     if (!(subject->is & (LEASED | LAPSES)))
         return;
-    wanted.lease_ms = 200;
+    wanted.lease_ms = 600;
     assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
-    wanted.lease_ms = 1500;
+    wanted.lease_ms = 2000;
     enum seclock_result reentry = seclock_acquire(mine, &wanted, &again);
     assert_int_equal(reentry == SECLOCK_OK, (subject->is & REENTRANT) != 0);
-    sleep_ms(300);
+    sleep_ms(700);
     assert_int_equal(seclock_state(hold), SECLOCK_STATE_LOST);
     if (again)
         assert_result(take(other, 0, &second), SECLOCK_BUSY);
@@ -456,7 +456,7 @@ static void test_fixed_lease_ends_without_notice(void **state)
         assert_result(seclock_release(again), SECLOCK_OK);
     int64_t began_ms = now_ms();
     assert_result(take(other, PATIENCE_MS, &second), SECLOCK_OK);
-    assert_true(now_ms() - began_ms < 1200 + POLL_MS + SLACK_MS);
+    assert_true(now_ms() - began_ms < 1300 + POLL_MS + SLACK_MS);
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
     seclock_free(&again);
@@ -613,7 +613,7 @@ static void test_break_wakes_who_waits(void **state)
     int64_t broken_ms = now_ms();
     assert_result(seclock_break(other, subject->kind, name), SECLOCK_OK);
     wait_end(&waiting, SECLOCK_OK);
-    assert_true(waiting.ended_ms - broken_ms < 1000);
+    assert_true(waiting.ended_ms - broken_ms < POLL_MS + SLACK_MS);
     assert_result(seclock_release(hold), SECLOCK_LOST);
     seclock_free(&hold);
 }

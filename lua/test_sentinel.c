@@ -192,7 +192,7 @@ static void test_all_sentinels_dead_fails_in_time(void **state)
     struct redis *redis = open_at(fakes, FAKES_MAX, 300);
     int64_t began_ms = clock_now_ms();
     assert_int_equal(redis_connect(redis), REDIS_FAILED);
-    assert_in_range(clock_now_ms() - began_ms, 200, 2000);
+    assert_in_range(clock_now_ms() - began_ms, 200, 5000);
     assert_int_equal(redis_connect(redis), REDIS_FAILED); /* at once: the delay lasts */
     redis_close(&redis);
     for (int i = 0; i < FAKES_MAX; i++)

@@ -1,8 +1,12 @@
-"""What tests rely on: ports that no two processes are given."""
+"""What tests rely on: ports that no two processes are given, and what a lost connection is."""
 
+import http.client
 import subprocess
 import sys
 
+import pytest
+
+from harness import client
 from harness.processes import ROOT
 
 TAKE_PORTS = """
@@ -21,3 +25,15 @@ def test_no_two_processes_are_given_the_same_port():
         taker.communicate("\n")
     assert len(ports) == 80
     assert len(set(ports)) == len(ports)
+
+
+class ResetConnection(http.client.HTTPConnection):
+    def connect(self):
+        raise ConnectionResetError
+
+
+def test_connection_that_never_stood_is_lost(monkeypatch):
+    """The server has died in the middle of it, so no answer can have come early."""
+    monkeypatch.setattr(client, "connect", lambda *_: ResetConnection("127.0.0.1"))
+    with pytest.raises(ConnectionResetError):
+        client.send(("127.0.0.1", 1), "POST", "/order", {})

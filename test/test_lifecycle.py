@@ -55,7 +55,7 @@ def test_signal_ends_an_idle_daemon_with_exit_0(daemon, number):
 
 
 def test_lame_duck_serves_and_says_so(stack, spawn):
-    daemon = spawn(stack, lame_duck_ms=2000, http_threads=2)
+    daemon = spawn(stack, lame_duck_ms=4000, http_threads=2)
     daemon.reset()
     with closing(HTTPConnection(*daemon.address)) as kept:
         def closes():
@@ -66,16 +66,16 @@ def test_lame_duck_serves_and_says_so(stack, spawn):
         assert not closes()
         started = time.monotonic()
         daemon.signal(signal.SIGTERM)
-        wait_until(lambda: not daemon.ready(), "/readyz 503", timeout=0.5)
+        wait_until(lambda: not daemon.ready(), "/readyz 503")
         answer = daemon.get("/readyz")
         assert (answer.status, answer.json()["status"]) == (503, "draining")
         assert not closes(), "balancers have not seen it yet"
         assert daemon.order().status == 201
-        wait_until(closes, "Connection: close", timeout=1.5)
+        wait_until(closes, "Connection: close")
         assert daemon.order().status == 201
         daemon.signal(signal.SIGHUP)  # harmless by now
         assert daemon.wait() == 0
-        assert 2 < time.monotonic() - started < 5
+        assert 4 < time.monotonic() - started < 14
 
 
 def test_clients_in_the_backlog_are_answered(daemon):

@@ -87,7 +87,7 @@ def test_rush_moves_figures_bars_and_curves(chrome, stack, spawn, load):
     page.wait("document.querySelectorAll('.chart canvas').length === 2")
     running.stop()
     page.wait(f"{number(ACCEPTED)} === 0")
-    assert page.eval(number(LEFT)) == daemon.stock()["available"]
+    wait_until(lambda: page.eval(number(LEFT)) == daemon.stock()["available"], "what is left")
     no_errors(page)
 
 

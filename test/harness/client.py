@@ -58,6 +58,7 @@ def send(address, method, path, body=None, headers=(), timeout=30):
         headers.setdefault("Content-Type", "application/json")
     connection = connect(address, timeout)
     try:
+        connection.connect()
         with suppress(BrokenPipeError, ConnectionResetError):  # an answer came early
             connection.request(method, path, body,
                                {k: v for k, v in headers.items() if v is not None})
