@@ -37,8 +37,7 @@ struct db_stats {
  * library counts them, a commit and a connect: with the look-up of the name, the search for the
  * server that takes writes and the set-up of the session. A server that answers a part of a connect
  * and then hangs may add as much again. NULL with the reason in `error_out` when the url is not of
- * that form. A client belongs to one thread
- * at a time; the caller closes it. */
+ * that form. A client belongs to one thread at a time; the caller closes it. */
 struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size);
 
 /* From now on bounds each wait for an answer to a query by `timeout_ms`; returns the bound until

@@ -39,13 +39,13 @@ struct call {
 typedef enum call_start call_handler(struct service *service, struct request *request,
                                      const struct call *call);
 
-/* What a call worker brings to request->call.work; it belongs to the worker's thread. */
 /* What is remembered of shards that other daemons list and this one does not. */
 struct unlisted {
     int64_t asked_ns; /* 0: never */
     unsigned shard;   /* one of them; 0: there was none when that was asked */
 };
 
+/* What a call worker brings to request->call.work; it belongs to the worker's thread. */
 struct call_worker {
     struct service *service;
     struct shard *shard;               /* whose ledger the stock talks to */

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pymysql
 
 from daemon import STEADY
+from harness.engines_cluster import RedisCluster
 from harness.processes import free_port, wait_until
 from harness.servers import MariaServer
 from proxy import COMMIT
@@ -140,6 +141,14 @@ def redis_down(scene):
 def redis_refuses(scene):
     scene.daemon()
     return lambda: scene.stack.redis("REPLICAOF", "127.0.0.1", free_port())
+
+
+@case("SeckillRedisNodesDown")
+def redis_nodes_down(scene):
+    """No replica takes over: there is none."""
+    cluster = scene.ends.enter_context(RedisCluster(replicas=0))
+    scene.daemon(redis_url=cluster.url)
+    return lambda: cluster.nodes[0].kill()
 
 
 @case("SeckillRedisEvicts")
