@@ -10,7 +10,7 @@ from audit import audit, audit_after_faults
 from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
-from proxy import Link
+from proxy import WRITE, Link
 
 SLOW = 1  # order per minute: within a test no quota comes back
 
@@ -162,16 +162,19 @@ def test_question_lost_while_the_ledger_writes(stack, proxies, spawn, lost, left
 
 def test_refused_orders_leave_the_batch_and_the_others_are_accepted(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), rate_user_per_min=SLOW,
-                   rate_user_burst=3, deadline_ms=10_000, **STEADY)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), mysql_timeout_ms=60_000,
+                   rate_user_per_min=SLOW, rate_user_burst=3, deadline_ms=60_000, lease_ms=60_000)
     daemon.reset("demo", 100, 4)
     users = ["greedy"] * 10 + [f"u{n}" for n in range(10)]
-    proxy.hold()  # the first order waits in its transaction, the others for the next batch
+    trap = proxy.once(WRITE, before=lambda link: proxy.hold())
     with ThreadPoolExecutor(21) as clients:
-        first = clients.submit(daemon.order, user_id="first")
-        answers = [clients.submit(daemon.order, user_id=user) for user in users]
-        wait_until(lambda: daemon.metric("seckill_queue_depth") == 21, "all to wait")
-        proxy.resume()
+        first = clients.submit(daemon.order, user_id="first", timeout=60)
+        trap.wait()  # the first order waits in its transaction, the others for the next batch
+        answers = [clients.submit(daemon.order, user_id=user, timeout=60) for user in users]
+        try:
+            wait_until(lambda: daemon.metric("seckill_queue_depth") == 21, "all to wait")
+        finally:
+            proxy.resume()
     statuses = Counter((user[0], answer.result().status) for user, answer in zip(users, answers))
     assert first.result().status == 201
     assert statuses == {("g", 201): 3, ("g", 429): 7, ("u", 201): 10}
