@@ -17,6 +17,9 @@
 #include "base/clock.h"
 #include "base/resolve.h"
 
+/* A subscriber only listens, so nothing but these tells it that its server's host is gone. */
+enum { KEEPALIVE_IDLE_S = 5, KEEPALIVE_PAUSE_S = 5, KEEPALIVE_PROBES = 3 };
+
 /* Waits for the end of a connect that is under way: 0, or its errno. */
 static int await_connect(int fd, int64_t until_ms)
 {
@@ -56,6 +59,21 @@ static int dial(const struct sockaddr *address, socklen_t size, int64_t until_ms
     return fd;
 }
 
+static void set_option(int fd, int level, int option, int value)
+{
+    setsockopt(fd, level, option, &value, sizeof value);
+}
+
+static void set_options(int fd)
+{
+    /* A pipeline is sent whole, and its last packet must not wait for an answer. */
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_PAUSE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+}
+
 static int dial_address(const char *address, unsigned port, int64_t until_ms, int *error_out)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
@@ -68,8 +86,8 @@ static int dial_address(const char *address, unsigned port, int64_t until_ms, in
         return -1;
     int fd = dial(found->ai_addr, found->ai_addrlen, until_ms, error_out);
     freeaddrinfo(found);
-    if (fd >= 0) /* a pipeline is sent whole, and its last packet must not wait for an answer */
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (fd >= 0)
+        set_options(fd);
     return fd;
 }
 

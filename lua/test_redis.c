@@ -1,8 +1,11 @@
 /* The Redis connection: urls, credentials, time-outs, back-off, and messages between processes. */
 #include "lua/test_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "lua/command.h"
@@ -512,6 +515,27 @@ static void test_lost_subscription_is_unknown(void **state)
     redis_close(&redis);
 }
 
+static int option(const struct redis *redis, int level, int name)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    assert_int_equal(getsockopt(redis_fd(redis), level, name, &value, &size), 0);
+    return value;
+}
+
+/* A host that loses its power closes nothing, and a subscriber sends nothing. */
+static void test_host_that_is_gone_ends_a_subscription(void **state)
+{
+    (void)state;
+    struct redis *redis = open_subscriber();
+    assert_int_equal(option(redis, SOL_SOCKET, SO_KEEPALIVE), 1);
+    int seconds =
+        option(redis, IPPROTO_TCP, TCP_KEEPIDLE) +
+        option(redis, IPPROTO_TCP, TCP_KEEPINTVL) * option(redis, IPPROTO_TCP, TCP_KEEPCNT);
+    assert_int_equal(seconds, 20);
+    redis_close(&redis);
+}
+
 static int forget_user(void **state)
 {
     (void)state;
@@ -547,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_waiting_longer_than_the_timeout_keeps_the_connection),
         cmocka_unit_test(test_long_message_is_cut),
         cmocka_unit_test(test_event_without_its_texts_is_no_message),
+        cmocka_unit_test(test_host_that_is_gone_ends_a_subscription),
         cmocka_unit_test(test_lost_subscription_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,17 @@ enum db_result ledger_read(struct ledger *ledger)
     return result == DB_FAILED && db_in_doubt(ledger->db) ? ledger_query(ledger) : result;
 }
 
+enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_out)
+{
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (!row)
+        return LEDGER_NO;
+    *number_out = ledger_u32(row[0]);
+    return LEDGER_OK;
+}
+
 enum ledger_result ledger_from_db(enum db_result result)
 {
     static const enum ledger_result map[] = {

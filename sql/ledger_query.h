@@ -30,6 +30,9 @@ enum db_result ledger_query(struct ledger *ledger);
  * on a new one. Only for a text that can be repeated without harm. */
 enum db_result ledger_read(struct ledger *ledger);
 
+/* The same, for a query of one number at most. LEDGER_NO: it has no row. */
+enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_out);
+
 enum ledger_result ledger_from_db(enum db_result result);
 
 /* Columns as values; SQL NULL is 0 or "". */

@@ -142,11 +142,5 @@ enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, c
     sql_identifier(sql, sku);
     sql_printf(sql, " AND idempotency_key=");
     sql_identifier(sql, key);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
-    *units_out = ledger_u32(row[0]);
-    return LEDGER_OK;
+    return ledger_read_number(ledger, units_out);
 }

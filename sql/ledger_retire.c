@@ -150,11 +150,5 @@ enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
     sql_printf(sql, "SELECT segments FROM sale_round WHERE retired AND sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " ORDER BY round DESC LIMIT 1");
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
-    *segments_out = ledger_u32(row[0]);
-    return LEDGER_OK;
+    return ledger_read_number(ledger, segments_out);
 }

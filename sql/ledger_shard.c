@@ -19,23 +19,11 @@
 
 #include "sql/ledger_query.h"
 
-/* Reads the one number that the query has. LEDGER_NO: it has no row. */
-static enum ledger_result read_number(struct ledger *ledger, unsigned *number_out)
-{
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    if (!row)
-        return LEDGER_NO;
-    *number_out = ledger_u32(row[0]);
-    return LEDGER_OK;
-}
-
 static enum ledger_result find_number(struct ledger *ledger, unsigned *number_out)
 {
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, "SELECT number FROM ledger_shard");
-    return read_number(ledger, number_out);
+    return ledger_read_number(ledger, number_out);
 }
 
 /* Daemons that start together may insert at once: then the first one's row stays. */
@@ -46,7 +34,7 @@ static enum ledger_result give_number(struct ledger *ledger, unsigned number, un
                "INSERT IGNORE INTO ledger_shard(number)VALUES(IF(EXISTS(SELECT 1 FROM sale)OR "
                "EXISTS(SELECT 1 FROM sale_round),0,%u));SELECT number FROM ledger_shard",
                number);
-    enum ledger_result result = read_number(ledger, found_out);
+    enum ledger_result result = ledger_read_number(ledger, found_out);
     return result == LEDGER_NO ? LEDGER_FAILED : result;
 }
 
@@ -72,7 +60,7 @@ enum ledger_result ledger_sku_claim(struct ledger *ledger, const char *sku, unsi
     sql_printf(sql, "),0,%u))ON DUPLICATE KEY UPDATE asked=(asked+1)%%1000000;", wanted);
     sql_printf(sql, "SELECT shard FROM sale_shard WHERE sku=");
     sql_identifier(sql, sku);
-    enum ledger_result result = read_number(ledger, shard_out);
+    enum ledger_result result = ledger_read_number(ledger, shard_out);
     return result == LEDGER_NO ? LEDGER_FAILED : result;
 }
 
@@ -101,7 +89,7 @@ enum ledger_result ledger_shard_beyond(struct ledger *ledger, unsigned count, un
 {
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, "SELECT shard FROM sale_shard WHERE shard>=%u LIMIT 1", count);
-    return read_number(ledger, shard_out);
+    return ledger_read_number(ledger, shard_out);
 }
 
 /* FNV-1a: skus that differ in one digit spread well. */

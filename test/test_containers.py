@@ -384,14 +384,15 @@ def test_sentinels_of_the_overlay_promote_the_replica(secrets, tmp_path):
     def primary(name):
         return ask_sentinel(ports[name], "GET-MASTER-ADDR-BY-NAME")[1:]
 
-    def role(name):
-        return Redis(f"redis://:{password}@127.0.0.1:{ports[name]}/0")("ROLE")
+    def client(name):
+        return Redis(f"redis://:{password}@127.0.0.1:{ports[name]}/0")
     running = {}
     try:
         for name in sorted(ports):
             running[name] = start_process(argv(name), stdout=subprocess.DEVNULL)
             if name == "redis-two":
-                wait_until(lambda: answers(lambda: role("redis-two")[3] == b"connected"), "a copy")
+                wait_until(lambda: answers(lambda: client("redis-two")("ROLE")[3] == b"connected"),
+                           "a copy")
         trio = [name for name in ports if name.startswith("sentinel")]
         for name in trio:
             wait_until(lambda: primary(name) == [str(ports["redis"])], name)
@@ -400,7 +401,7 @@ def test_sentinels_of_the_overlay_promote_the_replica(secrets, tmp_path):
         for name in trio:
             wait_until(lambda: primary(name) == [str(ports["redis-two"])], "a promotion",
                        SECONDS_MAX)
-        wait_until(lambda: role("redis-two")[0] == b"master", "a new primary")
+        wait_until(lambda: client("redis-two").role() == b"master", "a new primary")
     finally:
         for process in running.values():
             process.kill()

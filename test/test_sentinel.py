@@ -108,13 +108,8 @@ def test_master_stands_still_and_comes_back_writable(rush, trio):
     trio.wait_promoted(old)
     old.go_on()
     rush.say_time(began, "master stood still")
-
-    def demoted():
-        try:
-            return old.client("ROLE")[0] == b"slave"
-        except OSError:  # it cuts its clients off when it changes
-            return False
-    wait_until(demoted, "the old master as a replica", timeout=SERVE_SECONDS_MAX)
+    wait_until(lambda: old.client.role() == b"slave", "the old master as a replica",
+               timeout=SERVE_SECONDS_MAX)
     rush.wait_sales("orders after that", 100)
     rush.end()
 

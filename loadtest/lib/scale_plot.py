@@ -27,9 +27,10 @@ def draw(rows):
         tries.set_yscale("log")
         tries.yaxis.set_major_formatter(plots.PLAIN)
         tries.set_ylabel("tries a batch, one sale")
-        for axis in (rates, tries):
+        for axis, what in ((rates, "Redis masters and ledgers"), (tries, "segments")):
             plots.x_label(axis, "daemons")
             plots.legend(axis)
+            axis.get_legend().set(title=what, alignment="left")
         text = plots.svg(figure)
     head = f' role="img" aria-labelledby="title"><title id="title">{TITLE}</title>{COLOURS}'
     return text.replace(">", head, 1)

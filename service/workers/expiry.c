@@ -70,7 +70,7 @@ static bool get_elected(struct expiry_worker *worker)
     if (is_elected(worker))
         return true;
     if (worker->elected)
-        log_event(LOG_WARN, "expiry_worker_lost_lock", "effect=%s",
+        log_event(LOG_WARN, "expiry_worker_lost_lock", "shard=%u effect=%s", worker->shard->number,
                   LOG_QUOTE("another daemon expires the orders that are not paid in time"));
     resign(worker);
     enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
@@ -83,7 +83,7 @@ static bool get_elected(struct expiry_worker *worker)
         resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
-    log_event(LOG_INFO, "expiry_worker_elected", NULL);
+    log_event(LOG_INFO, "expiry_worker_elected", "shard=%u", worker->shard->number);
     return true;
 }
 

@@ -253,12 +253,14 @@ static void count_connects(struct order_worker *worker)
     if (redis > worker->redis_connects) {
         if (worker->redis_connects > 0)
             metrics_add(METRIC_REDIS_RECONNECTS, redis - worker->redis_connects);
-        log_event(LOG_INFO, "redis_connected", "connects=%llu", (unsigned long long)redis);
+        log_event(LOG_INFO, "redis_connected", "shard=%u connects=%llu", worker->shard->number,
+                  (unsigned long long)redis);
     }
     if (ledger > worker->ledger_connects) {
         if (worker->ledger_connects > 0)
             metrics_add(METRIC_LEDGER_RECONNECTS, ledger - worker->ledger_connects);
-        log_event(LOG_INFO, "ledger_connected", "connects=%llu", (unsigned long long)ledger);
+        log_event(LOG_INFO, "ledger_connected", "shard=%u connects=%llu", worker->shard->number,
+                  (unsigned long long)ledger);
     }
     worker->redis_connects = redis;
     worker->ledger_connects = ledger;

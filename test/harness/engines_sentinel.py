@@ -175,12 +175,7 @@ class SentinelTrio(Engine):
     def promoted(self, old):
         """The server that is master now and was not, when it says so itself; else None."""
         new = self.master()
-        if new is old:
-            return None
-        try:
-            return new if new.client("ROLE")[0] == b"master" else None
-        except (OSError, RuntimeError):
-            return None
+        return new if new is not old and new.client.role() == b"master" else None
 
     def wait_promoted(self, old):
         return wait_until(lambda: self.promoted(old), "a new master", timeout=ANSWER_SECONDS_MAX)

@@ -59,6 +59,13 @@ class Redis:
         found = re.search(rf"^cmdstat_{command}:calls=(\d+)", stats, re.M)
         return int(found[1]) if found else 0
 
+    def role(self):
+        """b"master" or b"slave"; None while it closes connections, as it does when it changes."""
+        try:
+            return self("ROLE")[0]
+        except (OSError, RuntimeError):
+            return None
+
     def answers(self):
         try:
             return self("PING") == "PONG"
