@@ -24,10 +24,10 @@
 
 enum {
     RED_SERVERS = 3,
-    LEASE_MS = 3000,
+    LEASE_MS = 15000,
     POLL_MS = 300,
-    PATIENCE_MS = 10000,
-    SLACK_MS = 3000, /* that a busy machine may add to a wait */
+    PATIENCE_MS = 30000,
+    SLACK_MS = 9000, /* that a busy machine may add to a wait */
 };
 
 struct servers {

@@ -40,8 +40,8 @@ static struct stock *open_stock(struct sale_cache *cache)
         .redis_url = redis_server_url(),
         .mysql_url = sql_server_url(),
         .lease_ms = 3000,
-        .redis_timeout_ms = 1000,
-        .mysql_timeout_ms = 5000,
+        .redis_timeout_ms = 10000,
+        .mysql_timeout_ms = 20000,
         .resolve_ms = 200,
         .remember_left_ms = REMEMBER_MS,
     };

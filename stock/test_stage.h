@@ -24,8 +24,8 @@ static inline struct stock *open_stock(const char *sql_url)
                                     .redis_url = redis_server_url(),
                                     .mysql_url = sql_url,
                                     .lease_ms = LEASE_MS,
-                                    .redis_timeout_ms = 1000,
-                                    .mysql_timeout_ms = 5000,
+                                    .redis_timeout_ms = 10000,
+                                    .mysql_timeout_ms = 20000,
                                     .resolve_ms = 1000,
                                     .remember_left_ms = 100};
     struct stock *opened = stock_open(&options, cache, error, sizeof error);

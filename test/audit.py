@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "loadtest"))
 from lib import audit as sales  # noqa: E402  after the line that says where it is
 
 
-SETTLE_S_MAX = 3
+SETTLE_S_MAX = 10
 RETRIES_MAX = 200  # of orders while the service recovers
 HOLDING = "status IN ('reserved', 'paid')"  # orders that have units
 

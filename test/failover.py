@@ -3,6 +3,7 @@
 import time
 
 from audit import audit_after_faults, sell_out_after_faults
+from daemon import HASTY
 from harness.processes import wait_until
 
 ANSWERS = {"201", "503 unavailable", "503 outcome_unknown", "503 overloaded", "503 no_order_id"}
@@ -16,7 +17,7 @@ class Selling:
     def __init__(self, engine, stack, spawn, load, units=10_000_000):
         self.engine = engine
         self.stack = engine.stack(stack.redis_url)
-        self.pair = [spawn(self.stack, mysql_url=engine.url) for _ in range(2)]
+        self.pair = [spawn(self.stack, mysql_url=engine.url, **HASTY) for _ in range(2)]
         self.pair[0].reset("demo", units, 20)
         self.loads = [load(daemon, connections=8, seconds=60, stop_after=10**9)
                       for daemon in self.pair]

@@ -70,7 +70,7 @@ class Driver:
                 pass  # what was still in the buffer
 
 
-def settled(driver, *words, timeout=10):
+def settled(driver, *words, timeout=30):
     """The answer once the server is in reach again: until then it is not known, or not done."""
     answers = []
 

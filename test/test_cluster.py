@@ -70,6 +70,7 @@ def finish(daemon, running):
 
 
 def test_sells_out_to_the_last_unit(on_cluster, cluster, spawn):
+    cluster.calm()
     daemon = spawn(on_cluster, **STEADY)
     daemon.reset("demo", 200, SEGMENTS)
     assert all(segments_of(cluster, master) for master in cluster.masters()), "badly spread"
@@ -128,6 +129,7 @@ def test_master_without_replica_takes_only_its_segments_along(on_cluster, cluste
 
 
 def test_slots_move_away_and_back_in_mid_load(on_cluster, cluster, spawn, load):
+    cluster.calm()
     daemon = spawn(on_cluster)
     daemon.reset("demo", 10_000_000, SEGMENTS)
     source, target = cluster.masters()[:2]
@@ -166,6 +168,7 @@ def test_whole_cluster_is_killed_and_comes_back(on_cluster, cluster, spawn):
 
 
 def test_rate_limits_are_spread(on_cluster, cluster, spawn):
+    cluster.calm()
     daemon = spawn(on_cluster, rate_user_per_min=1, rate_user_burst=2, **STEADY)
     daemon.reset("demo", 1000, SEGMENTS)
     for user in range(30):
@@ -183,6 +186,7 @@ def conform(environment, *words):
 def test_lock_library_conforms_on_a_cluster(stack, cluster):
     """The conformance tests of all kinds of locks but the majority lock, which refuses clusters.
     Those that kill everybody's connections run by themselves."""
+    cluster.calm()
     environment = {**os.environ, "SECKILL_REDIS_URL": cluster.url,
                    "SECKILL_MYSQL_URL": stack.mysql_url}
     environment.pop("SECKILL_ZOOKEEPER_URL", None)

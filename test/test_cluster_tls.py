@@ -10,7 +10,7 @@ import time
 import pytest
 
 from audit import audit, sell_out
-from daemon import STEADY
+from daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
 from harness.processes import ROOT, clean_environment, wait_until
 from test_cluster import SEGMENTS, accept_more, finish, segment_key, segments_of, settle_anew
@@ -61,7 +61,7 @@ def test_sells_out_whatever_the_nodes_call_each_other(on_cluster, cluster, spawn
 
 def test_master_that_hangs_in_mid_load(on_cluster, cluster, spawn, load):
     """Its connections stay open and say nothing; the other masters' segments sell meanwhile."""
-    daemon = spawn(on_cluster, redis_url=cluster.tls_url())
+    daemon = spawn(on_cluster, redis_url=cluster.tls_url(), **HASTY)
     daemon.reset("demo", 10_000_000, SEGMENTS)
     running = load(daemon, connections=16, seconds=60)
     victim = cluster.owner(segment_key(0))

@@ -23,10 +23,10 @@ def slow_ledger(stack, proxies):
 
 def test_kill_9_in_mid_load_ten_times_over(stack, slow_ledger, spawn, load):
     """Also ten different moments of a batch: each transaction takes some 40 ms of which a kill
-    hits any, and 1000 units last longer than the ten kills."""
+    hits any, and 5000 units last longer than the ten kills."""
     options = {"mysql_url": slow_ledger.url(stack.mysql_url), "max_batch": 2}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
-    steady.reset("demo", 1000, 20)
+    steady.reset("demo", 5000, 20)
     loads = [load(steady, connections=8, seconds=60)]
     for _ in range(10):
         loads.append(load(victim, connections=8, seconds=60))
@@ -42,7 +42,7 @@ def test_kill_9_in_mid_load_ten_times_over(stack, slow_ledger, spawn, load):
     accepted = [order for one in loads for order in one.wait().accepted]
     assert all(set(one.answers) <= ANSWERS for one in loads)
     sell_out_after_faults(steady)
-    assert audit_after_faults(victim, accepted=accepted) == 1000
+    assert audit_after_faults(victim, accepted=accepted) == 5000
 
 
 @pytest.mark.parametrize("pattern, when, how, sold", [

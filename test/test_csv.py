@@ -138,7 +138,7 @@ def test_clients_that_hang_up_free_everything(daemon):
 
 
 def test_stream_that_cannot_go_on_does_not_look_complete(private_stack, spawn):
-    daemon = spawn(private_stack, mysql_timeout_ms=500)
+    daemon = spawn(private_stack)
     fill(daemon, 200_000)
     with ExitStack() as stack:
         sock = open_stream(daemon, stack)

@@ -1,6 +1,5 @@
 """What cannot be done in time is answered in time, and counted once."""
 
-import time
 from threading import Event, Thread
 
 import pytest
@@ -9,19 +8,14 @@ from audit import audit_after_faults
 from harness.client import assert_problem
 from harness.processes import wait_until
 from proxy import WRITE
+from standstill import timed
 
-DEADLINE_MS = 500
-ANSWER_S_MAX = 3  # the deadline and what a busy machine adds; far less than ten deadlines
-
-
-def timed(call):
-    """(answer, seconds)"""
-    begin = time.monotonic()
-    return call(), time.monotonic() - begin
+DEADLINE_MS = 1500  # more than an order takes on a busy machine whose servers answer
+ANSWER_S_MAX = 5  # the deadline and what a busy machine adds; far less than ten deadlines
 
 
-def assert_at_deadline(seconds):
-    assert DEADLINE_MS / 1000 <= seconds < ANSWER_S_MAX
+def assert_at_deadline(passed):
+    assert DEADLINE_MS / 1000 <= passed.seconds and passed.running < ANSWER_S_MAX
 
 
 def outcomes(daemon):
@@ -47,12 +41,12 @@ def test_order_past_its_deadline_is_timed_and_counted_once(slow):
     trap = ledger.once(WRITE, before=lambda link: go_on.wait(30))
     other = Thread(target=lambda: (trap.wait(), waiting.append(timed(daemon.order))))
     other.start()
-    response, seconds = timed(daemon.order)
+    response, passed = timed(daemon.order)
     other.join()
     go_on.set()
     assert_problem(response, 503, "outcome_unknown")
     assert_problem(waiting[0][0], 503, "unavailable")
-    for each in (seconds, waiting[0][1]):
+    for each in (passed, waiting[0][1]):
         assert_at_deadline(each)
     path = f"/order/{response.json()['order_id']}"
     wait_until(lambda: daemon.get(path).status == 200, "the late commit")
@@ -72,9 +66,9 @@ def test_calls_are_answered_within_the_deadline(slow):
     for call, code in ((lambda: daemon.pay(order_id), "outcome_unknown"),
                        (lambda: daemon.get(f"/order/{order_id}"), "unavailable"),
                        (lambda: daemon.get("/user/u1/orders"), "unavailable")):
-        response, seconds = timed(call)
+        response, passed = timed(call)
         assert_problem(response, 503, code)
-        assert_at_deadline(seconds)
+        assert_at_deadline(passed)
     ledger.resume()
 
 

@@ -73,7 +73,7 @@ def test_hot_sale_leaves_places_to_others(stalled):
 
 
 def test_order_that_waits_for_a_hanging_ledger_is_unavailable_and_not_accepted(stalled):
-    with stalled(max_batch=1, deadline_ms=500) as (daemon, clients):
+    with stalled(max_batch=1, deadline_ms=2000) as (daemon, clients):
         answers = [order.result() for order in
                    [clients.submit(daemon.order, "hot", f"u{n}") for n in range(20)]]
         untaken = [answer for answer in answers if answer.code != "outcome_unknown"]

@@ -44,7 +44,7 @@ def both_through(proxies, stack):
 def test_only_the_server_that_failed_is_blamed(stack, proxies, spawn):
     redis, ledger, urls = both_through(proxies, stack)
     # One worker: another would find only later that Redis is back.
-    daemon = spawn(stack, deadline_ms=1000, order_workers=1, **urls)
+    daemon = spawn(stack, order_workers=1, **urls)
     daemon.reset("demo", 100, 4)
     redis.refuse()
     response = daemon.order()
@@ -148,7 +148,7 @@ def test_wrong_ports_at_start_are_named_once_a_second(stack, spawn):
     daemon = spawn(stack, ready=False, mysql_url=f"mysql://u:{SECRET}@127.0.0.1:{port}/db",
                    redis_url=f"redis://:{SECRET}@127.0.0.1:{port}/0")
     for name in ("ledger_not_ready", "ledger_down", "redis_down"):
-        wait_until(lambda: events(daemon, name), name, timeout=2)
+        wait_until(lambda: events(daemon, name), name)
         assert events(daemon, name)[0]["address"] == f"127.0.0.1:{port}"
     wait_until(lambda: len(events(daemon, "ledger_not_ready")) > 1, "the next second")
     assert one_second(events(daemon, "ledger_not_ready"))

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from audit import answered, audit_after_faults, sell_out_after_faults
+from daemon import HASTY
 from harness.client import assert_problem
 from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
@@ -192,7 +193,7 @@ def is_down(daemon, part):
 
 
 def test_redis_stopped_for_3_s_in_mid_load(private_stack, spawn, load):
-    daemon = spawn(private_stack, deadline_ms=1000)
+    daemon = spawn(private_stack, deadline_ms=1000, **HASTY)
     daemon.reset("demo", 1_000_000, 20)
     running = load(daemon, connections=32, seconds=60)
     wait_until(lambda: running.accepted, "an accepted order")
@@ -274,7 +275,7 @@ def test_redis_requests_lost(stack, proxies, spawn):
 @pytest.mark.parametrize("fault", ["hold", "deaf", "refuse"])
 def test_redis_unreachable_by_the_network(stack, proxies, spawn, fault):
     proxy = proxies(stack.redis.address[1])
-    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url), deadline_ms=1000)
+    daemon = spawn(stack, redis_url=proxy.url(stack.redis_url), deadline_ms=1000, **HASTY)
     other = spawn(stack)
     daemon.reset("demo", 20, 4)
     responses = break_and_order(daemon, proxy, fault)
@@ -415,7 +416,7 @@ def test_transaction_that_arrives_late(stack, proxies, spawn, pattern, seconds):
 def test_ledger_unreachable_by_the_network(stack, proxies, spawn, fault):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000,
-                   mysql_timeout_ms=1000)
+                   mysql_timeout_ms=3000)
     daemon.reset("demo", 20, 4)
     daemon.order()
     responses = break_and_order(daemon, proxy, fault)

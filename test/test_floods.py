@@ -47,18 +47,22 @@ def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flood
     try:
         wait_until(lambda: connections(daemon) > CLIENTS, "the flood")
         time.sleep(0.5)
-        took = {name: [] for name in calls}
+        took, not_ready = {name: [] for name in calls}, 0
         for _ in range(PROBES):
             for name, call in calls.items():
                 start = time.monotonic()
                 response = call()
                 took[name].append(time.monotonic() - start)
-                assert response.status == 200, (name, response)
+                if name == "ready" and response.status == 503:  # by answers that are a second old
+                    not_ready += 1
+                else:
+                    assert response.status == 200, (name, response)
     finally:
         wrk.kill()
         wrk.communicate()
     longest = {name: sorted(seconds)[-1 - PROBES // 10] for name, seconds in took.items()}
     print({name: f"{seconds * 1000:.0f} ms" for name, seconds in longest.items()})
     assert max(longest.values()) < SECONDS_MAX, took
+    assert not_ready <= PROBES // 10
     wait_until(lambda: connections(daemon) < CLIENTS / 10, "its end")
     audit(daemon)

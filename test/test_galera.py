@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from daemon import HASTY
 from failover import Selling, sells_out
 from harness.engines_ledger import GALERA_PROVIDER, GaleraTrio
 from harness.processes import ROOT, wait_until
@@ -102,7 +103,7 @@ def test_lock_library_on_a_cluster(engine):
 def test_node_outside_the_primary_component_is_left(engine, stack, spawn):
     first, second, _ = engine.nodes
     both = engine.stack(stack.redis_url)
-    daemon = spawn(both, mysql_url=engine.url)
+    daemon = spawn(both, mysql_url=engine.url, **HASTY)
     daemon.reset("demo", 10, 2)
     assert daemon.order().status == 201
     first.run("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")

@@ -28,7 +28,7 @@ def order_all_at_once(daemon, count, **order):
 def test_full_queue_is_503_overloaded_at_once(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), queue_max=4, max_batch=2,
-                   deadline_ms=10_000, **STEADY)
+                   **STEADY)
     daemon.reset()
     proxy.delay = 0.1
     answers = order_all_at_once(daemon, 48)
@@ -46,10 +46,10 @@ def test_full_queue_is_503_overloaded_at_once(stack, proxies, spawn):
 def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies, spawn):
     """Nothing hangs, and no order is accepted after its client was told otherwise."""
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), max_batch=1, deadline_ms=500)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), max_batch=1, deadline_ms=1000)
     daemon.reset()
     daemon.order(user_id="warm-up")
-    proxy.delay = 0.06
+    proxy.delay = 0.12
     started = time.monotonic()
     answers = order_all_at_once(daemon, 48)
     assert time.monotonic() - started < 20
@@ -66,12 +66,12 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
 
 
 def test_deadline_of_an_order_begins_when_all_of_it_is_there(stack, spawn):
-    daemon = spawn(stack, deadline_ms=5000)
+    daemon = spawn(stack, deadline_ms=2000)
     daemon.reset()
     request = order_bytes()
     with socket.create_connection(daemon.address, timeout=30) as sock:
         sock.sendall(request[:-1])
-        time.sleep(6)
+        time.sleep(3)  # of the 10 s that a request has to arrive
         sock.sendall(request[-1:])
         assert read_response(sock).status == 201
 

@@ -80,8 +80,7 @@ def test_status_and_segment_of_an_order_that_several_filled(shop):
 
 def test_orders_are_found_at_once_and_after_they_were_filed(stack, spawn):
     """Two daemons commit more than is indexed at a time, while others ask."""
-    # So many orders, and no 503.
-    pair = [spawn(stack, redis_timeout_ms=10_000, **STEADY) for _ in range(2)]
+    pair = [spawn(stack, **STEADY) for _ in range(2)]
     pair[0].reset("demo", 100_000, 8)
 
     def order(n):
@@ -161,7 +160,7 @@ def test_listing_of_all_wants_the_token_and_get(daemon):
 
 
 def test_listing_without_a_ledger_is_unavailable(private_stack, spawn):
-    daemon = spawn(private_stack, mysql_timeout_ms=500)
+    daemon = spawn(private_stack)
     daemon.reset("demo", 10, 1)
     private_stack.maria_server.kill()
     for path in (ADMIN, USER):

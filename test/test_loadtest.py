@@ -475,6 +475,11 @@ def test_compare_says_what_changed(strategies, tmp_path):
 
 # programs
 
+# For campaigns whose every answer counts, on a machine that may stand still.
+PATIENCE = [word for option in ("deadline_ms=20000", "lease_ms=30000", "redis_timeout_ms=15000",
+                                "mysql_timeout_ms=15000") for word in ("--set", f"daemon.{option}")]
+
+
 class Staller:
     """Context manager: answers 201 at once, but stalls for some time after the first requests, and
     never answers the one to be forgotten."""
@@ -612,7 +617,7 @@ def test_orders_to_pay_are_paid_once(tmp_path):
     """A short run of pays: every order that it was given is paid by one answer at most."""
     done = subprocess.run(
         [LOADTEST / "campaign", "around", "--only", "pay", "--quick", "--no-report", "--build",
-         BUILD, "--out", tmp_path], capture_output=True, text=True)
+         BUILD, "--out", tmp_path, *PATIENCE], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     run, = json.loads((tmp_path / "around.json").read_text())["runs"]
     assert run["unexpected"] == 0 and run["unanswered"] == 0 and run["per_s"] > 0
@@ -623,7 +628,7 @@ def test_orders_to_pay_are_paid_once(tmp_path):
 def test_a_flood_is_probed_from_every_class(tmp_path):
     done = subprocess.run(
         [LOADTEST / "campaign", "flood", "--only", "user_orders", "--set", "flood_connections=50",
-         "--quick", "--no-report", "--build", BUILD, "--out", tmp_path],
+         "--quick", "--no-report", "--build", BUILD, "--out", tmp_path, *PATIENCE],
         capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     run, = json.loads((tmp_path / "flood.json").read_text())["runs"]
@@ -636,7 +641,7 @@ def test_a_flood_is_probed_from_every_class(tmp_path):
 
 def test_a_short_campaign_with_its_audit_and_report(tmp_path):
     done = subprocess.run(
-        [LOADTEST / "campaign", "rush", "--quick", "--build", BUILD, "--out", tmp_path],
+        [LOADTEST / "campaign", "rush", "--quick", "--build", BUILD, "--out", tmp_path, *PATIENCE],
         capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # no progress where there is no terminal

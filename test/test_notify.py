@@ -103,9 +103,12 @@ def test_watchdog_is_fed_while_the_threads_turn(stack, spawn, tmp_path):
         daemon = spawn(stack, env=environment(manager, WATCHDOG_USEC="400000"))
         manager.wait("WATCHDOG", after=10)
         with Stopped(daemon.process.pid, "http-thread"):
-            wait_until(lambda: "event=thread_stuck" in daemon.log(), "a stuck thread")
+            before = daemon.log().count("event=thread_stuck")
+            daemon.wait_until(lambda: daemon.log().count("event=thread_stuck") > before,
+                              "a stuck thread")
             fed = len(manager.told("WATCHDOG"))
-            daemon.wait_until(lambda: daemon.log().count("event=thread_stuck") > 3, "more lines")
+            daemon.wait_until(lambda: daemon.log().count("event=thread_stuck") > before + 3,
+                              "more lines")
             assert len(manager.told("WATCHDOG")) == fed
         manager.wait("WATCHDOG", after=fed)
 

@@ -333,7 +333,8 @@ def headers_too_large(world):
 
 
 def overloaded(world):
-    daemon, ledger = world.behind("mysql_url", queue_max=1, max_batch=1, order_workers=1, **STEADY)
+    daemon, ledger = world.behind("mysql_url", queue_max=1, max_batch=1, order_workers=1,
+                                  deadline_ms=3000, **STEADY)
     ledger.hold()
     with ThreadPoolExecutor(12) as pool:
         answers = [pool.submit(daemon.order, world.sku, f"u{n}") for n in range(12)]

@@ -129,8 +129,8 @@ def test_crowd_of_operators_waits_for_orders_and_is_answered(stack, spawn, load,
         try:
             wait_until(lambda: daemon.metric("seckill_calls_held_total") > 100, "calls are held",
                        timeout=60)
-            changed = daemon.admin("PATCH", "/admin/sale/demo", {"paused": False})
-            assert changed.status == daemon.get("/readyz").status == 200
+            assert daemon.admin("PATCH", "/admin/sale/demo", {"paused": False}).status == 200
+            daemon.wait_ready()
         finally:
             askers.kill()
             askers.communicate()

@@ -156,7 +156,7 @@ def test_orders_race_the_end_of_their_sale(pair):
     assert ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'paid'") == bought
     assert ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'reserved'") == 0
     assert ledger.number("SELECT COUNT(*) FROM sale") == 0
-    wait_until(lambda: keys_of(pair[0].stack) == [], "the end of the keys", timeout=10)
+    wait_until(lambda: keys_of(pair[0].stack) == [], "the end of the keys")
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])

@@ -150,4 +150,4 @@ def test_sold_out_memory_ends_in_every_daemon_with_a_reset(pair):
             assert daemon.order().answer == "409 sold_out"
     pair[0].reset("demo", 10, 2)
     assert pair[0].order().status == 201
-    wait_until(lambda: pair[1].order().status == 201, "a sale at the other daemon", timeout=10)
+    wait_until(lambda: pair[1].order().status == 201, "a sale at the other daemon")

@@ -145,7 +145,7 @@ def test_primary_that_hangs_is_left_and_refused_when_it_is_back(engine, stack, s
     engine.primary.run("CREATE USER least@'127.0.0.1'; "
                        "GRANT SELECT, INSERT, UPDATE, DELETE ON seckill.* TO least@'127.0.0.1'")
     daemon = spawn(both, mysql_url=engine.url.replace("shop@", "least@"), update_tables="off",
-                   mysql_timeout_ms=1000, deadline_ms=3000)
+                   mysql_timeout_ms=3000, deadline_ms=3000)
     daemon.reset("demo", 6, 2)
     assert daemon.order(key="first").status == 201
     assert not said(daemon, "ledger_not_durable")

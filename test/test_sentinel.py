@@ -7,6 +7,7 @@ import time
 import pytest
 
 from audit import audit_after_faults
+from daemon import HASTY
 from harness.engines_sentinel import SentinelTrio
 from harness.processes import ROOT, clean_environment, wait_until
 from harness.stack import Stack
@@ -36,7 +37,7 @@ class Rush:
 
     def __init__(self, shop, trio, spawn, load):
         self.shop, self.trio = shop, trio
-        self.daemon = spawn(shop, redis_url=trio.url)
+        self.daemon = spawn(shop, redis_url=trio.url, **HASTY)
         self.daemon.reset("demo", UNITS, 20)
         self.load = load(self.daemon, connections=8, seconds=150, stop_after=10**9, delay_ms=20)
         self.wait_sales("the first orders", 50)
@@ -116,7 +117,7 @@ def test_master_stands_still_and_comes_back_writable(rush, trio):
 def test_sentinels_that_are_dead_or_stand_still_are_passed_over(shop, trio, spawn):
     trio.sentinels[0].kill()
     trio.sentinels[1].stop()
-    daemon = spawn(shop, redis_url=trio.url)
+    daemon = spawn(shop, redis_url=trio.url, **HASTY)
     daemon.reset("demo", 10, 2)
     assert [daemon.order(user_id=f"u{i}").status for i in range(10)] == [201] * 10
     assert daemon.order(user_id="late").answer == "409 sold_out"

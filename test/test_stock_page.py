@@ -72,7 +72,7 @@ def test_sale_that_another_daemon_began_is_found(pair):
     """No daemon goes on denying a sku that it was asked for before."""
     assert look(pair[0]) == "404 unknown_sku"
     pair[1].reset("demo", 10, 1)
-    wait_until(lambda: look(pair[0]) != "404 unknown_sku", "the sale", timeout=10)
+    wait_until(lambda: look(pair[0]) != "404 unknown_sku", "the sale")
 
 
 def test_head_has_the_length_and_no_body(daemon):
@@ -200,8 +200,8 @@ def test_page_never_mixes_rounds(pair):
 
 def test_without_the_ledger_nobody_is_told_an_old_figure(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=1000,
-                   mysql_timeout_ms=500)
+    daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=2000,
+                   mysql_timeout_ms=3000)
     daemon.reset("demo", 10, 2)
     for how in ("refuse", "hold"):
         assert look(daemon)["sold"] == daemon.stock()["sold"]

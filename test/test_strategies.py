@@ -82,7 +82,7 @@ def test_kill_9_in_mid_load_loses_at_most_what_the_table_says(stack, proxies, sp
     ledger.delay = 0.004
     options = {"strategy": strategy, "max_batch": 4, "mysql_url": ledger.url(stack.mysql_url)}
     steady, victim = spawn(stack, **options), spawn(stack, **options)
-    steady.reset("demo", 5000, 20)
+    steady.reset("demo", 20_000, 20)
     loads = [load(steady, connections=8, seconds=60)]
     for _ in range(4):
         loads.append(load(victim, connections=8, seconds=60))
@@ -108,7 +108,7 @@ def test_kill_9_in_mid_load_loses_at_most_what_the_table_says(stack, proxies, sp
         assert order.status == 201, order
         accepted.append((order.json()["order_id"], min(left, 1000)))
     assert steady.order().answer == "409 sold_out"
-    assert audit_after_faults(victim, accepted=accepted) == 5000
+    assert audit_after_faults(victim, accepted=accepted) == 20_000
 
 
 @every_strategy

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from daemon import PROGRAM, STEADY, TOKEN, Daemon
+from daemon import PATIENT, PROGRAM, STEADY, TOKEN, Daemon
 from harness.client import send
 from harness.processes import ROOT, free_port, spawn as start_process, wait_until
 from harness.supervisor import Supervisor
@@ -196,9 +196,10 @@ class Instance(Daemon):
         self.mysqld = socket
         mysql_url = stack.mysql_url.replace(str(socket), "/run/mysqld/socket")
         conf = {"listen": f"127.0.0.1:{free_port()}", "redis_url": stack.redis_url,
-                "mysql_url": mysql_url, "lame_duck_ms": 500, "deadline_ms": 10_000,
+                "mysql_url": mysql_url, "lame_duck_ms": 500,
                 "admin_listen": f"unix:/run/seckilld-{name}/admin.sock",
-                "admin_token_file": f"/run/seckilld-{name}/admin.token", **STEADY, **options}
+                "admin_token_file": f"/run/seckilld-{name}/admin.token",
+                **PATIENT, **STEADY, **options}
         text = "".join(f"{option} = {value}\n" for option, value in conf.items())
         (etc / "seckill" / f"{name}.conf").write_text(text)
         del self.env["SECKILL_ADMIN_TOKEN"]
@@ -297,8 +298,8 @@ def test_daemons_of_one_machine_are_restarted_one_by_one(stack, tmp_path, etc):
     turn comes when the daemon says that it is ready."""
     with (Supervisor(f"@seckill-one-{os.getpid()}") as first,
           Supervisor(f"@seckill-two-{os.getpid()}") as second,
-          Instance("one", stack, tmp_path, etc, first) as one,
-          Instance("two", stack, tmp_path, etc, second) as two):
+          Instance("one", stack, tmp_path, etc, first, lame_duck_ms=5000) as one,
+          Instance("two", stack, tmp_path, etc, second, lame_duck_ms=5000) as two):
         one.reset("demo", 1000, 4)
         for present, other, manager in ((one, two, first), (two, one, second)):
             present.signal(signal.SIGTERM)

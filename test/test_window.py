@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from audit import audit, audit_after_faults, sell_out
-from daemon import TOKEN
+from daemon import HASTY, TOKEN
 from harness.client import assert_problem
 from harness.processes import wait_until
 from proxy import WRITE
@@ -163,7 +163,7 @@ def test_refused_key_is_free_when_the_sale_opens(daemon):
 def test_daemon_that_hears_no_news_accepts_nothing_under_old_terms(stack, proxies, spawn):
     """The daemon refuses by the old settings for a moment only."""
     redis = proxies(stack.redis.address[1])
-    deaf = spawn(stack, redis_url=redis.url(stack.redis_url))
+    deaf = spawn(stack, redis_url=redis.url(stack.redis_url), **HASTY)
     other = spawn(stack)
     deaf.reset("demo", 10, 2)
     assert deaf.order().status == 201

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pymysql
 
-from daemon import STEADY
+from daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
 from harness.processes import free_port, wait_until
 from harness.servers import MariaServer
@@ -40,7 +40,7 @@ class Scene:
         self.ends = ExitStack()
 
     def daemon(self, **options):
-        self.daemons.append(self.spawn(self.stack, **{**STEADY, **options}))
+        self.daemons.append(self.spawn(self.stack, **{**STEADY, **HASTY, **options}))
         return self.daemons[-1]
 
     def daemon_behind(self, **options):

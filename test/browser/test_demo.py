@@ -173,7 +173,7 @@ def test_shop_token_stays_with_the_shop(chrome, stack, spawn):
 def fragile(stack, spawn, proxies):
     """A daemon that comes back at the address where it was, and the proxy before its ledger."""
     proxy = proxies(stack.ledger.port)
-    daemon = spawn(stack, demo="on", listen=f"127.0.0.1:{free_port()}", deadline_ms=1000,
+    daemon = spawn(stack, demo="on", listen=f"127.0.0.1:{free_port()}", deadline_ms=3000,
                    mysql_url=proxy.url(stack.mysql_url))
     daemon.reset()
     assert daemon.order(user_id="before").status == 201

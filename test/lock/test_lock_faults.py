@@ -7,6 +7,7 @@ import pytest
 from harness.processes import wait_until
 from locks import Driver, driver_words, settled
 from proxy import Link
+from standstill import Elapsed
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")
@@ -17,7 +18,7 @@ SENT = {"timestamp": rb"EXEC", "table": rb"UPDATE distributed_lock"}
 @pytest.fixture
 def near(stack):
     """A driver next to the servers, to see what really is."""
-    with Driver(stack.redis_url, stack.mysql_url, lease=4000) as driver:
+    with Driver(stack.redis_url, stack.mysql_url, lease=20000) as driver:
         yield driver
 
 
@@ -37,7 +38,7 @@ def far_url(stack, proxy, request):
 @pytest.fixture
 def far(far_url):
     """A driver behind the proxy."""
-    with Driver(far_url, lease=4000, timeout=500, outage=500) as driver:
+    with Driver(far_url, lease=20000, timeout=500, outage=500) as driver:
         driver("status", "table" if far_url.startswith("mysql") else "simple", "n")  # connects
         yield driver
 
@@ -45,7 +46,7 @@ def far(far_url):
 @pytest.fixture
 def hasty(far_url):
     """A driver behind the proxy that soon gives up. A slow machine may make it do so early."""
-    with Driver(far_url, lease=4000, timeout=250) as driver:
+    with Driver(far_url, lease=20000, timeout=250) as driver:
         settled(driver, "status", "table" if far_url.startswith("mysql") else "simple", "n")
         yield driver
 
@@ -285,9 +286,8 @@ def test_get_lock_goes_with_its_connection(stack, proxies, near):
             assert near("release", 1)["result"] == "ok"
         assert far.acquire("get-lock", "n", wait=3000)["result"] == "ok"
         proxy.cut()
-        time.sleep(1)
-        state = far("state", 1)
-        assert (state["state"], state["lost"]) == ("lost", 1)
+        wait_until(lambda: far("state", 1)["lost"] == 1, "call of on_lost")
+        assert far("state", 1)["state"] == "lost"
         assert near.acquire("get-lock", "n", wait=1000)["result"] == "ok"
         assert far("release", 1)["result"] == "lost"
 
@@ -297,9 +297,10 @@ def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
     """It may have been done or not: renewing tells, releasing gives back whatever it was."""
     assert_free(near, kind)  # from now on a table has its row
     go_deaf(proxy, kind)
-    answer = hasty.acquire(kind, "n", lease=9000, **options(kind))
+    with Elapsed() as passed:
+        answer = hasty.acquire(kind, "n", lease=20000, **options(kind))
     assert (answer["result"], answer["state"]) == ("unknown", "unknown")
-    assert answer["took_ms"] < 3000
+    assert passed.running < 3
     assert near("status", kind, "n")["held"] == 1
     proxy.heal()
     proxy.cut()
@@ -313,12 +314,12 @@ def test_nobody_answers_the_acquisition(near, hasty, proxy, kind):
 def test_hold_that_was_in_doubt_is_renewed_as_long_as_told(near, hasty, proxy):
     """Its time counts from the acquisition, not from the beginning of the clock."""
     go_deaf(proxy, "simple")
-    assert hasty.acquire("simple", "n", lease=3000, keep=60000)["result"] == "unknown"
+    assert hasty.acquire("simple", "n", lease=6000, keep=60000)["result"] == "unknown"
     proxy.heal()
     proxy.cut()
-    wait_until(lambda: hasty("state", 1)["state"] == "held", "answer to the watchdog", timeout=3)
+    wait_until(lambda: hasty("state", 1)["state"] == "held", "answer to the watchdog")
     renewals = hasty("stats")["renewals"]
-    wait_until(lambda: hasty("stats")["renewals"] > renewals + 1, "renewals", timeout=4)
+    wait_until(lambda: hasty("stats")["renewals"] > renewals + 1, "renewals")
     assert settled(hasty, "release", 1)["result"] == "ok"
     assert_free(near, "simple")
 
@@ -372,7 +373,9 @@ def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, h
         state = far("state", 1)
         assert (state["state"], state["remaining_ms"]) == ("lost", 0)
         # on a busy machine, for the thread that tells; a renewal waits much longer
-        wait_until(lambda: far("state", 1)["lost"] == 1, "call of on_lost", timeout=3)
+        with Elapsed() as passed:
+            wait_until(lambda: far("state", 1)["lost"] == 1, "call of on_lost")
+        assert passed.running < 3
         proxy.heal()
         proxy.cut()
         assert settled(far, "release", 1)["result"] == "lost"
@@ -383,10 +386,10 @@ def test_hold_ends_when_the_server_is_out_of_reach(near, far_url, proxy, kind, h
 def test_silent_mysql_does_not_delay_renewals_at_redis(stack, proxies):
     proxy = proxies(stack.ledger.port)
     with Driver(stack.redis_url, proxy.url(stack.mysql_url), timeout=8000) as driver:
-        assert driver.acquire("table", "n", hold=1, lease=3000)["result"] == "ok"
-        assert driver.acquire("simple", "n", hold=2, lease=900)["result"] == "ok"
+        assert driver.acquire("table", "n", hold=1, lease=9000)["result"] == "ok"
+        assert driver.acquire("simple", "n", hold=2, lease=6000)["result"] == "ok"
         proxy.hold()
-        wait_until(lambda: driver("state", 1)["lost"] == 1, "loss at MySQL", timeout=6)
+        wait_until(lambda: driver("state", 1)["lost"] == 1, "loss at MySQL")
         state = driver("state", 2)
         assert (state["state"], state["lost"]) == ("held", 0)
         assert driver("release", 2)["result"] == "ok"
@@ -408,22 +411,25 @@ def test_wait_is_bounded_though_the_server_is_silent(stack, proxies, kind, wait)
         assert far.acquire(kind, "n", **options(kind))["result"] == "busy"
         if wait == 0:
             proxy.hold()
-        far.send("acquire", 1, kind, "n", f"wait={wait}", *driver_words([], options(kind)))
-        if wait:
-            time.sleep(wait / 2000)
-            proxy.hold()
-        answer = far.read()
+        with Elapsed() as passed:
+            far.send("acquire", 1, kind, "n", f"wait={wait}", *driver_words([], options(kind)))
+            if wait:
+                time.sleep(wait / 2000)
+                proxy.hold()
+            answer = far.read()
         assert answer["result"] in ("unknown", "failed", "timeout")
-        assert answer["took_ms"] < wait + TIMEOUT_MS + SLACK_MS
+        assert passed.running * 1000 < wait + TIMEOUT_MS + SLACK_MS
         far.kill()  # it would wait for the server once more, to give back what it may have
 
 
 def test_short_outage_does_not_lose_a_hold(near, far, proxy):
-    far.acquire("simple", "n", lease=2500)
+    far.acquire("simple", "n", lease=9000)
+    renewals = far("stats")["renewals"]
     proxy.refuse()
-    time.sleep(1)
+    time.sleep(4)  # over the time of the first renewal
+    assert far("stats")["renewals"] == renewals
     proxy.admit()
-    time.sleep(2)
+    wait_until(lambda: far("stats")["renewals"] > renewals, "renewal")
     state = far("state", 1)
     assert (state["state"], state["lost"]) == ("held", 0)
     assert far("release", 1)["result"] == "ok"
@@ -432,27 +438,28 @@ def test_short_outage_does_not_lose_a_hold(near, far, proxy):
 
 def test_who_awaits_a_latch_bears_an_outage(stack, proxy, near):
     assert near("latch-set", "n", 1)["result"] == "ok"
-    with Driver(proxy.url(stack.redis_url), timeout=500, outage=3000) as far:
-        far.send("latch-await", "n", 9000)
+    with Driver(proxy.url(stack.redis_url), timeout=500, outage=7000) as far:
+        far.send("latch-await", "n", 60000)
         time.sleep(0.3)
         proxy.refuse()
         time.sleep(1.3)  # it looks once a second
         proxy.admit()
         time.sleep(0.3)
         assert near("latch-down", "n")["left"] == 0
-        answer = far.read()
-        assert answer["result"] == "ok" and answer["took_ms"] < 6000
+        with Elapsed() as passed:
+            assert far.read()["result"] == "ok"
+        assert passed.running < 5
         proxy.refuse()
-        assert far("latch-await", "m", 9000)["result"] == "failed"  # after outage_ms
+        assert far("latch-await", "m", 60000)["result"] == "failed"  # after outage_ms
 
 
 def test_waiter_bears_an_outage(near, far, proxy):
-    near.acquire("simple", "n", lease=9000)
-    far.send("acquire", 1, "simple", "n", wait=9000)
+    near.acquire("simple", "n")
+    far.send("acquire", 1, "simple", "n", wait=60000)
     time.sleep(0.3)
     proxy.cut()
     time.sleep(0.3)
     near("release", 1)
-    start = time.monotonic()
-    assert far.read()["result"] == "ok"
-    assert time.monotonic() - start < 5  # it asks once a second, and need not wait for the lease
+    with Elapsed() as passed:
+        assert far.read()["result"] == "ok"
+    assert passed.running < 5  # it asks once a second, and need not wait for the lease

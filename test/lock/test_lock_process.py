@@ -7,6 +7,7 @@ import pytest
 
 from harness.processes import wait_until
 from locks import Driver, RedisAlone, ZooKeeper, driver_words, seconds_since, settled
+from standstill import Elapsed
 
 LEASE_MS, POLL_MS = 800, 400
 REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write", "semaphore",
@@ -106,9 +107,9 @@ def test_holder_is_stopped_past_its_lease(stack, pair, kinds):
     holder, next_one = pair
     old = acquire_all(holder, kinds)
     holder.stop()
-    start = time.monotonic()
-    new = acquire_all(next_one, kinds, wait=20000)
-    assert seconds_since(start) < ends_within(kinds)
+    with Elapsed() as passed:
+        new = acquire_all(next_one, kinds, wait=20000, lease=20000)
+    assert passed.running < ends_within(kinds)
     holder.resume()
     for hold, kind in enumerate(kinds):
         state = holder("state", hold)
@@ -125,13 +126,13 @@ def test_holder_is_killed(servers, kinds):
                             for _ in range(1 + len(kinds)))
         acquire_all(holder, kinds)
         for kind, waiter in zip(kinds, waiters):
-            waiter.send("acquire", 1, kind, kind, wait=20000, **options(kind))
+            waiter.send("acquire", 1, kind, kind, wait=20000, lease=20000, **options(kind))
         time.sleep(LEASE_MS / 2000)
-        start = time.monotonic()
-        holder.kill()
-        for waiter in waiters:
-            assert waiter.read()["result"] == "ok"
-        assert seconds_since(start) < ends_within(kinds)
+        with Elapsed() as passed:
+            holder.kill()
+            for waiter in waiters:
+                assert waiter.read()["result"] == "ok"
+        assert passed.running < ends_within(kinds)
         for waiter in waiters:
             assert settled(waiter, "release", 1)["result"] == "ok"
 
@@ -144,13 +145,13 @@ def test_waiter_is_killed(pair, servers, kind):
         holder.acquire(kind, "n")
         waiter.send("acquire", 1, kind, "n", wait=60000)
         time.sleep(0.3)
-        later.send("acquire", 1, kind, "n", wait=60000)
+        later.send("acquire", 1, kind, "n", wait=60000, lease=20000)
         time.sleep(0.3)
         waiter.kill()
-        start = time.monotonic()
-        holder("release", 1)
-        assert later.read()["result"] == "ok"
-        assert seconds_since(start) < 5 + SLACK
+        with Elapsed() as passed:
+            holder("release", 1)
+            assert later.read()["result"] == "ok"
+        assert passed.running < 5 + SLACK
         assert later("release", 1)["result"] == "ok"
 
 
@@ -257,7 +258,7 @@ def test_red_bears_the_minority():
         servers = [running.enter_context(RedisAlone()) for _ in range(3)]
         urls = [server.url for server in servers]
         holder, other = (running.enter_context(
-            Driver(*urls, lease=2000, timeout=300, outage=300)) for _ in range(2))
+            Driver(*urls, lease=9000, timeout=300, outage=300)) for _ in range(2))
         assert holder.acquire("red", "n")["result"] == "ok"
         servers[0].kill()
         servers[0].forget()
@@ -267,7 +268,8 @@ def test_red_bears_the_minority():
         servers[0].start()
         wait_until(lambda: servers[0].client("GET", "{n}:red"), "gift of the lock to who lost it")
         servers[1].kill()
-        time.sleep(2.1)
+        renewals = holder("stats")["renewals"]
+        wait_until(lambda: holder("stats")["renewals"] > renewals + 3, "renewals beyond a lease")
         assert holder("state", 1)["state"] == "held"
         servers[2].kill()
         wait_until(lambda: holder("state", 1)["state"] == "lost", "loss of the majority")
@@ -280,12 +282,14 @@ def test_red_keeps_a_slow_server_that_forgot_its_scripts(server, proxies):
     with RedisAlone() as second, RedisAlone() as third:
         proxy = proxies(server.port)
         urls = [proxy.url(server.url), second.url, third.url]
-        with Driver(*urls, lease=1500) as holder:
+        with Driver(*urls, lease=9000) as holder:
             proxy.delay = 0.02
             assert holder.acquire("red", "n")["result"] == "ok"
             wait_until(lambda: holder("stats")["renewals"] > 0, "renewal")
             server.client("SCRIPT", "FLUSH")
-            time.sleep(2)
+            renewals = holder("stats")["renewals"]
+            wait_until(lambda: holder("stats")["renewals"] > renewals + 3,
+                       "renewals beyond a lease")
             assert server.client("PTTL", "{n}:red") > 0
             assert holder("release", 1)["result"] == "ok"
             wait_until(lambda: not server.client("EXISTS", "{n}:red"), "release")

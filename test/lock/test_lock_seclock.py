@@ -83,7 +83,7 @@ def test_mysql(stack, shell, tmp_path, kind):
 
 
 def test_permits(shell, tmp_path):
-    touch = "sh -c 'touch $0; exec sleep 2'"
+    touch = "sh -c 'touch $0; exec sleep 60'"
     for number in range(2):
         shell(f"seclock --permits 2 import -- {touch} {number}")
     for number in range(2):
@@ -93,7 +93,7 @@ def test_permits(shell, tmp_path):
 
 def test_readers_share(shell, tmp_path):
     for number in range(2):
-        shell(f"seclock --kind read-write --read file -- sh -c 'touch {number}; exec sleep 2'")
+        shell(f"seclock --kind read-write --read file -- sh -c 'touch {number}; exec sleep 60'")
     for number in range(2):
         appears(tmp_path / str(number))
     assert ends(shell("seclock --kind read-write --nowait file -- true")) == 75
@@ -130,7 +130,7 @@ def test_exit_status_of_the_command(shell):
 def test_who_waits_is_told_for_whom(shell, tmp_path, kind):
     """The process, its host and the rest of the lease."""
     holder = shell(f"seclock --kind {kind} {'--permits 1' if kind == 'semaphore' else ''} job -- "
-                   "sh -c 'touch began; exec sleep 9'")
+                   "sh -c 'touch began; exec sleep 60'")
     appears(tmp_path / "began")
     for words in ("--nowait", "--wait 200ms"):
         permits = "--permits 1" if kind == "semaphore" else ""
@@ -148,7 +148,7 @@ def test_who_waits_is_told_for_whom(shell, tmp_path, kind):
 def test_status_of_a_lock_of_another_kind(shell, tmp_path):
     """Who does not say the kind sees the locks of that name of all kinds."""
     assert ends(shell("seclock status job")) == 1
-    shell("seclock --permits 2 job -- sh -c 'touch began; exec sleep 9'")
+    shell("seclock --permits 2 job -- sh -c 'touch began; exec sleep 60'")
     appears(tmp_path / "began")
     status = shell("seclock status job")
     assert ends(status) == 0
@@ -171,7 +171,7 @@ def test_exit_status_of_its_own(shell, tmp_path):
     assert ends(shell("seclock --server no-url job -- true")) == 78
     nowhere = f"redis://127.0.0.1:{free_port()}"
     assert ends(shell(f"seclock --server {nowhere} --nowait job -- true")) == 69
-    shell("seclock job -- sh -c 'touch began; exec sleep 9'")
+    shell("seclock job -- sh -c 'touch began; exec sleep 60'")
     appears(tmp_path / "began")
     assert ends(shell("seclock --nowait job -- true")) == 75
     start = time.monotonic()
@@ -192,7 +192,7 @@ def test_lock_is_lost(shell, tmp_path):
 def test_status_and_break(shell, tmp_path):
     assert ends(shell("seclock status job")) == 1
     assert ends(shell("seclock break job")) == 1
-    shell("seclock job -- sh -c 'echo $SECLOCK_FENCE >fence; touch began; exec sleep 9'")
+    shell("seclock job -- sh -c 'echo $SECLOCK_FENCE >fence; touch began; exec sleep 60'")
     appears(tmp_path / "began")
     status = shell("seclock status job")
     assert ends(status) == 0
@@ -220,7 +220,7 @@ def test_signals_are_passed_on(shell, tmp_path):
 
 
 def test_waiting_can_be_interrupted(shell, tmp_path):
-    shell("seclock job -- sh -c 'touch began; exec sleep 9'")
+    shell("seclock job -- sh -c 'touch began; exec sleep 60'")
     appears(tmp_path / "began")
     waiting = shell("seclock job -- true")
     time.sleep(0.5)
