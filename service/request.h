@@ -136,6 +136,7 @@ struct request {
         unsigned shards;        /* bits: who was asked, or need not be */
         bool short_of;          /* one of them could not be asked */
         bool looked_up;         /* the directory of skus was asked, too */
+        bool full;              /* the shard that has it has no place in its queue */
         unsigned unlisted; /* the shard that has it, which this daemon does not list; 0: none */
     } asked;
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */

@@ -57,16 +57,29 @@ class HaProxy(Balancer):
             self.env[f"SECKILL_PROXY_{name.upper()}_PORT"] = \
                 options.get("admin_listen", NOBODY).rpartition(":")[2]
 
-    def status(self, server):
+    def statuses(self, backend="daemons"):
+        """Of the servers, in their order."""
         url = f"http://127.0.0.1:{self.statistics}/;csv"
         with urllib.request.urlopen(url, timeout=5) as page:
             rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
-        return next(row["status"] for row in rows
-                    if (row["pxname"], row["svname"]) == ("daemons", server))
+        found = {row["svname"]: row["status"] for row in rows if row["pxname"] == backend}
+        return [found[name] for name in SERVERS]
 
     def wait_up(self, daemons, number):
-        """Until the daemon of that number is sent requests."""
-        wait_until(lambda: self.status(SERVERS[number]) == "UP", f"{SERVERS[number]} up at HAProxy")
+        """Until the daemon of that number is sent requests, and no server that is none: HAProxy
+        takes all for up when it starts."""
+        def up():
+            found = self.statuses()
+            return found[number] == "UP" and set(found[len(daemons):]) <= {"DOWN"}
+        wait_until(up, f"{SERVERS[number]} up at HAProxy")
+
+    def wait_unready(self, daemons):
+        """Until the daemons are sent requests only because none of them is ready."""
+        def unready():
+            beside = self.statuses("unready_daemons")
+            return (set(self.statuses()) == {"DOWN"} and
+                    set(beside[:len(daemons)]) == {"UP"} and set(beside[len(daemons):]) <= {"DOWN"})
+        wait_until(unready, "unready daemons at HAProxy")
 
 
 class Nginx(Balancer):
@@ -98,6 +111,9 @@ class Nginx(Balancer):
             f"    {kind}_temp_path {directory / kind};\n"
             for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")), 1)
         path.write_text(text)
+
+    def wait_unready(self, daemons):
+        """nginx does not ask."""
 
     def wait_up(self, daemons, number):
         """nginx tries a daemon again a second after it has failed."""

@@ -1,6 +1,7 @@
 """Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
 
 import random
+import threading
 import time
 
 import pytest
@@ -97,21 +98,24 @@ def test_lane_that_sleeps_through_its_lease_is_fenced_off(stack, proxies, spawn,
     assert audit_after_faults(other, accepted=accepted) == 20
 
 
-def test_sigstop_longer_than_the_lease_in_mid_load(stack, spawn, load):
-    pair = spawn(stack), spawn(stack)
-    steady, sleeper = pair
+def test_sigstop_longer_than_the_lease_in_mid_load(stack, proxies, spawn, load):
+    """First while a batch's write is on its way, so that it holds segments, then at any moment."""
+    ledger = proxies(stack.ledger.port)
+    steady, sleeper = spawn(stack), spawn(stack, mysql_url=ledger.url(stack.mysql_url))
     steady.reset("demo", 10_000_000, 20)
-    loads = [load(daemon, connections=64, seconds=60) for daemon in pair]
-
-    def sleep():
-        """It holds segments at most of these moments, not at all of them."""
+    loads = [load(daemon, connections=64, seconds=60) for daemon in (steady, sleeper)]
+    awake = threading.Event()
+    trap = ledger.once(WRITE, before=lambda link: awake.wait(60))
+    trap.wait()
+    sleeper.pause()
+    wait_until(lambda: steady.metric("seckill_recoveries_total") > 0, "a lease that ran out")
+    awake.set()
+    sleeper.cont()
+    for _ in range(3):
         time.sleep(0.2)
         sleeper.pause()
         time.sleep(0.7)
         sleeper.cont()
-        return steady.metric("seckill_recoveries_total") > 0
-
-    assert any([sleep() for _ in range(3)]) or any(sleep() for _ in range(20)), "no lease ran out"
     time.sleep(0.2)
     accepted = [order for one in loads for order in one.stop().accepted]
     assert all(set(one.answers) <= ANSWERS for one in loads)

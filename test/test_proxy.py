@@ -131,6 +131,21 @@ def test_without_a_daemon_the_answer_is_the_services_own(behind, kind):
     assert answer.headers["Retry-After"] == "1"
 
 
+def test_ledger_that_hangs_takes_no_daemon_away(behind, proxies, stack):
+    """It makes all of them unready; an order gets the daemon's own words."""
+    ledger = proxies(stack.ledger.port)
+    proxy, daemons = behind(mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000)
+    ledger.hold()
+    wait_until(lambda: not daemons[0].ready(), "an unready daemon")
+    proxy.wait_unready(daemons)
+    assert send(proxy.front, "GET", "/openapi.json").status == 200
+    answer = send(proxy.front, "POST", "/order", {"sku": "demo", "user_id": "u", "qty": 1})
+    assert answer.answer in ("503 unavailable", "503 outcome_unknown")
+    ledger.resume()
+    proxy.wait_up(daemons, 0)
+    assert send(proxy.front, "GET", "/stock/demo").status == 200
+
+
 @pytest.mark.skipif(not HAPROXY, reason="no HAProxy is installed")
 @pytest.mark.parametrize("kind", [HaProxy], indirect=True)
 def test_request_in_haproxys_queue_is_refused_in_time(behind):

@@ -298,6 +298,21 @@ def test_an_order_looks_for_its_shard_while_the_daemon_ends(two, spawn):
         assert order.result().status == 503
 
 
+def test_an_order_that_finds_its_shard_full_is_refused_as_overloaded(two, spawn):
+    """Not as if a server were down."""
+    daemon = spawn(two.stacks[0], mysql_url=two.url, queue_max=2, mysql_timeout_ms=60_000,
+                   lease_ms=60_000, deadline_ms=60_000)
+    place(daemon, 1, 1000)
+    two.stacks[0].ledger.run("INSERT INTO sale_shard (sku, shard) VALUES ('far', 1)")
+    with ThreadPoolExecutor() as pool, locked_keys(two.stacks[1].ledger):
+        orders = [pool.submit(daemon.order, "one", key=f"k{n}", timeout=60) for n in range(2)]
+        wait_until(lambda: daemon.metric("seckill_queue_depth") == 2, "a full queue")
+        answer = daemon.order("far")
+    assert (answer.status, answer.json()["code"]) == (503, "overloaded")
+    assert [order.result().status for order in orders] == [201, 201]
+    assert daemon.metrics()['seckill_orders_total{outcome="overloaded"}'] == 1
+
+
 def test_the_daemon_ends_while_a_ledger_hangs(two, spawn, load):
     daemon = spawn(two.stacks[0], mysql_url=two.url, mysql_timeout_ms=1000, drain_ms=2000)
     for shard in (0, 1):

@@ -189,7 +189,9 @@ static bool hop(struct order_worker *worker, struct request *request, unsigned n
 {
     struct queue *queue = worker->shard->service->shards[number].orders;
     unsigned flow = request->flow;
-    if (queue_stopped(queue) || !queue_reserve(queue, flow)) {
+    bool stopped = queue_stopped(queue);
+    request->asked.full = !stopped && !queue_reserve(queue, flow);
+    if (stopped || request->asked.full) {
         request->order.outcome = STOCK_UNAVAILABLE;
         return false;
     }
