@@ -12,7 +12,6 @@ import pytest
 from daemon import PROGRAM
 from harness.client import order_bytes, read_response, read_to_end
 from harness.processes import wait_until
-from proxy import WRITE
 
 GET = b"GET /stock/demo HTTP/1.1\r\nHost: x\r\n\r\n"
 MAX = 80
@@ -124,19 +123,28 @@ def test_clock_of_a_connection_starts_anew_with_each_answer(stack, spawn):
     assert closed(daemon, "idle") == 1
 
 
+def begin_orders(clients, daemon, count):
+    """Clients whose orders are with the daemon, one after the other, while its ledger hangs."""
+    buyers = []
+    for number in range(count):
+        buyers.append(clients.enter_context(connect(daemon)))
+        buyers[-1].sendall(order_bytes(user_id=f"u{number}"))
+        wait_until(lambda: daemon.metric("seckill_queue_depth") == len(buyers), "an order")
+    return buyers
+
+
 def test_complete_request_is_never_given_up_for_another_client(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), connections_max=8,
                    admin_listen="127.0.0.1:0")
     daemon.reset()
-    trap = proxy.once(WRITE, before=lambda link: time.sleep(1))
+    proxy.hold()
     with ExitStack() as clients:
-        buyers = [clients.enter_context(connect(daemon)) for _ in range(8)]
-        for number, sock in enumerate(buyers):
-            sock.sendall(order_bytes(user_id=f"u{number}"))
-        trap.wait()
+        buyers = begin_orders(clients, daemon, 8)
         for _ in range(20):
             clients.enter_context(connect(daemon))
+        time.sleep(0.5)  # in which the daemon wants a place for each of them
+        proxy.resume()
         assert [read_response(sock).status for sock in buyers] == [201] * 8
 
 
@@ -149,14 +157,10 @@ def test_buyer_gets_an_idle_place_while_the_orders_of_others_are_under_way(stack
     with ExitStack() as clients:
         idle = [clients.enter_context(connect(daemon)) for _ in range(9)]
         assert [ask(sock) for sock in idle] == [200] * 9
-        buyers = [clients.enter_context(connect(daemon)) for _ in range(11)]
-        trap = proxy.once(WRITE, before=lambda link: time.sleep(0.5))
-        for number, sock in enumerate(buyers):
-            sock.sendall(order_bytes(user_id=f"u{number}"))
-        trap.wait()
-        for number in range(9):
-            buyers.append(clients.enter_context(connect(daemon)))
-            buyers[-1].sendall(order_bytes(user_id=f"v{number}"))
+        proxy.hold()
+        buyers = begin_orders(clients, daemon, 20)
+        assert closed(daemon, "room") >= 9
+        proxy.resume()
         assert [read_response(sock).status for sock in buyers] == [201] * 20
 
 
