@@ -8,10 +8,11 @@ int main(void)
 {
     const char *url = getenv("SECKILL_REDIS_URL");
     const char *const servers[] = {url ? url : "redis://127.0.0.1:6379", NULL};
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = servers);
     struct seclock_request request = SECLOCK_REQUEST(.name = "report", .wait_ms = 5000);
     struct seclock_client *client = NULL;
     struct seclock_handle *hold = NULL;
-    enum seclock_result result = seclock_open(&SECLOCK_OPTIONS(.servers = servers), &client);
+    enum seclock_result result = seclock_open(&options, &client);
     if (result == SECLOCK_OK)
         result = seclock_acquire(client, &request, &hold);
     if (result == SECLOCK_OK) {

@@ -10,6 +10,7 @@
 #include "lock/process.h"
 #include "lock/sized.h"
 #include "lock/text.h"
+#include "lock/uncancelled.h"
 
 enum {
     POLL_MS_MIN = 5, /* for drivers that neither wait nor say how often to try */
@@ -41,6 +42,15 @@ static enum seclock_result request_check(const struct seclock_request *request, 
     return lock_name_check(request->name);
 }
 
+/* Makes the text of a request that no server knows yet. */
+static void handle_number(struct seclock_handle *handle)
+{
+    uint64_t number = atomic_fetch_add(&handle->core->requests, 1) + 1;
+    int used = snprintf(handle->request, sizeof handle->request, "%s-%llx", handle->owner,
+                        (unsigned long long)number);
+    assert(used < (int)sizeof handle->request);
+}
+
 /* why_two_ids: the owner's text says whose the lock is, and is the same for each re-entry. The
  * request's text says which acquisition this is; when the answer is lost and the request is sent
  * again, the server recognises it by that and does not count a second hold. */
@@ -49,11 +59,9 @@ static void handle_name(struct seclock_handle *handle, struct lock_core *core,
 {
     assert(strlen(request->name) < SECLOCK_NAME_MAX);
     uint64_t owner = request->owner ? request->owner->number : process_thread_number();
-    uint64_t number = atomic_fetch_add(&core->requests, 1) + 1;
     strcpy(handle->name, request->name);
     snprintf(handle->owner, sizeof handle->owner, "%s-%llx", core->id, (unsigned long long)owner);
-    snprintf(handle->request, sizeof handle->request, "%s-%llx-%llx", core->id,
-             (unsigned long long)owner, (unsigned long long)number);
+    handle_number(handle);
 }
 
 static struct seclock_handle *handle_make(struct lock_core *core, const struct lock_driver *driver,
@@ -105,14 +113,20 @@ static enum seclock_result handle_acquired(struct seclock_handle *handle, int64_
     handle->deadline_ns = sent_ns + handle_valid_ns(handle->lease_ms);
     if (handle->acquired_ns >= handle->deadline_ns) {
         enum seclock_result released = handle->driver->release(handle->self, handle);
-        /* Nobody will repeat the release, and the handle may be used for another try. */
-        if (released != SECLOCK_OK && released != SECLOCK_LOST && handle->driver->drop)
+        /* The handle may be used for another try, which must be another request: servers refuse one
+         * that was released. Nobody will repeat a release that was not answered. */
+        if (released == SECLOCK_OK || released == SECLOCK_LOST)
+            handle_number(handle);
+        else if (handle->driver->drop)
             handle->driver->drop(handle->self, handle);
         return lock_fail(SECLOCK_FAILED, "the answer came after the lease had ended");
     }
     if (handle->lease_ms != lease_ms && handle_watched(handle)) /* the driver has its own */
         watchdog_add(handle->watchdog, handle, sent_ns);
     handle->state = SECLOCK_STATE_HELD; /* last: from now on the watchdog renews it */
+    /* A watchdog that has looked before did not renew it, and would look too late. */
+    if (handle->renews && handle->now_ns() - sent_ns > (int64_t)handle->lease_ms * NS_PER_MS / 4)
+        watchdog_poke(handle->watchdog, handle);
     count(&handle->core->counters.acquired);
     return SECLOCK_OK;
 }
@@ -292,6 +306,7 @@ enum seclock_result lock_acquire(struct seclock_client *client,
                                  const struct seclock_request *request, const int *wait_ms,
                                  struct seclock_handle **handle_out)
 {
+    UNCANCELLED;
     const struct lock_driver *driver;
     void *self;
     struct seclock_request known;
@@ -343,6 +358,7 @@ static enum seclock_result renew_once(struct seclock_handle *handle)
 
 enum seclock_result seclock_renew(struct seclock_handle *handle)
 {
+    UNCANCELLED;
     if (!handle)
         return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
@@ -361,6 +377,7 @@ enum seclock_result seclock_renew(struct seclock_handle *handle)
  * otherwise that could extend a lease after it was given back. */
 enum seclock_result seclock_release(struct seclock_handle *handle)
 {
+    UNCANCELLED;
     if (!handle)
         return lock_fail(SECLOCK_NOT_OWNER, "there is no hold");
     enum seclock_state state = seclock_state(handle);
@@ -386,6 +403,7 @@ enum seclock_result seclock_release(struct seclock_handle *handle)
 
 void seclock_free(struct seclock_handle **handle)
 {
+    UNCANCELLED;
     struct seclock_handle *old = *handle;
     *handle = NULL;
     if (!old)

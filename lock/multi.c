@@ -7,6 +7,7 @@
 #include "lock/client.h"
 #include "lock/lock.h"
 #include "lock/text.h"
+#include "lock/uncancelled.h"
 
 /* why_one_order: two callers that each wait for a lock of the other would wait for ever. Nobody
  * does if all callers acquire in the same order: by kind, then name with its prefix. The server
@@ -102,6 +103,7 @@ static enum seclock_result acquire_all(const struct step *steps, size_t count, i
 enum seclock_result seclock_multi_acquire(const struct seclock_member *members, size_t count,
                                           int wait_ms, struct seclock_handle **handles_out)
 {
+    UNCANCELLED;
     memset(handles_out, 0, count * sizeof *handles_out);
     if (count == 0 || count > SECLOCK_MULTI_MAX) {
         lock_set_error("1 to %d locks", SECLOCK_MULTI_MAX);

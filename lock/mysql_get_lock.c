@@ -14,10 +14,10 @@
 #include "lock/text.h"
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
- * happens, and notifies nobody. So each hold has a connection to itself, which the server ends
- * (wait_timeout) when it hears nothing on it for the length of the lease. A renewal asks whether
- * this connection still has the lock; a connection that was replaced has not. No number grows with
- * each acquisition, hence there is no fence. */
+ * happens, and notifies nobody. So each owner's holds of a lock have a connection to themselves,
+ * which the server ends (wait_timeout) when it hears nothing on it for the length of the longest of
+ * their leases. A renewal asks whether this connection still has the lock; a connection that was
+ * replaced has not. No number grows with each acquisition, hence there is no fence. */
 
 /* why_one_server: such a lock is in the memory of the server where it was taken. Another node of a
  * Galera cluster gives it to somebody else, and so does the next primary while the former one still
@@ -35,8 +35,9 @@ struct holding {
     pthread_mutex_t mutex; /* one request at a time */
     char name[SECLOCK_NAME_MAX];
     char owner[SECLOCK_TOKEN_MAX];
-    int holds;    /* of its owner; 0 while it waits */
-    bool leaving; /* takes no more holds */
+    _Atomic int lease_ms; /* the longest of its holds, which only grows */
+    int holds;            /* of its owner; 0 while it waits */
+    bool leaving;         /* takes no more holds */
     struct holding *next;
 };
 
@@ -164,6 +165,7 @@ static struct holding *holding_new(struct get_lock *self, const struct seclock_h
     pthread_mutex_init(&holding->mutex, NULL);
     strcpy(holding->name, handle->name);
     strcpy(holding->owner, handle->owner);
+    holding->lease_ms = handle->lease_ms;
     return holding;
 }
 
@@ -179,7 +181,8 @@ static void holding_free(struct get_lock *self, struct holding *holding, bool ma
     free(holding);
 }
 
-/* The same owner's hold of the lock, counted once more; NULL when there is none. */
+/* The same owner's hold of the lock, counted once more; NULL when there is none. The lease that the
+ * server keeps is as before until the caller has sent a request by holding_check. */
 static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
 {
     pthread_mutex_lock(&self->mutex);
@@ -187,23 +190,34 @@ static struct holding *holding_again(struct get_lock *self, struct seclock_handl
     while (holding && (holding->leaving || strcmp(holding->owner, handle->owner) != 0 ||
                        strcmp(holding->name, handle->name) != 0))
         holding = holding->next;
-    if (holding)
+    if (holding) {
         handle->hold_count = ++holding->holds;
+        if (holding->lease_ms < handle->lease_ms)
+            holding->lease_ms = handle->lease_ms;
+    }
     pthread_mutex_unlock(&self->mutex);
     return holding;
 }
 
+/* The lease as the server keeps it: no shorter, in whole seconds. */
+static int lease_s(const struct holding *holding)
+{
+    return holding->lease_ms / 1000 + 1;
+}
+
 /* Whether the connection still has the lock, in `wait_ms`. The request itself keeps the connection
- * alive. A closed connection is not replaced, because the lock went with it. */
+ * alive, for the length of the longest lease: the mutex is held so that a shorter one is not sent
+ * behind it. A closed connection is not replaced, because the lock went with it. */
 static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
                                          int wait_ms)
 {
     assert(wait_ms > 0);
     struct sql_text sql = {0};
     enum seclock_result result = SECLOCK_LOST;
+    pthread_mutex_lock(&holding->mutex);
+    sql_printf(&sql, "SET SESSION wait_timeout=%d;", lease_s(holding));
     set_name(self, holding->name, &sql);
     mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
-    pthread_mutex_lock(&holding->mutex);
     db_set_timeout(holding->db, wait_ms);
     if (db_connected(holding->db)) {
         bool answered = db_query(holding->db, sql.text, sql.length) == DB_OK;
@@ -226,13 +240,13 @@ static enum seclock_result holding_check(struct get_lock *self, struct holding *
 static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
                                        const struct seclock_handle *handle, int wait_ms)
 {
-    assert(wait_ms >= 0 && handle->lease_ms > 0);
+    assert(wait_ms >= 0 && holding->lease_ms > 0);
     char text[160];
     long long got = 0;
     snprintf(text, sizeof text,
              "SET SESSION wait_timeout=%d;"
              "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
-             handle->lease_ms / 1000 + 1, wait_ms / 1000, wait_ms % 1000);
+             lease_s(holding), wait_ms / 1000, wait_ms % 1000);
     enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
     if (result == SECLOCK_OK)
         return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;

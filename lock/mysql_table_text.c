@@ -62,7 +62,8 @@ static void list_item(struct sql_text *sql, const char *request)
 }
 
 /* Takes a row that is free or expired, with a new fence; or once more for its owner, with the old
- * fence and at least the old lease. The same request is not counted again. */
+ * fence and at least the old lease. A repeat of the same request renews the lease and is not
+ * counted again: a caller whose earlier tries were not answered counts the lease from this one. */
 void table_acquire_text(const char *prefix, const struct seclock_handle *handle,
                         struct sql_text *sql)
 {
@@ -71,9 +72,13 @@ void table_acquire_text(const char *prefix, const struct seclock_handle *handle,
     mysql_raw(sql, "fence,GREATEST(fence+1,CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))),"
                    "hold_count=");
     if_mine(handle, sql);
-    mysql_raw(sql, "hold_count+1,1),request_id=CONCAT(");
+    mysql_raw(sql, "hold_count+(");
+    in_list(sql, handle->request, "request_id");
+    mysql_raw(sql, "=0),1),request_id=CONCAT(");
     if_mine(handle, sql);
-    mysql_raw(sql, "request_id,''),");
+    mysql_raw(sql, "REPLACE(request_id,");
+    list_item(sql, handle->request);
+    mysql_raw(sql, ",''),''),");
     list_item(sql, handle->request);
     mysql_raw(sql, "),expires_at=");
     if_mine(handle, sql);
@@ -85,11 +90,9 @@ void table_acquire_text(const char *prefix, const struct seclock_handle *handle,
     mysql_literal(sql, handle->owner);
     mysql_raw(sql, " WHERE name=");
     mysql_key(sql, prefix, handle->name);
-    mysql_raw(sql, " AND(hold_count=0 OR expires_at<=NOW(6) OR(owner=");
+    mysql_raw(sql, " AND(hold_count=0 OR expires_at<=NOW(6) OR owner=");
     mysql_literal(sql, handle->owner);
-    mysql_raw(sql, " AND NOT");
-    in_list(sql, handle->request, "request_id");
-    mysql_raw(sql, "));");
+    mysql_raw(sql, ");");
 }
 
 /* " WHERE" the row has the hold. Once anybody has taken the lock after the lease had ended, the

@@ -29,6 +29,7 @@ static enum seclock_result fair_acquire(void *self, struct seclock_handle *handl
     redis_kind_key(self, &call, handle->name, QUEUE);
     redis_kind_key(self, &call, handle->name, ALIVE);
     redis_kind_key(self, &call, handle->name, "fence");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);

@@ -14,6 +14,7 @@ enum {
     RENEW_CHUNK = 32,
     RENEW_MS_MIN = 5,
     WAIT_MS_UNSUBSCRIBED = 50,
+    RELEASED_BEFORE = 4, /* what the scripts answer to a request that was released */
 };
 
 const struct redis_row *redis_row_of(const struct seclock_handle *handle)
@@ -90,6 +91,8 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
         handle->hold_count = (int)call->values[2];
+    } else if (call->values[0] == RELEASED_BEFORE) {
+        result = lock_fail(SECLOCK_FAILED, "the request was released before it came");
     } else if (result == SECLOCK_BUSY) {
         handle->busy_ms = call->values[1];
     } else if (result == SECLOCK_FAILED && strstr(seclock_error(), ": WRONGTYPE")) {

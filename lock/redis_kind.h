@@ -33,7 +33,8 @@ void redis_kind_renew(void *self, struct seclock_handle *const *handles, size_t 
 void redis_kind_key(const struct redis_server *server, struct script_call *call, const char *name,
                     const char *field);
 
-/* Adds the key that remembers the release of a request. */
+/* Adds the key that remembers the release of a request: that of a hold, for a repeat, and that of a
+ * request which had none, so that it acquires nothing should it come later. */
 void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
                              const char *name, const char *request);
 

@@ -1,13 +1,15 @@
 /* The count-down latch: a number under prefix{name}:latch, and the set of requests it has
- * counted. */
+ * counted, those of before it was set anew apart. */
 #include <string.h>
 
 #include "lock/client.h"
 #include "lock/redis_operator.h"
 #include "lock/text.h"
+#include "lock/uncancelled.h"
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"
+#define BEFORE "latch:before"
 
 enum { TTL_MS = 86400000, ABSENT = -1, RETRY_MS_MAX = 100 };
 
@@ -41,6 +43,7 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
     script_begin(&call, SCRIPT_lock_latch_set);
     redis_kind_key(server, &call, name, FIELD);
     redis_kind_key(server, &call, name, COUNTED);
+    redis_kind_key(server, &call, name, BEFORE);
     script_int(&call, count);
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
     redis_server_run(server, &call, 1, false); /* a repeat would find the latch that it has set */
@@ -49,7 +52,7 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
 }
 
 /* A request's id makes the count safe to repeat: an order that is counted down twice counts
- * once. */
+ * once. The call has an id as well: its repeat does not count in a latch that was set meanwhile. */
 enum seclock_result seclock_latch_count_down(struct seclock_client *client, const char *name,
                                              const char *request, int64_t *left_out)
 {
@@ -67,7 +70,9 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
     script_begin(&call, SCRIPT_lock_latch_down);
     redis_kind_key(server, &call, name, FIELD);
     redis_kind_key(server, &call, name, COUNTED);
+    redis_kind_key(server, &call, name, BEFORE);
     script_text(&call, request ? request : random);
+    script_text(&call, random);
     result = redis_kind_run(server, &call, SECLOCK_CONFIG);
     if (result == SECLOCK_OK && left_out)
         *left_out = call.values[1];
@@ -152,6 +157,7 @@ static enum seclock_result latch_wait(const struct lock_core *core, struct redis
 enum seclock_result seclock_latch_await(struct seclock_client *client, const char *name,
                                         int wait_ms)
 {
+    UNCANCELLED;
     struct redis_server *server;
     enum seclock_result result = server_of(client, name, &server);
     if (result != SECLOCK_OK)

@@ -27,6 +27,7 @@ static enum seclock_result rw_acquire(void *self, struct seclock_handle *handle)
     redis_kind_key(self, &call, handle->name, OWNERS);
     redis_kind_key(self, &call, handle->name, MARK);
     redis_kind_key(self, &call, handle->name, "fence");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->owner);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);

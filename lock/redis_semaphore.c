@@ -10,6 +10,7 @@
 #include "lock/client.h"
 #include "lock/redis_operator.h"
 #include "lock/text.h"
+#include "lock/waiter.h"
 
 enum { LIMIT_FIELD_MAX = 32 };
 
@@ -31,6 +32,7 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
     redis_kind_key(self, &call, handle->name, redis_row_of(handle)->field);
     redis_kind_key(self, &call, handle->name, limit);
     redis_kind_key(self, &call, handle->name, "fence");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);
     script_int(&call, handle->permits);
@@ -42,6 +44,14 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
             lock_fail(SECLOCK_CONFIG, "the semaphore has fewer permits than wanted, or is not set");
     handle->hold_count = handle->permits;
     return result;
+}
+
+/* Who wants several permits may be woken by one that is enough for another. */
+static void permits_wait(void *self, struct seclock_handle *handle, int wait_ms)
+{
+    if (handle->waiting && handle->permits > 1)
+        waiter_pass(handle->waiting);
+    redis_kind_wait(self, handle, wait_ms);
 }
 
 /* ---- renew, release ---- */
@@ -132,7 +142,7 @@ const struct lock_driver redis_semaphore_driver = {
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = permits_acquire,
-    .wait = redis_kind_wait,
+    .wait = permits_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = redis_kind_renew,
     .release = permits_release,
@@ -155,7 +165,7 @@ const struct lock_driver redis_permit_driver = {
     .open = redis_kind_open,
     .close = redis_kind_close,
     .acquire = permits_acquire,
-    .wait = redis_kind_wait,
+    .wait = permits_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = redis_kind_renew,
     .release = permits_release,

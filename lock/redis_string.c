@@ -15,6 +15,7 @@ static enum seclock_result string_acquire(void *self, struct seclock_handle *han
     script_begin(&call, SCRIPT_lock_acquire);
     redis_kind_key(self, &call, handle->name, redis_row_of(handle)->field);
     redis_kind_key(self, &call, handle->name, "fence");
+    redis_kind_released_key(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);
     handle->token = handle->request;

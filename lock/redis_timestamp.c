@@ -3,7 +3,9 @@
  * and MULTI. It needs no server scripts. Each change takes two round trips:
  *
  *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
- */
+ *
+ * A full Redis refuses every command between MULTI and EXEC. Then a script renews and releases;
+ * where scripts are forbidden as well, the hold ends with its lease. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +23,7 @@ enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
 struct seen {
     int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
     bool mine, released; /* this request's token holds it, or was the last to release it */
+    bool unheld;         /* this request was released when it held nothing */
     int64_t now_us;      /* by the server's clock */
     int64_t fence;       /* the last one given */
 };
@@ -58,13 +61,15 @@ static enum seclock_result result_of(const struct attempt *attempt, const struct
 }
 
 /* UNWATCH first: an earlier round may have ended without EXEC. Only an acquisition watches the
- * fence, since it alone sets it: other kinds of lock of the same name share that key. */
-static enum seclock_result look(struct attempt *attempt, const char *token, bool watch_fence,
+ * fence, since it alone sets it: other kinds of lock of the same name share that key. It also
+ * watches for its own release, which may come before a change that is under way for long. */
+static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
                                 struct seen *seen_out)
 {
     struct command commands[] = {
         {.argc = 1, .argv = {"UNWATCH"}},
-        {.argc = watch_fence ? 3 : 2, .argv = {"WATCH", attempt->lock, attempt->fence}},
+        {.argc = acquires ? 4 : 2,
+         .argv = {"WATCH", attempt->lock, attempt->fence, attempt->released}},
         {.argc = 2, .argv = {"GET", attempt->lock}},
         {.argc = 2, .argv = {"GET", attempt->fence}},
         {.argc = 2, .argv = {"GET", attempt->released}},
@@ -79,6 +84,7 @@ static enum seclock_result look(struct attempt *attempt, const char *token, bool
     seen_out->left_ms = command_int(&commands[2], -1) - seen_out->now_us / 1000;
     seen_out->mine = seen_out->left_ms > 0 && colon && strcmp(colon + 1, token) == 0;
     seen_out->released = released && strcmp(released, token) == 0;
+    seen_out->unheld = released && released[0] == '-' && strcmp(released + 1, token) == 0;
     seen_out->fence = command_int(&commands[3], -1);
     command_clear(commands, 6);
     return result;
@@ -97,6 +103,31 @@ static enum seclock_result change(struct attempt *attempt, struct command *comma
         result = SECLOCK_BUSY;
     command_clear(commands, (size_t)count);
     return result;
+}
+
+/* Does for a full server what a refused transaction would have done; a lease of 0 releases. */
+static enum seclock_result change_by_script(struct attempt *attempt,
+                                            const struct seclock_handle *handle, int lease_ms)
+{
+    struct script_call call;
+    assert(lease_ms >= 0);
+    script_begin(&call, SCRIPT_lock_timestamp);
+    script_key(&call, attempt->lock);
+    script_key(&call, attempt->released);
+    script_text(&call, handle->request);
+    script_int(&call, lease_ms);
+    script_run(attempt->redis, &call, 1);
+    enum seclock_result result = redis_server_result(&call);
+    if (result != SECLOCK_OK)
+        redis_server_failed(attempt->server, attempt->redis);
+    attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
+    return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_LOST : result;
+}
+
+/* Whether the last change was refused because one of its commands was, as a full server does. */
+static bool was_aborted(const struct attempt *attempt, enum seclock_result result)
+{
+    return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
 }
 
 /* With a fence of 0 the stored one stays as it is. */
@@ -129,6 +160,8 @@ static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_
     enum seclock_result result = look(attempt, handle->request, true, &seen);
     if (result != SECLOCK_OK)
         return result;
+    if (seen.released || seen.unheld)
+        return lock_fail(SECLOCK_FAILED, "the request was released before it came");
     if (seen.left_ms > 0 && !seen.mine) {
         handle->busy_ms = seen.left_ms;
         return SECLOCK_BUSY;
@@ -162,19 +195,30 @@ static enum seclock_result renew_once(struct attempt *attempt, struct seclock_ha
         return result;
     if (handle->fence == 0)
         handle->fence = (uint64_t)seen.fence;
-    return write_lock(attempt, handle, &seen, 0);
+    result = write_lock(attempt, handle, &seen, 0);
+    return was_aborted(attempt, result) ? change_by_script(attempt, handle, handle->lease_ms)
+                                        : result;
+}
+
+/* Keeps a request that is released without a hold, so that it acquires nothing should it still be
+ * on its way: the scripts of other kinds do so as well. */
+static enum seclock_result keep_unheld(struct attempt *attempt, const struct seclock_handle *handle)
+{
+    char value[1 + SECLOCK_TOKEN_MAX];
+    snprintf(value, sizeof value, "-%s", handle->request);
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 5, .argv = {"SET", attempt->released, value, "PX", "60000"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    enum seclock_result result = change(attempt, commands, 3);
+    return result == SECLOCK_OK ? SECLOCK_LOST : result;
 }
 
 /* The lock and the memory of its release change in one transaction, so that a repeat finds one
  * of the two. */
-static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
+static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
 {
-    struct seen seen;
-    enum seclock_result result = look_for_mine(attempt, handle, &seen);
-    if (result == SECLOCK_LOST && seen.released)
-        return SECLOCK_OK;
-    if (result != SECLOCK_OK)
-        return result;
     struct command commands[] = {
         {.argc = 1, .argv = {"MULTI"}},
         {.argc = 2, .argv = {"DEL", attempt->lock}},
@@ -183,6 +227,18 @@ static enum seclock_result release_once(struct attempt *attempt, struct seclock_
         {.argc = 1, .argv = {"EXEC"}},
     };
     return change(attempt, commands, 5);
+}
+
+static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
+{
+    struct seen seen;
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == SECLOCK_LOST && (seen.released || seen.unheld))
+        return seen.released ? SECLOCK_OK : SECLOCK_LOST;
+    if (result != SECLOCK_OK && result != SECLOCK_LOST)
+        return result;
+    result = result == SECLOCK_OK ? give_back(attempt, handle) : keep_unheld(attempt, handle);
+    return was_aborted(attempt, result) ? change_by_script(attempt, handle, 0) : result;
 }
 
 /* Repeats a change when another client was in between, or when an answer was lost: the token in the

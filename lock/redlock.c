@@ -124,6 +124,8 @@ static enum seclock_result redlock_acquire(void *self, struct seclock_handle *ha
     struct votes votes =
         redlock_ask(servers, connections, &call, calls, redlock_quorum(servers), timeout_ms);
     enum seclock_result result = acquired(redlock, &votes); /* in time or not: see lock.c */
+    if (result == SECLOCK_OK && !redlock_apart(servers, connections))
+        result = SECLOCK_CONFIG;
     if (result != SECLOCK_OK)
         release_all(redlock, connections, handle, false, votes.silent > 0 ? 0 : timeout_ms);
     handle->busy_ms = votes.left_ms;

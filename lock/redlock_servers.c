@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "base/url.h"
 #include "lock/process.h"
@@ -23,6 +25,7 @@ struct redlock_servers {
     size_t count, quorum;
     char (*url)[URL_SIZE];
     char (*place)[URL_PLACE_SIZE];
+    unsigned database[SCRIPT_EACH_MAX];
     int timeout_ms;
     struct process_guard guard;
     pthread_mutex_t mutex; /* guards all below */
@@ -110,8 +113,12 @@ static struct redlock_servers *servers_new(const struct lock_context *context)
         free(servers);
         return NULL;
     }
+    char error[URL_ERROR_SIZE];
+    struct url parts;
     for (const char *const *url = context->servers; *url; url++)
         if (driver_serves(SECLOCK_KIND_RED, *url)) {
+            if (url_parse(*url, "redis", &parts, error, sizeof error))
+                servers->database[servers->count] = parts.database_number;
             url_place(*url, "redis", servers->place[servers->count]);
             snprintf(servers->url[servers->count++], URL_SIZE, "%s", *url);
         }
@@ -188,6 +195,29 @@ int redlock_timeout_ms(const struct redlock_servers *servers)
 }
 
 /* ---- calls ---- */
+
+/* why_by_connections: the URLs of one server may differ in their text. The addresses to which the
+ * connections lead do not, and to compare them costs no look-up of names. */
+bool redlock_apart(const struct redlock_servers *servers,
+                   const struct redlock_connections *connections)
+{
+    struct sockaddr_storage peers[SCRIPT_EACH_MAX] = {0};
+    for (size_t i = 0; i < servers->count; i++) {
+        socklen_t size = sizeof peers[i];
+        if (getpeername(redis_fd(connections->each[i].redis), (struct sockaddr *)&peers[i],
+                        &size) != 0)
+            continue; /* without a connection it has no vote */
+        for (size_t j = 0; j < i; j++)
+            if (servers->database[i] == servers->database[j] &&
+                memcmp(&peers[i], &peers[j], sizeof peers[i]) == 0) {
+                lock_set_error("servers %zu and %zu are one (redis %s), where a majority lock "
+                               "needs servers that are independent of each other",
+                               j + 1, i + 1, servers->place[i]);
+                return false;
+            }
+    }
+    return true;
+}
 
 /* Stops at `enough` yes answers: waiting for the slowest server would cost the holder lease for
  * nothing. */

@@ -46,6 +46,11 @@ struct redlock_connections *redlock_connections_new(struct redlock_servers *serv
 void redlock_connections_free(struct redlock_servers *servers,
                               struct redlock_connections *connections);
 
+/* False, with the reason in seclock_error, when two of the connections lead to one database of one
+ * server, which would then have two votes. */
+bool redlock_apart(const struct redlock_servers *servers,
+                   const struct redlock_connections *connections);
+
 /* Sends the same call to all servers and waits until `enough` have answered with 1 or `wait_ms`
  * have passed. Each server's answer is in `calls` (SCRIPT_EACH_MAX). */
 struct votes redlock_ask(const struct redlock_servers *servers,

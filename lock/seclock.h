@@ -7,7 +7,12 @@
  *
  * Threads: any number of threads may use a client and its owners at once. A handle belongs to one
  * thread at a time, but any thread may call seclock_state, seclock_remaining_ms, seclock_fence and
- * the other functions that only read a handle. No function is safe in a signal handler.
+ * the other functions that only read a handle. No function is safe in a signal handler; the
+ * library's own threads block all signals.
+ *
+ * Cancellation: seclock_acquire, _renew, _release, _free, _multi_acquire and _latch_await put off a
+ * pthread_cancel of their thread until they return, so end a wait by cancel_fd first. A thread that
+ * is cancelled in another call leaves a connection open.
  *
  * Fork: in the child every client behaves as if just opened, with a new id. The parent's handles do
  * not belong to the child: there their state is SECLOCK_STATE_LOST (on_lost is not called), and
@@ -37,8 +42,9 @@ extern "C" {
 #endif
 
 /* A struct with its size and the fields given, all others 0:
- * SECLOCK_REQUEST(.name = "report", .wait_ms = 5000). C before C99 and C++ before C++20 have no
- * such initialisers: zero the struct there, then set `size` and the fields. */
+ * SECLOCK_REQUEST(.name = "report", .wait_ms = 5000). In C it has an address; in C++ it is a
+ * temporary, which initialises a variable whose address you take. C before C99 and C++ before C++20
+ * have no such initialisers: zero the struct there, then set `size` and the fields. */
 #ifdef __cplusplus
 #define SECLOCK_SIZED(type, ...) (type{.size = sizeof(type), __VA_ARGS__})
 #else
@@ -315,9 +321,9 @@ SECLOCK_API enum seclock_result seclock_latch_set(struct seclock_client *client,
                                                   int64_t count, int ttl_ms);
 
 /* Counts down by one; `left_out` may be NULL. A repeat with the same `request` (1 ..
- * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once; NULL: a new id for this call.
- * SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was never set, or is
- * forgotten. */
+ * SECLOCK_TOKEN_MAX - 1 bytes, e.g. an order's id) counts once until the latch is set anew; NULL: a
+ * new id for this call. SECLOCK_OK, also when the latch is open already; SECLOCK_CONFIG: it was
+ * never set, or is forgotten. */
 SECLOCK_API enum seclock_result seclock_latch_count_down(struct seclock_client *client,
                                                          const char *name, const char *request,
                                                          int64_t *left_out);

@@ -66,6 +66,8 @@ static void close_unless_in_use(struct seclock_client **client)
 static int end(void **state)
 {
     (void)state;
+    if (redis_is_full)
+        redis_fill_up(false);
     close_unless_in_use(&mine);
     close_unless_in_use(&other);
     clock_ahead_ns = 0;
@@ -330,6 +332,67 @@ static void test_owner_enters_again(void **state)
     give(&second);
     assert_result(take(other, 0, &third), SECLOCK_OK);
     give(&third);
+}
+
+/* Two holds of one owner: a brief one, which ends as told, and one of a long lease. */
+struct unequal {
+    bool brief_first, fixed;
+    int hold_ms_max;
+    struct seclock_handle *brief, *lasting;
+    char name[SECLOCK_NAME_MAX];
+};
+
+enum { BRIEF_MS = 900, LASTING_MS = 30000 }; /* the server of get-lock counts whole seconds */
+
+static void enter_unequally(struct unequal *unequal)
+{
+    struct seclock_request brief = request(PATIENCE_MS), lasting = request(PATIENCE_MS);
+    brief.name = lasting.name = unequal->name;
+    brief.lease_ms = BRIEF_MS;
+    brief.fixed_lease = unequal->fixed;
+    brief.hold_ms_max = unequal->hold_ms_max;
+    lasting.lease_ms = LASTING_MS;
+    if (unequal->brief_first)
+        assert_result(seclock_acquire(mine, &brief, &unequal->brief), SECLOCK_OK);
+    assert_result(seclock_acquire(mine, &lasting, &unequal->lasting), SECLOCK_OK);
+    if (!unequal->brief_first)
+        assert_result(seclock_acquire(mine, &brief, &unequal->brief), SECLOCK_OK);
+    if (!unequal->fixed && unequal->hold_ms_max == 0)
+        seclock_release(unequal->brief); /* SECLOCK_LOST on a machine that stood still */
+}
+
+/* Only the long lease keeps the lock, and does so after the short one would have ended. */
+static void test_owner_has_unequal_leases(void **state)
+{
+    (void)state;
+    struct unequal all[] = {
+        {.brief_first = true},
+        {.brief_first = true, .fixed = true},
+        {.brief_first = false},
+        {.brief_first = true, .hold_ms_max = BRIEF_MS},
+    };
+    enum { ALL = sizeof all / sizeof all[0] };
+    struct seclock_handle *second;
+    if (!(subject->is & REENTRANT))
+        return;
+    for (size_t i = 0; i < ALL; i++) {
+        snprintf(all[i].name, sizeof all[i].name, "%.80s-%zu", name, i);
+        enter_unequally(&all[i]);
+    }
+    int64_t until_ms = now_ms() + 3 * BRIEF_MS;
+    while (now_ms() < until_ms) {
+        struct seclock_request wanted = request(0);
+        for (size_t i = 0; i < ALL; i++) {
+            wanted.name = all[i].name;
+            assert_result(seclock_acquire(other, &wanted, &second), SECLOCK_BUSY);
+            assert_int_equal(seclock_state(all[i].lasting), SECLOCK_STATE_HELD);
+        }
+        sleep_ms(50);
+    }
+    for (size_t i = 0; i < ALL; i++) {
+        give(&all[i].lasting);
+        seclock_free(&all[i].brief);
+    }
 }
 
 static void test_owners_are_apart_from_threads(void **state)
@@ -784,6 +847,31 @@ static void test_subscriptions_are_killed(void **state)
     assert_true(waiting.ended_ms - released_ms < POLL_MS + SLACK_MS);
 }
 
+/* It takes no new locks, but keeps and ends those that there are. */
+static void test_full_redis_renews_and_releases(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold, *again = NULL, *second;
+    if (!(subject->is & (ON_REDIS | SCRIPTED)))
+        return;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    if (subject->is & REENTRANT)
+        assert_result(take(mine, 0, &again), SECLOCK_OK);
+    redis_fill_up(true);
+    assert_int_not_equal(take(other, 0, &second),
+                         SECLOCK_OK); /* busy, or failed for want of room */
+    assert_result(seclock_renew(hold), SECLOCK_OK);
+    give(&hold);
+    if (again)
+        give(&again);
+    redis_fill_up(false);
+    assert_result(take(other, 0, &second), SECLOCK_OK);
+    redis_fill_up(true);
+    assert_result(seclock_break(mine, subject->kind, name), SECLOCK_OK);
+    assert_result(seclock_release(second), SECLOCK_LOST); /* which is kept as well */
+    seclock_free(&second);
+}
+
 static void test_connections_are_killed(void **state)
 {
     (void)state;
@@ -798,6 +886,16 @@ static void test_connections_are_killed(void **state)
     redis_number("CLIENT", "KILL", "TYPE", "normal");
     assert_true(status().held);
     redis_number("CLIENT", "KILL", "TYPE", "normal");
+    give(&hold);
+}
+
+/* The program's signals are for its own threads. */
+static void test_threads_of_the_library_take_no_signals(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold;
+    assert_result(take(mine, 0, &hold), SECLOCK_OK);
+    assert_int_equal(threads_open_to_signals(), 0);
     give(&hold);
 }
 
@@ -980,6 +1078,7 @@ static const struct {
     CASE(test_waiting_is_cancelled),
     CASE(test_crowd_goes_one_by_one),
     CASE(test_owner_enters_again),
+    CASE(test_owner_has_unequal_leases),
     CASE(test_owners_are_apart_from_threads),
     CASE(test_owner_is_shared_by_threads),
     CASE(test_watchdog_renews),
@@ -999,7 +1098,9 @@ static const struct {
     CASE(test_reasons_are_told),
     CASE(test_scripts_are_flushed),
     CASE(test_subscriptions_are_killed),
+    CASE(test_full_redis_renews_and_releases),
     CASE(test_connections_are_killed),
+    CASE(test_threads_of_the_library_take_no_signals),
     CASE(test_no_server),
     CASE(test_wrong_requests_are_refused),
     CASE(test_longest_prefix_and_name),
@@ -1014,17 +1115,19 @@ enum {
     TITLE_MAX = 80,
 };
 
-/* With an argument, only the tests whose title ("KIND: CASE") holds it. */
-/* By part of its title, or with a '-' before that by its absence. NULL: all are chosen. */
-static bool chosen(const char *title, const char *part)
+/* By parts of its title ("KIND: CASE"): it must hold each, but none of those with a '-' before
+ * them. */
+static bool chosen(const char *title, char *const *parts)
 {
-    if (!part || part[0] != '-')
-        return !part || strstr(title, part);
-    return !strstr(title, part + 1);
+    for (; *parts; parts++)
+        if ((*parts)[0] == '-' ? strstr(title, *parts + 1) != NULL : !strstr(title, *parts))
+            return false;
+    return true;
 }
 
 int main(int argc, char **argv)
 {
+    (void)argc;
     static char titles[SUBJECTS * CASES][TITLE_MAX];
     static struct CMUnitTest tests[SUBJECTS * CASES];
     size_t count = 0;
@@ -1034,7 +1137,7 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < CASES; j++) {
             snprintf(titles[count], TITLE_MAX, "%s: %s", seclock_kind_name(subjects[i].kind),
                      cases[j].name);
-            if (!chosen(titles[count], argc > 1 ? argv[1] : NULL) || !kind_served(subjects[i].kind))
+            if (!chosen(titles[count], argv + 1) || !kind_served(subjects[i].kind))
                 continue;
             tests[count] = (struct CMUnitTest){titles[count], cases[j].function, begin, end,
                                                (void *)(uintptr_t)&subjects[i]};

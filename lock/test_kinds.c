@@ -2,7 +2,9 @@
  * latches, several locks at once, versioned values, and many locks under one watchdog. */
 #include "lock/test_support.h"
 
-#include <dirent.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 static struct seclock_client *mine, *other;
 static struct seclock_owner *owners[3]; /* of `mine` */
@@ -276,6 +278,29 @@ static void test_majority_of_clusters_is_refused(void **state)
     seclock_close(&red);
 }
 
+/* It would have several votes, under whatever names the list has it. */
+static void test_majority_of_one_server_is_refused(void **state)
+{
+    (void)state;
+    char alias[sizeof servers.red[0] + 16];
+    const char *urls[] = {servers.red[0], alias, alias, NULL};
+    struct seclock_client *red;
+    struct seclock_handle *hold;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_RED);
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix);
+    const char *host = strstr(servers.red[0], "127.0.0.1");
+    assert_non_null(host);
+    snprintf(alias, sizeof alias, "%.*slocalhost%s", (int)(host - servers.red[0]), servers.red[0],
+             host + strlen("127.0.0.1"));
+    for (int i = 0; i < 2; i++) {
+        assert_result(seclock_open(&options, &red), SECLOCK_OK);
+        assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_CONFIG);
+        assert_non_null(strstr(seclock_error(), "are one"));
+        seclock_close(&red);
+        urls[1] = urls[2] = servers.red[0];
+    }
+}
+
 /* What a try without a majority has taken would keep everybody out for a lease. */
 static void test_failed_try_of_a_majority_keeps_nothing(void **state)
 {
@@ -294,6 +319,51 @@ static void test_failed_try_of_a_majority_keeps_nothing(void **state)
         assert_int_equal(red_number(i, 2, "DEL", key, NULL), 1); /* which was not its own */
     assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_OK);
     give(&hold);
+    seclock_close(&red);
+}
+
+/* Accepts connections and answers none, until it has looked at the threads that wait for that. */
+static void *look_at_threads(void *argument)
+{
+    int *listener = argument, client = accept(*listener, NULL, NULL);
+    int found = threads_open_to_signals();
+    shutdown(*listener, SHUT_RDWR);
+    if (client >= 0)
+        close(client);
+    *listener = found;
+    return NULL;
+}
+
+static void test_threads_that_connect_take_no_signals(void **state)
+{
+    (void)state;
+    char texts[RED_SERVERS][64];
+    const char *urls[RED_SERVERS + 1] = {NULL};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), found = listener;
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    for (int i = 0; i < RED_SERVERS; i++) {
+        snprintf(texts[i], sizeof texts[i], "redis://127.0.0.1:%d/%d", ntohs(address.sin_port), i);
+        urls[i] = texts[i];
+    }
+    struct seclock_client *red;
+    struct seclock_handle *hold;
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .kind = SECLOCK_KIND_RED);
+    struct seclock_options options = SECLOCK_OPTIONS(.servers = urls, .prefix = servers.prefix);
+    assert_result(seclock_open(&options, &red), SECLOCK_OK);
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    assert_int_equal(pthread_create(&thread, NULL, look_at_threads, &found), 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    assert_result(seclock_acquire(red, &wanted, &hold), SECLOCK_FAILED);
+    pthread_join(thread, NULL);
+    assert_int_equal(found, 0);
+    close(listener);
     seclock_close(&red);
 }
 
@@ -393,6 +463,34 @@ static void test_waiter_for_many_permits_gets_them(void **state)
     give(&waiting.handle);
 }
 
+/* One permit is not enough for the first in line, but for the second. */
+static void test_permit_that_is_not_enough_for_one_wakes_the_next(void **state)
+{
+    struct seclock_handle *one, *two;
+    enum seclock_kind kind = *(const enum seclock_kind *)*state;
+    struct seclock_client *patient =
+        client_open(SECLOCK_KIND_SEMAPHORE, SECLOCK_OPTIONS(.poll_ms = 2 * PATIENCE_MS));
+    struct seclock_request request = permit_request(kind, 1, 3);
+    request.lease_ms = 4 * PATIENCE_MS;
+    assert_result(seclock_acquire(mine, &request, &one), SECLOCK_OK);
+    request.permits = 2;
+    assert_result(seclock_acquire(mine, &request, &two), SECLOCK_OK);
+    struct waiting many = {.client = patient, .request = permit_request(kind, 3, 0)};
+    struct waiting few = {.client = patient, .request = permit_request(kind, 1, 0)};
+    many.request.wait_ms = few.request.wait_ms = 2 * PATIENCE_MS;
+    wait_begin(&many);
+    wait_begin(&few);
+    int64_t released_ms = now_ms();
+    give(&one);
+    wait_end(&few, SECLOCK_OK);
+    assert_true(few.ended_ms - released_ms < SLACK_MS);
+    give(&two);
+    give(&few.handle);
+    wait_end(&many, SECLOCK_OK);
+    give(&many.handle);
+    seclock_close(&patient);
+}
+
 static void test_permit_is_given_back_by_id(void **state)
 {
     (void)state;
@@ -475,6 +573,65 @@ static void *latch_thread(void *argument)
     wait->result = seclock_latch_await(other, name, SECLOCK_FOREVER);
     wait->ended_ms = now_ms();
     return NULL;
+}
+
+/* The first who waits reads the messages for all. */
+static void test_thread_that_is_cancelled_leaves_no_dead_leader(void **state)
+{
+    (void)state;
+    struct seclock_handle *hold;
+    struct seclock_client *patient =
+        client_open(SECLOCK_KIND_SIMPLE, SECLOCK_OPTIONS(.poll_ms = 2 * PATIENCE_MS));
+    struct seclock_request wanted = SECLOCK_REQUEST(.name = name, .lease_ms = 4 * PATIENCE_MS);
+    assert_result(seclock_acquire(mine, &wanted, &hold), SECLOCK_OK);
+    wanted.wait_ms = 500;
+    struct waiting cancelled = {.client = patient, .request = wanted};
+    wait_begin(&cancelled);
+    pthread_cancel(cancelled.thread);
+    wanted.wait_ms = 2 * PATIENCE_MS;
+    struct waiting waiting = {.client = patient, .request = wanted};
+    wait_begin(&waiting);
+    wait_end(&cancelled, SECLOCK_TIMEOUT);
+    int64_t released_ms = now_ms();
+    give(&hold);
+    wait_end(&waiting, SECLOCK_OK);
+    assert_true(waiting.ended_ms - released_ms < SLACK_MS);
+    give(&waiting.handle);
+    seclock_close(&patient);
+}
+
+static void test_full_redis_keeps_readers_permits_and_latches(void **state)
+{
+    (void)state;
+    int64_t left = 0;
+    struct seclock_handle *readers[2], *permits[2];
+    for (int i = 0; i < 2; i++)
+        assert_result(rw_take(owners[i], SECLOCK_MODE_READ, &readers[i]), SECLOCK_OK);
+    for (int i = 0; i < 2; i++)
+        assert_result(permit_take(permit_kinds[i], 2, 3, &permits[i]), SECLOCK_OK);
+    assert_result(seclock_latch_set(mine, name, 2, 0), SECLOCK_OK);
+    redis_fill_up(true);
+    enum seclock_result results[] = {
+        seclock_renew(readers[0]),
+        seclock_renew(permits[0]),
+        seclock_permit_extend(mine, name, seclock_token(permits[1]), LEASE_MS),
+        seclock_latch_count_down(mine, name, "a", &left),
+        seclock_latch_count_down(mine, name, NULL, &left),
+        seclock_latch_set(mine, name, 1, 0),
+        seclock_release(readers[0]),
+        seclock_release(readers[1]),
+        seclock_release(permits[0]),
+        seclock_permit_release(mine, name, seclock_token(permits[1])),
+    };
+    redis_fill_up(false);
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        if (results[i] != SECLOCK_OK)
+            fail_msg("step %zu: %s", i, seclock_result_name(results[i]));
+    for (int i = 0; i < 2; i++) {
+        seclock_free(&readers[i]);
+        seclock_free(&permits[i]);
+    }
+    assert_int_equal(left, 0);
 }
 
 static void test_latch_wakes_all_who_wait(void **state)
@@ -813,7 +970,9 @@ int main(int argc, char **argv)
         CASE(test_read_holds_end_by_themselves),
         CASE(test_break_frees_from_readers_too),
         CASE(test_majority_of_clusters_is_refused),
+        CASE(test_majority_of_one_server_is_refused),
         CASE(test_failed_try_of_a_majority_keeps_nothing),
+        CASE(test_threads_that_connect_take_no_signals),
         CASE_OF(test_permits_are_counted, permit_kinds[0]),
         CASE_OF(test_permits_are_counted, permit_kinds[1]),
         CASE_OF(test_permits_can_be_changed, permit_kinds[0]),
@@ -822,7 +981,11 @@ int main(int argc, char **argv)
         CASE_OF(test_permits_of_the_dead_come_back, permit_kinds[1]),
         CASE_OF(test_waiter_for_many_permits_gets_them, permit_kinds[0]),
         CASE_OF(test_waiter_for_many_permits_gets_them, permit_kinds[1]),
+        CASE_OF(test_permit_that_is_not_enough_for_one_wakes_the_next, permit_kinds[0]),
+        CASE_OF(test_permit_that_is_not_enough_for_one_wakes_the_next, permit_kinds[1]),
         CASE(test_permit_is_given_back_by_id),
+        CASE(test_thread_that_is_cancelled_leaves_no_dead_leader),
+        CASE(test_full_redis_keeps_readers_permits_and_latches),
         CASE(test_who_waits_no_more_hears_no_more),
         CASE(test_latch_counts_a_request_once),
         CASE(test_latch_wakes_all_who_wait),

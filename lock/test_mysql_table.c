@@ -81,6 +81,28 @@ static void test_acquisition_is_counted_once(void **state)
     assert_result(driver->release(self, &other), SECLOCK_OK);
 }
 
+/* A caller whose first tries were not answered counts its lease from the one that is. */
+static void test_repeated_acquisition_renews(void **state)
+{
+    (void)state;
+    struct seclock_handle first = handle_of(1, 1), second = handle_of(1, 2);
+    first.lease_ms = 5000;
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    uint64_t fence = first.fence;
+    first.lease_ms = 60000;
+    assert_result(driver->acquire(self, &first), SECLOCK_OK);
+    assert_int_equal(first.fence, fence);
+    assert_int_equal(first.hold_count, 1);
+    struct seclock_status status = SECLOCK_STATUS();
+    assert_result(driver->status(driver, self, name, &status), SECLOCK_OK);
+    assert_in_range(status.remaining_ms, 30000, 60000);
+    assert_result(driver->acquire(self, &second), SECLOCK_OK);
+    assert_result(driver->release(self, &first), SECLOCK_OK);
+    assert_int_equal(count(), 1);
+    assert_result(driver->release(self, &second), SECLOCK_OK);
+    assert_int_equal(count(), 0);
+}
+
 static void test_release_is_counted_once(void **state)
 {
     (void)state;
@@ -170,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_acquisition_is_counted_once),
+        CASE(test_repeated_acquisition_renews),
         CASE(test_release_is_counted_once),
         CASE(test_unknown_hold_is_found_behind_another),
         CASE(test_holds_end_with_the_lease),

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +200,37 @@ static inline int64_t redis_each_key(const char *body)
              "for _, key in ipairs(page[2]) do %s end until at == '0' return n",
              body);
     return redis_number("EVAL", script, "0", pattern);
+}
+
+static bool redis_is_full;
+
+/* A full Redis refuses whatever needs memory. */
+static inline void redis_fill_up(bool full)
+{
+    redis_number("CONFIG", "SET", "maxmemory", full ? "1" : "0");
+    redis_is_full = full;
+}
+
+/* How many threads of the process could run a handler of SIGUSR1, the main thread aside. */
+static inline int threads_open_to_signals(void)
+{
+    char path[300], line[128];
+    unsigned long long blocked;
+    int found = 0;
+    DIR *threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    for (struct dirent *thread; (thread = readdir(threads)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", thread->d_name);
+        FILE *status =
+            atoi(thread->d_name) > 0 && atoi(thread->d_name) != getpid() ? fopen(path, "r") : NULL;
+        while (status && fgets(line, sizeof line, status))
+            if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
+                found += (blocked >> (SIGUSR1 - 1) & 1) == 0;
+        if (status)
+            fclose(status);
+    }
+    closedir(threads);
+    return found;
 }
 
 static inline void redis_forget_all(void)

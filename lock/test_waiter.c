@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include "lock/waiter.h"
+#include "lua/test_server.h"
 
 static struct waiter_hub *hub;
 static char channel[64];
@@ -70,6 +71,62 @@ static void test_message_for_who_is_cancelled_goes_on(void **state)
     close(cancel_fd);
 }
 
+/* The first has tried, and what the message told of was not enough. */
+static void test_wake_up_is_passed_on_to_later_ones(void **state)
+{
+    (void)state;
+    struct waiter *first, *second;
+    join_two(&first, &second);
+    publish("1");
+    assert_true(waiter_sleep(first, 5000, 0));
+    waiter_pass(first);
+    assert_true(waiter_sleep(second, 0, 0));
+    waiter_pass(second); /* nobody came later */
+    assert_false(waiter_sleep(first, 100, 0));
+    waiter_pass(first); /* nothing has woken it */
+    assert_false(waiter_sleep(second, 100, 0));
+    waiter_leave(&first, false);
+    waiter_leave(&second, false);
+}
+
+static _Atomic bool noticed;
+
+static void *sleep_thread(void *waiter)
+{
+    noticed = waiter_sleep(waiter, PATIENCE_MS, 0);
+    return NULL;
+}
+
+/* The server takes subscriptions and says nothing, while others come: each asks it once more. */
+static void test_silent_server_is_noticed_while_others_join(void **state)
+{
+    (void)state;
+    enum { JOINS_MAX = 100 };
+    static struct waiter *others[JOINS_MAX];
+    struct fake_redis fake = {.welcome = "+OK\r\n-ERR unknown command 'HELLO'\r\n"};
+    char url[64], names[32];
+    int port = 0, joined = 0;
+    pthread_t sleeper;
+    fake.listener = listen_anywhere(&port);
+    assert_int_equal(pthread_create(&fake.thread, NULL, fake_redis_serve, &fake), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    struct waiter_hub *silent = waiter_hub_open(url, 300);
+    struct waiter *leader = waiter_join(silent, "leader");
+    assert_int_equal(pthread_create(&sleeper, NULL, sleep_thread, leader), 0);
+    while (joined < JOINS_MAX && !noticed) {
+        snprintf(names, sizeof names, "other-%d", joined);
+        others[joined++] = waiter_join(silent, names);
+        sleep_ms(50);
+    }
+    assert_true(noticed);
+    pthread_join(sleeper, NULL);
+    waiter_leave(&leader, false);
+    for (int i = 0; i < joined; i++)
+        waiter_leave(&others[i], false);
+    waiter_hub_close(&silent);
+    fake_redis_close(&fake, &(struct redis *){NULL});
+}
+
 #define CASE(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
 int main(void)
@@ -77,6 +134,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_message_wakes_the_first),
         CASE(test_message_for_who_is_cancelled_goes_on),
+        CASE(test_wake_up_is_passed_on_to_later_ones),
+        CASE(test_silent_server_is_noticed_while_others_join),
     };
     if (!servers_open("waiter"))
         return 1;

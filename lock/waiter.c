@@ -62,7 +62,7 @@ struct waiter_hub {
     int timeout_ms;
     bool online;              /* connected, and a SUBSCRIBE sent for every channel */
     uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
-    int64_t asked_ms;         /* when the last one was sent */
+    int64_t silent_ms;        /* since when the server owes an answer to one, if it does */
     struct waiter *leader;
     struct waiter *all;
     struct waiter *free;
@@ -144,10 +144,11 @@ static void wake(struct waiter *waiter)
     waiter->woken = true;
 }
 
-/* In the order of arrival; waiters that a message has woken already do not count. */
-static void wake_some(struct channel *channel, long count)
+/* In the order of arrival, from `first` on; waiters that a message has woken already do not
+ * count. */
+static void wake_some(struct waiter *first, long count)
 {
-    for (struct waiter *w = channel->first; w && count > 0; w = w->next)
+    for (struct waiter *w = first; w && count > 0; w = w->next)
         if (!w->woken) {
             wake(w);
             count--;
@@ -181,8 +182,9 @@ static struct channel *channel_find(struct waiter_hub *hub, const char *name)
 static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
 {
     assert(hub->online);
+    if (hub->asked == hub->answered) /* another join must not hide that the server is silent */
+        hub->silent_ms = clock_now_ms();
     channel->request = ++hub->asked;
-    hub->asked_ms = clock_now_ms();
     if (!subscriber_ask(hub->redis, true, channel->name))
         hub_lost(hub);
 }
@@ -223,19 +225,20 @@ static void channel_drop(struct waiter_hub *hub, struct channel *channel)
  */
 static void lead_ready(struct waiter_hub *hub)
 {
-    hub->answered++;
     assert(hub->leader);
+    hub->answered++;
+    hub->silent_ms = clock_now_ms();
     for (int i = 0; i < BUCKETS; i++)
         for (struct channel *c = hub->buckets[i]; c; c = c->next)
             if (c->request == hub->answered)
-                wake_some(c, LONG_MAX);
+                wake_some(c->first, LONG_MAX);
 }
 
 static void lead_message(struct waiter_hub *hub, const char *name, const char *text)
 {
     struct channel *channel = channel_find(hub, name);
     if (channel)
-        wake_some(channel, text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
+        wake_some(channel->first, text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
 }
 
 static void lead_events(struct waiter_hub *hub)
@@ -278,7 +281,7 @@ static int lead_socket(struct waiter_hub *hub)
 {
     assert(hub->leader);
     if (hub->online && hub->answered < hub->asked &&
-        clock_now_ms() - hub->asked_ms > hub->timeout_ms)
+        clock_now_ms() - hub->silent_ms > hub->timeout_ms)
         redis_drop(hub->redis);
     if (hub->online && !redis_connected(hub->redis))
         hub_lost(hub);
@@ -440,6 +443,17 @@ bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
     return woken;
 }
 
+/* Only to later ones: those before had their turn, and two who pass to each other would never
+ * sleep. */
+void waiter_pass(struct waiter *waiter)
+{
+    pthread_mutex_lock(&waiter->hub->mutex);
+    if (waiter->owes)
+        wake_some(waiter->next, 1);
+    waiter->owes = false;
+    pthread_mutex_unlock(&waiter->hub->mutex);
+}
+
 void waiter_leave(struct waiter **leaving, bool content)
 {
     struct waiter *waiter = *leaving;
@@ -450,7 +464,7 @@ void waiter_leave(struct waiter **leaving, bool content)
     assert(hub->leader != waiter && !waiter->sleeping);
     unlink_waiter(hub, channel, waiter);
     if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
-        wake_some(channel, 1);
+        wake_some(channel->first, 1);
     clear_signal(waiter);
     if (!channel->first)
         channel_drop(hub, channel);

@@ -29,6 +29,10 @@ struct waiter *waiter_join(struct waiter_hub *hub, const char *channel);
  * the subscription, or because messages may have been missed. */
 bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd);
 
+/* If the last sleep ended by a wake-up, passes that on to the next waiter of the channel that came
+ * later: what the message told of was not enough for the caller, and may be for that one. */
+void waiter_pass(struct waiter *waiter);
+
 /* Ends the waiting and sets the pointer to NULL. A wake-up not yet acted on goes to the next waiter
  * of the channel, and so does the last one unless the caller is `content`: has got what it waited
  * for. */

@@ -86,8 +86,15 @@ static struct queue_node *hold_end(struct queue *queue, struct queue_hold *hold)
     return --node->holds == 0 ? node : NULL;
 }
 
-/* Adds a hold to the node by which the same owner holds the lock already; false: there is none. */
-static bool hold_again(struct queue *queue, struct seclock_handle *handle)
+static void queue_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                        enum seclock_result *results_out);
+static void queue_drop(void *self, struct seclock_handle *handle);
+
+/* Adds a hold to the node by which the same owner holds the lock already; SECLOCK_LOST: there is
+ * none (any more). The server is asked, because the lease of the hold counts from its answer: it
+ * may have heard nothing of the session for almost as long as that lasts. Not answered, the hold
+ * does not begin. */
+static enum seclock_result hold_again(struct queue *queue, struct seclock_handle *handle)
 {
     char directory[ZK_PATH_MAX];
     struct queue_node *node = NULL;
@@ -102,12 +109,17 @@ static bool hold_again(struct queue *queue, struct seclock_handle *handle)
         node->holds++; /* so that a release meanwhile does not delete it */
     pthread_mutex_unlock(&queue->mutex);
     if (!node)
-        return false;
+        return SECLOCK_LOST;
     enum seclock_result result = hold_begin(queue, handle, node);
     pthread_mutex_lock(&queue->mutex);
     handle->hold_count = --node->holds;
     pthread_mutex_unlock(&queue->mutex);
-    return result == SECLOCK_OK;
+    if (result != SECLOCK_OK)
+        return result;
+    queue_renew(queue, &handle, 1, &result);
+    if (result != SECLOCK_OK)
+        queue_drop(queue, handle);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_FAILED : result;
 }
 
 /* Whether a hold other than `leaving` still needs the node; one that is about to enter again is
@@ -212,14 +224,15 @@ static enum seclock_result queue_acquire(void *self, struct seclock_handle *hand
     struct queue *queue = self;
     handle->busy_ms = -1;
     struct queue_node *node = handle->waiting;
-    if (!node && hold_again(queue, handle))
-        return SECLOCK_OK;
+    enum seclock_result result = node ? SECLOCK_LOST : hold_again(queue, handle);
+    if (result != SECLOCK_LOST)
+        return result;
     if (!node)
         node = queue_node_new(queue->zk, queue->prefix, handle, queue->timeout_ms);
     if (!node)
         return SECLOCK_FAILED;
     handle->waiting = node;
-    enum seclock_result result = queue_try(handle, node);
+    result = queue_try(handle, node);
     if (result == SECLOCK_OK) {
         queue_node_watch_stop(node);
         result = hold_begin(queue, handle, node);
@@ -287,10 +300,13 @@ static enum seclock_result queue_renew_one(struct queue *queue, struct seclock_h
     if (!hold)
         return find_out(queue, handle);
     struct queue_node *node = hold->node;
-    enum zk_result result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
-    if (queue_node_reconnected(node, result)) {
+    int wait_ms = handle_request_ms(handle, queue->timeout_ms);
+    enum zk_result result = zk_read(node->session, node->path, false, wait_ms, &read);
+    wait_ms = handle_request_ms(handle, queue->timeout_ms);
+    if ((result == ZK_UNKNOWN || result == ZK_FAILED) &&
+        zk_session_await(node->session, wait_ms) == ZK_OK) {
         zk_sync(node->session, node->directory);
-        result = zk_read(node->session, node->path, false, queue->timeout_ms, &read);
+        result = zk_read(node->session, node->path, false, wait_ms, &read);
     }
     if (result == ZK_OK)
         return read.mine && read.czxid == node->czxid ? SECLOCK_OK : SECLOCK_LOST;

@@ -5,6 +5,7 @@
 
 #define THREADED /* the variant of the library whose own threads call back */
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,8 +269,12 @@ static struct zk_session *session_open(const struct zk *zk)
     session->on_event = zk->on_event;
     session->context = zk->context;
     session->users = 1;
+    sigset_t all, before;
+    sigfillset(&all); /* the threads that this starts inherit it */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     session->handle =
         zookeeper_init2(zk->hosts, on_session, zk->session_ms, NULL, session, 0, no_log);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!session->handle) {
         session_free(session);
         return NULL;

@@ -1,11 +1,15 @@
 -- KEYS: 1 the lock (as in lock_reenter), 2 the queue (list of requests), 3 until when each of them
--- counts as alive (request by server time in ms), 4 the fence's key.
+-- counts as alive (request by server time in ms), 4 the fence's key, 5 where lock_fair_leave keeps
+-- the request.
 -- ARGV: 1 owner, 2 request, 3 lease in ms, 4 ms for which a waiter counts as alive, 5 '1' to queue.
--- Returns {1, fence, holds} when acquired, {0, ms until another try is worth it} when not.
+-- Returns {1, fence, holds} when acquired, {0, ms until another try is worth it} when not, {4} when
+-- the request was released before.
 -- Atomic because place, lock and fence must move together. Each call shows that its waiter lives;
 -- heads of the queue that no longer count as alive are dropped, a bounded number at a time. No sums
 -- over the queue.
 local call = redis.call
+local released_key, request = KEYS[5], ARGV[2]
+-- include: refuse_released.lua
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lock = call('HMGET', KEYS[1], 'o', 'f')

@@ -2,10 +2,11 @@
 -- (both as in lock_fair), 4 where this request is kept when released.
 -- ARGV: 1 request.
 -- Returns 1 when its hold or its place was given back, now or by the same call before; 0 when it
--- had neither (any more).
+-- had neither (any more): then the request is kept as well.
 -- Atomic because the next in the queue must be told if and only if the lock is free for it.
 local call = redis.call
-local hold = 'h:' .. ARGV[1]
+local released_key, request = KEYS[4], ARGV[1]
+local hold = 'h:' .. request
 local gone = call('HEXISTS', KEYS[1], hold) == 1
 local free
 if gone then -- a holder has left the queue before
@@ -17,13 +18,17 @@ if gone then -- a holder has left the queue before
   end
 else
   free = call('EXISTS', KEYS[1]) == 0
-  gone = call('ZREM', KEYS[3], ARGV[1]) == 1
+  gone = call('ZREM', KEYS[3], request) == 1
   if gone then
-    call('LREM', KEYS[2], 1, ARGV[1])
+    call('LREM', KEYS[2], 1, request)
   end
 end
 if gone then
-  call('SET', KEYS[4], ARGV[1], 'PX', '60000')
+  call('SET', released_key, request, 'PX', '60000')
+elseif call('GET', released_key) == request then
+  gone = true
+else
+  -- include: keep_unheld.lua
 end
 local head = free and call('LINDEX', KEYS[2], 0)
 if head then
@@ -42,4 +47,4 @@ if head then
     end
   end
 end
-return (gone or call('GET', KEYS[4]) == ARGV[1]) and 1 or 0
+return gone and 1 or 0

@@ -1,18 +1,30 @@
--- KEYS: 1 the latch's count, 2 the requests counted. ARGV: 1 request.
+-- KEYS: 1 the latch's count, 2 the requests counted, 3 those counted before the latch was set anew.
+-- ARGV: 1 request, 2 this call.
 -- Returns {1, left} when this request has been counted, now or before; {2} when there is no latch.
 -- Atomic because a repeated request must count once, and only the last count opens the latch and
 -- wakes the waiters on the channel named like it. An open latch stays at 0 until its time to live
--- ends.
-local left = tonumber(redis.call('GET', KEYS[1]) or '-1')
+-- ends. A request may count again once the latch is set anew; a call that is sent again may not.
+-- The time to live comes before the count: a full Redis refuses a script whose first write needs
+-- memory.
+local call = redis.call
+local left = tonumber(call('GET', KEYS[1]) or '-1')
 if left < 0 then
   return {2}
 end
-if left == 0 or redis.call('SADD', KEYS[2], ARGV[1]) == 0 then
+if left == 0 or call('SISMEMBER', KEYS[3], ARGV[2]) == 1 then
   return {1, left}
 end
-redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[1]), 1))
-left = redis.call('DECR', KEYS[1])
+local ttl = math.max(call('PTTL', KEYS[1]), 1)
+local dated = call('PEXPIRE', KEYS[2], ttl) == 1
+if call('SADD', KEYS[2], ARGV[1]) == 0 then
+  return {1, left}
+end
+call('SADD', KEYS[2], ARGV[2])
+if not dated then
+  call('PEXPIRE', KEYS[2], ttl)
+end
+left = call('DECR', KEYS[1])
 if left == 0 then
-  redis.call('PUBLISH', KEYS[1], '*')
+  call('PUBLISH', KEYS[1], '*')
 end
 return {1, left}

@@ -1,12 +1,15 @@
 -- KEYS: 1 the permits taken (REQUEST#1.. by server time in ms when they end), 2 how many there are,
--- 3 the fence's key.
+-- 3 the fence's key, 4 where lock_permits_release keeps the request.
 -- ARGV: 1 request, 2 lease in ms, 3 permits wanted, 4 how many there shall be if that is not set,
 -- or 0.
 -- Returns {1, fence, permits taken} when acquired, {0, ms until the next one ends} when too few are
--- left, {3} when their number is not set or fewer than wanted.
+-- left, {3} when their number is not set or fewer than wanted, {4} when the request was released
+-- before.
 -- Atomic because counting and taking must not be parted. The count leaves out permits that have
 -- ended.
 local call = redis.call
+local released_key, request = KEYS[4], ARGV[1]
+-- include: refuse_released.lua
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = call('GETEX', KEYS[2], 'EX', '604800')

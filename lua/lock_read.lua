@@ -1,11 +1,15 @@
 -- KEYS: 1 the writer (as in lock_reenter), 2 the read holds (OWNER/REQUEST by server time in ms
--- when they end), 3 their number by owner, 4 the mark of a waiting writer, 5 the fence's key.
+-- when they end), 3 their number by owner, 4 the mark of a waiting writer, 5 the fence's key,
+-- 6 where lock_read_release keeps the request.
 -- ARGV: 1 owner, 2 request, 3 lease in ms.
--- Returns {1, fence, read holds} when acquired, {0, ms left} when another owner writes or waits to.
+-- Returns {1, fence, read holds} when acquired, {0, ms left} when another owner writes or waits
+-- to, {4} when the request was released before.
 -- Atomic because the next writer must know of every reader. Read holds that have ended are dropped,
 -- a bounded number at a time, so that none outlives its own lease. The fence is the last writer's.
 -- An owner that reads or writes already does not wait for a waiting writer.
 local call = redis.call
+local released_key, request = KEYS[6], ARGV[2]
+-- include: refuse_released.lua
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, hold in ipairs(call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 100)) do

@@ -1,9 +1,13 @@
--- KEYS: 1 the lock (hash: o owner, f fence, one field h:REQUEST for each hold), 2 the fence's key.
+-- KEYS: 1 the lock (hash: o owner, f fence, one field h:REQUEST for each hold), 2 the fence's key,
+-- 3 where lock_reenter_release keeps the request.
 -- ARGV: 1 owner, 2 request, 3 lease in ms.
--- Returns {1, fence, holds} when acquired, {0, ms left} when another owner has it.
+-- Returns {1, fence, holds} when acquired, {0, ms left} when another owner has it, {4} when
+-- the request was released before.
 -- Atomic because owner, holds and fence must never be seen one without the other. A repeated
 -- request is one hold; a further hold keeps the fence and never shortens the lease.
 local call = redis.call
+local released_key, request = KEYS[3], ARGV[2]
+-- include: refuse_released.lua
 local lock = call('HMGET', KEYS[1], 'o', 'f')
 if not lock[1] then
   local time = call('TIME')

@@ -1,11 +1,13 @@
 -- KEYS: 1 the writer, 2 the read holds, 3 their number by owner, 4 the mark of a waiting writer, 5
--- the fence's key (all as in lock_read).
+-- the fence's key (all as in lock_read), 6 where lock_reenter_release keeps the request.
 -- ARGV: 1 owner, 2 request, 3 lease in ms, 4 ms for which the mark of a waiting writer lasts, or 0.
 -- Returns {1, fence, holds} when acquired, {0, ms left} when others read or write, {2} when the
--- owner itself reads: to write it would wait for itself.
+-- owner itself reads: to write it would wait for itself, {4} when the request was released before.
 -- Atomic because writer, readers and fence must be seen together. Read holds that have ended are
 -- dropped, a bounded number at a time. A waiting writer keeps new readers out.
 local call = redis.call
+local released_key, request = KEYS[6], ARGV[2]
+-- include: refuse_released.lua
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lock = call('HMGET', KEYS[1], 'o', 'f')

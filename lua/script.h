@@ -15,6 +15,7 @@
     X(lock_acquire)                                                                                \
     X(lock_release)                                                                                \
     X(lock_renew)                                                                                  \
+    X(lock_timestamp)                                                                              \
     X(lock_red)                                                                                    \
     X(lock_reenter)                                                                                \
     X(lock_reenter_renew)                                                                          \

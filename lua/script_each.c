@@ -10,6 +10,7 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,6 +25,17 @@ static void *connect_thread(void *redis)
     return NULL;
 }
 
+/* The program's signals are for its own threads: the new one blocks them all. */
+static bool connect_start(pthread_t *thread, struct redis *redis)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(thread, NULL, connect_thread, redis) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
 static void connect_all(struct script_line *lines, size_t count)
 {
     pthread_t threads[SCRIPT_EACH_MAX];
@@ -34,7 +46,7 @@ static void connect_all(struct script_line *lines, size_t count)
         lines[i].owed = 0; /* what was due is lost with its connection */
         if (lines[i].skip)
             continue;
-        started[i] = pthread_create(&threads[i], NULL, connect_thread, lines[i].redis) == 0;
+        started[i] = connect_start(&threads[i], lines[i].redis);
         if (!started[i]) /* no thread to be had: slower, but the server is asked */
             redis_connect(lines[i].redis);
     }

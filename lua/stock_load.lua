@@ -2,9 +2,10 @@
 -- Returns {1} when the segment says what the ledger says and is released; {0} when the token
 -- does not hold the lock.
 -- Atomic because no process may see a segment half loaded, nor lock it before it is loaded.
+-- The lock goes first: a full Redis refuses a script whose first write needs memory.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end
-redis.call('HSET', KEYS[2], 'available', ARGV[2], 'round', ARGV[3], 'open', '', 'settled', ARGV[4])
 redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[2], 'available', ARGV[2], 'round', ARGV[3], 'open', '', 'settled', ARGV[4])
 return {1}

@@ -150,6 +150,7 @@ static void sleep_ms(int ms)
 static int start(void **state)
 {
     (void)state;
+    redis_server_do("CONFIG SET maxmemory 0");
     redis_server_do("FLUSHALL");
     redis_server_do("SCRIPT FLUSH");
     redis = redis_server_open(1000);
@@ -268,13 +269,61 @@ static void test_release_sent_again_gives_the_first_answer(void **state)
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
         assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
-        EXPECT(run(lock_release_kept("other", in_time)), 0);
         assert_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
         lock_as("next");
         EXPECT(run(lock_release_kept("mine", in_time)), 1);
         EXPECT(run(lock_release_kept("next", in_time)), 1);
         EXPECT(run(lock_release_kept("mine", in_time)), 0);
     }
+}
+
+static struct script_call acquire_unless_released(const char *token)
+{
+    struct script_call call;
+    script_begin(&call, SCRIPT_lock_acquire);
+    script_key(&call, LOCK);
+    script_key(&call, FENCE);
+    script_key(&call, RELEASED);
+    script_text(&call, token);
+    script_int(&call, 5000);
+    return call;
+}
+
+/* Its command was under way for so long. */
+static void test_token_that_was_released_acquires_nothing(void **state)
+{
+    (void)state;
+    EXPECT(run(lock_release_kept("mine", false)), 0);
+    EXPECT(run(acquire_unless_released("mine")), 4);
+    assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
+    assert_int_equal(run(acquire_unless_released("next")).values[0], 1);
+    EXPECT(run(lock_release_kept("next", false)), 1);
+    EXPECT(run(acquire_unless_released("next")), 4);
+    assert_in_range(redis_server_do("PTTL " RELEASED), 9000, 60000);
+}
+
+/* It refuses a script whose first write needs memory. */
+static void test_full_redis_settles_and_releases(void **state)
+{
+    (void)state;
+    struct script_call back = begin(SCRIPT_stock_return, SEGMENT, NULL, "3");
+    script_int(&back, 99);
+    script_int(&back, 2);
+    script_text(&back, "");
+    lock_and_load();
+    run(take("mine", 3, 4));
+    redis_server_do("CONFIG SET maxmemory 1");
+    EXPECT(run(settle("mine", 99, 1)), 1, 7);
+    EXPECT(run(back), 1);
+    assert_int_equal(run(acquire("other", 5000)).result, REDIS_FAILED);
+    redis_server_do("CONFIG SET maxmemory 0");
+    EXPECT(run(segment_read()), 1, 9, 3, 0, 99);
+    lock_as("mine");
+    redis_server_do("CONFIG SET maxmemory 1");
+    EXPECT(run(load("mine", 5, 3, 111)), 1);
+    EXPECT(run(lock_release_kept("mine", false)), 0);
+    redis_server_do("CONFIG SET maxmemory 0");
+    EXPECT(run(segment_read()), 1, 5, 3, 0, 111);
 }
 
 static void test_call_that_tells_is_answered_for_itself(void **state)
@@ -805,6 +854,8 @@ int main(void)
         TEST(test_release_by_its_holder_frees_the_lock),
         TEST(test_release_by_another_leaves_the_lock),
         TEST(test_release_sent_again_gives_the_first_answer),
+        TEST(test_token_that_was_released_acquires_nothing),
+        TEST(test_full_redis_settles_and_releases),
         TEST(test_call_that_tells_is_answered_for_itself),
         TEST(test_renew_by_its_holder_sets_the_whole_lease),
         TEST(test_renew_by_another_or_too_late_does_nothing),
