@@ -179,7 +179,7 @@ $(BUILD)/%.o: %.c | $(headers)
 ctl_archive := $(BUILD)/libseckillctl.a
 ctl_libs    := $(shell pkg-config --libs libcurl jansson 2>/dev/null) -lm
 
-$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c user_id.c))
+$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c suggest.c user_id.c))
 	$(call say,AR,$@)
 	$(Q)rm -f $@
 	$(Q)$(AR) rcs $@ $^
@@ -232,12 +232,13 @@ $(BUILD)/seclock $(BUILD)/lock_example:
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $^ $(lock_libs)
 
-# Written at each installation, since it has the paths of that one.
+# Written at each installation, since it has the paths of that one. What a static link needs is
+# spelled out: pkg-config asks for the packages of Requires.private even when nobody links statically.
 lock_pc = { echo 'Name: seclock'; \
 	echo 'Description: distributed locks with leases and fencing tokens'; \
-	echo 'Version: $(LOCK_VERSION)'; echo 'Requires.private: hiredis libssl libcrypto'; \
+	echo 'Version: $(LOCK_VERSION)'; \
 	echo 'Cflags: -I$(INCLUDEDIR)'; echo 'Libs: -L$(LIBDIR) -lseclock'; \
-	echo 'Libs.private: $(call mysql_flags,libs) $(zookeeper) -pthread'; }
+	echo 'Libs.private: $(lock_libs) -pthread'; }
 
 -include $(patsubst %.o,%.d,$(lock_object))
 

@@ -19,7 +19,14 @@ void fault_note(struct fault *fault, const char *doing, const char *error)
     fault->count++;
 }
 
+void fault_note_damage(struct fault *fault, const char *error)
+{
+    fault_note(fault, "check", error);
+    fault->damaged = true;
+}
+
 void fault_clear(struct fault *fault)
 {
     fault->count = 0;
+    fault->damaged = false;
 }

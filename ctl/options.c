@@ -4,9 +4,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "ctl/say.h"
 
 #define CTL_OPTION_ROW(id, name, value, help) {name, value, help},
@@ -20,12 +23,29 @@ static_assert(OPTION_COUNT <= 32, "a set of options has 32 bits");
 /* What getopt returns for the first option; further ones follow. No character has such a value. */
 enum { FIRST_OPTION = 256 };
 
+static void refuse(const char *word)
+{
+    const char *dashes = word + strspn(word, "-");
+    char name[SUGGEST_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(dashes, "="), dashes);
+    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
+    for (int i = 0; i < OPTION_COUNT; i++)
+        suggest(&suggestion, rows[i].name);
+    if (suggestion.name[0])
+        say("there is no option %s; did you mean --%s?", word, suggestion.name);
+    else
+        say("there is no option %s; seckillctl help lists all", word);
+}
+
+/* With '?', getopt leaves in optopt which option was given a value that it does not take. */
 static bool complain(int found, const char *word)
 {
     if (found == ':')
         say("%s needs a value", word);
+    else if (optopt >= FIRST_OPTION)
+        say("--%s takes no value", rows[optopt - FIRST_OPTION].name);
     else
-        say("there is no option %s, or it takes no value", word);
+        refuse(word);
     return false;
 }
 

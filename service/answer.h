@@ -22,9 +22,11 @@ enum {
     X(AMBIGUOUS_END, 400, "ambiguous_end", "Ambiguous end",                                        \
       "The headers do not say clearly where the request ends.", 0)                                 \
     X(INVALID_HEAD, 400, "invalid_head", "Invalid head",                                           \
-      "The head of a request holds a NUL or a folded line, or not exactly one Host.", 0)           \
+      "A line of the head is malformed, or there is not exactly one Host.", 0)                     \
     X(UNAUTHORIZED, 401, "unauthorized", "Unauthorized",                                           \
       "This call needs the header Authorization: Bearer with a valid token of its class.", 0)      \
+    X(ORIGIN_REFUSED, 403, "origin_refused", "Origin refused",                                     \
+      "A page of another origin may not make this call; see Origin.", 0)                           \
     X(NOT_FOUND, 404, "not_found", "Not found", "There is nothing at this path.", 0)               \
     X(UNKNOWN_SKU, 404, "unknown_sku", "Unknown sku", "There is no sale of this sku.", 0)          \
     X(UNKNOWN_ORDER, 404, "unknown_order", "Unknown order", "There is no order with this id.", 0)  \
@@ -69,6 +71,10 @@ enum {
       "Redis cannot be reached or takes no writes now; nothing was done.", 1)                      \
     X(LEDGER_UNAVAILABLE, 503, "unavailable", "Unavailable",                                       \
       "The ledger cannot be reached or takes no writes now; nothing was done.", 1)                 \
+    X(LEDGER_DAMAGED, 503, "unavailable", "Unavailable",                                           \
+      "A row of this sale or order in the ledger makes no sense and must be mended by an "         \
+      "operator; nothing was done.",                                                               \
+      1)                                                                                           \
     X(BOTH_UNAVAILABLE, 503, "unavailable", "Unavailable",                                         \
       "Neither Redis nor the ledger can be reached or takes writes now; nothing was done.", 1)     \
     X(LOCKS_UNAVAILABLE, 503, "unavailable", "Unavailable",                                        \

@@ -16,6 +16,7 @@ void drain_open(struct drain *drain, _Atomic int *phase)
 {
     *drain = (struct drain){.phase = phase};
     pthread_mutex_init(&drain->mutex, NULL);
+    clock_condition_init(&drain->sooner);
 }
 
 /* With the mutex held. */
@@ -63,6 +64,7 @@ void drain_signal(struct drain *drain, unsigned lame_duck_ms)
     } else if (drain->since_ns + 2 * drain->half_ns > usual_ns) {
         drain->since_ns = now_ns;
         drain->half_ns = (usual_ns - now_ns) / 2;
+        pthread_cond_signal(&drain->sooner);
     }
     pthread_mutex_unlock(&drain->mutex);
 }
@@ -99,12 +101,12 @@ bool drain_closes(struct drain *drain)
 
 void drain_wait(struct drain *drain)
 {
-    assert(drain->stops); /* only main changes the struct from now on: it is too late for calls */
-    int64_t left_ns;
-    while ((left_ns = drain_due_ns(drain) - clock_now_ns()) > 0)
-        clock_sleep_ns(left_ns);
-    bool closes = drain_closes(drain);
-    assert(closes);
-    if (closes && drain->half_ns > 0)
-        clock_sleep_ns(drain->half_ns);
+    pthread_mutex_lock(&drain->mutex);
+    assert(drain->stops); /* too late for calls: from now on the time only gets shorter */
+    while (clock_wait(&drain->sooner, &drain->mutex, drain->since_ns + drain->half_ns))
+        ;
+    atomic_store(drain->phase, SERVICE_CLOSES);
+    while (clock_wait(&drain->sooner, &drain->mutex, drain->since_ns + 2 * drain->half_ns))
+        ;
+    pthread_mutex_unlock(&drain->mutex);
 }

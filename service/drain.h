@@ -9,7 +9,7 @@
 /* The life of the daemon: each phase follows the one before, but for drain_undo. */
 enum service_phase {
     SERVICE_SERVES,
-    SERVICE_LAME_DUCK, /* /readyz says draining; all else goes on */
+    SERVICE_LAME_DUCK, /* /servingz says draining; all else goes on */
     SERVICE_CLOSES,    /* and answers close their connections */
     SERVICE_DRAINS,    /* and nothing new is accepted; what was accepted is answered */
 };
@@ -17,6 +17,7 @@ enum service_phase {
 struct drain {
     _Atomic int *phase;    /* the daemon's enum service_phase */
     pthread_mutex_t mutex; /* guards the rest, and each change of the phase up to SERVICE_CLOSES */
+    pthread_cond_t sooner; /* the end has come nearer while drain_wait waits for it */
     bool signalled;        /* a signal has told the daemon to end: nothing takes that back */
     bool stops;            /* the daemon ends after its time as a lame duck */
     int64_t since_ns;      /* when it became a lame duck */
@@ -26,7 +27,7 @@ struct drain {
 /* `phase` is SERVICE_SERVES, and lives as long. */
 void drain_open(struct drain *drain_out, _Atomic int *phase);
 
-/* An operator's call: /readyz says draining from now on, and if `stops`, the daemon ends after
+/* An operator's call: /servingz says draining from now on, and if `stops`, the daemon ends after
  * lame_duck_ms. Wakes main by SIGUSR1. False when it is ending already. Any thread. */
 bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms);
 
@@ -34,7 +35,7 @@ bool drain_ask(struct drain *drain, bool stops, unsigned lame_duck_ms);
 bool drain_undo(struct drain *drain);
 
 /* A signal tells the daemon to end: at the time that a call has set, but after lame_duck_ms from
- * now at the latest. Main. */
+ * now at the latest. Main, and another thread while main is in drain_wait. */
 void drain_signal(struct drain *drain, unsigned lame_duck_ms);
 
 /* What is under way, and how many ms a daemon that stops is a lame duck for. Any thread. */

@@ -19,6 +19,7 @@ void faults_begin(struct stock *stock)
 {
     for (int server = 0; server < STOCK_SERVERS; server++)
         fault_clear(stock_fault(stock, (enum stock_server)server));
+    stock_held(stock)->count = 0;
 }
 
 enum problem faults_problem(struct stock *stock)
@@ -26,7 +27,9 @@ enum problem faults_problem(struct stock *stock)
     bool redis = stock_fault(stock, STOCK_REDIS)->count > 0;
     bool ledger = stock_fault(stock, STOCK_LEDGER)->count > 0;
     bool locks = stock_fault(stock, STOCK_LOCKS)->count > 0;
+    bool damaged = stock_fault(stock, STOCK_LEDGER)->damaged;
     return redis && ledger ? PROBLEM_BOTH_UNAVAILABLE
+           : damaged       ? PROBLEM_LEDGER_DAMAGED
            : redis         ? PROBLEM_REDIS_UNAVAILABLE
            : ledger        ? PROBLEM_LEDGER_UNAVAILABLE
            : locks         ? PROBLEM_LOCKS_UNAVAILABLE
@@ -37,6 +40,14 @@ static void log_fault(const char *event, const char *server, const char *place,
                       const struct fault *fault, size_t calls, const char *effect,
                       const struct trace *example)
 {
+    if (fault->damaged) {
+        log_failure(LOG_ERROR, "ledger_damaged", server, "address=%s row=%s calls=%zu effect=%s%s",
+                    LOG_QUOTE(place), LOG_QUOTE(fault->error), calls,
+                    LOG_QUOTE("calls on this sale or order are answered 503 unavailable, and it is "
+                              "left out elsewhere, until the row is mended"),
+                    example ? TRACE_LOG(example) : "");
+        return;
+    }
     log_failure(LOG_WARN, event, server, "address=%s doing=%s error=%s calls=%zu effect=%s%s",
                 LOG_QUOTE(place), LOG_QUOTE(fault->doing), LOG_QUOTE(fault->error), calls,
                 LOG_QUOTE(effect), example ? TRACE_LOG(example) : "");
@@ -83,6 +94,14 @@ void faults_log_ledger(struct ledger *ledger, const char *event, const char *eff
 {
     log_fault(event, names[STOCK_LEDGER], ledger_place(ledger), ledger_fault(ledger), 0, effect,
               NULL);
+    fault_clear(ledger_fault(ledger));
+}
+
+void faults_log_damage(struct ledger *ledger)
+{
+    if (!ledger_fault(ledger)->damaged)
+        return;
+    faults_log_calls(ledger, NULL, 0, NULL, NULL); /* its event and effect are those of damage */
     fault_clear(ledger_fault(ledger));
 }
 

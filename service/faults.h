@@ -22,7 +22,8 @@ enum problem faults_problem(struct stock *stock);
 /* Writes a line for each server that failed since faults_begin: where it is, what it was at, why it
  * failed, how many `calls` were affected, `effect`, what that means for them, and the ids of
  * `example`, one of them, or NULL. With calls > 0 and no failure a line for server=none. `event`
- * and `effect` are never freed. */
+ * and `effect` are never freed. A row of the ledger that makes no sense has a line and an effect of
+ * its own, event=ledger_damaged. */
 void faults_log(struct stock *stock, const char *event, size_t calls, const char *effect,
                 const struct trace *example);
 
@@ -37,5 +38,8 @@ void faults_log_calls(struct ledger *ledger, const char *event, size_t calls, co
  * or of its Redis. */
 void faults_log_ledger(struct ledger *ledger, const char *event, const char *effect);
 void faults_log_redis(struct redis *redis, const char *event, const char *effect);
+
+/* Logs a row that made no sense since the last call, though the work went on without it. */
+void faults_log_damage(struct ledger *ledger);
 
 #endif

@@ -82,6 +82,21 @@ static void print_state(struct metrics_text *text, const char *server, const cha
     }
 }
 
+static void print_clocks(struct metrics_text *text, const struct service *service)
+{
+    metrics_text_head(text, "seckill_ledger_clock_ahead_seconds", "gauge",
+                      "The ledger's clock minus this daemon's.");
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        const struct shard_clock *clock = &service->shards[i].clock;
+        char shard[24] = "";
+        if (service->shard_count > 1)
+            snprintf(shard, sizeof shard, "{shard=\"%u\"}", i);
+        if (shard_clock_known(clock))
+            metrics_text_add(text, "seckill_ledger_clock_ahead_seconds%s %.3f\n", shard,
+                             (double)(shard_clock_ms(clock) - clock_wall_ms()) / 1000);
+    }
+}
+
 static void print_servers(struct metrics_text *text, const struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
@@ -165,22 +180,22 @@ static const struct sale_family sale_families[] = {
 };
 
 static void print_family(struct metrics_text *text, const struct sale_family *family,
-                         const struct sale_figures_view *view, int64_t now_ms)
+                         const struct sale_figures_view *view, const struct service *service)
 {
     metrics_text_head(text, family->name, "gauge", family->help);
     for (size_t i = 0; i < view->shown; i++) {
         double value = 0;
+        int64_t now_ms = service_sale_ms(service, view->sales[i].sku);
         if (family->value(&view->sales[i], now_ms, &value)) /* a sku needs no escapes */
             metrics_text_add(text, "%s{sku=\"%s\"} %.15g\n", family->name, view->sales[i].sku,
                              value);
     }
 }
 
-static void print_sales(struct metrics_text *text, struct observer *observer)
+static void print_sales(struct metrics_text *text, const struct service *service)
 {
     struct sale_figures_view view;
-    int64_t now_ms = clock_wall_ms();
-    observer_sales(observer, &view);
+    observer_sales(service->observer, &view);
     metrics_text_head(text, "seckill_sales", "gauge", "Sales that are not retired.");
     metrics_text_add(text, "seckill_sales %zu\n", view.known);
     metrics_text_head(text, "seckill_sales_not_shown", "gauge",
@@ -191,7 +206,7 @@ static void print_sales(struct metrics_text *text, struct observer *observer)
     metrics_text_add(text, "seckill_sales_read_timestamp_seconds %.3f\n",
                      (double)view.read_ms / 1000);
     for (size_t i = 0; i < sizeof sale_families / sizeof sale_families[0]; i++)
-        print_family(text, &sale_families[i], &view, now_ms);
+        print_family(text, &sale_families[i], &view, service);
 }
 
 /* ---- the process ---- */
@@ -268,7 +283,8 @@ size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_
     print_calls(&text, service);
     print_connections(&text, service);
     print_servers(&text, service, now_ns);
-    print_sales(&text, service->observer);
+    print_clocks(&text, service);
+    print_sales(&text, service);
     print_process(&text, service->observer);
     return text.length;
 }

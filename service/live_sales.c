@@ -104,11 +104,14 @@ static const struct shown *find_before(const struct live_sales *before,
 }
 
 /* Chooses the sales out of those that the observer knows. */
-static void choose(struct live_sales *sales, const struct sale_figures_view *view, int64_t now_ms)
+static void choose(struct live_sales *sales, const struct sale_figures_view *view)
 {
     struct candidate all[SALE_FIGURES_SHOWN_MAX];
-    for (size_t i = 0; i < view->shown; i++)
-        all[i] = (struct candidate){&view->sales[i], interest_of(&view->sales[i], now_ms)};
+    for (size_t i = 0; i < view->shown; i++) {
+        const struct ledger_sale *sale = &view->sales[i];
+        int64_t now_ms = service_sale_ms(sales->service, sale->sku);
+        all[i] = (struct candidate){sale, interest_of(sale, now_ms)};
+    }
     qsort(all, view->shown, sizeof *all, by_interest);
     sales->count = view->shown < LIVE_SALES_MAX ? view->shown : LIVE_SALES_MAX;
     sales->more = view->known - sales->count;
@@ -149,7 +152,8 @@ static void note_sale(const struct ledger_sale *sale, const struct ledger_segmen
     struct live_sales *sales = reading->sales;
     struct shown *shown = find_shown(sales, sale->sku);
     size_t room = LIVE_SEGMENTS_ALL - sales->segment_count;
-    assert(shown);
+    if (!shown)
+        return;
     shown->sale = *sale;
     shown->read = true;
     shown->first = sales->segment_count;
@@ -193,7 +197,9 @@ static bool read_shard(struct live_sales *sales, const struct live_sales *before
     for (size_t i = 0; i < sales->count; i++)
         if (wanted[i] && is_on(sales, &sales->shown[i], shard))
             skus[asked++] = sales->shown[i].sale.sku;
-    return asked == 0 || ledger_stock_find(ledger, skus, asked, note_sale, &reading) == LEDGER_OK;
+    enum ledger_result result =
+        asked == 0 ? LEDGER_OK : ledger_stock_find(ledger, skus, asked, note_sale, &reading);
+    return result == LEDGER_OK || result == LEDGER_DAMAGED;
 }
 
 /* Takes over what was last read of a sale whose ledger did not answer. */
@@ -306,7 +312,7 @@ void live_sales_turn(struct live_sales *sales, struct ledger *const ledgers[SHAR
     if (!view)
         abort();
     observer_sales(sales->service->observer, view);
-    choose(next, view, clock_wall_ms());
+    choose(next, view);
     free(view);
     *redis_out = true;
     if (read_ledgers(next, sales, ledgers, now_ns, ledgers_out))
@@ -362,11 +368,11 @@ static json_t *segments_json(const struct live_sales *sales, const struct shown 
     return list;
 }
 
-static json_t *sale_json_of(const struct live_sales *sales, const struct shown *shown,
-                            int64_t now_ms)
+static json_t *sale_json_of(const struct live_sales *sales, const struct shown *shown)
 {
     const struct ledger_sale *sale = &shown->sale;
     const struct ledger_settings *settings = &sale->settings;
+    int64_t now_ms = service_sale_ms(sales->service, sale->sku);
     json_t *object = json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:b}", "sku", sale->sku, "round",
                                (int)sale->round, "state", state_word(sale, now_ms), "total",
                                (int)sale->total, "sold", (int)sale->sold, "left",
@@ -384,10 +390,9 @@ static json_t *sale_json_of(const struct live_sales *sales, const struct shown *
 
 void live_sales_add(const struct live_sales *sales, json_t *object)
 {
-    int64_t now_ms = clock_wall_ms();
     json_t *list = json_array();
     for (size_t i = 0; i < sales->count; i++)
-        json_array_append_new(list, sale_json_of(sales, &sales->shown[i], now_ms));
+        json_array_append_new(list, sale_json_of(sales, &sales->shown[i]));
     json_object_set_new(object, "sales", list);
     json_object_set_new(object, "sales_more", json_integer((json_int_t)sales->more));
 }

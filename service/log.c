@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "service/log_json.h"
 #include "service/log_sink.h"
+#include "service/metrics.h"
 
 #define LIMITS 128 /* kinds of event with a limit of their own; further kinds share the last one */
 #define TRUNCATED " truncated=true"
@@ -187,10 +188,16 @@ static bool line_write(const struct line *line)
     return log_sink_write(out, length);
 }
 
+static void note_dropped(unsigned long lines)
+{
+    atomic_fetch_add(&dropped, lines);
+    metrics_add(METRIC_LOG_LINES_DROPPED, lines);
+}
+
 static void line_send(const struct line *line)
 {
     if (!line_write(line))
-        atomic_fetch_add(&dropped, 1);
+        note_dropped(1);
 }
 
 static bool is_same(const char *one, const char *other)
@@ -269,6 +276,9 @@ static void write_due(const struct timespec *now, bool all)
 /* The line is lost as well while the log's reader stands still; then the count waits on. */
 static void write_dropped(const struct timespec *now)
 {
+    unsigned long lost = log_sink_lost();
+    if (lost > 0)
+        note_dropped(lost);
     unsigned long lines = atomic_load_explicit(&dropped, memory_order_relaxed);
     if (lines == 0 || !atomic_compare_exchange_strong(&dropped, &lines, 0))
         return;
@@ -351,6 +361,7 @@ void log_flush(void)
     clock_gettime(CLOCK_REALTIME, &now);
     write_dropped(&now);
     write_due(&now, true);
+    log_sink_flush();
 }
 
 /* Whether logfmt takes the value as it is; an empty one would look like a missing one. */

@@ -47,8 +47,9 @@ bool log_enabled(enum log_level level);
  * are counted: the count appears as `suppressed=N` on the event's next line, or on a line of its
  * own with the next line of any event.
  *
- * Any thread may call, and never waits for the log's reader: a line that a full pipe does not take
- * is lost, and the next one that is written follows an event=log_lines_dropped with their number.
+ * Any thread may call, and never waits for the log's reader or disk: a line that a full pipe or
+ * queue does not take is lost, and the next one that is written follows an event=log_lines_dropped
+ * with their number.
  * Keeps errno.
  */
 void log_event(enum log_level level, const char *event, const char *format, ...)
@@ -63,7 +64,8 @@ void log_each(enum log_level level, const char *event, const char *format, ...)
 void log_failure(enum log_level level, const char *event, const char *server, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 
-/* Writes the suppressed= counts that are still due. For the end of the process. */
+/* Writes the suppressed= counts that are still due, and waits until a file has all lines, a second
+ * at most. For the end of the process. */
 void log_flush(void);
 
 /* The value as logfmt wants it: itself when it is a plain word, else quoted and escaped in `buffer`

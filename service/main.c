@@ -310,8 +310,10 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
 
 static struct {
     sigset_t signals;
-    bool called; /* a call began the end: the first signal only says the same */
-} watched;       /* static: the thread outlives main */
+    struct drain *drain;
+    unsigned lame_duck_ms;
+    bool called; /* a call began the end: the first signal only shortens it */
+} watched;       /* static, as all that it points to: the thread outlives main */
 
 static void *end_at_once(void *argument)
 {
@@ -319,22 +321,26 @@ static void *end_at_once(void *argument)
     (void)argument;
     sigwait(&watched.signals, &number);
     if (watched.called) {
+        drain_signal(watched.drain, watched.lame_duck_ms);
         log_event(LOG_INFO, "draining", "signal=%d", number);
         sigwait(&watched.signals, &number);
     }
     log_event(LOG_WARN, "ending_at_once", "signal=%d effect=%s", number,
               LOG_QUOTE("requests under way get no answer; accepted orders stay"));
+    log_flush();
     _exit(128 + number);
 }
 
 /* A second signal while draining ends the process at once; every promise survives that. */
-static void watch_for_second_signal(bool called)
+static void watch_for_second_signal(struct service *service)
 {
     pthread_t thread;
     sigemptyset(&watched.signals); /* SIGHUP stays blocked: too late to reload anything */
     sigaddset(&watched.signals, SIGTERM);
     sigaddset(&watched.signals, SIGINT);
-    watched.called = called;
+    watched.drain = &service->drain;
+    watched.lame_duck_ms = service->config.lame_duck_ms;
+    watched.called = !service->drain.signalled;
     if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
         pthread_detach(thread);
 }
@@ -353,7 +359,7 @@ static int serve(struct parts *parts, const sigset_t *signals)
     bool started = start(parts) && run_until_stop(parts, signals);
     if (started) {
         tell_stopping(parts);
-        watch_for_second_signal(!parts->service.drain.signalled);
+        watch_for_second_signal(&parts->service);
         drain_wait(&parts->service.drain);
     } else {
         log_event(LOG_ERROR, "cannot_start", "error=%s", LOG_QUOTE(parts->error));

@@ -55,6 +55,8 @@
       "Orders refused at once, without queueing, as their sale is known to be sold out.")          \
     X(STOCK_READS, "seckill_stock_reads_total", "",                                                \
       "Snapshots of sales' stock that were read from the ledger.")                                 \
+    X(LOG_LINES_DROPPED, "seckill_log_lines_dropped_total", "",                                    \
+      "Lines that the log's reader or disk did not take in time.")                                 \
     X(REDIS_RECONNECTS, "seckill_redis_reconnects_total", "",                                      \
       "Connections to Redis that were made again.")                                                \
     X(LEDGER_RECONNECTS, "seckill_ledger_reconnects_total", "",                                    \
@@ -64,7 +66,7 @@
  * that none is missing). Any other is counted as status="other". */
 /* clang-format off */
 #define METRICS_STATUSES(X)                                                                        \
-    X(200) X(201) X(304) X(400) X(401) X(404) X(405) X(408)                                        \
+    X(200) X(201) X(304) X(400) X(401) X(403) X(404) X(405) X(408)                                 \
     X(409) X(413) X(414) X(415) X(422) X(429) X(431) X(503)
 /* clang-format on */
 
@@ -91,7 +93,7 @@
 #define METRICS_HISTOGRAMS(X)                                                                      \
     X(BATCH_ORDERS, "seckill_batch_orders", "", ORDERS, "Orders that one batch carried.")          \
     X(ORDER_SECONDS, "seckill_order_seconds", "", SECONDS,                                         \
-      "Time from an order's arrival to its answer; of orders refused at once, 0.")                 \
+      "Time from the end of an order's request to its answer; of orders refused at once, 0.")      \
     X(REDIS_SECONDS, "seckill_redis_seconds", "", SECONDS, "Time of a round trip to Redis.")       \
     X(LEDGER_SECONDS, "seckill_ledger_seconds", "", SECONDS,                                       \
       "Time of a transaction or query of the ledger.")                                             \
@@ -103,7 +105,7 @@
     X(STAGE_WORKER, "seckill_order_stage_seconds", "stage=\"worker\"", SECONDS, "")                \
     X(STAGE_ANSWER, "seckill_order_stage_seconds", "stage=\"answer\"", SECONDS, "")                \
     X(CALL_LOOKUP, "seckill_call_seconds", "call=\"lookup\"", CALL_SECONDS,                        \
-      "Time from a call's arrival to its answer, by the kind of the call; orders have "            \
+      "Time from the end of a call's request to its answer, by the kind of the call; orders have " \
       "seckill_order_seconds.")                                                                    \
     X(CALL_PAYMENT, "seckill_call_seconds", "call=\"payment\"", CALL_SECONDS, "")                  \
     X(CALL_CANCEL, "seckill_call_seconds", "call=\"cancel\"", CALL_SECONDS, "")                    \

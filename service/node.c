@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "service/log.h"
 
 enum { HOST_MAX = 40 }; /* bytes of the host's name in the holder's */
@@ -60,6 +61,7 @@ static enum ledger_result take(struct node *node, struct ledger *ledger, uint64_
         .holder = node->holder,
         .lease_ms = NODE_LEASE_MS,
         .next_ms = next_ms,
+        .last_ms = ORDER_ID_LAST_MS,
     };
     enum ledger_result result = ledger_node_take(ledger, &node->lease, other, until);
     note_other(node, result == LEDGER_NO ? other : "", until);
@@ -73,7 +75,8 @@ static enum ledger_result take(struct node *node, struct ledger *ledger, uint64_
                       "daemon ends with status 2"));
     else
         log_event(LOG_WARN, "node_not_leased", "error=%s effect=%s",
-                  LOG_QUOTE(ledger_error(ledger)),
+                  LOG_QUOTE(result == LEDGER_DAMAGED ? ledger_fault(ledger)->error
+                                                     : ledger_error(ledger)),
                   LOG_QUOTE("the daemon makes no order ids; it tries again"));
     return result;
 }
@@ -96,6 +99,18 @@ static enum ledger_result renew(struct node *node, struct ledger *ledger, uint64
     return result;
 }
 
+/* A lease by such a clock would leave the number without any id for whoever holds it later. */
+static bool clock_beyond(uint64_t next_ms)
+{
+    if (next_ms <= ORDER_ID_LAST_MS - NODE_LEASE_MS)
+        return false;
+    log_failure(LOG_ERROR, "clock_beyond_ids", "none", "ms=%llu last_ms=%llu effect=%s",
+                (unsigned long long)next_ms, (unsigned long long)ORDER_ID_LAST_MS,
+                LOG_QUOTE("the daemon leases no node number and takes no orders until its clock "
+                          "is right; no order id carries a time as late as this"));
+    return true;
+}
+
 bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
 {
     int64_t asked_ns = clock_boot_ns();
@@ -103,6 +118,8 @@ bool node_keep(struct node *node, struct order_ids *ids, struct ledger *ledger)
         return true;
     uint64_t next_ms = order_ids_next_ms(ids);
     enum ledger_result result = LEDGER_NO;
+    if (clock_beyond(next_ms))
+        return node->held;
     if (node->held)
         result = renew(node, ledger, next_ms);
     if (!node->held)
@@ -137,7 +154,10 @@ void node_release(struct node *node, struct order_ids *ids, struct ledger *ledge
     if (!node->held || !node->answered)
         return;
     order_ids_lease(ids, &(struct order_id_lease){.node = (unsigned)node->lease.number});
+    /* The clock may be ahead of the lease; its ids are not. */
     node->lease.next_ms = order_ids_next_ms(ids);
+    if (node->lease.next_ms > node->lease.ids_to_ms)
+        node->lease.next_ms = node->lease.ids_to_ms;
     if (ledger_node_release(ledger, &node->lease) != LEDGER_OK)
         log_event(LOG_WARN, "node_not_released", "node=%d error=%s effect=%s", node->lease.number,
                   LOG_QUOTE(ledger_error(ledger)),

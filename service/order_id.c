@@ -9,7 +9,6 @@
 #define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
 #define NODE_SHIFT (ORDER_ID_SHARD_BITS + ORDER_ID_SEQUENCE_BITS)
 #define TIME_SHIFT (ORDER_ID_NODE_BITS + NODE_SHIFT)
-#define TIME_BITS 41
 #define DIGITS_MAX 19 /* of a number of 63 bits */
 
 static uint64_t system_clock_ms(void *context)
@@ -43,6 +42,7 @@ static uint64_t first_place(uint64_t ms)
 void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease)
 {
     assert(lease->node <= ORDER_ID_NODE_MAX && lease->from_ms <= lease->to_ms);
+    assert(lease->to_ms <= ORDER_ID_LAST_MS);
     pthread_mutex_lock(&ids->mutex);
     uint64_t from = first_place(lease->from_ms);
     if (lease->node != ids->node) /* ids grow, whichever node is greater */
@@ -85,7 +85,7 @@ static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
         return 0;
     ids->next = first + n;
     uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
-    assert(ms >> TIME_BITS == 0);
+    assert(ms >> ORDER_ID_TIME_BITS == 0);
     return ms << TIME_SHIFT | ids->node << NODE_SHIFT | ids->shard << ORDER_ID_SEQUENCE_BITS |
            (first & SEQUENCE_MASK);
 }
@@ -96,7 +96,7 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_o
     *now_ms_out = ids->clock(ids->clock_context);
     int64_t boot_ns = clock_boot_ns();
     pthread_mutex_lock(&ids->mutex);
-    bool leased = boot_ns < ids->until_ns;
+    bool leased = boot_ns < ids->until_ns && *now_ms_out <= ORDER_ID_LAST_MS;
     uint64_t id = leased ? reserve(ids, n, first_place(*now_ms_out)) : 0;
     pthread_mutex_unlock(&ids->mutex);
     return id;

@@ -22,6 +22,9 @@
 #define ORDER_ID_NODE_BITS 10
 #define ORDER_ID_SHARD_BITS 4
 #define ORDER_ID_SEQUENCE_BITS 8
+#define ORDER_ID_TIME_BITS 41
+#define ORDER_ID_LAST_MS                                                                           \
+    (ORDER_ID_EPOCH_MS + (UINT64_C(1) << ORDER_ID_TIME_BITS) - 1) /* no id carries a later time */
 #define ORDER_ID_NODE_MAX ((1U << ORDER_ID_NODE_BITS) - 1)
 #define ORDER_ID_SHARD_MAX ((1U << ORDER_ID_SHARD_BITS) - 1)
 #define ORDER_ID_RESERVE_MAX (1U << ORDER_ID_SEQUENCE_BITS) /* most ids of one ms */
@@ -70,7 +73,8 @@ uint64_t order_ids_next_ms(struct order_ids *ids);
  * id that this generator gave before, also when the clock stepped back; n: 1..ORDER_ID_RESERVE_MAX.
  * When the present ms has fewer than n left, the ids are of the next ms, ahead of the clock: the
  * call never waits. A clock that is beyond the lease's bound is not followed: the ids go on from
- * the last ones. 0: there is no lease, it has ended, or its ids are used up.
+ * the last ones. 0: there is no lease, it has ended, its ids are used up, or the clock is beyond
+ * ORDER_ID_LAST_MS: the dates of orders would be wrong by decades.
  *
  * *now_ms_out is the clock's time. Dates of an order come from it, never from the id: ids stay
  * ahead when the clock has stepped back, for as long as it had been ahead. */

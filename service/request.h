@@ -3,7 +3,7 @@
  *                  worker takes it          order worker puts it back
  *   RECEIVING ─► QUEUED ─► TAKEN ─► DONE       TAKEN ─► QUEUED
  *                  │         └────► TIMED_OUT    (deadline: its client knows its id, so it gets no
- *                  │                              other id; the worker carries it through)
+ *                  │                              other id; the worker gives it back)
  *                  └────► WITHDRAWN              (deadline came first: no worker may take it)
  *                         DONE ─► QUEUED         (a stream, for its next page)
  *
@@ -52,22 +52,18 @@ enum http_phase {
     PHASE_COUNT
 };
 
-/* Which of its HTTP thread's lists a request waits in, by the length of its time limit: to be read,
- * to be answered, and to be answered when it may wait for the locks of segments; or held back for
- * the sake of orders, of the shop, of operators and of others. */
-enum http_list {
-    LIST_RECEIVING,
-    LIST_USUAL,
-    LIST_LOCKS,
-    LIST_HELD,
-    LIST_HELD_SHOP,
-    LIST_HELD_OPERATORS,
-    HTTP_LISTS
-};
+/* Which of its HTTP thread's lists a request without an answer is in: all begin in the first, and
+ * those that have more time go on in the second. */
+enum http_list { LIST_USUAL, LIST_LOCKS, HTTP_LISTS };
 
 /* How the connection waits for the answer. Independent of the phase: a connection waits on until
  * libmicrohttpd asks again. */
-enum http_wait { WAIT_NONE, WAIT_POLLED, WAIT_SUSPENDED };
+enum http_wait {
+    WAIT_NONE,
+    WAIT_POLLED,
+    WAIT_SUSPENDS, /* it is suspended when libmicrohttpd asks next, see request_suspend_now */
+    WAIT_SUSPENDED,
+};
 
 struct call_worker;
 struct http_connection;
@@ -91,7 +87,10 @@ struct request_http {
     struct request_list *list; /* the one of the thread's lists it is in, or NULL */
     struct request *prev, *next;
     int64_t until_ns;              /* when the thread stops waiting */
+    int64_t complete_ns;           /* when it was read */
     size_t uri_length;             /* of the first line, see head.h */
+    size_t path_at;                /* in the first line's target, see head_read_target */
+    bool bad_target;               /* the same */
     size_t plain_head, plain_tail; /* of the path, see route.h */
     bool query_cut;                /* it had more parameters than are read */
     bool head;                     /* HEAD: the answer goes without its body */
@@ -140,7 +139,7 @@ struct request {
         unsigned unlisted; /* the shard that has it, which this daemon does not list; 0: none */
     } asked;
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
-    int64_t arrived_ns;            /* when it was complete; written before it is queued */
+    int64_t arrived_ns;            /* when its first line was read; its time counts from here */
     int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */
     struct http_thread *http_thread; /* which made it; never changes */
     struct trace trace;              /* its ids */

@@ -189,7 +189,8 @@ static bool read_shown(struct sale_figures *figures, struct ledger *ledger, int6
     size_t count = choose(figures, now_ms, shown);
     for (size_t i = 0; i < count; i++)
         skus[i] = shown[i].sku;
-    return ledger_sales_find(ledger, skus, count, refresh, &refreshing) == LEDGER_OK;
+    enum ledger_result result = ledger_sales_find(ledger, skus, count, refresh, &refreshing);
+    return result == LEDGER_OK || result == LEDGER_DAMAGED;
 }
 
 bool sale_figures_turn(struct sale_figures *figures, struct ledger *ledger, int64_t now_ms)

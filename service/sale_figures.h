@@ -22,14 +22,14 @@ struct sale_figures;
 struct sale_figures_view {
     size_t known;    /* sales that there are, as far as they were read */
     size_t shown;    /* the first of `sales` */
-    int64_t read_ms; /* UTC: when the ledger last answered; 0: not yet */
+    int64_t read_ms; /* by the ledger's clock: when it last answered; 0: not yet */
     struct ledger_sale sales[SALE_FIGURES_SHOWN_MAX]; /* in order of their skus */
 };
 
 struct sale_figures *sale_figures_open(void);
 void sale_figures_close(struct sale_figures **figures);
 
-/* One turn; `now_ms` is the time in UTC. False when the ledger did not answer: then the figures
+/* One turn; `now_ms` is the ledger's time. False when the ledger did not answer: then the figures
  * stay. For one thread alone, which owns the ledger's connection. */
 bool sale_figures_turn(struct sale_figures *figures, struct ledger *ledger, int64_t now_ms);
 

@@ -35,8 +35,9 @@ static bool go_on(const struct ledger_migration *now, void *context)
         update->noted_ms = 0;
     if (now->waited_ms - update->noted_ms >= MIGRATION_NOTE_MS) {
         update->noted_ms = now->waited_ms;
-        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld", now->name ? now->name : "-",
-                  (long long)now->waited_ms / 1000);
+        log_event(LOG_WARN, "migrating", "file=%s seconds=%lld waits_for=%s",
+                  now->name ? now->name : "-", (long long)now->waited_ms / 1000,
+                  LOG_QUOTE(now->holder ? now->holder : "-"));
         supervise_migrating(now->name ? now->name : "another daemon does", now->waited_ms / 1000);
     }
     return !is_told_to_end(update);

@@ -126,6 +126,16 @@ bool service_prepared(const struct service *service)
     return false;
 }
 
+bool service_begun(const struct service *service, int64_t now_ns)
+{
+    for (unsigned i = 0; i < service->shard_count; i++) {
+        const struct shard *shard = &service->shards[i];
+        if (!atomic_load(&shard->prepared) && now_ns < atomic_load(&shard->settle_ns))
+            return false;
+    }
+    return service_prepared(service);
+}
+
 size_t service_queue_depth(const struct service *service)
 {
     size_t sum = 0;
@@ -151,6 +161,15 @@ size_t service_queue_capacity(const struct service *service)
 
 int service_shard_of_sku(const struct service *service, const char *sku)
 {
+    unsigned section = sale_cache_enter(service->sale_cache);
     const struct sale *sale = sale_cache_find(service->sale_cache, sku);
-    return sale ? (int)sale_shard(sale) : -1;
+    int shard = sale ? (int)sale_shard(sale) : -1;
+    sale_cache_leave(service->sale_cache, section);
+    return shard;
+}
+
+int64_t service_sale_ms(const struct service *service, const char *sku)
+{
+    int shard = service_shard_of_sku(service, sku);
+    return shard_clock_ms(&service->shards[shard < 0 ? 0 : shard].clock);
 }

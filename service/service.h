@@ -68,6 +68,10 @@ void service_close(struct service *service);
 /* The shard of a sale that this process knows, or -1. Any thread; takes no lock. */
 int service_shard_of_sku(const struct service *service, const char *sku);
 
+/* The time at the ledger of the sale, in ms since 1970, by which its window goes; at the first
+ * ledger when this process does not know the sale. The same. */
+int64_t service_sale_ms(const struct service *service, const char *sku);
+
 /* Orders that wait or are with their workers, and the places for them, of all shards together. Any
  * thread; takes no lock. */
 size_t service_queue_depth(const struct service *service);
@@ -78,6 +82,10 @@ int64_t service_batch_wait_ns(const struct service *service);
 
 /* Whether a shard is prepared: the daemon can sell something. Any thread; takes no lock. */
 bool service_prepared(const struct service *service);
+
+/* Whether one is, and each of the others is as well or had its time to be: balancers may send
+ * clients, who find all that there is. Stays true. */
+bool service_begun(const struct service *service, int64_t now_ns);
 
 /* Whether all of them are. */
 bool service_prepared_all(const struct service *service);

@@ -17,6 +17,7 @@
 #include "service/node.h"
 #include "service/order_id.h"
 #include "service/queue.h"
+#include "service/shard_clock.h"
 #include "sql/ledger_fit.h"
 #include "stock/stock.h"
 
@@ -30,6 +31,7 @@ struct shard {
     struct sale_cache *sale_cache; /* the service's: that of all shards */
     unsigned number;               /* its place in mysql_url, from 0 */
     struct stock_options stock;    /* of every stock that sells its sales */
+    struct shard_clock clock;      /* the time of its ledger */
     struct order_ids ids;
     struct node node; /* of the ids: the preparer's until `prepared`, then health's, then main's */
     struct queue *orders;            /* HTTP threads to its order workers */

@@ -11,15 +11,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "service/log.h"
 #include "service/log_sink.h"
+#include "service/metrics.h"
 
 static int log_file = -1;
-static char written[1 << 20];
+static char written[1 << 23];
+static _Atomic bool disk_stands_still, disk_is_slow;
+
+/* In place of the C library's: a disk that others keep busy. */
+ssize_t write(int fd, const void *text, size_t length)
+{
+    while (fd == log_file && disk_stands_still)
+        usleep(1000);
+    if (fd == log_file && disk_is_slow)
+        usleep(100000);
+    return syscall(SYS_write, fd, text, length);
+}
 
 static int open_log(void **state)
 {
@@ -34,13 +50,14 @@ static int open_log(void **state)
 /* Forgets what was written so far, so that each test reads its own lines. */
 static void restart(void)
 {
-    log_flush();
+    log_flush(); /* waits for the writer, too */
     assert_int_equal(ftruncate(log_file, 0), 0);
     lseek(log_file, 0, SEEK_SET);
 }
 
 static const char *read_log(void)
 {
+    log_sink_flush();
     ssize_t n = pread(log_file, written, sizeof written - 1, 0);
     assert_true(n >= 0);
     written[n] = '\0';
@@ -252,6 +269,76 @@ static void test_socket_whose_reader_stopped_stops_nobody(void **state)
     assert_never_waits(ends[0], ends[1], LOG_ERROR);
 }
 
+/* The sum of the counts behind all places where the word stands. */
+static unsigned long sum_of(const char *text, const char *word)
+{
+    unsigned long sum = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        sum += strtoul(at + strlen(word), NULL, 10);
+    return sum;
+}
+
+static void test_disk_that_stands_still_stops_nobody(void **state)
+{
+    enum { LINES = 1000, TEXT = 3000 };
+    (void)state;
+    static char text[TEXT + 1];
+    memset(text, 'x', TEXT);
+    restart();
+    uint64_t before = metrics_read(METRIC_LOG_LINES_DROPPED);
+    disk_stands_still = true;
+    alarm(10); /* before: for ever */
+    for (int i = 0; i < LINES; i++)
+        log_each(LOG_INFO, "busy-disk", "text=%s", text);
+    disk_stands_still = false;
+    log_sink_flush();
+    log_event(LOG_INFO, "disk-goes-on", NULL);
+    alarm(0);
+    unsigned long dropped = sum_of(read_log(), "event=log_lines_dropped lines=");
+    assert_true(dropped > 0);
+    assert_int_equal(count_of(written, "event=busy-disk text=x") + dropped, LINES);
+    assert_int_equal(metrics_read(METRIC_LOG_LINES_DROPPED) - before, dropped);
+    assert_non_null(strstr(written, "event=disk-goes-on\n"));
+}
+
+/* What main does for it: writes its last words to the descriptor, and ends. */
+static int end_with_last_words(int fd, const char *how)
+{
+    log_file = fd;
+    log_setup(LOG_INFO, fd);
+    disk_is_slow = true;
+    log_event(LOG_ERROR, "last-words", "how=%s", how);
+    if (strcmp(how, "abort") == 0)
+        abort();
+    return 3;
+}
+
+static void assert_last_words(const char *how, const char *wanted)
+{
+    char fd[16];
+    int status;
+    restart();
+    snprintf(fd, sizeof fd, "%d", log_file);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "test_log", fd, how, NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (strcmp(how, "abort") == 0)
+        assert_int_equal(WTERMSIG(status), SIGABRT);
+    else
+        assert_int_equal(WEXITSTATUS(status), 3);
+    assert_non_null(strstr(read_log(), wanted));
+}
+
+static void test_last_words_come_out(void **state)
+{
+    (void)state;
+    assert_last_words("abort", "event=last-words how=abort\n");
+    assert_last_words("exit", "event=last-words how=exit\n");
+}
+
 static void test_descriptor_of_the_caller_stays_blocking(void **state)
 {
     (void)state;
@@ -347,8 +434,10 @@ static void test_log_each_has_no_limit(void **state)
     assert_int_equal(count_of(read_log(), "event=each i="), 10 * LOG_EVENT_PER_SECOND);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 3)
+        return end_with_last_words(atoi(argv[1]), argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_line_has_time_level_event_and_pairs),
         cmocka_unit_test(test_level_filters),
@@ -359,6 +448,8 @@ int main(void)
         cmocka_unit_test(test_threads_never_mix_lines),
         cmocka_unit_test(test_pipe_whose_reader_stopped_stops_nobody),
         cmocka_unit_test(test_socket_whose_reader_stopped_stops_nobody),
+        cmocka_unit_test(test_disk_that_stands_still_stops_nobody),
+        cmocka_unit_test(test_last_words_come_out),
         cmocka_unit_test(test_descriptor_of_the_caller_stays_blocking),
         cmocka_unit_test(test_a_level_set_for_a_time_falls_back),
         cmocka_unit_test(test_priorities_and_json),

@@ -54,7 +54,7 @@ static void lease(struct order_ids *ids, unsigned node, uint64_t from_ms, uint64
 static void init(struct order_ids *ids, unsigned node, uint64_t *now)
 {
     order_ids_init(ids, now ? read_clock : NULL, now, 0);
-    lease(ids, node, 0, UINT64_C(1) << 42);
+    lease(ids, node, 0, ORDER_ID_LAST_MS);
 }
 
 static uint64_t reserve(struct order_ids *ids, unsigned n)
@@ -92,7 +92,7 @@ static void test_id_holds_its_shard(void **state)
     struct order_ids ids;
     for (unsigned shard = 0; shard <= ORDER_ID_SHARD_MAX; shard++) {
         order_ids_init(&ids, read_clock, &now, shard);
-        lease(&ids, 1023, 0, UINT64_C(1) << 42);
+        lease(&ids, 1023, 0, ORDER_ID_LAST_MS);
         uint64_t id = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX, &now_ms);
         for (unsigned i = 0; i < ORDER_ID_RESERVE_MAX; i++) {
             assert_int_equal(order_id_shard(id + i), shard);
@@ -111,7 +111,7 @@ static void test_ids_are_greater_than_those_of_versions_before(void **state)
     uint64_t last = (UINT64_C(1000000) << 22) | (UINT64_C(7) << 12) | 4095;
     assert_int_equal(order_id_time_ms(last), START_MS);
     order_ids_init(&ids, read_clock, &now, 0);
-    lease(&ids, 7, START_MS + 1, UINT64_C(1) << 42); /* as the ledger grants it */
+    lease(&ids, 7, START_MS + 1, ORDER_ID_LAST_MS); /* as the ledger grants it */
     assert_true(next_id(&ids) > last);
 }
 
@@ -300,6 +300,24 @@ static int compare_ranges(const void *left, const void *right)
     return (a[0] > b[0]) - (a[0] < b[0]);
 }
 
+static void test_clock_beyond_the_last_time_makes_no_ids(void **state)
+{
+    (void)state;
+    uint64_t now = START_MS;
+    struct order_ids ids;
+    init(&ids, 5, &now);
+    uint64_t before = next_id(&ids);
+    assert_true(before > 0);
+    now = ORDER_ID_LAST_MS + 1;
+    assert_true(next_id(&ids) == 0);
+    now = START_MS;
+    assert_true(next_id(&ids) > before);
+    lease(&ids, 5, ORDER_ID_LAST_MS - 1, ORDER_ID_LAST_MS);
+    uint64_t last = reserve(&ids, ORDER_ID_RESERVE_MAX);
+    assert_true(last > before && last <= INT64_MAX);
+    assert_true(next_id(&ids) == 0); /* used up */
+}
+
 static void test_threads_never_share_an_id(void **state)
 {
     (void)state;
@@ -410,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_lease_begins_behind_the_ids_of_the_last_holder),
         cmocka_unit_test(test_another_node_goes_on_with_greater_ids),
         cmocka_unit_test(test_next_time_is_not_before_any_id),
+        cmocka_unit_test(test_clock_beyond_the_last_time_makes_no_ids),
         cmocka_unit_test(test_threads_never_share_an_id),
         cmocka_unit_test(test_text_round_trip),
         cmocka_unit_test(test_parse_refuses_other_spellings),

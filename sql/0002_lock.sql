@@ -3,10 +3,10 @@
 -- inserting the same keys causes deadlocks. To purge locks that nobody used for a week (their fences
 -- go on growing, because a new one begins at the time of day in us):
 --   DELETE FROM distributed_lock WHERE expires_at < NOW() - INTERVAL 7 DAY;
--- A business transaction that a former holder must not commit begins with
---   SELECT fence FROM distributed_lock WHERE name = ... FOR SHARE;
--- (LOCK IN SHARE MODE on MariaDB) and goes on only if that fence is its own: until it commits,
--- nobody else can take the lock.
+-- A business transaction that a former holder must not commit has, as its last statement before COMMIT,
+--   SELECT fence FROM distributed_lock WHERE name = ... LOCK IN SHARE MODE;
+-- and commits only if that fence is its own: until then nobody else can take the lock. Earlier in the
+-- transaction the statement would also keep out the holder's own renewals, and so lose the lock.
 
 CREATE TABLE IF NOT EXISTS distributed_lock (
   name       VARBINARY(128)  NOT NULL COMMENT 'prefix and name',

@@ -155,6 +155,7 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
     /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
     bool connected = db->in_run || db->connecting ? db->mysql != NULL : db_connect(db) == DB_OK;
     db->in_doubt = false; /* only now, because connecting runs a query of its own */
+    db->held = false;
     db->statements = 0;
     db->insert_id = 0;
     db_drop_rows(db);
@@ -173,6 +174,17 @@ enum db_result db_query(struct db *db, const char *text, size_t length)
             return query_error(db);
     } while (more == 0);
     return DB_OK;
+}
+
+void db_set_row_wait(struct db *db, int seconds)
+{
+    assert(seconds > 0 && !db->mysql);
+    db->row_wait_s = seconds;
+}
+
+bool db_met_held_row(const struct db *db)
+{
+    return db->held;
 }
 
 bool db_in_doubt(const struct db *db)
@@ -295,7 +307,8 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
 {
     enum db_result result = DB_SOFT;
     bool lost = false;
-    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT; tries++) {
+    db->held = false;
+    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT && !db->held; tries++) {
         if (tries > 0) {
             db->stats.retries++;
             pause_randomly(db);
@@ -310,6 +323,6 @@ enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void 
     }
     if (result != DB_SOFT)
         return result;
-    fault_note(&db->fault, db->soft, db->error); /* every try met others */
+    fault_note(&db->fault, db->soft, db->error); /* every try met others, or the last waited */
     return DB_FAILED;
 }

@@ -81,6 +81,14 @@ enum db_result db_ping(struct db *db);
  * db_run may have been done. Keeps the rows of the last statement that has any for db_row. */
 enum db_result db_query(struct db *db, const char *text, size_t length);
 
+/* From now on a statement waits so long for a row that another transaction holds, 3 s unless told;
+ * to be set before the first connection. */
+void db_set_row_wait(struct db *db, int seconds);
+
+/* True when the last db_run, or the last db_query outside of one, failed because another
+ * transaction held a row for longer than that, or where the statement must not wait. */
+bool db_met_held_row(const struct db *db);
+
 /* True when the connection was lost after the last db_query was sent, before it was answered. */
 bool db_in_doubt(const struct db *db);
 
@@ -96,10 +104,11 @@ uint64_t db_insert_id(const struct db *db);
 char **db_row(struct db *db);
 
 /* Runs `body` in a transaction and commits it. The body calls db_query and returns its result.
- * After DB_SOFT the transaction is tried again, up to 5 times in all, with a short random pause;
- * after a connection that was lost before the commit, once. So a body must be repeatable and must
- * not reply to anybody. Anything else but DB_OK is rolled back and returned. DB_UNKNOWN: the
- * connection died in the commit. */
+ * After a deadlock the transaction is tried again, up to 5 times in all, with a short random pause;
+ * after a connection that was lost before the commit, once; after a row that another transaction
+ * held for too long, not at all (DB_FAILED), as it would wait for the same row. So a body must be
+ * repeatable and must not reply to anybody. Anything else but DB_OK is rolled back and returned.
+ * DB_UNKNOWN: the connection died in the commit. */
 enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
                       void *context);
 

@@ -18,6 +18,8 @@
 enum {
     ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
     ER_CHECK_MYSQL = 3819,
+    ER_LOCK_NOWAIT_MYSQL = 3572, /* MariaDB says ER_LOCK_WAIT_TIMEOUT */
+    ROW_WAIT_S = 3,
     BACKOFF_MS_MIN = 20,
     BACKOFF_MS_MAX = 1000,
 };
@@ -27,9 +29,9 @@ enum {
  * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
  * Either server takes the other's comment as nothing, so neither stands as a statement of its own:
  * MySQL refuses an empty statement. */
-static const char session_setup[] =
+static const char session_setup[] = /* %d: how long to wait for a row */
     "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "innodb_lock_wait_timeout=3, group_concat_max_len=16777215, autocommit=1"
+    "innodb_lock_wait_timeout=%d, group_concat_max_len=16777215, autocommit=1"
     "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
     "/*!80000 , wait_timeout=10 */;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
@@ -70,6 +72,7 @@ struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *err
         url_server_place(db->url.servers[server].host, db->url.servers[server].port,
                          db->server_place);
     strcpy(db->place, db->server_place);
+    db->row_wait_s = ROW_WAIT_S;
     db->timeout_ms = timeout_ms;
     db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
     db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
@@ -214,7 +217,9 @@ static bool connect_server(struct db *db, int64_t until_ms)
         return false;
     /* A program that this process starts must not keep the connection open. */
     fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
-    return set_up(db, session_setup);
+    char setup[sizeof session_setup + 16];
+    snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
+    return set_up(db, setup);
 }
 
 /* Of a server that the url names alone only that it is a node of Galera matters: an address that
@@ -340,8 +345,12 @@ enum db_result db_statement_error(struct db *db, unsigned code, const char *text
     }
     db->late = false;
     switch (code) {
-    case ER_LOCK_DEADLOCK:
     case ER_LOCK_WAIT_TIMEOUT:
+    case ER_LOCK_NOWAIT_MYSQL:
+        db->held = true;
+        describe(db, db->soft);
+        return DB_SOFT;
+    case ER_LOCK_DEADLOCK:
     case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
         describe(db, db->soft);
         return DB_SOFT;

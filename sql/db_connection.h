@@ -40,6 +40,8 @@ struct db {
     char error[256];
     const char *doing; /* the text of the statements that run in this call; NULL: it connects */
     size_t doing_length;
+    int row_wait_s;
+    bool held;     /* see db_met_held_row */
     char soft[48]; /* what met a deadlock or waited for a lock last */
     struct fault fault;
     char place[URL_PLACE_SIZE];

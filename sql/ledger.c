@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "sql/ledger_query.h"
+#include "sql/ledger_rows.h"
 #include "sql/order_insert.h"
 #include "sql/stock_update.h"
 
@@ -17,6 +18,7 @@ struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, siz
         free(ledger);
         return NULL;
     }
+    db_set_row_wait(ledger->db, LEDGER_ROW_WAIT_S);
     ledger->insert = order_insert_open();
     ledger->joint = stock_joint_open();
     return ledger;

@@ -11,9 +11,10 @@
 #include "sql/db.h"
 
 enum {
-    LEDGER_SEGMENTS_MAX = 1024,  /* segments of one sale */
-    LEDGER_ORDERS_MAX = 512,     /* orders of one commit */
-    LEDGER_SEGMENT_SEVERAL = -1, /* the segment of an order that several segments filled */
+    LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */
+    LEDGER_ORDERS_MAX = 512,      /* orders of one commit */
+    LEDGER_SEGMENT_SEVERAL = -1,  /* the segment of an order that several segments filled */
+    LEDGER_TOTAL_MAX = INT32_MAX, /* units of one sale */
 };
 
 enum ledger_result {
@@ -21,9 +22,13 @@ enum ledger_result {
     LEDGER_NO,        /* no such row, or a guard refused the change: nothing is changed */
     LEDGER_DUPLICATE, /* an order with that id, or with that user and key, exists already */
     LEDGER_LIMIT,     /* a user would exceed the limit per user: nothing is changed */
+    LEDGER_LATE,      /* the time of an order was over: nothing is changed */
     LEDGER_FAILED,    /* certainly not done */
     LEDGER_UNKNOWN,   /* the server did not answer the commit: ask with ledger_resolve */
+    LEDGER_DAMAGED,   /* a row makes no sense, see ledger_fault: nothing is changed */
 };
+
+#define LEDGER_ROUND_MAX (UINT32_MAX - 1) /* of a round or settings' version that has a next one */
 
 struct fault;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sql/ledger_index.h"
 #include "sql/ledger_query.h"
 #include "sql/ledger_time.h"
@@ -22,6 +23,7 @@ struct commit {
     const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user and key: those with a key */
     const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
     size_t keyed_count, limited_count;
+    bool late; /* the time of an order was over */
 };
 
 static bool has_key(const struct ledger_order *order)
@@ -124,6 +126,15 @@ static enum db_result update_stock(struct commit *commit, struct db *db)
                            commit->updates, commit->update_count);
 }
 
+static bool is_late(const struct commit *commit)
+{
+    int64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].until_ns != 0 && now_ns >= commit->orders[i].until_ns)
+            return true;
+    return false;
+}
+
 /* The text and the keys go first, so that a refused segment or a known key costs no order. */
 static enum db_result commit_body(struct db *db, void *context)
 {
@@ -139,7 +150,8 @@ static enum db_result commit_body(struct db *db, void *context)
         result = order_insert_run(insert, db, commit->listed, commit->order_count);
     if (result == DB_OK)
         result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);
-    return result;
+    commit->late = result == DB_OK && is_late(commit); /* why_last */
+    return commit->late ? DB_NO : result;
 }
 
 static bool are_sorted(const struct ledger_stock_update *updates, size_t count)
@@ -167,6 +179,8 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
     commit.orders = orders;
     commit.order_count = order_count;
     commit.keyed_count = commit.limited_count = 0; /* the lists stay unset: they are large */
+    commit.late = false;
     list_orders(&commit);
-    return ledger_from_db(db_run(ledger->db, commit_body, &commit));
+    enum db_result result = db_run(ledger->db, commit_body, &commit);
+    return commit.late ? LEDGER_LATE : ledger_from_db(result);
 }

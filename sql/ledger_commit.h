@@ -23,6 +23,7 @@ struct ledger_order {
     int64_t created_ms; /* UTC, since 1970 */
     uint32_t limit;     /* units the user may have in this round; 0: no limit, and not counted */
     int64_t expires_ms; /* UTC, since 1970: when the order expires unless it is paid; 0: never */
+    int64_t until_ns;   /* monotonic: from then on it must not be committed any more; 0: never so */
 };
 
 /* From which fence a stock update may bring a segment, and to which. Every guard also checks round
@@ -51,7 +52,12 @@ struct ledger_stock_update {
  * allows; if one does not, nothing is done and its `refused` is set (LEDGER_NO); of many updates,
  * all of them are. `updates` are sorted by sku and segment: all transactions take the rows of
  * segments in that order, as they would deadlock otherwise. LEDGER_LIMIT and LEDGER_DUPLICATE: at
- * least one of the orders caused it, and nothing is done. */
+ * least one of the orders caused it, and nothing is done. LEDGER_LATE: the time of at least one was
+ * over when all was written, and nothing is done.
+ *
+ * why_last: an order's time is looked at when its key is written and before the COMMIT is sent. So
+ * whoever looks for the key when that time is over, and does not find it even uncommitted
+ * (ledger_keys_find), knows that this order is never committed, whatever hangs. */
 enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count);

@@ -1,5 +1,11 @@
 /* Counting what the users of a sale have, after a limit was set while the sale ran.
  *
+ * why_checked: where the orders of the round begin is a guess, by the clocks that made their ids.
+ * So the sale opens only when its users have as many units as its segments have sold; else all
+ * orders that there are get counted. A return that comes before the sum makes it no greater than
+ * what was counted of each user, also when the order was not counted: so the sums are equal only
+ * when every user is right.
+ *
  * why_exact: the sale is closed, so it gets no orders meanwhile, but orders may be returned. A
  * piece and a return wait for each other at the row of quota_count (user_quota_text_hold). So a
  * piece sees every return that went before it, and a return knows whether its order was counted.
@@ -12,6 +18,7 @@
 #include <assert.h>
 
 #include "sql/ledger_query.h"
+#include "sql/ledger_round.h"
 #include "sql/user_quota.h"
 
 struct step {
@@ -21,16 +28,18 @@ struct step {
     uint32_t round;
     uint32_t limit;
     bool cleared; /* what an earlier limit had counted is deleted */
+    bool all;     /* from id 0 on, to whatever end */
     uint64_t counted_to, last_id;
 };
 
 enum ledger_result ledger_count_find(struct ledger *ledger, char sku_out[IDENTIFIER_SIZE])
 {
     sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT sku FROM quota_count JOIN sale USING(sku,round)LIMIT 1");
+    sql_printf(&ledger->sql, "SELECT sku,round FROM quota_count JOIN sale USING(sku,round)LIMIT %d",
+               LEDGER_DAMAGED_MAX);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
+    char **row = ledger_round_row(ledger, "quota_count");
     if (row)
         ledger_identifier(sku_out, row[0]);
     return row ? LEDGER_OK : LEDGER_NO;
@@ -43,8 +52,9 @@ static enum db_result lock(struct step *step, struct db *db)
     sql_clear(sql);
     sql_printf(sql, "SELECT sku FROM sale WHERE sku=");
     sql_identifier(sql, step->sku);
-    sql_printf(sql, " FOR UPDATE;SELECT round,per_user_limit,counted_to,last_id FROM quota_count "
-                    "JOIN sale USING(sku,round)WHERE sku=");
+    sql_printf(sql, " FOR UPDATE;SELECT round,per_user_limit,counted_to,last_id,"
+                    "last_id=" LEDGER_ID_END " FROM quota_count JOIN sale USING(sku,round)"
+                    "WHERE sku=");
     sql_identifier(sql, step->sku);
     sql_printf(sql, " FOR UPDATE");
     enum db_result result = ledger_query(step->ledger);
@@ -58,16 +68,32 @@ static enum db_result lock(struct step *step, struct db *db)
     step->cleared = row[2] != NULL;
     step->counted_to = ledger_u64(row[2]);
     step->last_id = ledger_u64(row[3]);
+    step->all = ledger_u32(row[4]) == 1;
     return DB_OK;
 }
 
-/* Notes how far the counting has come; 0 after the deletion. */
+/* Notes how far the counting has come. */
 static void text_counted_to(struct step *step, uint64_t id)
 {
     struct sql_text *sql = &step->ledger->sql;
     step->counted_to = id;
     sql_printf(sql, "UPDATE quota_count SET counted_to=%llu WHERE sku=", (unsigned long long)id);
     sql_identifier(sql, step->sku);
+}
+
+/* The next step counts. */
+static enum db_result begin_count(struct step *step)
+{
+    struct sql_text *sql = &step->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "UPDATE quota_count SET counted_to=");
+    if (step->all)
+        sql_append(sql, "0", 1);
+    else
+        ledger_round_first_text(sql, step->sku, step->round);
+    sql_printf(sql, " WHERE sku=");
+    sql_identifier(sql, step->sku);
+    return ledger_query(step->ledger);
 }
 
 static enum db_result forget(struct step *step, struct db *db)
@@ -78,10 +104,7 @@ static enum db_result forget(struct step *step, struct db *db)
     enum db_result result = ledger_query(step->ledger);
     if (result != DB_OK || db_affected(db, 0) >= step->rows)
         return result;
-    step->cleared = true;
-    sql_clear(sql);
-    text_counted_to(step, 0);
-    return ledger_query(step->ledger);
+    return begin_count(step);
 }
 
 /* Finds the last of the next `rows` orders. */
@@ -153,6 +176,36 @@ static enum db_result open_body(struct db *db, void *context)
     return result == DB_OK && db_affected(db, 1) != 1 ? DB_NO : result;
 }
 
+/* One statement sees each return wholly or not at all. LEDGER_NO: orders were missed. */
+static enum ledger_result compare_sums(struct step *step)
+{
+    struct sql_text *sql = &step->ledger->sql;
+    uint32_t equal = 0;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT(SELECT COALESCE(SUM(units),0)FROM user_quota WHERE round=%u AND sku=",
+               step->round);
+    sql_identifier(sql, step->sku);
+    sql_printf(sql, ")=(SELECT COALESCE(SUM(sold),0)FROM stock_segment WHERE round=%u AND sku=",
+               step->round);
+    sql_identifier(sql, step->sku);
+    sql_append(sql, ")", 1);
+    enum ledger_result result = ledger_read_number(step->ledger, &equal);
+    return result == LEDGER_OK && equal == 0 ? LEDGER_NO : result;
+}
+
+/* Begins again, from id 0. */
+static enum ledger_result count_all(struct step *step)
+{
+    struct sql_text *sql = &step->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql,
+               "UPDATE quota_count SET counted_to=NULL,last_id=" LEDGER_ID_END
+               " WHERE round=%u AND counted_to>=last_id AND sku=",
+               step->round);
+    sql_identifier(sql, step->sku);
+    return ledger_read(step->ledger) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows)
 {
     struct step step = {.ledger = ledger, .sku = sku, .rows = rows};
@@ -160,6 +213,9 @@ enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uin
     enum ledger_result result = ledger_from_db(db_run(ledger->db, step_body, &step));
     if (result != LEDGER_OK || !is_complete(&step))
         return result;
+    result = step.all ? LEDGER_OK : compare_sums(&step);
+    if (result != LEDGER_OK)
+        return result == LEDGER_NO ? count_all(&step) : result;
     result = ledger_from_db(db_run(ledger->db, open_body, &step));
     bool opened = result == LEDGER_OK, overtaken = result == LEDGER_NO;
     return opened ? LEDGER_NO : overtaken ? LEDGER_OK : result;

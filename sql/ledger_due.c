@@ -74,12 +74,18 @@ static bool read_orders(struct ledger *ledger, const struct range *ranges, size_
     return ledger_read(ledger) == DB_OK;
 }
 
-static void read_due(struct ledger_due *due, char **row)
+static bool read_due(struct ledger *ledger, struct ledger_due *due, char **row)
 {
+    bool valid = ledger_identifier_read(due->sku, row[1]) &&
+                 ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) &&
+                 (!row[3] || ledger_number_valid(row[3], 0, LEDGER_SEGMENTS_MAX - 1));
     due->order_id = ledger_u64(row[0]);
-    ledger_identifier(due->sku, row[1]);
+    if (!valid)
+        ledger_note_damage(ledger, "orders: order_id %s, sku '%s', round %s, segment %s", row[0],
+                           row[1], row[2], row[3] ? row[3] : "NULL");
     due->round = ledger_u32(row[2]);
     due->segment = row[3] ? (int32_t)ledger_u32(row[3]) : LEDGER_SEGMENT_SEVERAL;
+    return valid;
 }
 
 static void mark_range(struct range *ranges, size_t count, uint64_t order_id)
@@ -132,11 +138,15 @@ enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_curs
     cursor->first_id = ranges[count - 1].first_id;
     if (!read_orders(ledger, ranges, count, max))
         return LEDGER_FAILED;
-    for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db)) {
-        read_due(&due_out[*count_out], row);
-        mark_range(ranges, count, due_out[(*count_out)++].order_id);
+    size_t read = 0;
+    uint64_t last_id = 0;
+    for (char **row = db_row(ledger->db); row && read < max; row = db_row(ledger->db), read++) {
+        bool valid = read_due(ledger, &due_out[*count_out], row);
+        last_id = due_out[*count_out].order_id;
+        mark_range(ranges, count, last_id); /* also a damaged one's: it may be mended */
+        *count_out += valid;
     }
-    if (*count_out == max)
-        mark_unread(ranges, count, due_out[max - 1].order_id);
+    if (read == max)
+        mark_unread(ranges, count, last_id);
     return delete_decided(ledger, ranges, count) ? LEDGER_OK : LEDGER_FAILED;
 }

@@ -20,9 +20,10 @@ struct ledger_due_cursor {
     uint64_t first_id;
 };
 
-/* Lists reserved orders whose time is over by the ledger's clock, at most `max`, and moves `cursor`
- * on. A call may find none although `cursor->more` says to go on. Earlier calls give the orders
- * that expire earlier; within a call they are sorted by id. LEDGER_OK or LEDGER_FAILED. */
+/* Lists reserved orders whose time is over by the ledger's clock, at most `max`, and moves
+ * `cursor` on. A call may find none although `cursor->more` says to go on. Earlier calls give
+ * the orders that expire earlier; within a call they are sorted by id. Orders whose rows make no
+ * sense are left out, and noted in ledger_fault. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_due_list(struct ledger *ledger, struct ledger_due_cursor *cursor,
                                    size_t max, struct ledger_due *due_out, size_t *count_out);
 

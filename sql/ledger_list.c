@@ -7,22 +7,35 @@
 
 #include "sql/ledger_index.h"
 #include "sql/ledger_query.h"
+#include "sql/ledger_status.h"
 
 static const char columns[] =
     "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
     "WHERE a.order_id=orders.order_id)),status,created_at,expires_at,round FROM orders WHERE ";
 
-static void read_listed(struct ledger_listed *listed, char **row)
+static bool read_listed(struct ledger *ledger, struct ledger_listed *listed, char **row)
 {
+    bool valid = ledger_identifier_read(listed->sku, row[1]) && row[2] &&
+                 user_id_copy(row[2], strlen(row[2]), listed->user_id) &&
+                 ledger_number_valid(row[3], 1, LEDGER_TOTAL_MAX) &&
+                 ledger_number_valid(row[4], 0, LEDGER_SEGMENTS_MAX - 1) && row[5] &&
+                 ledger_status_known(row[5]) && ledger_number_valid(row[8], 0, LEDGER_ROUND_MAX);
     listed->order_id = ledger_u64(row[0]);
-    ledger_identifier(listed->sku, row[1]);
-    ledger_user_id(listed->user_id, row[2]);
+    if (!valid) {
+        ledger_note_damage(ledger,
+                           "orders: order_id %s, sku '%s', round %s, qty %s, segment %s, status "
+                           "'%s', user_id '%s'",
+                           row[0], row[1], row[8], row[3], row[4] ? row[4] : "NULL", row[5],
+                           row[2]);
+        return false;
+    }
     listed->qty = ledger_u32(row[3]);
     listed->segment = ledger_u32(row[4]);
     snprintf(listed->status, sizeof listed->status, "%s", row[5]);
     ledger_time_read(listed->created_at, row[6]);
     ledger_time_read(listed->expires_at, row[7]);
     listed->round = ledger_u32(row[8]);
+    return true;
 }
 
 static bool filters(const struct ledger_filter *filter)
@@ -38,10 +51,13 @@ static void text_condition(struct sql_text *sql, const char *column, const char 
     sql_identifier(sql, value);
 }
 
-/* Completes and runs a SELECT that ends in its conditions on the id. */
+/* Completes and runs a SELECT that ends in its conditions on the id. Orders that make no sense are
+ * left out. `last_out`: the id of the last row when there may be more; else 0. */
 static enum ledger_result read_page(struct ledger *ledger, const struct ledger_filter *filter,
-                                    size_t max, struct ledger_listed *orders_out, size_t *count_out)
+                                    size_t max, struct ledger_listed *orders_out, size_t *count_out,
+                                    uint64_t *last_out)
 {
+    size_t rows = 0;
     struct sql_text *sql = &ledger->sql;
     text_condition(sql, "sku", filter->sku);
     if (filter->user_id[0] != '\0') {
@@ -52,8 +68,12 @@ static enum ledger_result read_page(struct ledger *ledger, const struct ledger_f
     sql_printf(sql, " ORDER BY order_id LIMIT %zu", max);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
-        read_listed(&orders_out[(*count_out)++], row);
+    for (char **row = db_row(ledger->db); row && rows < max; row = db_row(ledger->db), rows++) {
+        *last_out = ledger_u64(row[0]);
+        *count_out += read_listed(ledger, &orders_out[*count_out], row);
+    }
+    if (rows < max)
+        *last_out = 0;
     return LEDGER_OK;
 }
 
@@ -78,7 +98,7 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
                                       uint64_t after, size_t max, struct ledger_listed *orders_out,
                                       size_t *count_out, uint64_t *next_out)
 {
-    uint64_t end = UINT64_MAX;
+    uint64_t end = UINT64_MAX, last = 0;
     assert(max > 0 && max <= LEDGER_SCAN_MAX);
     *count_out = 0;
     *next_out = 0;
@@ -88,10 +108,10 @@ enum ledger_result ledger_orders_scan(struct ledger *ledger, const struct ledger
     sql_append(&ledger->sql, columns, sizeof columns - 1);
     sql_printf(&ledger->sql, "order_id>%llu AND order_id<=%llu", (unsigned long long)after,
                (unsigned long long)end);
-    if (read_page(ledger, filter, max, orders_out, count_out) != LEDGER_OK)
+    if (read_page(ledger, filter, max, orders_out, count_out, &last) != LEDGER_OK)
         return LEDGER_FAILED;
-    if (*count_out == max)
-        *next_out = orders_out[max - 1].order_id;
+    if (last != 0)
+        *next_out = last;
     else if (end != UINT64_MAX)
         *next_out = end;
     return LEDGER_OK;
@@ -102,6 +122,7 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
                                       size_t *count_out, uint64_t *next_out)
 {
     struct ledger_order_ids ids = {.after = after};
+    uint64_t last = 0;
     assert(filter->user_id[0] != '\0' && max > 0);
     *count_out = 0;
     *next_out = 0;
@@ -119,10 +140,10 @@ enum ledger_result ledger_user_orders(struct ledger *ledger, const struct ledger
         sql_number(&ledger->sql, ids.ids[i]);
     }
     sql_append(&ledger->sql, ")", 1);
-    if (read_page(ledger, filter, max, orders_out, count_out) != LEDGER_OK)
+    if (read_page(ledger, filter, max, orders_out, count_out, &last) != LEDGER_OK)
         return LEDGER_FAILED;
-    if (*count_out == max)
-        *next_out = orders_out[max - 1].order_id;
+    if (last != 0)
+        *next_out = last;
     else if (ids.more) /* the filter left few of these ids, but the index has more */
         *next_out = ids.ids[ids.count - 1];
     else

@@ -14,19 +14,20 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
  * needed any more. */
 void ledger_orders_drop(struct ledger *ledger);
 
-/* Drops what was looked up before, and looks up one order. LEDGER_NO: no such order. */
+/* Drops what was looked up before, and looks up one order. LEDGER_NO: no such order.
+ * LEDGER_DAMAGED: its rows make no sense. */
 enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                                      struct ledger_record *record_out);
 
 struct ledger_key {
     const char *user_id;
     const char *key;
-    uint64_t order_id; /* out: 0 when there is no order with that key; then the rest is not set */
-    char sku[IDENTIFIER_SIZE];
-    uint32_t qty;
+    uint64_t order_id; /* out: 0 when there is no such key */
 };
 
-/* Looks up many idempotency keys in one query. LEDGER_OK or LEDGER_FAILED. */
+/* Looks up many idempotency keys in one query, also those that a transaction under way has written
+ * and not committed: ledger_orders_find tells the orders of these from others. It waits for no
+ * transaction and locks nothing. LEDGER_OK or LEDGER_FAILED. */
 enum ledger_result ledger_keys_find(struct ledger *ledger, struct ledger_key *keys, size_t count);
 
 #endif

@@ -12,7 +12,14 @@ struct taking {
     const struct ledger_node *node; /* as it was: the body may be repeated */
     struct ledger_node *taken;
     char *other, *until;
+    bool used_up; /* the number that is wanted */
 };
+
+/* The greatest ids_before that leaves the ids of a lease. */
+static unsigned long long ids_before_max(const struct ledger_node *node)
+{
+    return node->last_ms - (uint64_t)node->lease_ms;
+}
 
 static void text_lease(struct sql_text *sql, const struct ledger_node *node)
 {
@@ -41,7 +48,7 @@ static enum db_result lock_free(struct taking *taking)
         sql_printf(sql, " OR holder='former-version')AND number=%d", taking->node->number);
     else
         sql_printf(sql, ")");
-    sql_printf(sql, " ORDER BY holder<=>");
+    sql_printf(sql, " AND ids_before<=%llu ORDER BY holder<=>", ids_before_max(taking->node));
     sql_identifier(sql, taking->node->holder);
     sql_printf(sql, " DESC,leased_until,number LIMIT 1 FOR UPDATE");
     return ledger_query(taking->ledger);
@@ -53,14 +60,15 @@ static enum db_result tell_other(struct taking *taking, struct db *db)
     if (taking->node->number < 0)
         return DB_NO;
     sql_clear(sql);
-    sql_printf(sql, "SELECT holder,leased_until FROM node_lease WHERE number=%d",
-               taking->node->number);
+    sql_printf(sql, "SELECT holder,leased_until,ids_before>%llu FROM node_lease WHERE number=%d",
+               ids_before_max(taking->node), taking->node->number);
     enum db_result result = ledger_query(taking->ledger);
     char **row = result == DB_OK ? db_row(db) : NULL;
     if (!row)
         return result == DB_OK ? DB_NO : result;
     ledger_identifier(taking->other, row[0]);
     ledger_time_read(taking->until, row[1]);
+    taking->used_up = ledger_u32(row[2]) != 0;
     return DB_NO;
 }
 
@@ -77,9 +85,9 @@ static enum db_result take_body(struct db *db, void *context)
         return tell_other(taking, db);
     struct ledger_node taken = *node;
     taken.number = (int)ledger_u32(row[0]);
-    if (taken.number < 0 || taken.number >= LEDGER_NODES)
-        return DB_FAILED; /* the table has a row that no daemon has made */
     uint64_t ids_before = ledger_u64(row[1]);
+    if (taken.number < 0 || taken.number >= LEDGER_NODES || ids_before > ids_before_max(node))
+        return DB_FAILED; /* the table has a row that no daemon has made */
     taken.ids_from_ms = ids_before > node->next_ms ? ids_before : node->next_ms;
     taken.ids_to_ms = taken.ids_from_ms + (uint64_t)node->lease_ms;
     sql_clear(sql);
@@ -99,11 +107,15 @@ enum ledger_result ledger_node_take(struct ledger *ledger, struct ledger_node *n
 {
     other_out[0] = until_out[0] = '\0';
     struct ledger_node taken = *node;
-    struct taking taking = {ledger, node, &taken, other_out, until_out};
+    struct taking taking = {ledger, node, &taken, other_out, until_out, false};
     enum ledger_result result = ledger_from_db(db_run(ledger->db, take_body, &taking));
     if (result == LEDGER_OK)
         *node = taken;
-    return result;
+    if (result != LEDGER_NO || !taking.used_up)
+        return result;
+    ledger_note_damage(ledger, "node_lease: number %d, ids_before too late for any id",
+                       node->number);
+    return LEDGER_DAMAGED;
 }
 
 static enum db_result change_body(struct db *db, void *context)

@@ -16,6 +16,7 @@ struct ledger_node {
     const char *holder;   /* the caller's own name: an identifier, unique to this process */
     int lease_ms;         /* from the server's answer on */
     uint64_t next_ms;     /* the time that the caller's next id carries at least, ms since 1970 */
+    uint64_t last_ms;     /* the greatest time that an id can carry */
     uint64_t ids_from_ms; /* set by ledger_node_take: ids carry no earlier time, */
     uint64_t ids_to_ms;   /* set by both: and only earlier times than this */
 };
@@ -23,7 +24,8 @@ struct ledger_node {
 /* Takes the number for its holder; any: the one that has been free for longest. A holder that has
  * one already, as after a lost answer, keeps it. LEDGER_OK; LEDGER_NO: all are leased, or the one
  * wanted is, and `other_out` and `until_out` name its holder and its end ("" for any).
- * LEDGER_FAILED or LEDGER_UNKNOWN: ask again. */
+ * LEDGER_DAMAGED: ids of the one wanted carried times up to last_ms, so it has none left; any: such
+ * numbers are passed over. LEDGER_FAILED or LEDGER_UNKNOWN: ask again. */
 enum ledger_result ledger_node_take(struct ledger *ledger, struct ledger_node *node,
                                     char other_out[IDENTIFIER_SIZE],
                                     char until_out[LEDGER_TIME_SIZE]);

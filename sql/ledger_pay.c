@@ -69,6 +69,15 @@ static bool relies_on_others(const struct payment *payment)
     return false;
 }
 
+/* True when an order is being paid that no answer could show: then none is. */
+static bool pays_damaged(const struct payment *payment)
+{
+    for (size_t i = 0; i < payment->set.count; i++)
+        if (payment->moved[i] && payment->set.records[i]->damaged)
+            return true;
+    return false;
+}
+
 static enum db_result pay_body(struct db *db, void *context)
 {
     struct payment *payment = context;
@@ -77,6 +86,8 @@ static enum db_result pay_body(struct db *db, void *context)
         return result;
     bool writes = text_update(payment, db);
     result = order_set_fetch(&payment->set, payment->ledger, ledger_query);
+    if (result == DB_OK && pays_damaged(payment))
+        return DB_NO;
     if (result != DB_OK || writes || !relies_on_others(payment))
         return result;
     sql_clear(&payment->ledger->sql);
@@ -90,5 +101,6 @@ enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const
     struct payment payment = {.ledger = ledger, .moved = moved_out};
     order_set_init(&payment.set, records, count);
     payment.set.asks_payable = true;
-    return ledger_from_db(db_run(ledger->db, pay_body, &payment));
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, pay_body, &payment));
+    return result == LEDGER_NO ? LEDGER_DAMAGED : result;
 }

@@ -10,7 +10,8 @@
  * for each record, tells which orders this call has paid, for an id that comes more than once at
  * its first place. It waits for nobody: a record that stays `payable` belongs to an order that
  * another transaction is changing; try it again. LEDGER_OK: what the records say is on the disk,
- * unless it may still change. LEDGER_UNKNOWN: repeat it. */
+ * unless it may still change. LEDGER_DAMAGED: no order is paid, as the rows of one that would be
+ * make no sense (`damaged`); repeat it without that one. LEDGER_UNKNOWN: repeat it. */
 enum ledger_result ledger_pay(struct ledger *ledger, struct ledger_record *const *records,
                               size_t count, bool *moved_out);
 

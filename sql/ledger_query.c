@@ -1,8 +1,12 @@
 /* The ledger's queries, and the columns of their rows as values. */
 #include "sql/ledger_query.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
 
 void ledger_drop_blocks(struct ledger *ledger)
 {
@@ -44,6 +48,40 @@ enum ledger_result ledger_from_db(enum db_result result)
         [DB_UNKNOWN] = LEDGER_UNKNOWN,
     };
     return map[result];
+}
+
+void ledger_note_damage(struct ledger *ledger, const char *format, ...)
+{
+    va_list args;
+    char text[256];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fault_note_damage(ledger_fault(ledger), text);
+}
+
+bool ledger_number_valid(const char *column, uint64_t min, uint64_t max)
+{
+    uint64_t number = ledger_u64(column);
+    return column && number >= min && number <= max;
+}
+
+bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column)
+{
+    out[0] = '\0';
+    return column && identifier_copy(column, strlen(column), out);
+}
+
+char **ledger_round_row(struct ledger *ledger, const char *table)
+{
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        bool named = row[0] && identifier_valid(row[0], strlen(row[0]));
+        if (named && ledger_number_valid(row[1], 0, LEDGER_ROUND_MAX))
+            return row;
+        ledger_note_damage(ledger, "%s: sku '%s', round %s", table, row[0] ? row[0] : "NULL",
+                           row[1] ? row[1] : "NULL");
+    }
+    return NULL;
 }
 
 uint32_t ledger_u32(const char *column)

@@ -35,6 +35,26 @@ enum ledger_result ledger_read_number(struct ledger *ledger, uint32_t *number_ou
 
 enum ledger_result ledger_from_db(enum db_result result);
 
+/* why_checked: rows are input. A hand, a restore or a replica may have damaged one, and a daemon
+ * that stops at it stops again at each start. So a row that makes no sense is noted with its
+ * key, and the others are read on. */
+
+/* Notes in ledger_fault a row that makes no sense: which, by its key, and what is wrong with it. */
+void ledger_note_damage(struct ledger *ledger, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* True for a number from `min` to `max`; false for NULL. */
+bool ledger_number_valid(const char *column, uint64_t min, uint64_t max);
+
+/* Copies a sku or key. False, and "", when the column has no identifier. */
+bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column);
+
+/* The next row of `table` whose first columns are a sku and a round; notes damaged ones before it.
+ * NULL: no row is left. */
+char **ledger_round_row(struct ledger *ledger, const char *table);
+
+enum { LEDGER_DAMAGED_MAX = 100 }; /* damaged rows that a search for one row looks past */
+
 /* Columns as values; SQL NULL is 0 or "". */
 uint32_t ledger_u32(const char *column);
 uint64_t ledger_u64(const char *column);

@@ -12,6 +12,7 @@ struct ledger_record {
     char user_id[USER_ID_SIZE];
     char key[IDENTIFIER_SIZE]; /* "" for none */
     char status[16];           /* "": there is no such order */
+    bool damaged; /* its rows make no sense, see ledger_fault: nothing else but the id is set */
     /* Read for a payment alone; else false. */
     bool payable;    /* reserved, in time by the ledger's clock, and of the sale's present round */
     bool round_over; /* not paid, and the sale is in a later round */

@@ -103,8 +103,8 @@ static enum db_result recover_body(struct db *db, void *context)
         return result;
     for (char **row = db_row(db); row; row = db_row(db)) {
         struct ledger_segment *segment = segment_find(recovery, ledger_u32(row[0]));
-        if (segment)
-            ledger_segment_read(segment, row);
+        if (segment) /* a damaged row is taken for none */
+            ledger_segment_read(recovery->ledger, recovery->sku, segment, row);
     }
     return DB_OK;
 }

@@ -16,7 +16,7 @@ enum ledger_result ledger_resolve(struct ledger *ledger, const struct ledger_sto
 
 /* Raises the fences of the segments to the given ones where they are smaller, and reads the rows.
  * `segments` in: segment and fence; out: the row as it is now (its fence may be greater than the
- * one given; round 0: there is no such row). Can always be repeated. */
+ * one given; round 0: there is no such row, or it makes no sense). Can always be repeated. */
 enum ledger_result ledger_recover(struct ledger *ledger, const char *sku,
                                   struct ledger_segment *segments, size_t count);
 

@@ -32,7 +32,8 @@ static enum db_result lock_sale(struct beginning *beginning, struct db *db)
     if (result != DB_OK)
         return result;
     char **row = db_row(db);
-    assert(row);
+    if (!row)
+        return DB_FAILED;
     bool created = db_affected(db, 0) == 1;
     beginning->round = ledger_u32(row[0]);
     beginning->version = ledger_u32(row[1]);
@@ -72,11 +73,8 @@ static enum db_result read_held(struct beginning *beginning, struct db *db)
     enum db_result result = ledger_query(beginning->ledger);
     if (result != DB_OK)
         return result;
-    for (char **row = db_row(db); row; row = db_row(db)) {
-        struct ledger_segment segment;
-        ledger_segment_read(&segment, row);
-        held += segment.sold;
-    }
+    for (char **row = db_row(db); row; row = db_row(db))
+        held += ledger_u32(row[3]); /* the segment itself is made anew, whatever is in it */
     beginning->reset->held = held;
     return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;
 }
@@ -144,8 +142,12 @@ static enum db_result reset_body(struct db *db, void *context)
     text_sale(sql, beginning);
     text_rows(sql, beginning);
     result = ledger_query(beginning->ledger);
-    if (result == DB_OK)
-        ledger_segments_read(db, beginning->segments_out, sale->segments);
+    size_t count = 0;
+    if (result == DB_OK &&
+        (ledger_segments_read(beginning->ledger, sale->sku, beginning->segments_out, sale->segments,
+                              &count) != LEDGER_OK ||
+         count != sale->segments))
+        return DB_FAILED;
     return result;
 }
 
@@ -168,15 +170,19 @@ enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *rese
 
 enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, const char *key,
                                      struct ledger_sale *sale_out,
-                                     char request_out[LEDGER_RESET_TEXT_MAX])
+                                     char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
     /* Neither the units sold nor the settings' version nor a counting are known any more. */
     sql_printf(sql, "SELECT sku,round,total,segments,0,0," LEDGER_MS_OF(
                         "starts_at") "," LEDGER_MS_OF("ends_at") ",per_user_limit,pay_within_s,"
-                                                                 "paused,0,request FROM sale_reset "
-                                                                 "WHERE sku=");
+                                                                 "paused,0,request,"
+                                                                 "EXISTS(SELECT 1 FROM sale_round "
+                                                                 "e WHERE e.sku=sale_reset.sku AND "
+                                                                 "e.retired AND e.round>="
+                                                                 "sale_reset.round)FROM "
+                                                                 "sale_reset WHERE sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " AND idempotency_key=");
     sql_identifier(sql, key);
@@ -185,7 +191,7 @@ enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, con
     char **row = db_row(ledger->db);
     if (!row)
         return LEDGER_NO;
-    ledger_sale_read(sale_out, row);
     snprintf(request_out, LEDGER_RESET_TEXT_MAX, "%s", row[LEDGER_SALE_WIDTH]);
-    return LEDGER_OK;
+    *retired_out = ledger_u32(row[LEDGER_SALE_WIDTH + 1]) != 0;
+    return ledger_sale_read(ledger, sale_out, row) ? LEDGER_OK : LEDGER_DAMAGED;
 }

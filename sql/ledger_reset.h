@@ -26,10 +26,10 @@ struct ledger_reset {
 enum ledger_result ledger_reset(struct ledger *ledger, struct ledger_reset *reset,
                                 struct ledger_sale *sale, struct ledger_segment *segments_out);
 
-/* Finds what a reset did under a key: the sale as it was then, and the request. LEDGER_NO: there
- * was none. */
+/* Finds what a reset did under a key: the sale as it was then, the request, and whether the sale
+ * has been retired since. LEDGER_NO: there was none. */
 enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, const char *key,
                                      struct ledger_sale *sale_out,
-                                     char request_out[LEDGER_RESET_TEXT_MAX]);
+                                     char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out);
 
 #endif

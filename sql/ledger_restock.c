@@ -69,7 +69,9 @@ static enum db_result read_segments(struct adding *adding, struct db *db)
     for (char **row = db_row(db); row; row = db_row(db)) {
         if (count == adding->restock->fence_count)
             return DB_NO;
-        ledger_segment_read(&adding->segments_out[count++], row);
+        if (!ledger_segment_read(adding->ledger, adding->restock->sku,
+                                 &adding->segments_out[count++], row))
+            return DB_FAILED;
     }
     return count == adding->restock->fence_count ? DB_OK : DB_NO;
 }
@@ -134,13 +136,20 @@ enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *
 }
 
 enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, const char *key,
-                                       uint32_t *units_out)
+                                       uint32_t *units_out, uint32_t *round_out)
 {
     struct sql_text *sql = &ledger->sql;
     sql_clear(sql);
-    sql_printf(sql, "SELECT units FROM restock WHERE sku=");
+    sql_printf(sql, "SELECT units,round FROM restock WHERE sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " AND idempotency_key=");
     sql_identifier(sql, key);
-    return ledger_read_number(ledger, units_out);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (!row)
+        return LEDGER_NO;
+    *units_out = ledger_u32(row[0]);
+    *round_out = ledger_u32(row[1]);
+    return LEDGER_OK;
 }

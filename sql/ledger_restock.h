@@ -26,8 +26,8 @@ enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *
                                   struct ledger_sale *sale_out,
                                   struct ledger_segment *segments_out);
 
-/* How many units were added under a key. LEDGER_NO: none. */
+/* How many units were added under a key, and in which round. LEDGER_NO: none. */
 enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, const char *key,
-                                       uint32_t *units_out);
+                                       uint32_t *units_out, uint32_t *round_out);
 
 #endif

@@ -1,5 +1,11 @@
 /* The end of a sale: its row and its segments go, its orders stay.
  *
+ * why_units: where the orders of the round begin is a guess, by the clocks that made their ids. So
+ * the guess decides nothing: only orders with as many units as the segments have sold are all, and
+ * as long as fewer are found, the count goes on, to the end of the table and then from its
+ * beginning. Reserved orders of earlier rounds are found by the reset that ended their round, which
+ * counts in the same way (round_end).
+ *
  * why_fences: orders have no index by their sale, so those that hold units are counted before, in
  * pieces and without any lock. An order that is committed behind the count is found all the same:
  * it changes the units sold or the fence of a segment, and under their locks both must be as
@@ -8,6 +14,7 @@
 #include "sql/ledger_retire.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "sql/ledger_query.h"
 #include "sql/ledger_round.h"
@@ -27,59 +34,83 @@ static void read_segments(struct ledger *ledger, uint64_t *fences_out, uint64_t 
     *sold_out = row ? ledger_u64(row[1]) : 0;
 }
 
-/* Notes the segments' sums, and where to begin: orders of the sale cannot be older than its sku, or
- * than the last sale of it that was retired. */
-static enum ledger_result begin_count(struct ledger *ledger, const char *sku,
+/* Notes the segments' sums and where to begin. LEDGER_NO: a round before is still being ended. */
+static enum ledger_result begin_count(struct ledger *ledger, const struct ledger_sale *sale,
                                       struct ledger_held *held)
 {
     struct sql_text *sql = &ledger->sql;
-    text_segments(sql, sku);
+    *held = (struct ledger_held){.round = sale->round};
+    ledger_identifier(held->sku, sale->sku);
+    text_segments(sql, sale->sku);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     read_segments(ledger, &held->fences, &held->sold);
     sql_clear(sql);
-    sql_printf(sql, "SELECT MAX(last_id)FROM sale_round WHERE(retired OR round=0)AND sku=");
-    sql_identifier(sql, sku);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
-    uint64_t last_id = row ? ledger_u64(row[0]) : 0;
-    held->counted_to = last_id > LEDGER_ID_SKEW ? last_id - LEDGER_ID_SKEW : 0;
-    held->begun = true;
-    return LEDGER_OK;
-}
-
-static void text_count(struct sql_text *sql, const char *sku, uint64_t after)
-{
-    const char *reserved = ledger_status_name(LEDGER_RESERVED);
-    const char *paid = ledger_status_name(LEDGER_PAID);
-    sql_clear(sql);
-    sql_printf(sql,
-               "SELECT COUNT(*),MAX(order_id),SUM(mine AND status='%s'),SUM(mine AND status='%s')"
-               "FROM(SELECT order_id,status,sku=",
-               reserved, paid);
-    sql_identifier(sql, sku);
-    sql_printf(sql, " AS mine FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d)o",
-               (unsigned long long)after, LEDGER_HELD_ROWS);
-}
-
-enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
-                                     struct ledger_held *held)
-{
-    assert(!held->done);
-    if (!held->begun && begin_count(ledger, sku, held) != LEDGER_OK)
-        return LEDGER_FAILED;
-    text_count(&ledger->sql, sku, held->counted_to);
+    sql_printf(sql, "SELECT ");
+    ledger_round_first_text(sql, sale->sku, sale->round);
+    sql_printf(sql, ",(SELECT COUNT(*)FROM round_end WHERE sku=");
+    sql_identifier(sql, sale->sku);
+    sql_append(sql, ")", 1);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     char **row = db_row(ledger->db);
     if (!row)
         return LEDGER_FAILED;
-    held->done = ledger_u64(row[0]) < LEDGER_HELD_ROWS;
+    held->first_id = held->counted_to = ledger_u64(row[0]);
+    held->from_zero = held->first_id == 0;
+    held->done = held->sold == 0;
+    held->begun = ledger_u64(row[1]) == 0;
+    return held->begun ? LEDGER_OK : LEDGER_NO;
+}
+
+/* Behind first_id to the end of the table; then, as they are fewer than they should be, before. */
+static void text_count(struct sql_text *sql, const struct ledger_held *held)
+{
+    const char *reserved = ledger_status_name(LEDGER_RESERVED);
+    const char *paid = ledger_status_name(LEDGER_PAID);
+    sql_clear(sql);
+    sql_printf(sql,
+               "SELECT COUNT(*),MAX(order_id),SUM(held AND status='%s'),SUM(held AND status='%s'),"
+               "SUM(IF(held,qty,0))FROM(SELECT order_id,status,qty,round=%u AND "
+               "status IN('%s','%s')AND sku=",
+               reserved, paid, held->round, reserved, paid);
+    sql_identifier(sql, held->sku);
+    sql_printf(sql, " AS held FROM orders WHERE order_id>%llu",
+               (unsigned long long)held->counted_to);
+    if (held->from_zero && held->first_id > 0)
+        sql_printf(sql, " AND order_id<=%llu", (unsigned long long)held->first_id);
+    sql_printf(sql, " ORDER BY order_id LIMIT %d)o", LEDGER_HELD_ROWS);
+}
+
+static void add_piece(struct ledger_held *held, char **row)
+{
+    bool last = ledger_u64(row[0]) < LEDGER_HELD_ROWS;
     if (row[1])
         held->counted_to = ledger_u64(row[1]);
     held->reserved += ledger_u64(row[2]);
     held->paid += ledger_u64(row[3]);
+    held->units += ledger_u64(row[4]);
+    held->done = held->units >= held->sold || (last && held->from_zero);
+    if (last && !held->done) {
+        held->from_zero = true;
+        held->counted_to = 0;
+    }
+}
+
+enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_sale *sale,
+                                     struct ledger_held *held)
+{
+    bool same = held->begun && held->round == sale->round && strcmp(held->sku, sale->sku) == 0;
+    enum ledger_result result = same ? LEDGER_OK : begin_count(ledger, sale, held);
+    if (result != LEDGER_OK || held->done)
+        return result;
+    text_count(&ledger->sql, held);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    if (!row)
+        return LEDGER_FAILED;
+    add_piece(held, row);
     return LEDGER_OK;
 }
 
@@ -150,5 +181,9 @@ enum ledger_result ledger_retired_find(struct ledger *ledger, const char *sku,
     sql_printf(sql, "SELECT segments FROM sale_round WHERE retired AND sku=");
     sql_identifier(sql, sku);
     sql_printf(sql, " ORDER BY round DESC LIMIT 1");
-    return ledger_read_number(ledger, segments_out);
+    enum ledger_result found = ledger_read_number(ledger, segments_out);
+    if (found != LEDGER_OK || (*segments_out >= 1 && *segments_out <= LEDGER_SEGMENTS_MAX))
+        return found;
+    ledger_note_damage(ledger, "sale_round: sku '%s', segments %u", sku, *segments_out);
+    return LEDGER_DAMAGED;
 }

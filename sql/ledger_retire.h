@@ -6,17 +6,25 @@
 
 enum { LEDGER_HELD_ROWS = 50000 }; /* orders of whatever sales that one call looks at */
 
-/* The orders of a sale that hold units, of all its rounds, counted in pieces. */
+/* The orders of a sale's round that hold units, counted in pieces. */
 struct ledger_held {
+    char sku[IDENTIFIER_SIZE];
+    uint32_t round;
     uint64_t reserved, paid; /* orders */
+    uint64_t units;          /* in these orders */
     uint64_t fences, sold;   /* sums of the segments' before the count: any order changes one */
-    uint64_t counted_to;     /* orders up to this id are looked at */
+    uint64_t first_id;       /* where the count began: a guess */
+    uint64_t counted_to;     /* orders from first_id, or from 0, up to this id are looked at */
+    bool from_zero;          /* the orders before first_id are looked at, too */
     bool begun, done;
 };
 
-/* Counts on, past at most LEDGER_HELD_ROWS orders. `held` is zero at first. LEDGER_OK or
+/* Begins to count the orders of the sale's round, or counts on, past at most LEDGER_HELD_ROWS
+ * orders. Done: the orders found hold as many units as the segments had sold, or all orders that
+ * there are have been looked at. `held` is zero at first. LEDGER_OK. LEDGER_NO: orders of an
+ * earlier round may still be reserved, as long as ledger_round_end_find tells of that round.
  * LEDGER_FAILED. */
-enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
+enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_sale *sale,
                                      struct ledger_held *held);
 
 /* Ends a sale whose orders were counted: none is reserved. Deletes its row and its segments, and

@@ -27,6 +27,24 @@ struct returning {
     uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
 };
 
+static void text_segment_list(struct sql_text *sql, const struct ledger_return *returned)
+{
+    for (size_t i = 0; i < returned->segment_count; i++)
+        sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
+    sql_printf(sql, ")");
+}
+
+/* The caller has their locks in Redis: only what is none of the service's may hold them. */
+static void text_hold_segments(struct sql_text *sql, const struct ledger_return *returned)
+{
+    if (returned->segment_count == 0)
+        return;
+    sql_printf(sql, "SELECT segment FROM stock_segment FORCE INDEX(PRIMARY)WHERE sku=");
+    sql_identifier(sql, returned->sku);
+    text_segment_list(sql, returned);
+    sql_printf(sql, "FOR UPDATE NOWAIT;");
+}
+
 /* Locks the orders and finds the returnable ones, with the units that each has of each segment.
  * They come sorted by user, so that returns that meet in several quotas do not deadlock. */
 static enum db_result find_returnable(struct returning *returning)
@@ -34,6 +52,8 @@ static enum db_result find_returnable(struct returning *returning)
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
+    if (returned->hurried)
+        text_hold_segments(sql, returned);
     sql_printf(sql, "SELECT o.order_id,COALESCE(o.segment,a.segment),COALESCE(a.qty,o.qty),"
                     "o.user_id,o.qty FROM orders o FORCE INDEX(PRIMARY)"
                     "LEFT JOIN order_allocation a ON o.segment IS NULL AND "
@@ -43,7 +63,8 @@ static enum db_result find_returnable(struct returning *returning)
     sql_identifier(sql, returned->sku);
     sql_append(sql, " AND ", 5);
     ledger_status_text(sql, returned->to);
-    sql_printf(sql, " ORDER BY o.user_id,o.order_id FOR UPDATE");
+    sql_printf(sql, " ORDER BY o.user_id,o.order_id FOR UPDATE%s",
+               returned->hurried ? " NOWAIT" : "");
     return ledger_query(returning->ledger);
 }
 
@@ -68,6 +89,11 @@ static bool read_returnable(struct returning *returning, struct db *db)
     memset(returning->units, 0, sizeof returning->units);
     for (char **row = db_row(db); row; row = db_row(db)) {
         uint64_t id = ledger_u64(row[0]);
+        if (!row[1] || !row[3] || !user_id_valid(row[3], strlen(row[3]))) {
+            ledger_note_damage(returning->ledger, "orders: order_id %s, segment %s, user_id '%s'",
+                               row[0], row[1] ? row[1] : "NULL", row[3]);
+            continue;
+        }
         if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
             struct user_quota_return *order = &returning->orders[returned->moved];
             ledger_user_id(order->user_id, row[3]);
@@ -111,11 +137,11 @@ static void text_rows(struct sql_text *sql, const struct ledger_return *returned
     sql_printf(sql, "SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
                     "," USER_QUOTA_COUNTED_TO "FROM stock_segment g WHERE sku=");
     sql_identifier(sql, returned->sku);
-    for (size_t i = 0; i < returned->segment_count; i++)
-        sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
-    sql_printf(sql, ")ORDER BY segment");
+    text_segment_list(sql, returned);
+    sql_printf(sql, "ORDER BY segment");
 }
 
+/* A damaged row comes without a fence: its segment is not loaded from it. */
 static void read_rows(struct db *db, struct returning *returning)
 {
     struct ledger_return *returned = returning->returned;
@@ -123,7 +149,7 @@ static void read_rows(struct db *db, struct returning *returning)
     returning->counted_to = UINT64_MAX;
     for (char **row = db_row(db); row; row = db_row(db)) {
         struct ledger_segment now;
-        ledger_segment_read(&now, row);
+        ledger_segment_read(returning->ledger, returned->sku, &now, row);
         returning->counted |= ledger_u32(row[5]) != 0;
         if (row[6])
             returning->counted_to = ledger_u64(row[6]);

@@ -17,6 +17,7 @@ struct ledger_return {
     enum ledger_status to; /* LEDGER_CANCELLED or LEDGER_EXPIRED */
     const uint64_t *order_ids;
     size_t order_count; /* 1..LEDGER_RETURNS_MAX */
+    bool hurried;       /* it fails when another transaction holds an order or a segment */
     /* Every segment that the orders have units of. In: segment, and the fence of the lock that the
      * caller holds. Out: the row as it is now; its fence is the caller's where units came back.
      * None for an earlier round, whose units no longer exist: then only the statuses change. */

@@ -26,3 +26,15 @@ void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round
     sql_printf(sql, ",%u,%u,%d,UTC_TIMESTAMP(3),COALESCE(MAX(order_id),0),'%s' FROM orders", round,
                segments, retired, round == 0 ? "done" : "keys");
 }
+
+/* The round before ended when this one began. An id begins with the ms since 2025; so neither the
+ * id of an order that a clock has made too great, nor a clock of the ledger that was ahead, moves
+ * the guess alone. A minute is more than the ids of working daemons differ by. */
+void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round)
+{
+    sql_printf(sql, "COALESCE((SELECT GREATEST(LEAST(CAST(MAX(last_id)>>22 AS SIGNED),"
+                    "TIMESTAMPDIFF(MICROSECOND,'2025-01-01',MAX(ended_at))DIV 1000)-60000,0)<<22 "
+                    "FROM sale_round WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, " AND round<%u),0)", round);
+}

@@ -7,9 +7,8 @@
 
 #include "sql/sql_text.h"
 
-/* Ids of orders that were made at one moment by daemons whose clocks differ by an hour, which is
- * more than any that work together, differ by less. */
-#define LEDGER_ID_SKEW (UINT64_C(3600000) << 22)
+/* Greater than the id of every order. */
+#define LEDGER_ID_END "9223372036854775807"
 
 /* Appends a statement that makes sure that a sale has a row, which locks it. A new row has the last
  * round of an earlier sale of the sku, or 0, so that rounds count on. */
@@ -21,5 +20,10 @@ void ledger_round_row_text(struct sql_text *sql, const char *sku);
  * is. `retired`: the sale ends, and none of its orders is reserved. Twice is as good as once. */
 void ledger_round_end_text(struct sql_text *sql, const char *sku, uint32_t round, uint32_t segments,
                            bool retired);
+
+/* Appends an expression: a guess at an id that all orders of the round exceed. A clock that went
+ * wrong may have given an order a smaller id. So whoever begins there checks the orders that it
+ * finds against the units that the segments have sold. */
+void ledger_round_first_text(struct sql_text *sql, const char *sku, uint32_t round);
 
 #endif

@@ -38,16 +38,18 @@ static void text_count(struct sql_text *sql, const char *sku, uint32_t round, ui
     sql_printf(sql, "ORDER BY order_id DESC LIMIT %u)o", rows);
 }
 
-/* `use` gets what this piece adds. */
-static void read_count(struct ledger *ledger, uint32_t rows, struct ledger_round_use *use)
+/* `use` gets what this piece adds. False when the server gave no row. */
+static bool read_count(struct ledger *ledger, uint32_t rows, struct ledger_round_use *use)
 {
     char **row = db_row(ledger->db);
-    assert(row);
+    if (!row)
+        return false;
     use->all_read = ledger_u32(row[0]) < rows;
     use->next_id = ledger_u64(row[1]);
     use->reserved += ledger_u32(row[2]);
     use->paid += ledger_u32(row[3]);
     use->units += ledger_u32(row[4]);
+    return true;
 }
 
 enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, uint32_t round,
@@ -56,9 +58,8 @@ enum ledger_result ledger_round_count(struct ledger *ledger, const char *sku, ui
     assert(rows > 0 && !use->all_read);
     sql_clear(&ledger->sql);
     text_count(&ledger->sql, sku, round, rows, use->next_id);
-    if (ledger_read(ledger) != DB_OK)
+    if (ledger_read(ledger) != DB_OK || !read_count(ledger, rows, use))
         return LEDGER_FAILED;
-    read_count(ledger, rows, use);
     return LEDGER_OK;
 }
 
@@ -66,10 +67,10 @@ enum ledger_result ledger_round_end_find(struct ledger *ledger, char sku_out[IDE
                                          uint32_t *round_out)
 {
     sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, "SELECT sku,round FROM round_end LIMIT 1");
+    sql_printf(&ledger->sql, "SELECT sku,round FROM round_end LIMIT %d", LEDGER_DAMAGED_MAX);
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    char **row = db_row(ledger->db);
+    char **row = ledger_round_row(ledger, "round_end");
     if (!row)
         return LEDGER_NO;
     ledger_identifier(sku_out, row[0]);
@@ -136,7 +137,8 @@ static enum db_result step_body(struct db *db, void *context)
     result = ledger_query(step->ledger);
     if (result != DB_OK)
         return result;
-    read_count(step->ledger, step->rows, &piece);
+    if (!read_count(step->ledger, step->rows, &piece))
+        return DB_FAILED;
     units = piece.units < units ? units - piece.units : 0;
     step->done = piece.all_read || units == 0;
     sql_clear(sql);

@@ -13,9 +13,21 @@ enum { SALES_PAGE = 500 };
     "SELECT " LEDGER_SALE_COLUMNS("(SELECT COALESCE(SUM(sold),0) FROM stock_segment g "            \
                                   "WHERE g.sku=sale.sku)") " FROM sale "
 
-void ledger_sale_read(struct ledger_sale *sale, char **row)
+bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **row)
 {
-    ledger_identifier(sale->sku, row[0]);
+    bool valid = ledger_identifier_read(sale->sku, row[0]) &&
+                 ledger_number_valid(row[1], 1, LEDGER_ROUND_MAX) &&
+                 ledger_number_valid(row[2], 1, LEDGER_TOTAL_MAX) &&
+                 ledger_number_valid(row[3], 1, LEDGER_SEGMENTS_MAX) &&
+                 ledger_number_valid(row[4], 0, ledger_u64(row[2])) &&
+                 ledger_number_valid(row[5], 0, LEDGER_ROUND_MAX);
+    if (!valid) {
+        ledger_note_damage(ledger,
+                           "sale: sku '%s', round %s, total %s, segments %s, sold %s, "
+                           "settings_version %s",
+                           row[0] ? row[0] : "NULL", row[1], row[2], row[3], row[4], row[5]);
+        return false;
+    }
     sale->round = ledger_u32(row[1]);
     sale->total = ledger_u32(row[2]);
     sale->segments = ledger_u32(row[3]);
@@ -29,6 +41,7 @@ void ledger_sale_read(struct ledger_sale *sale, char **row)
         .paused = ledger_u32(row[10]) != 0,
         .counting = ledger_u32(row[11]) != 0,
     };
+    return true;
 }
 
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
@@ -42,8 +55,7 @@ enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
     char **row = db_row(ledger->db);
     if (!row)
         return LEDGER_NO;
-    ledger_sale_read(sale_out, row);
-    return LEDGER_OK;
+    return ledger_sale_read(ledger, sale_out, row) ? LEDGER_OK : LEDGER_DAMAGED;
 }
 
 enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
@@ -51,6 +63,7 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
                                      void *context)
 {
     struct ledger_sale sale;
+    enum ledger_result result = LEDGER_OK;
     assert(count > 0 && count <= LEDGER_ORDERS_MAX);
     sql_clear(&ledger->sql);
     sql_printf(&ledger->sql, SALE_SELECT "WHERE sku IN");
@@ -62,24 +75,34 @@ enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *s
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        ledger_sale_read(&sale, row);
-        visit(&sale, context);
+        if (ledger_sale_read(ledger, &sale, row))
+            visit(&sale, context);
+        else
+            result = LEDGER_DAMAGED;
     }
-    return LEDGER_OK;
+    return result;
 }
 
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out)
 {
+    size_t seen = 0, wanted = 0, pages = 0;
     *count_out = 0;
-    sql_clear(&ledger->sql);
-    sql_printf(&ledger->sql, SALE_SELECT "WHERE sku>");
-    sql_identifier(&ledger->sql, after);
-    sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu", max);
-    if (ledger_read(ledger) != DB_OK)
-        return LEDGER_FAILED;
-    for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
-        ledger_sale_read(&sales_out[(*count_out)++], row);
+    do { /* a page more when damaged rows have taken the places of others */
+        if (pages++ == LEDGER_DAMAGED_MAX)
+            return LEDGER_DAMAGED;
+        wanted = seen + max - *count_out;
+        sql_clear(&ledger->sql);
+        sql_printf(&ledger->sql, SALE_SELECT "WHERE sku>");
+        sql_identifier(&ledger->sql, after);
+        sql_printf(&ledger->sql, " ORDER BY sku LIMIT %zu,%zu", seen, wanted - seen);
+        if (ledger_read(ledger) != DB_OK)
+            return LEDGER_FAILED;
+        for (char **row = db_row(ledger->db); row && seen < wanted; row = db_row(ledger->db)) {
+            *count_out += ledger_sale_read(ledger, &sales_out[*count_out], row);
+            seen++;
+        }
+    } while (seen == wanted && *count_out < max);
     return LEDGER_OK;
 }
 

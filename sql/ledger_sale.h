@@ -26,17 +26,20 @@ struct ledger_sale {
     struct ledger_settings settings;
 };
 
-/* LEDGER_NO: no such sale. */
+/* LEDGER_NO: no such sale. LEDGER_DAMAGED: its row makes no sense. */
 enum ledger_result ledger_sale_find(struct ledger *ledger, const char *sku,
                                     struct ledger_sale *sale_out);
 
 /* Finds many sales, `count` <= LEDGER_ORDERS_MAX, in one query: calls `visit`, which must not use
- * the ledger, with each sale that exists. LEDGER_OK or LEDGER_FAILED. */
+ * the ledger, with each sale that exists. LEDGER_OK, LEDGER_FAILED, or LEDGER_DAMAGED: a sale was
+ * left out, as its row makes no sense. */
 enum ledger_result ledger_sales_find(struct ledger *ledger, const char *const *skus, size_t count,
                                      void (*visit)(const struct ledger_sale *sale, void *context),
                                      void *context);
 
-/* At most `max` sales whose skus come after `after` ("" for the first), in order of their skus. */
+/* The first `max` sales whose skus come after `after` ("" for the first), in order of their
+ * skus; those whose rows make no sense are left out, and noted in ledger_fault. LEDGER_OK,
+ * LEDGER_FAILED, or LEDGER_DAMAGED: there are too many of those. */
 enum ledger_result ledger_sale_list(struct ledger *ledger, const char *after, size_t max,
                                     struct ledger_sale *sales_out, size_t *count_out);
 
@@ -60,7 +63,7 @@ enum ledger_result ledger_sales_each(struct ledger *ledger,
 
 enum { LEDGER_SALE_WIDTH = 12 }; /* columns */
 
-/* Reads one row of these columns. */
-void ledger_sale_read(struct ledger_sale *sale, char **row);
+/* Reads one row of these columns. False when it makes no sense, which is noted then. */
+bool ledger_sale_read(struct ledger *ledger, struct ledger_sale *sale, char **row);
 
 #endif

@@ -24,21 +24,44 @@ void ledger_segments_text(struct sql_text *sql, const char *sku)
     sql_identifier(sql, sku);
 }
 
-void ledger_segment_read(struct ledger_segment *segment, char **row)
+bool ledger_segment_in_range(char **row)
 {
-    segment->segment = ledger_u32(row[0]);
+    return ledger_number_valid(row[0], 0, LEDGER_SEGMENTS_MAX - 1) &&
+           ledger_number_valid(row[1], 1, LEDGER_ROUND_MAX) &&
+           ledger_number_valid(row[2], 0, LEDGER_TOTAL_MAX) &&
+           ledger_number_valid(row[3], 0, LEDGER_TOTAL_MAX) &&
+           ledger_number_valid(row[4], 0, INT64_MAX);
+}
+
+bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
+                         char **row)
+{
+    bool valid = ledger_segment_in_range(row) && ledger_u32(row[3]) <= ledger_u32(row[2]);
+    *segment = (struct ledger_segment){.segment = ledger_u32(row[0])};
+    if (!valid)
+        ledger_note_damage(ledger,
+                           "stock_segment: sku '%s', segment %s, round %s, capacity %s, sold %s, "
+                           "fence %s",
+                           sku, row[0], row[1], row[2], row[3], row[4]);
+    if (!ledger_segment_in_range(row))
+        return false;
     segment->round = ledger_u32(row[1]);
     segment->capacity = ledger_u32(row[2]);
     segment->sold = ledger_u32(row[3]);
     segment->fence = ledger_u64(row[4]);
+    return valid;
 }
 
-size_t ledger_segments_read(struct db *db, struct ledger_segment *segments_out, size_t max)
+enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,
+                                        struct ledger_segment *segments_out, size_t max,
+                                        size_t *count_out)
 {
-    size_t count = 0;
-    for (char **row = db_row(db); row && count < max; row = db_row(db))
-        ledger_segment_read(&segments_out[count++], row);
-    return count;
+    enum ledger_result result = LEDGER_OK;
+    *count_out = 0;
+    for (char **row = db_row(ledger->db); row && *count_out < max; row = db_row(ledger->db))
+        if (!ledger_segment_read(ledger, sku, &segments_out[(*count_out)++], row))
+            result = LEDGER_DAMAGED;
+    return *count_out == 0 ? LEDGER_NO : result;
 }
 
 enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
@@ -50,6 +73,5 @@ enum ledger_result ledger_segments(struct ledger *ledger, const char *sku,
     sql_printf(&ledger->sql, " ORDER BY segment");
     if (ledger_read(ledger) != DB_OK)
         return LEDGER_FAILED;
-    *count_out = ledger_segments_read(ledger->db, segments_out, LEDGER_SEGMENTS_MAX);
-    return *count_out > 0 ? LEDGER_OK : LEDGER_NO;
+    return ledger_segments_read(ledger, sku, segments_out, LEDGER_SEGMENTS_MAX, count_out);
 }

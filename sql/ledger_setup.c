@@ -7,12 +7,16 @@
 
 #include "base/clock.h"
 #include "sql/ledger_query.h"
+#include "sql/ledger_rows.h"
 #include "sql_migrations.h"
 
 enum {
     MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
     LOCK_WAIT_S = 60,
     STATEMENT_MS_MAX = 3600 * 1000,
+    TABLE_WAIT_S = 1,      /* of a statement for a table that somebody has open, */
+    TABLE_PAUSE_MS = 3000, /* and before it is tried again */
+    PAUSE_STEP_MS = 100,
 };
 
 static enum db_result run_text(struct ledger *ledger, const char *text)
@@ -64,17 +68,22 @@ enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema
     return schema_out->missing == 0 ? LEDGER_OK : LEDGER_NO;
 }
 
+/* why_short_waits: a statement that changes a table waits until nobody has it open, and whoever
+ * comes after it waits behind it: one open SELECT would stop all orders. So it gives up after a
+ * second, lets the others through, and is tried again. */
 struct migration {
     struct ledger *ledger;
     bool (*go_on)(const struct ledger_migration *now, void *context);
     void *context;
     struct ledger_migration now;
     int64_t since_ms; /* of now.waited_ms */
+    char holder[LEDGER_HOLDER_SIZE];
 };
 
 static void begin_wait(struct migration *migration, const char *name)
 {
     migration->now.name = name;
+    migration->now.holder = NULL;
     migration->since_ms = clock_now_ms();
 }
 
@@ -84,6 +93,30 @@ static bool goes_on(void *context)
     migration->now.waited_ms = clock_now_ms() - migration->since_ms;
     return migration->now.waited_ms < STATEMENT_MS_MAX &&
            migration->go_on(&migration->now, migration->context);
+}
+
+static bool pause_for_others(struct migration *migration)
+{
+    for (int ms = 0; ms < TABLE_PAUSE_MS; ms += PAUSE_STEP_MS) {
+        clock_sleep_ns(PAUSE_STEP_MS * CLOCK_NS_PER_MS);
+        if (!goes_on(migration))
+            return false;
+    }
+    return true;
+}
+
+static enum db_result run_statement(struct migration *migration)
+{
+    begin_wait(migration, migration->now.name);
+    for (;;) {
+        enum db_result result = ledger_query(migration->ledger);
+        if (result != DB_SOFT)
+            return result;
+        ledger_table_holder(migration->ledger, migration->holder);
+        migration->now.holder = migration->holder;
+        if (!pause_for_others(migration))
+            return DB_FAILED;
+    }
 }
 
 /* Statements end in a semicolon at the end of a line; comments have lines of their own. Sent one by
@@ -101,8 +134,7 @@ static enum db_result run_statements(struct migration *migration, const char *te
         sql_append(sql, "\n", 1);
         if (end == line || end[-1] != ';')
             continue;
-        begin_wait(migration, migration->now.name);
-        result = ledger_query(migration->ledger);
+        result = run_statement(migration);
         sql_clear(sql);
     }
     return result;
@@ -118,10 +150,15 @@ static enum db_result migrate_one(struct migration *migration, const char *name,
     enum db_result result = was_applied(ledger, name, &applied);
     if (result != DB_OK || applied)
         return result;
+    snprintf(note, sizeof note, "SET SESSION lock_wait_timeout=%d", TABLE_WAIT_S);
+    result = run_text(ledger, note);
+    if (result != DB_OK)
+        return result;
     begin_wait(migration, name);
     db_set_patience(ledger->db, goes_on, migration);
     result = run_statements(migration, text);
     db_set_patience(ledger->db, NULL, NULL);
+    run_text(ledger, "SET SESSION lock_wait_timeout=DEFAULT");
     if (result != DB_OK)
         return result;
     snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);

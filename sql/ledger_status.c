@@ -54,11 +54,17 @@ bool ledger_status_may(const char *from, enum ledger_status to)
     return false;
 }
 
-bool ledger_status_final(const char *status)
+bool ledger_status_known(const char *status)
 {
     bool known = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         known |= strcmp(names[i], status) == 0;
+    return known;
+}
+
+bool ledger_status_final(const char *status)
+{
+    bool known = ledger_status_known(status);
     for (size_t i = 0; i < TRANSITIONS; i++)
         known &= strcmp(names[transitions[i].from], status) != 0;
     return known;

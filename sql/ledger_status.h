@@ -19,6 +19,9 @@ const char *ledger_status_name(enum ledger_status status);
  * time. */
 bool ledger_status_may(const char *from, enum ledger_status to);
 
+/* True for the name of a status. */
+bool ledger_status_known(const char *status);
+
 /* True for the name of a status that an order never leaves. */
 bool ledger_status_final(const char *status);
 

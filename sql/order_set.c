@@ -83,8 +83,29 @@ static void text_rows(const struct order_set *set, struct sql_text *sql)
     order_set_ids(set, sql);
 }
 
-static void read_row(struct ledger_record *record, char **row)
+static bool is_order(char **row)
 {
+    char text[USER_ID_SIZE];
+    return ledger_identifier_read(text, row[1]) &&
+           ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
+           user_id_copy(row[3], strlen(row[3]), text) &&
+           ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX) &&
+           (!row[5] || ledger_number_valid(row[5], 0, LEDGER_SEGMENTS_MAX - 1)) &&
+           (!row[6] || ledger_identifier_read(text, row[6])) && row[7] &&
+           ledger_status_known(row[7]);
+}
+
+static void read_row(struct ledger *ledger, struct ledger_record *record, char **row)
+{
+    if (!is_order(row)) {
+        ledger_note_damage(ledger,
+                           "orders: order_id %s, sku '%s', round %s, qty %s, segment %s, status "
+                           "'%s', user_id '%s'",
+                           row[0], row[1], row[2], row[4], row[5] ? row[5] : "NULL", row[7],
+                           row[3]);
+        record->damaged = true;
+        return;
+    }
     ledger_identifier(record->sku, row[1]);
     record->round = ledger_u32(row[2]);
     ledger_user_id(record->user_id, row[3]);
@@ -98,8 +119,9 @@ static void read_row(struct ledger_record *record, char **row)
 
 /* Fills in the first record of each id; *several_out: several segments filled one of the orders.
  * False when a row was not asked for: then none of them can be believed. */
-static bool read_rows(const struct order_set *set, struct db *db, bool *several_out)
+static bool read_rows(const struct order_set *set, struct ledger *ledger, bool *several_out)
 {
+    struct db *db = ledger->db;
     *several_out = false;
     for (size_t i = 0; i < set->count; i++)
         *record_at(set, i) = (struct ledger_record){.order_id = set->entries[i].order_id};
@@ -107,8 +129,8 @@ static bool read_rows(const struct order_set *set, struct db *db, bool *several_
         size_t place = order_set_find(set, ledger_u64(row[0]));
         if (place == set->count)
             return false;
-        read_row(set->records[place], row);
-        if (set->asks_payable) {
+        read_row(ledger, set->records[place], row);
+        if (set->asks_payable && !set->records[place]->damaged) {
             set->records[place]->payable = ledger_u32(row[10]) != 0;
             set->records[place]->round_over = ledger_u32(row[11]) != 0;
         }
@@ -177,6 +199,32 @@ static void read_allocations(const struct order_set *set, struct ledger *ledger)
         }
 }
 
+/* True when the allocations are all of the order's units. */
+static bool are_all(const struct ledger_record *record)
+{
+    uint64_t units = 0;
+    for (size_t i = 0; i < record->allocation_count; i++) {
+        if (record->allocations[i].segment >= LEDGER_SEGMENTS_MAX)
+            return false;
+        units += record->allocations[i].qty;
+    }
+    return units == record->qty;
+}
+
+static void check_allocations(const struct order_set *set, struct ledger *ledger)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct ledger_record *record = record_at(set, i);
+        if (!is_several(set, i) || are_all(record))
+            continue;
+        ledger_note_damage(ledger,
+                           "order_allocation: the rows of order_id %llu, sku '%s', do not add up "
+                           "to its qty %u",
+                           (unsigned long long)record->order_id, record->sku, record->qty);
+        *record = (struct ledger_record){.order_id = record->order_id, .damaged = true};
+    }
+}
+
 enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledger,
                                enum db_result (*query)(struct ledger *ledger))
 {
@@ -185,13 +233,19 @@ enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledge
     if (result != DB_OK)
         return result;
     bool several = false;
-    if (!read_rows(set, ledger->db, &several))
+    if (!read_rows(set, ledger, &several))
         return DB_FAILED;
     if (several) {
+        uint64_t connection = ledger_connection(ledger);
         text_allocations(set, &ledger->sql);
         result = query(ledger);
-        if (result == DB_OK)
+        /* After a failover the other server may lack what the first one showed. */
+        if (result == DB_OK && ledger_connection(ledger) != connection)
+            return DB_FAILED;
+        if (result == DB_OK) {
             read_allocations(set, ledger);
+            check_allocations(set, ledger);
+        }
     }
     for (size_t i = 1; i < set->count; i++)
         if (is_repeat(set, i))

@@ -1,9 +1,11 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
+#include "base/clock.h"
 #include "sql/ledger_confirm.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_query.h"
 #include "sql/ledger_recovery.h"
 #include "sql/ledger_reset.h"
+#include "sql/ledger_rows.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/order_insert.h"
@@ -958,6 +960,96 @@ static void test_commits_with_the_same_keys_do_not_deadlock(void **state)
     assert_int_equal(ledger_stats(ledger).retries, 0);
 }
 
+/* Its time ends while it waits for the segment's row. */
+static void test_commit_is_refused_when_its_time_ends_amid_it(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct late late = {sql_server_open(sql_server_url()), "COMMIT"};
+    struct ledger_stock_update step = move(0, 2, FENCE, FENCE + 1);
+    struct ledger_order orders[] = {order(7, 1, "a"), order(8, 1, NULL)};
+    late_query(&late, "START TRANSACTION;UPDATE stock_segment SET sold=sold WHERE segment=0");
+    orders[0].until_ns = clock_now_ns() + 30 * CLOCK_NS_PER_MS;
+    assert_int_equal(pthread_create(&thread, NULL, end_late, &late), 0);
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_LATE);
+    pthread_join(thread, NULL);
+    db_close(&late.db);
+    assert_int_equal(count_orders(), 0);
+    assert_int_equal(sold(0), 0);
+    orders[0].until_ns = clock_now_ns() + 60 * CLOCK_NS_PER_S;
+    assert_int_equal(ledger_commit(ledger, &step, 1, orders, 2), LEDGER_OK);
+}
+
+/* And nothing waits: neither for that transaction, nor a transaction with another key for this. */
+static void test_key_of_a_transaction_under_way_is_found(void **state)
+{
+    (void)state;
+    struct late late = {sql_server_open(sql_server_url()), NULL};
+    struct ledger_key keys[] = {
+        {.user_id = "u", .key = "a"}, {.user_id = "u", .key = "b"}, {.user_id = "u", .key = "c"}};
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(3, 1, "c")), LEDGER_OK);
+    late_query(&late, "START TRANSACTION;INSERT INTO order_key VALUES('u','a',1)");
+    assert_int_equal(ledger_keys_find(ledger, keys, 3), LEDGER_OK);
+    assert_int_equal(keys[0].order_id, 1);
+    assert_int_equal(keys[1].order_id, 0);
+    assert_int_equal(keys[2].order_id, 3);
+    late_query(&late, "ROLLBACK");
+    assert_int_equal(ledger_keys_find(ledger, keys, 3), LEDGER_OK);
+    assert_int_equal(keys[0].order_id, 0);
+    assert_int_equal(ledger_stats(ledger).retries, 0);
+    db_close(&late.db);
+}
+
+/* One that is being inserted counts; one that is not there does not. */
+static void test_rows_that_others_hold_are_told_without_a_wait(void **state)
+{
+    (void)state;
+    struct late other = {sql_server_open(sql_server_url()), NULL};
+    struct ledger_row segments[] = {{.sku = "s", .number = 2},
+                                    {.sku = "s", .number = 0},
+                                    {.sku = "s", .number = 99},
+                                    {.sku = "s", .number = 0}};
+    struct ledger_row users[] = {{.sku = "s", .user_id = "v", .number = 1},
+                                 {.sku = "s", .user_id = "u", .number = 1},
+                                 {.sku = "s", .user_id = "w", .number = 1}};
+    struct ledger_row sale = {.sku = "s"};
+    sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',1,1,'')");
+    late_query(&other, "START TRANSACTION;INSERT INTO user_quota VALUES('s',1,'v',1,1,'');"
+                       "SELECT 1 FROM stock_segment WHERE segment=0 FOR UPDATE;"
+                       "SELECT 1 FROM sale LOCK IN SHARE MODE");
+    assert_int_equal(ledger_rows_look(ledger, LEDGER_ROW_SEGMENT, segments, 4), LEDGER_OK);
+    assert_false(segments[0].held);
+    assert_true(segments[1].held && segments[3].held);
+    assert_false(segments[2].held);
+    assert_int_equal(ledger_rows_look(ledger, LEDGER_ROW_QUOTA, users, 3), LEDGER_OK);
+    assert_true(users[0].held);
+    assert_false(users[1].held || users[2].held);
+    assert_int_equal(ledger_rows_look(ledger, LEDGER_ROW_SALE, &sale, 1), LEDGER_OK);
+    assert_true(sale.held);
+    late_query(&other, "ROLLBACK");
+    assert_int_equal(ledger_rows_look(ledger, LEDGER_ROW_SEGMENT, segments, 4), LEDGER_OK);
+    assert_false(segments[1].held);
+    db_close(&other.db);
+}
+
+static void test_held_row_is_waited_for_once(void **state)
+{
+    (void)state;
+    struct late other = {sql_server_open(sql_server_url()), NULL};
+    char holder[LEDGER_HOLDER_SIZE] = "";
+    late_query(&other, "START TRANSACTION;UPDATE stock_segment SET sold=sold WHERE segment=0");
+    int64_t start_ms = clock_now_ms();
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_FAILED);
+    assert_true(ledger_met_held_row(ledger));
+    assert_in_range(clock_now_ms() - start_ms, 900, 2900); /* two tries would take longer */
+    ledger_row_holder(ledger, holder);
+    assert_true(strncmp(holder, "connection ", 11) == 0 || strcmp(holder, "unknown") == 0);
+    late_query(&other, "ROLLBACK");
+    assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, NULL)), LEDGER_OK);
+    assert_false(ledger_met_held_row(ledger));
+    db_close(&other.db);
+}
+
 static void commit_over_wire(enum sql_wire_fault fault, enum ledger_result truth,
                              enum ledger_guard guard)
 {
@@ -1024,8 +1116,6 @@ static void test_keys_are_found_many_at_once(void **state)
     assert_int_equal(ledger_commit(ledger, &step, 1, orders, 3), LEDGER_OK);
     assert_int_equal(ledger_keys_find(ledger, keys, 5), LEDGER_OK);
     assert_int_equal(keys[0].order_id, 2);
-    assert_int_equal(keys[0].qty, 2);
-    assert_string_equal(keys[0].sku, "s");
     assert_int_equal(keys[1].order_id, 0);
     assert_int_equal(keys[2].order_id, 0);
     assert_int_equal(keys[3].order_id, 1);
@@ -1137,6 +1227,10 @@ int main(void)
         TEST(test_resolve_waits_for_the_transaction_to_end),
         TEST(test_resolve_without_a_fence_waits_as_well),
         TEST(test_commits_with_the_same_keys_do_not_deadlock),
+        TEST(test_commit_is_refused_when_its_time_ends_amid_it),
+        TEST(test_key_of_a_transaction_under_way_is_found),
+        TEST(test_rows_that_others_hold_are_told_without_a_wait),
+        TEST(test_held_row_is_waited_for_once),
         TEST(test_commit_whose_answer_is_lost_resolves_to_yes),
         TEST(test_commit_that_is_lost_resolves_to_no),
         TEST(test_unreachable_ledger_is_failed),

@@ -1,4 +1,5 @@
 /* Node numbers: leased, renewed, given back, and kept apart from those of the former version. */
+#include "base/fault.h"
 #include "sql/ledger_node.h"
 
 #include "sql/ledger_setup.h"
@@ -45,10 +46,15 @@ static int free_all(void **state)
     return 0;
 }
 
+#define LAST_MS UINT64_C(3934712855551) /* in 2094 */
+
 static struct ledger_node of(const char *holder, int number)
 {
-    return (struct ledger_node){
-        .number = number, .holder = holder, .lease_ms = LEASE_MS, .next_ms = now_ms};
+    return (struct ledger_node){.number = number,
+                                .holder = holder,
+                                .lease_ms = LEASE_MS,
+                                .next_ms = now_ms,
+                                .last_ms = LAST_MS};
 }
 
 static enum ledger_result take(struct ledger_node *node)
@@ -161,6 +167,22 @@ static void test_lease_that_ended_is_renewed_unless_it_was_taken(void **state)
     assert_int_equal(ledger_node_renew(ledger, &other), LEDGER_OK);
 }
 
+/* A clock decades ahead has left it so. */
+static void test_number_without_any_ids_left_is_passed_over(void **state)
+{
+    (void)state;
+    struct ledger_node any = of("a", -1), wanted = of("b", 7);
+    sql_server_do("UPDATE node_lease SET ids_before=%llu WHERE number<>900",
+                  (unsigned long long)LAST_MS);
+    assert_int_equal(take(&any), LEDGER_OK);
+    assert_int_equal(any.number, 900);
+    fault_clear(ledger_fault(ledger));
+    char other[IDENTIFIER_SIZE], until[LEDGER_TIME_SIZE];
+    assert_int_equal(ledger_node_take(ledger, &wanted, other, until), LEDGER_DAMAGED);
+    assert_true(ledger_fault(ledger)->damaged);
+    assert_non_null(strstr(ledger_fault(ledger)->error, "number 7"));
+}
+
 static void test_number_in_use_is_refused_with_its_holder(void **state)
 {
     (void)state;
@@ -263,6 +285,7 @@ int main(void)
         TEST(test_lease_that_ended_is_renewed_unless_it_was_taken),
         TEST(test_number_in_use_is_refused_with_its_holder),
         TEST(test_many_that_start_at_once_differ),
+        TEST(test_number_without_any_ids_left_is_passed_over),
         TEST(test_upgrade_keeps_the_numbers_of_the_former_version),
         TEST(test_new_ledger_keeps_no_numbers),
     };

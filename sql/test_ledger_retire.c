@@ -4,6 +4,7 @@
 #include "sql/ledger_purge.h"
 #include "sql/ledger_reset.h"
 #include "sql/ledger_retire.h"
+#include "sql/ledger_round_orders.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
@@ -90,7 +91,7 @@ static struct ledger_held count_held(const struct ledger_sale *sale)
 {
     struct ledger_held held = {.reserved = 0};
     while (!held.done)
-        assert_int_equal(ledger_held_count(ledger, sale->sku, &held), LEDGER_OK);
+        assert_int_equal(ledger_held_count(ledger, sale, &held), LEDGER_OK);
     return held;
 }
 
@@ -99,18 +100,72 @@ static int64_t rows(const char *table)
     return sql_server_do("SELECT COUNT(*) FROM %s", table);
 }
 
+static void end_rounds(const char *sku, uint32_t round)
+{
+    uint32_t ended = 0;
+    while (ledger_round_end_step(ledger, sku, round, 1000, &ended) == LEDGER_OK)
+        continue;
+}
+
 static void test_orders_that_hold_units_are_counted(void **state)
 {
     (void)state;
     struct ledger_sale other = reset("t"), sale = reset("s");
+    struct ledger_held held = {.reserved = 0};
     commit(&other, 7);
     commit(&sale, 5);
     sale = reset("s");
     commit(&sale, 9);
     sql_server_do("UPDATE orders SET status='paid' WHERE sku='s' AND order_id%%2=0");
+    assert_int_equal(ledger_held_count(ledger, &sale, &held), LEDGER_NO); /* round 1 is reserved */
+    end_rounds("s", 1);
+    held = count_held(&sale);
+    assert_int_equal(held.paid + held.reserved, 9);
+    assert_int_equal(held.units, held.sold);
+    assert_int_equal(held.paid, sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid' "
+                                              "AND round=2"));
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders WHERE status='reserved' AND "
+                                   "sku='s' AND round=1"),
+                     0);
+}
+
+/* An order of another sale had an id far ahead when the round began, or the ledger's clock was
+ * ahead: the guess where the round's orders begin is behind all of them. */
+static void test_orders_before_the_guess_are_counted(void **state)
+{
+    (void)state;
+    struct ledger_sale sale = reset("s");
+    commit(&sale, 3);
+    sql_server_do("UPDATE sale_round SET last_id=last_id+(7200000<<22),"
+                  "ended_at=ended_at+INTERVAL 2 HOUR");
+    next_id += UINT64_C(86400000 * 400) << 22; /* behind the guess */
+    commit(&sale, 2);
     struct ledger_held held = count_held(&sale);
-    assert_int_equal(held.paid + held.reserved, 14);
-    assert_int_equal(held.paid, sql_server_do("SELECT COUNT(*) FROM orders WHERE status='paid'"));
+    assert_true(held.first_id > 0);
+    assert_int_equal(held.reserved, 5);
+    sql_server_do("UPDATE orders SET status='paid'");
+    held = count_held(&sale);
+    assert_int_equal(held.paid, 5);
+    assert_int_equal(ledger_retire(ledger, &sale, &held), LEDGER_OK);
+}
+
+/* So the end of a sale looks at the orders of its time alone, however many there are beside. */
+static void test_count_begins_with_the_round_and_ends_when_all_are_found(void **state)
+{
+    (void)state;
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
+                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_120000");
+    next_id = (uint64_t)sql_server_do(
+        "SELECT TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP())*1000<<22");
+    struct ledger_sale other = reset("t");
+    commit(&other, 1);
+    struct ledger_sale sale = reset("s");
+    next_id += UINT64_C(1000) << 22;
+    commit(&sale, 3);
+    struct ledger_held held = {.reserved = 0};
+    assert_int_equal(ledger_held_count(ledger, &sale, &held), LEDGER_OK);
+    assert_true(held.done && !held.from_zero);
+    assert_int_equal(held.reserved, 3);
 }
 
 static void test_order_behind_the_count_keeps_the_sale(void **state)
@@ -250,18 +305,49 @@ static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
     }
 }
 
+/* However many skus had sales at the same time, the orders of that time are read once. */
+static void test_rounds_that_are_due_share_one_reading(void **state)
+{
+    (void)state;
+    enum { SKUS = 10, OTHERS = 1000, PIECE = 50 };
+    struct ledger_sale sales[SKUS];
+    int calls = 0;
+    for (int i = 0; i < SKUS; i++) {
+        const char sku[] = {(char)('a' + i), '\0'};
+        sales[i] = reset(sku);
+    }
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
+                  "SELECT %llu+seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_%d",
+                  (unsigned long long)next_id, OTHERS);
+    next_id += OTHERS / 2 * 3;
+    for (int i = 0; i < SKUS; i++)
+        commit(&sales[i], 1);
+    for (int i = 0; i < SKUS; i++)
+        reset(sales[i].sku);
+    sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
+    for (; sql_server_do("SELECT COUNT(*) FROM sale_round WHERE step='keys'") > 0; calls++) {
+        struct ledger_purged purged;
+        assert_int_equal(ledger_purge(ledger, 10, PIECE, &purged), LEDGER_OK);
+        assert_true(calls <= OTHERS / PIECE + 2 * SKUS);
+    }
+    assert_int_equal(rows("order_key"), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_orders_that_hold_units_are_counted),
+        TEST(test_orders_before_the_guess_are_counted),
+        TEST(test_count_begins_with_the_round_and_ends_when_all_are_found),
         TEST(test_order_behind_the_count_keeps_the_sale),
         TEST(test_order_in_place_of_a_paid_one_keeps_the_sale),
         TEST(test_order_by_whatever_guard_keeps_the_sale),
         TEST(test_round_that_was_reset_keeps_the_sale),
         TEST(test_settings_of_a_retired_sale_are_no_later_ones),
         TEST(test_what_a_round_has_left_is_deleted_piece_by_piece),
+        TEST(test_rounds_that_are_due_share_one_reading),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);
 }

@@ -1,4 +1,5 @@
 /* Sales read together with their segments. */
+#include "base/fault.h"
 #include "sql/ledger_reset.h"
 #include "sql/ledger_setup.h"
 #include "sql/ledger_stock.h"
@@ -116,15 +117,25 @@ static void test_unknown_skus_are_left_out(void **state)
     assert_int_equal(seen.sales, 0);
 }
 
-static void test_segments_of_another_round_are_left_out(void **state)
+static void test_damaged_sale_is_left_out_and_the_others_are_not(void **state)
 {
     (void)state;
+    const char *skus[] = {"far", "few", "good", "none", "other"};
+    for (size_t i = 0; i < 5; i++)
+        if (i != 3)
+            reset(skus[i], 4, 2);
+    sql_server_do("UPDATE stock_segment SET round=9 WHERE sku='other' AND segment=1");
+    sql_server_do("DELETE FROM stock_segment WHERE sku='few'");
+    sql_server_do("UPDATE stock_segment SET segment=5000 WHERE sku='far' AND segment=1");
     struct seen seen = {.sales = 0};
-    const char *sku = "s";
-    reset("s", 4, 2);
-    sql_server_do("UPDATE stock_segment SET round=9 WHERE sku='s' AND segment=1");
-    assert_int_equal(ledger_stock_find(ledger, &sku, 1, note, &seen), LEDGER_OK);
-    assert_int_equal(seen.counts[0], 1);
+    fault_clear(ledger_fault(ledger));
+    assert_int_equal(ledger_stock_find(ledger, skus, 5, note, &seen), LEDGER_DAMAGED);
+    assert_int_equal(seen.sales, 1);
+    assert_string_equal(seen.sale[0].sku, "good");
+    assert_int_equal(seen.counts[0], 2);
+    assert_true(ledger_fault(ledger)->damaged);
+    assert_int_equal(ledger_fault(ledger)->count, 3);
+    assert_non_null(strstr(ledger_fault(ledger)->error, "other"));
 }
 
 static void test_without_a_server_it_fails(void **state)
@@ -146,7 +157,7 @@ int main(void)
         cmocka_unit_test_setup(test_one_sale_with_its_segments, start),
         cmocka_unit_test_setup(test_several_sales_each_with_its_own, start),
         cmocka_unit_test_setup(test_unknown_skus_are_left_out, start),
-        cmocka_unit_test_setup(test_segments_of_another_round_are_left_out, start),
+        cmocka_unit_test_setup(test_damaged_sale_is_left_out_and_the_others_are_not, start),
         cmocka_unit_test_setup(test_without_a_server_it_fails, start),
     };
     return cmocka_run_group_tests(tests, start_group, stop_group);

@@ -27,7 +27,7 @@ static struct group *group_of(struct stock *stock, struct batch *batch, struct s
     /* A random start spreads the workers of all processes over the segments. */
     group->start = stock_random(stock, group->snapshot.segments);
     group->tried = group->retries = group->retry_count = group->leftover = 0;
-    group->busy = group->stale = group->counted = false;
+    group->busy = group->stale = group->held = group->counted = false;
     return group;
 }
 
@@ -166,6 +166,17 @@ void batch_order_unfill(struct batch *batch, struct batch_order *entry)
     entry->allocation_count = 0;
 }
 
+void batch_drop_late(struct batch *batch, int64_t now_ns)
+{
+    for (size_t i = 0; i < batch->order_count; i++) {
+        struct batch_order *entry = &batch->orders[i];
+        if (entry->allocation_count == 0 || !stock_order_late(entry->order, now_ns))
+            continue;
+        batch_order_unfill(batch, entry);
+        entry->order->outcome = STOCK_AGAIN;
+    }
+}
+
 bool group_open(const struct group *group)
 {
     for (const struct batch_order *entry = group->first; entry; entry = entry->next)
@@ -197,6 +208,12 @@ static void order_fail(struct stock_order *order, bool reachable)
     assert(order->outcome == STOCK_OPEN);
     bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
     order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
+}
+
+void batch_order_fail(struct batch *batch, struct batch_order *entry)
+{
+    batch_order_unfill(batch, entry);
+    order_fail(entry->order, true);
 }
 
 void group_fail(struct group *group, bool reachable)
@@ -304,6 +321,7 @@ static void write_row(struct batch *batch, const struct batch_order *entry)
         .created_ms = order->created_ms,
         .limit = order->snapshot->settings.per_user_limit,
         .expires_ms = expires_ms(order),
+        .until_ns = order->until_ns,
     };
 }
 

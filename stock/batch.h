@@ -37,6 +37,7 @@ struct group {
     uint32_t leftover; /* units taken and not given to an order yet */
     bool busy;         /* a segment was held by somebody else */
     bool stale;        /* the ledger is in another round */
+    bool held;         /* others hold rows of the ledger that it needs */
     bool counted;      /* its counters have been read anew */
 };
 
@@ -85,6 +86,14 @@ void group_fill(struct batch *batch, struct group *group);
 
 /* Takes an order's units away from it again. */
 void batch_order_unfill(struct batch *batch, struct batch_order *entry);
+
+/* The same for an order that cannot be committed now: it is tried again a bounded number of times,
+ * then it is unavailable. */
+void batch_order_fail(struct batch *batch, struct batch_order *entry);
+
+/* Takes their units away from filled orders whose time is over, which are not tried any more
+ * (STOCK_AGAIN: the caller knows their time). */
+void batch_drop_late(struct batch *batch, int64_t now_ns);
 
 /* True when an order of the group is neither filled nor decided. */
 bool group_open(const struct group *group);

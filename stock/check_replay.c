@@ -119,40 +119,35 @@ static void replay_one(struct stock_order *order, const struct ledger_record *re
     order->outcome = STOCK_REPLAYED;
 }
 
-/* Replays the orders whose first one is named by the record of the same number. One query for all:
- * a batch may consist of repeats. False when one is gone, as when the server died between the two
- * queries, and its commit was visible and not on the disk. */
-static bool replay_all(struct stock *stock, struct stock_order *const *repeats,
-                       struct ledger_record *records, size_t count)
-{
-    struct ledger_record *wanted[STOCK_BATCH_MAX];
-    for (size_t i = 0; i < count; i++)
-        wanted[i] = &records[i];
-    ledger_orders_drop(stock->ledger);
-    if (ledger_orders_find(stock->ledger, wanted, count) != LEDGER_OK)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        if (records[i].status[0] == '\0')
-            return false;
-        replay_one(repeats[i], &records[i]);
-    }
-    return true;
-}
-
 /* What was found on two connections no commit confirms: 0 is the number of none. */
-static void note_unconfirmed(struct stock *stock)
+static void note_unconfirmed(struct stock *stock, uint64_t connection)
 {
-    uint64_t connection = ledger_connection(stock->ledger);
     bool other = stock->replay_unconfirmed && stock->replay_connection != connection;
     stock->replay_connection = other ? 0 : connection;
     stock->replay_unconfirmed = true;
 }
 
-/* Decides the orders whose keys were found. False when the ledger cannot be asked. */
+/* Decides a repeat whose first order is named by the record. An order that is not there is not
+ * committed yet, or the server died amid its commit: another look will tell. */
+static void decide_one(struct stock_order *repeat, const struct ledger_record *record)
+{
+    if (record->damaged) /* no other order may be taken under its key */
+        repeat->outcome = STOCK_UNAVAILABLE;
+    else if (record->status[0] == '\0')
+        repeat->outcome = STOCK_AGAIN;
+    else if (same_body(repeat, record->sku, record->qty))
+        replay_one(repeat, record);
+    else
+        repeat->outcome = STOCK_KEY_REUSED;
+}
+
+/* Decides the orders whose keys were found, by one query for all: a batch may consist of repeats.
+ * False when the ledger cannot be asked. */
 static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
                          const struct ledger_key *keys, size_t count)
 {
     struct stock_order *repeats[STOCK_BATCH_MAX];
+    struct ledger_record *wanted[STOCK_BATCH_MAX];
     size_t found = 0;
     struct ledger_record *records = malloc(count * sizeof *records);
     if (!records)
@@ -160,15 +155,18 @@ static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
     for (size_t i = 0; i < count; i++) {
         if (keys[i].order_id == 0)
             continue;
-        note_unconfirmed(stock);
-        if (same_body(keyed[i], keys[i].sku, keys[i].qty)) {
-            records[found].order_id = keys[i].order_id;
-            repeats[found++] = keyed[i];
-        } else {
-            keyed[i]->outcome = STOCK_KEY_REUSED;
-        }
+        records[found].order_id = keys[i].order_id;
+        wanted[found] = &records[found];
+        repeats[found++] = keyed[i];
     }
-    bool done = found == 0 || replay_all(stock, repeats, records, found);
+    uint64_t connection = ledger_connection(stock->ledger);
+    ledger_orders_drop(stock->ledger);
+    bool done = found == 0 || ledger_orders_find(stock->ledger, wanted, found) == LEDGER_OK;
+    for (size_t i = 0; i < found && done; i++) {
+        decide_one(repeats[i], &records[i]);
+        if (repeats[i]->outcome != STOCK_AGAIN)
+            note_unconfirmed(stock, connection);
+    }
     free(records);
     return done;
 }

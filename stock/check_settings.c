@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "sql/ledger_confirm.h"
 #include "sql/ledger_settings.h"
+#include "stock/held_rows.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */
 enum standing { NOT_ASKED, CONFIRMED, CHANGED, SILENT };
@@ -93,20 +94,21 @@ static void note_found(const struct ledger_sale *row, void *context)
 }
 
 /* Looks up sales for the cache, which learns only what is on the disk (see stock_sale_reload).
- * False when the ledger cannot be asked, or the cache is full. */
+ * False when the ledger cannot be asked, a sale's row makes no sense, or the cache is full. */
 static bool learn_sales(struct stock *stock, const char *const *skus, size_t count)
 {
     struct finding finding = {.rows = calloc(count, sizeof *finding.rows)};
     if (!finding.rows)
         abort();
-    bool good = ledger_sales_find(stock->ledger, skus, count, note_found, &finding) == LEDGER_OK;
+    enum ledger_result result = ledger_sales_find(stock->ledger, skus, count, note_found, &finding);
+    bool good = result == LEDGER_OK || result == LEDGER_DAMAGED;
     uint64_t connection = ledger_connection(stock->ledger);
     if (good && finding.count > 0)
         good = ledger_confirm(stock->ledger, connection) == LEDGER_OK;
     for (size_t i = 0; good && i < finding.count; i++)
         good = sale_cache_put(stock->sale_cache, &finding.rows[i], stock->options.shard) != NULL;
     free(finding.rows);
-    return good;
+    return good && result == LEDGER_OK;
 }
 
 /* Sets the orders' sales. Sales that the cache does not have are looked up in one query, however
@@ -159,8 +161,11 @@ static enum stock_outcome fence_end(struct stock *stock, struct sale *sale)
 {
     struct ledger_settings settings = sale_snapshot(sale).settings;
     int64_t ends_ms = settings.ends_ms;
+    if (held_rows_expected(stock) && held_rows_of_sale(stock, sale))
+        return STOCK_UNAVAILABLE;
     enum ledger_result result =
         ledger_settings_change(stock->ledger, sale_sku(sale), &settings, false);
+    held_rows_met(stock, sale_sku(sale));
     if (result == LEDGER_OK)
         sale_fence_end(sale, ends_ms);
     if (result == LEDGER_OK || result == LEDGER_NO)

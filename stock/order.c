@@ -21,6 +21,11 @@ void stock_order_clear(struct stock_order *order)
     order->history = NULL;
 }
 
+bool stock_order_late(const struct stock_order *order, int64_t now_ns)
+{
+    return order->until_ns != 0 && now_ns >= order->until_ns;
+}
+
 bool stock_outcome_refused(enum stock_outcome outcome)
 {
     switch (outcome) {

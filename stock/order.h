@@ -30,7 +30,8 @@ enum stock_outcome {
     STOCK_LIMIT,        /* its user would have more units than the limit; see `history` */
     STOCK_RATE_LIMITED, /* its user or its address has ordered too often; see `rate_status` */
     STOCK_UNKNOWN_SKU,  /* there is no such sale */
-    STOCK_AGAIN,        /* nothing was done: segments were busy or had to be recovered; try again */
+    STOCK_AGAIN,        /* nothing was done: segments were busy or had to be recovered, another try
+                         * with its key is under way, or its time is over; try again */
     STOCK_UNAVAILABLE,  /* nothing was done: a server failed, see stock_fault */
     STOCK_IN_DOUBT,     /* its commit was not answered and the ledger cannot be asked */
 };
@@ -62,6 +63,7 @@ struct stock_order {
     uint32_t qty;                     /* 1..STOCK_QTY_MAX */
     uint64_t order_id;
     int64_t created_ms; /* UTC, since 1970: the moment that is compared with a sale's window */
+    int64_t until_ns;   /* monotonic: from then on it is not accepted any more; 0: no such bound */
     int attempts;       /* failures of Redis or the ledger met so far; 0 to begin with */
     int passes;         /* passes over the segments that found nothing; 0 to begin with */
     bool rate_passed;   /* the rate limits have let it through; false to begin with */
@@ -89,6 +91,10 @@ void stock_order_begin(struct stock_order *order);
 
 /* Frees what stock_sell allocated in an order. */
 void stock_order_clear(struct stock_order *order);
+
+/* True when the order's time is over at `now_ns` (monotonic): its client was told so, and may have
+ * heard more by now. Any thread. */
+bool stock_order_late(const struct stock_order *order, int64_t now_ns);
 
 /* True for an outcome that says no to the order, which must not have been accepted before then. */
 bool stock_outcome_refused(enum stock_outcome outcome);

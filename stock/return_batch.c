@@ -13,9 +13,11 @@
 #include "stock/return_batch.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "stock/held_rows.h"
 #include "stock/recovery.h"
 #include "stock/segment.h"
 
@@ -76,6 +78,18 @@ enum ledger_result return_batch_begin(struct stock *stock, struct return_batch *
 bool return_batch_is_old(const struct return_batch *batch)
 {
     return batch->returned.round < batch->snapshot.round;
+}
+
+bool return_batch_has(struct stock *stock, const struct return_batch *batch, uint64_t order_id,
+                      uint32_t segment)
+{
+    char text[128];
+    if (return_batch_is_old(batch) || segment < batch->snapshot.segments)
+        return true;
+    snprintf(text, sizeof text, "orders: order_id %llu, segment %u of a sale that has %u",
+             (unsigned long long)order_id, segment, batch->snapshot.segments);
+    fault_note_damage(ledger_fault(stock->ledger), text);
+    return false;
 }
 
 size_t return_batch_holds_max(const struct return_batch *batch)
@@ -177,7 +191,10 @@ enum ledger_result return_batch_return(struct stock *stock, struct return_batch 
         batch->segments[i].segment = stock->holds[i].segment;
         batch->segments[i].fence = stock->holds[i].lock.fence;
     }
+    returned->hurried = held_rows_expected(stock);
     enum ledger_result result = ledger_return(stock->ledger, returned);
+    if (result == LEDGER_FAILED)
+        held_rows_met(stock, returned->sku);
     if (result != LEDGER_OK) /* nothing is certain: a transaction that failed may have counted */
         returned->moved = 0;
     if (returned->moved > 0)
@@ -193,6 +210,12 @@ enum ledger_result return_batch_return(struct stock *stock, struct return_batch 
 
 /* ---- one order ---- */
 
+static uint32_t segment_at(const struct ledger_record *record, size_t i)
+{
+    return record->allocation_count > 0 ? record->allocations[i].segment
+                                        : (uint32_t)record->segment;
+}
+
 /* Tries once to return an order's units, under the locks of all its segments. BUSY: fetch the order
  * again. */
 static enum stock_state_result order_return(struct stock *stock, struct return_batch *batch,
@@ -201,13 +224,17 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
 {
     enum ledger_result begun = return_batch_begin(stock, batch, record->sku, record->round, to);
     if (begun != LEDGER_OK)
-        return begun == LEDGER_NO ? STOCK_STATE_BUSY : STOCK_STATE_FAILED;
+        return begun == LEDGER_NO        ? STOCK_STATE_BUSY
+               : begun == LEDGER_DAMAGED ? STOCK_STATE_DAMAGED
+                                         : STOCK_STATE_FAILED;
     batch->ids[batch->returned.order_count++] = record->order_id;
     bool several = record->allocation_count > 0;
     size_t wanted = return_batch_is_old(batch) ? 0 : several ? record->allocation_count : 1;
     for (size_t i = 0; i < wanted; i++)
-        return_batch_post_lock(
-            stock, batch, several ? record->allocations[i].segment : (uint32_t)record->segment);
+        if (!return_batch_has(stock, batch, record->order_id, segment_at(record, i)))
+            return STOCK_STATE_DAMAGED;
+    for (size_t i = 0; i < wanted; i++)
+        return_batch_post_lock(stock, batch, segment_at(record, i));
     if (wanted > 0 && !return_batch_lock(stock))
         return STOCK_STATE_FAILED;
     if (stock->hold_count < wanted) {
@@ -231,7 +258,9 @@ enum stock_state_result return_batch_fetch_order(struct stock *stock, uint64_t o
 {
     enum ledger_result found = ledger_order_find(stock->ledger, order_id, record_out);
     if (found != LEDGER_OK)
-        return found == LEDGER_NO ? STOCK_STATE_NO_ORDER : STOCK_STATE_FAILED;
+        return found == LEDGER_NO        ? STOCK_STATE_NO_ORDER
+               : found == LEDGER_DAMAGED ? STOCK_STATE_DAMAGED
+                                         : STOCK_STATE_FAILED;
     if (strcmp(record_out->status, ledger_status_name(to)) == 0)
         return STOCK_STATE_OK;
     return ledger_status_may(record_out->status, to) ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;

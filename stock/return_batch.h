@@ -22,13 +22,19 @@ struct return_batch {
 
 /* Begins an empty batch of orders that become `to`, cancelled or expired. LEDGER_NO: there is no
  * such sale. A sale is retired only when none of its orders is reserved, so somebody else has ended
- * these: fetch them again. LEDGER_FAILED: the ledger cannot be asked for the sale. */
+ * these: fetch them again. LEDGER_FAILED: the ledger cannot be asked for the sale. LEDGER_DAMAGED:
+ * the sale's row makes no sense. */
 enum ledger_result return_batch_begin(struct stock *stock, struct return_batch *batch,
                                       const char *sku, uint32_t round, enum ledger_status to);
 
 /* True for orders of an earlier round, whose units no longer exist: no segment is to be locked.
  * Rounds only grow, so the answer stays true. */
 bool return_batch_is_old(const struct return_batch *batch);
+
+/* True when the batch's sale has the segment, or the batch is old. Else the order's row makes no
+ * sense, which is noted: the segment must not be locked. */
+bool return_batch_has(struct stock *stock, const struct return_batch *batch, uint64_t order_id,
+                      uint32_t segment);
 
 /* How many of the sale's segments one batch should hold at once, so that the others go on
  * selling. */
@@ -58,7 +64,7 @@ enum ledger_result return_batch_return(struct stock *stock, struct return_batch 
 void return_batch_end(struct stock *stock, struct return_batch *batch);
 
 /* Reads an order. STOCK_STATE_OK when its status is `to`, REFUSED when it cannot become so, BUSY
- * when it can. */
+ * when it can, DAMAGED when its rows make no sense. */
 enum stock_state_result return_batch_fetch_order(struct stock *stock, uint64_t order_id,
                                                  enum ledger_status to,
                                                  struct ledger_record *record_out);

@@ -100,11 +100,18 @@ static enum ledger_result expire_alike(struct stock *stock, struct return_batch 
     if (begun != LEDGER_OK)
         return begun;
     bool old = return_batch_is_old(batch);
-    if (!old && !lock_some(stock, batch, due, count, pauses, done_out))
+    size_t damaged = 0; /* they come last, as the orders are sorted by segment */
+    while (damaged < count && !return_batch_has(stock, batch, due[count - damaged - 1].order_id,
+                                                (uint32_t)due[count - damaged - 1].segment))
+        damaged++;
+    if (damaged == count)
+        return LEDGER_NO;
+    if (!old && !lock_some(stock, batch, due, count - damaged, pauses, done_out))
         return LEDGER_FAILED;
     for (size_t i = 0; i < *done_out; i++)
         if (old || is_held(stock, &due[i]))
             batch->ids[batch->returned.order_count++] = due[i].order_id;
+    *done_out += *done_out == count - damaged ? damaged : 0;
     return batch->returned.order_count > 0 ? return_batch_return(stock, batch) : LEDGER_NO;
 }
 
@@ -140,11 +147,14 @@ static enum ledger_result expire_all(struct stock *stock, const struct ledger_du
         abort();
     for (size_t i = 0, done = 1; i < count && result != LEDGER_FAILED; i += done) {
         size_t same = alike(due + i, count - i);
+        unsigned held = stock->held_row.count;
         batch->returned.moved = 0;
         done = 1;
         result = same > 0 ? expire_alike(stock, batch, due + i, same, &pauses, &done)
                           : expire_several(stock, batch, due[i].order_id, &pauses);
         expired->count += batch->returned.moved;
+        if (result == LEDGER_FAILED && stock->held_row.count > held)
+            result = LEDGER_NO; /* the orders of other sales do not wait for this one's */
         if (batch->returned.moved > 0 && is_awaited(batch))
             expired->awaited += batch->returned.moved;
     }

@@ -69,6 +69,16 @@ static size_t missing_count(const struct stock *stock, const struct ledger_recor
     return missing;
 }
 
+/* False when the sale does not have all of the order's segments. */
+static bool has_segments(struct stock *stock, const struct return_batch *batch,
+                         const struct ledger_record *record)
+{
+    for (size_t i = 0; i < segment_count(record); i++)
+        if (!return_batch_has(stock, batch, record->order_id, segment_at(record, i)))
+            return false;
+    return true;
+}
+
 /* Posts the locks of the first orders' segments, of as many orders as may be held at once; returns
  * how many these are. */
 static size_t post_locks(struct stock *stock, const struct return_batch *batch,
@@ -79,7 +89,7 @@ static size_t post_locks(struct stock *stock, const struct return_batch *batch,
     for (size_t i = 0; i < count; i++) {
         const struct ledger_record *record = &changes[i]->record;
         size_t missing = missing_count(stock, record);
-        if (i > 0 && stock->hold_count + missing > max)
+        if (i > 0 && (stock->hold_count + missing > max || !has_segments(stock, batch, record)))
             return i;
         for (size_t s = 0; s < segment_count(record) && missing > 0; s++)
             if (!is_held(stock, segment_at(record, s)))
@@ -123,6 +133,8 @@ static enum stock_state_result state_of(enum ledger_result result)
         return STOCK_STATE_BUSY;
     case LEDGER_UNKNOWN:
         return STOCK_STATE_IN_DOUBT;
+    case LEDGER_DAMAGED:
+        return STOCK_STATE_DAMAGED;
     default:
         return STOCK_STATE_FAILED;
     }
@@ -159,6 +171,10 @@ static size_t return_some(struct stock *stock, struct return_batch *batch,
     const struct ledger_record *first = &changes[0]->record;
     size_t done = count;
     enum ledger_result begun = return_batch_begin(stock, batch, first->sku, first->round, to);
+    if (begun == LEDGER_OK && !has_segments(stock, batch, first)) {
+        changes[0]->result = STOCK_STATE_DAMAGED;
+        return 1;
+    }
     if (begun == LEDGER_OK && !return_batch_is_old(batch)) {
         done = post_locks(stock, batch, changes, count);
         begun = return_batch_lock(stock) ? LEDGER_OK : LEDGER_FAILED;

@@ -99,6 +99,8 @@ static struct ledger_record *const *open_records(struct trial *trial,
 /* What an order's record says of a change to `to`. BUSY: it can still be made. */
 static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
 {
+    if (record->damaged)
+        return STOCK_STATE_DAMAGED;
     if (record->status[0] == '\0')
         return STOCK_STATE_NO_ORDER;
     if (strcmp(record->status, ledger_status_name(to)) == 0)
@@ -117,6 +119,11 @@ static void pay_once(struct stock *stock, struct trial *trial)
     bool moved[STOCK_CHANGES_MAX];
     enum ledger_result paid =
         ledger_pay(stock->ledger, open_records(trial, records), trial->open_count, moved);
+    if (paid == LEDGER_DAMAGED) { /* the next try pays the others */
+        for (size_t i = 0; i < trial->open_count; i++)
+            trial->open[i]->result = records[i]->damaged ? STOCK_STATE_DAMAGED : STOCK_STATE_FAILED;
+        return;
+    }
     if (paid != LEDGER_OK) {
         set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
         return;
@@ -159,7 +166,7 @@ static bool cancel_read(struct stock *stock, struct trial *trial, struct cancel_
         change->result = result_of(records[i], LEDGER_CANCELLED);
         if (change->result == STOCK_STATE_BUSY)
             this_try->pending[this_try->pending_count++] = change;
-        else if (change->result != STOCK_STATE_NO_ORDER)
+        else if (change->result != STOCK_STATE_NO_ORDER && change->result != STOCK_STATE_DAMAGED)
             this_try->ended[this_try->ended_count++] = change;
     }
     return true;

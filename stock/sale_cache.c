@@ -1,4 +1,10 @@
-/* What this process knows of each sale: a cache of the ledger, and the memory of what is left. */
+/* What this process knows of each sale: a cache of the ledger, and the memory of what is left.
+ *
+ * why_two_counters: a retired sale is freed when no thread can look at it any more. A thread
+ * counts itself in one of two counters, by whether the epoch is even or odd when it enters. The
+ * epoch moves on only when the other counter, of the epoch before, is zero; so after a thread
+ * has counted itself, the epoch moves on once at most until it leaves. A sale was taken out of
+ * its slot in some epoch; two epochs later every thread that may have found it there has left. */
 #include "stock/sale_cache.h"
 
 #include <assert.h>
@@ -13,7 +19,8 @@
 
 enum { SLOTS = 32768 }; /* a power of two */
 
-static_assert(SALES_EVER_MAX <= SLOTS / 4 * 3, "look-ups end soon at an empty slot");
+static_assert(SALES_ALL_MAX <= SLOTS / 4 * 3, "look-ups end soon at an empty slot");
+static_assert(SALES_MAX + SALES_RETIRED_MAX < SALES_ALL_MAX, "some may wait to be freed");
 
 /* Once a remembered shortage or a confirmation expires, one order per PROBE_NS asks the ledger
  * anew. The others are refused meanwhile, or all of a sold-out sale's buyers would ask together;
@@ -26,7 +33,9 @@ struct sale {
     unsigned shard;
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
-    _Atomic bool retired; /* changes under the cache's mutex */
+    _Atomic bool retired; /* changes under the cache's mutex, as do the next two */
+    struct sale *next;    /* in a queue of the cache: retired later, or taken out later */
+    unsigned out_epoch;   /* when it was taken out of its slot */
     _Atomic uint32_t left_units;
     _Atomic int64_t left_until_ns;   /* 0: nothing is remembered */
     _Atomic int64_t probe_ns;        /* when the next order asks anew */
@@ -35,16 +44,28 @@ struct sale {
     _Atomic int64_t window_probe_ns; /* when the next order asks anew */
     _Atomic int64_t fenced_ends_ms;  /* see sale_fence_end */
     _Atomic uint32_t hints[LEDGER_SEGMENTS_MAX];
-    _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0 */
+    _Atomic uint64_t suspects[LEDGER_SEGMENTS_MAX]; /* a fence, or 0; see SUSPECT_LATER */
+    _Atomic uint32_t suspect_units[LEDGER_SEGMENTS_MAX];
+};
+
+struct queue {
+    struct sale *first, *last;
+    size_t count;
 };
 
 struct sale_cache {
-    pthread_mutex_t
-        mutex;    /* of writers; readers take none, as a slot never changes once it is set */
-    size_t count; /* of the sales that are not retired */
-    size_t ever;  /* of all slots that are set */
+    pthread_mutex_t mutex; /* of writers; readers take none */
+    size_t count;          /* of the sales that are not retired */
+    struct queue retired;  /* these still have their slots, */
+    struct queue out;      /* these wait to be freed */
+    _Atomic unsigned epoch;
+    _Atomic size_t readers[2];     /* see why_two_counters */
+    _Atomic int64_t held_until_ns; /* see sale_cache_expect_held */
     _Atomic(struct sale *) slots[SLOTS];
 };
+
+/* Stands in a slot whose sale was taken out: those that it had pushed on are found behind it. */
+static struct sale taken_out;
 
 struct sale_cache *sale_cache_open(void)
 {
@@ -55,22 +76,115 @@ struct sale_cache *sale_cache_open(void)
     return cache;
 }
 
+static void queue_add(struct queue *queue, struct sale *sale)
+{
+    sale->next = NULL;
+    *(queue->last ? &queue->last->next : &queue->first) = sale;
+    queue->last = sale;
+    queue->count++;
+}
+
+static struct sale *queue_take(struct queue *queue)
+{
+    struct sale *sale = queue->first;
+    queue->first = sale->next;
+    if (!queue->first)
+        queue->last = NULL;
+    queue->count--;
+    return sale;
+}
+
+static void queue_remove(struct queue *queue, const struct sale *sale)
+{
+    for (size_t i = queue->count; i > 0; i--) { /* the order of the others stays */
+        struct sale *first = queue_take(queue);
+        if (first != sale)
+            queue_add(queue, first);
+    }
+}
+
+static void sale_free(struct sale *sale)
+{
+    pthread_mutex_destroy(&sale->mutex);
+    free(sale);
+}
+
+unsigned sale_cache_enter(struct sale_cache *cache)
+{
+    unsigned section = atomic_load(&cache->epoch) & 1;
+    atomic_fetch_add(&cache->readers[section], 1);
+    return section;
+}
+
+void sale_cache_leave(struct sale_cache *cache, unsigned section)
+{
+    size_t before = atomic_fetch_sub(&cache->readers[section], 1);
+    assert(before > 0);
+}
+
+/* Frees the sales that nobody can look at any more. Under the mutex. */
+static void free_unseen(struct sale_cache *cache)
+{
+    unsigned epoch = atomic_load(&cache->epoch);
+    for (int i = 0; i < 2 && atomic_load(&cache->readers[(epoch + 1) & 1]) == 0; i++)
+        atomic_store(&cache->epoch, ++epoch);
+    while (cache->out.first && epoch - cache->out.first->out_epoch >= 2)
+        sale_free(queue_take(&cache->out));
+}
+
 void sale_cache_close(struct sale_cache **cache)
 {
-    for (size_t i = 0; *cache && i < SLOTS; i++)
-        free(atomic_load(&(*cache)->slots[i]));
+    for (size_t i = 0; *cache && i < SLOTS; i++) {
+        struct sale *sale = atomic_load(&(*cache)->slots[i]);
+        if (sale && sale != &taken_out)
+            sale_free(sale);
+    }
+    while (*cache && (*cache)->out.first)
+        sale_free(queue_take(&(*cache)->out));
     free(*cache);
     *cache = NULL;
 }
 
-/* The slot where the sku is, or the empty one where it would be. */
+void sale_cache_expect_held(struct sale_cache *cache, int64_t until_ns)
+{
+    atomic_store_explicit(&cache->held_until_ns, until_ns, memory_order_relaxed);
+}
+
+bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns)
+{
+    return now_ns < atomic_load_explicit(&cache->held_until_ns, memory_order_relaxed);
+}
+
+/* The slot where the sku is, or a free one where it would be. */
 static size_t slot_find(const struct sale_cache *cache, const char *sku, struct sale **sale_out)
 {
-    for (size_t slot = hash_slot(sku, SLOTS);; slot = (slot + 1) % SLOTS) {
-        *sale_out = atomic_load_explicit(&cache->slots[slot], memory_order_acquire);
-        if (!*sale_out || strcmp((*sale_out)->sku, sku) == 0)
+    size_t slot = hash_slot(sku, SLOTS), room = SLOTS;
+    for (size_t i = 0; i < SLOTS; i++, slot = (slot + 1) % SLOTS) {
+        *sale_out = atomic_load(&cache->slots[slot]);
+        if (!*sale_out)
+            return room < SLOTS ? room : slot;
+        if (*sale_out != &taken_out && strcmp((*sale_out)->sku, sku) == 0)
             return slot;
+        if (*sale_out == &taken_out && room == SLOTS)
+            room = slot;
     }
+    *sale_out = NULL;
+    return room;
+}
+
+/* Takes the sale out of its slot. Before an empty slot nothing is found behind, so the slots there
+ * are emptied as well. A reader that misses a sale for it asks the ledger. Under the mutex. */
+static void take_out(struct sale_cache *cache, struct sale *sale)
+{
+    struct sale *found = NULL;
+    size_t slot = slot_find(cache, sale->sku, &found);
+    assert(found == sale);
+    atomic_store(&cache->slots[slot], &taken_out);
+    if (!atomic_load(&cache->slots[(slot + 1) % SLOTS]))
+        for (; atomic_load(&cache->slots[slot]) == &taken_out; slot = (slot + SLOTS - 1) % SLOTS)
+            atomic_store(&cache->slots[slot], NULL);
+    sale->out_epoch = atomic_load(&cache->epoch);
+    queue_add(&cache->out, sale);
 }
 
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
@@ -145,10 +259,21 @@ static bool revive(struct sale_cache *cache, struct sale *sale, const struct led
         update(sale, row);
         invalidate_locked(sale);
         atomic_store(&sale->retired, false);
+        queue_remove(&cache->retired, sale);
         cache->count++;
     }
     pthread_mutex_unlock(&sale->mutex);
     return !older;
+}
+
+static size_t all(const struct sale_cache *cache)
+{
+    return cache->count + cache->retired.count + cache->out.count;
+}
+
+static bool is_full(const struct sale_cache *cache)
+{
+    return cache->count >= SALES_MAX || all(cache) >= SALES_ALL_MAX;
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
@@ -159,13 +284,12 @@ static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger
     pthread_mutex_lock(&cache->mutex);
     size_t slot = slot_find(cache, row->sku, &sale);
     bool retired = sale && atomic_load(&sale->retired);
-    bool room = cache->count < SALES_MAX && cache->ever < SALES_EVER_MAX;
-    if (!sale && room) {
+    free_unseen(cache);
+    if (!sale && !is_full(cache)) {
         sale = sale_new(row->sku, shard);
         update(sale, row);
         cache->count++;
-        cache->ever++;
-        atomic_store_explicit(&cache->slots[slot], sale, memory_order_release);
+        atomic_store(&cache->slots[slot], sale);
     } else if ((sale && sale->shard != shard) || (retired && !revive(cache, sale, row))) {
         sale = NULL;
     }
@@ -187,11 +311,13 @@ struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *
 
 void sale_cache_invalidate(struct sale_cache *cache)
 {
+    unsigned section = sale_cache_enter(cache);
     for (size_t i = 0; i < SLOTS; i++) {
         struct sale *sale = atomic_load(&cache->slots[i]);
-        if (sale)
+        if (sale && sale != &taken_out)
             sale_invalidate(sale);
     }
+    sale_cache_leave(cache, section);
 }
 
 void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round)
@@ -204,10 +330,14 @@ void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round
         if (sale->snapshot.round <= round) {
             atomic_store(&sale->retired, true);
             invalidate_locked(sale);
+            queue_add(&cache->retired, sale);
             cache->count--;
         }
         pthread_mutex_unlock(&sale->mutex);
     }
+    if (cache->retired.count > SALES_RETIRED_MAX)
+        take_out(cache, queue_take(&cache->retired));
+    free_unseen(cache);
     pthread_mutex_unlock(&cache->mutex);
 }
 
@@ -218,9 +348,11 @@ void sale_cache_hear(struct sale_cache *cache, const char *message)
     size_t length = mark ? (size_t)(mark - message) : strlen(message);
     if (!identifier_copy(message, length, sku))
         return;
+    unsigned section = sale_cache_enter(cache);
     struct sale *sale = sale_cache_find(cache, sku);
     if (sale)
         sale_invalidate(sale);
+    sale_cache_leave(cache, section);
     if (mark)
         sale_cache_retire(cache, sku, (uint32_t)strtoul(mark + 1, NULL, 10));
 }
@@ -231,6 +363,23 @@ size_t sale_cache_count(struct sale_cache *cache)
     size_t count = cache->count;
     pthread_mutex_unlock(&cache->mutex);
     return count;
+}
+
+size_t sale_cache_all(struct sale_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    size_t count = all(cache);
+    pthread_mutex_unlock(&cache->mutex);
+    return count;
+}
+
+bool sale_cache_full(struct sale_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    free_unseen(cache);
+    bool full = is_full(cache);
+    pthread_mutex_unlock(&cache->mutex);
+    return full;
 }
 
 const char *sale_sku(const struct sale *sale)
@@ -263,22 +412,40 @@ void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units)
     atomic_store_explicit(&sale->hints[segment], units, memory_order_relaxed);
 }
 
-void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence)
+/* Set in a suspect: it is none yet, but the next one has at least this fence. Fences are times in
+ * microseconds, so they never reach it. */
+#define SUSPECT_LATER (UINT64_C(1) << 63)
+
+void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence, uint32_t units)
 {
-    assert(segment < LEDGER_SEGMENTS_MAX && fence > 0);
-    uint64_t marked = atomic_load(&sale->suspects[segment]);
-    while (marked < fence &&
-           !atomic_compare_exchange_weak(&sale->suspects[segment], &marked, fence))
-        ;
+    assert(segment < LEDGER_SEGMENTS_MAX);
+    uint64_t marked = atomic_load(&sale->suspects[segment]), mark = fence;
+    do {
+        if (marked & SUSPECT_LATER)
+            mark = (marked ^ SUSPECT_LATER) > fence ? marked ^ SUSPECT_LATER : fence;
+        else if (marked >= fence)
+            return;
+        atomic_store(&sale->suspect_units[segment], units);
+    } while (!atomic_compare_exchange_weak(&sale->suspects[segment], &marked, mark));
 }
 
-uint64_t sale_suspect_take(struct sale *sale, uint32_t segment)
+void sale_suspect_later(struct sale *sale, uint32_t segment, uint64_t fence)
+{
+    uint64_t none = 0;
+    assert(segment < LEDGER_SEGMENTS_MAX);
+    atomic_compare_exchange_strong(&sale->suspects[segment], &none, fence | SUSPECT_LATER);
+}
+
+uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_out)
 {
     assert(segment < LEDGER_SEGMENTS_MAX);
     /* The plain read first: the mark is rare, and an exchange would make the cache line ours. */
-    if (atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed) == 0)
+    uint64_t marked = atomic_load_explicit(&sale->suspects[segment], memory_order_relaxed);
+    *units_out = atomic_load(&sale->suspect_units[segment]);
+    if (marked == 0 || marked & SUSPECT_LATER ||
+        !atomic_compare_exchange_strong(&sale->suspects[segment], &marked, 0))
         return 0;
-    return atomic_exchange(&sale->suspects[segment], 0);
+    return marked;
 }
 
 void sale_remember_left(struct sale *sale, uint32_t epoch, uint32_t units, int64_t until_ns)

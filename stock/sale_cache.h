@@ -8,8 +8,9 @@
 #include "sql/ledger_sale.h"
 
 enum {
-    SALES_MAX = 10000,      /* of one process; retired ones do not count */
-    SALES_EVER_MAX = 24000, /* the same with those that were retired since it began */
+    SALES_MAX = 10000,        /* of one process; retired ones do not count */
+    SALES_RETIRED_MAX = 1000, /* remembered, so that old rows do not revive them */
+    SALES_ALL_MAX = 24000,    /* with those that wait until no thread looks at them any more */
     SALE_MESSAGE_SIZE = IDENTIFIER_SIZE + 16, /* of what is published on STOCK_CHANNEL */
 };
 
@@ -29,15 +30,21 @@ struct sale_snapshot {
 struct sale_cache *sale_cache_open(void);
 void sale_cache_close(struct sale_cache **cache);
 
+/* A thread finds, puts and uses sales between these two calls, and keeps no sale beyond. A sale
+ * that is retired meanwhile stays valid until then: the thread may go on with it, and the ledger
+ * refuses what it does. Sections may nest; they should end soon, as memory of retired sales
+ * waits for them. sale_cache_leave takes what sale_cache_enter has returned. Any thread; they
+ * take no lock. */
+unsigned sale_cache_enter(struct sale_cache *cache);
+void sale_cache_leave(struct sale_cache *cache, unsigned section);
+
 /* The sale of a sku, or NULL when this process has not read it from the ledger yet, or knows that
- * it is retired. A sale stays valid until sale_cache_close: threads that have found it before may
- * go on, and the ledger refuses what they do. Any thread; takes no lock. */
+ * it is retired. Any thread; takes no lock. */
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
 /* Notes a sale's row as the ledger of this shard has it. A later round replaces what is cached of
- * the earlier one; an earlier round or older settings are ignored. NULL when there are SALES_MAX
- * sales already, or SALES_EVER_MAX with the retired ones, or the row is older than the sale's
- * retirement, or the sku is known on another shard. Any thread. */
+ * the earlier one; an earlier round or older settings are ignored. NULL when the cache is full, or
+ * the row is older than the sale's retirement, or the sku is known on another shard. Any thread. */
 struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row,
                             unsigned shard);
 
@@ -51,8 +58,18 @@ void sale_cache_hear(struct sale_cache *cache, const char *message);
 /* Invalidates every sale, as when messages of changes may have been missed. Any thread. */
 void sale_cache_invalidate(struct sale_cache *cache);
 
+/* Until `until_ns` (monotonic) rows of the ledger may be held by others for long, so whoever is to
+ * change rows looks before; true while that is so. Any thread. */
+void sale_cache_expect_held(struct sale_cache *cache, int64_t until_ns);
+bool sale_cache_held_expected(const struct sale_cache *cache, int64_t now_ns);
+
 /* How many sales there are that are not retired. Any thread. */
 size_t sale_cache_count(struct sale_cache *cache);
+
+/* How many sales have memory, and whether there is no room for another one: SALES_MAX are there
+ * already, or SALES_ALL_MAX with the retired ones. Any thread. */
+size_t sale_cache_all(struct sale_cache *cache);
+bool sale_cache_full(struct sale_cache *cache);
 
 const char *sale_sku(const struct sale *sale);
 
@@ -65,11 +82,13 @@ struct sale_snapshot sale_snapshot(struct sale *sale);
 uint32_t sale_hint(const struct sale *sale, uint32_t segment);
 void sale_hint_set(struct sale *sale, uint32_t segment, uint32_t units);
 
-/* Marks a segment of which the ledger, when it had `fence` > 0, knew units that Redis had not told
- * of. The greatest fence stays. Taking the mark away returns its fence, 0 without a mark. Any
- * thread. */
-void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence);
-uint64_t sale_suspect_take(struct sale *sale, uint32_t segment);
+/* Marks a segment that has `units` in the ledger at `fence`, more than Redis had told of. The
+ * greatest fence stays. Taking the mark away returns its fence, 0 without a mark. Any thread. */
+void sale_suspect(struct sale *sale, uint32_t segment, uint64_t fence, uint32_t units);
+uint64_t sale_suspect_take(struct sale *sale, uint32_t segment, uint32_t *units_out);
+
+/* Raises the fence of the next mark to `fence` at least. */
+void sale_suspect_later(struct sale *sale, uint32_t segment, uint64_t fence);
 
 /* Remembers until `until_ns` (monotonic) that the ledger has `units` left, unless units may have
  * come back since `epoch` was read. */

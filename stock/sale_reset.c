@@ -69,23 +69,26 @@ static bool find_key(struct stock *stock, struct resetting *resetting,
     const char *sku = resetting->asked->sku;
     struct ledger_sale now = {.round = 0}, *then = resetting->sale_out;
     char request[LEDGER_RESET_TEXT_MAX];
+    bool retired = false;
     if (!has_key(resetting))
         return false;
     *result_out = STOCK_ADMIN_FAILED;
     enum ledger_result found =
-        ledger_reset_find(stock->ledger, sku, resetting->asked->key, then, request);
+        ledger_reset_find(stock->ledger, sku, resetting->asked->key, then, request, &retired);
     uint64_t connection = ledger_connection(stock->ledger);
     if (found == LEDGER_NO)
         return false;
     /* The first may be visible and not on the disk yet, as may what the sale is now. */
-    if (found != LEDGER_OK || ledger_sale_find(stock->ledger, sku, &now) == LEDGER_FAILED ||
+    enum ledger_result present =
+        found == LEDGER_OK ? ledger_sale_find(stock->ledger, sku, &now) : found;
+    if ((present != LEDGER_OK && present != LEDGER_NO) ||
         ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return true;
     *result_out = STOCK_ADMIN_KEY_REUSED;
     if (strcmp(request, resetting->request) != 0)
         return true;
-    *result_out = STOCK_ADMIN_OK;
-    if (now.round == then->round) {
+    *result_out = retired ? STOCK_ADMIN_KEY_OVER : STOCK_ADMIN_OK;
+    if (!retired && now.round == then->round) {
         *then = now;
         sale_publish(stock, then);
     }
@@ -113,7 +116,7 @@ static enum stock_admin_result check(const struct stock_reset *asked, const stru
         return STOCK_ADMIN_ROUND_IN_USE;
     if (settings.ends_ms != 0 && settings.ends_ms <= settings.starts_ms)
         return STOCK_ADMIN_WINDOW;
-    if (settings.ends_ms != 0 && keeps_end && settings.ends_ms <= clock_wall_ms())
+    if (settings.ends_ms != 0 && keeps_end && settings.ends_ms <= asked->now_ms)
         return STOCK_ADMIN_ENDED;
     return STOCK_ADMIN_OK;
 }
@@ -211,7 +214,7 @@ static enum stock_admin_result try_once(struct stock *stock, struct resetting *r
         result = check(asked, &sale);
     resetting->again = found == LEDGER_OK && sale.segments > count;
     if (result == STOCK_ADMIN_OK && !sale_cache_find(stock->sale_cache, asked->sku) &&
-        sale_cache_count(stock->sale_cache) >= SALES_MAX)
+        sale_cache_full(stock->sale_cache))
         result = STOCK_ADMIN_FULL;
     if (found == LEDGER_OK && !resetting->again && result == STOCK_ADMIN_OK) {
         enum ledger_result done = reset_locked(stock, resetting, locked, &sale, &held);
@@ -248,8 +251,11 @@ enum stock_admin_result stock_reset(struct stock *stock, const struct stock_rese
         doubt |= result == STOCK_ADMIN_IN_DOUBT;
     }
     free(locked);
+    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* by this call, before the sale was retired */
+        return STOCK_ADMIN_OK;
     /* Once in doubt, only what its key says ends the doubt: a try that is refused does not see a
      * commit that ends later. */
-    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED;
+    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED ||
+                   result == STOCK_ADMIN_KEY_OVER;
     return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
 }

@@ -16,6 +16,7 @@ struct stock_reset {
     const char *key; /* idempotency key; NULL or "" for none */
     bool only_if;    /* only if the sale is in the round `if_round`; 0: does not exist */
     uint32_t if_round;
+    int64_t now_ms; /* the ledger's time, UTC since 1970 */
     bool end_round; /* although orders of the present round hold units: ends the reserved ones */
 };
 

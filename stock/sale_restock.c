@@ -29,18 +29,22 @@ struct adding {
 static enum ledger_result find_key(struct stock *stock, const struct adding *adding,
                                    enum stock_restock_result *result_out)
 {
-    uint32_t units = 0;
+    uint32_t units = 0, round = 0;
     if (adding->key[0] == '\0')
         return LEDGER_NO;
-    enum ledger_result found = ledger_restock_find(stock->ledger, adding->sku, adding->key, &units);
+    enum ledger_result found =
+        ledger_restock_find(stock->ledger, adding->sku, adding->key, &units, &round);
     if (found != LEDGER_OK)
         return found;
     /* The first may be visible and not on the disk yet, as may what the sale is now. */
     uint64_t connection = ledger_connection(stock->ledger);
     found = ledger_sale_find(stock->ledger, adding->sku, adding->sale_out);
-    if (found == LEDGER_FAILED || ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+    if ((found != LEDGER_OK && found != LEDGER_NO) ||
+        ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return LEDGER_FAILED;
-    *result_out = units == adding->units ? STOCK_RESTOCK_DONE : STOCK_RESTOCK_KEY_REUSED;
+    *result_out = units != adding->units             ? STOCK_RESTOCK_KEY_REUSED
+                  : round != adding->sale_out->round ? STOCK_RESTOCK_KEY_OVER
+                                                     : STOCK_RESTOCK_DONE;
     return found;
 }
 
@@ -123,6 +127,8 @@ enum stock_restock_result stock_restock(struct stock *stock, const char *sku, ui
         result = try_once(stock, &adding, locked, why_out, &again);
         doubt |= result == STOCK_RESTOCK_NOT_DONE && *why_out == STOCK_ADMIN_IN_DOUBT;
     }
+    if (result == STOCK_RESTOCK_KEY_OVER && doubt) /* by this call, before the round ended */
+        result = STOCK_RESTOCK_DONE;
     if (result == STOCK_RESTOCK_NOT_DONE && doubt)
         *why_out = STOCK_ADMIN_IN_DOUBT;
     free(locked);

@@ -10,6 +10,7 @@ enum { STOCK_TOTAL_MAX = 10000000 }; /* units of one sale */
 enum stock_restock_result {
     STOCK_RESTOCK_DONE,       /* the units are there, since this call or one before with its key */
     STOCK_RESTOCK_TOO_MANY,   /* the sale would have more than STOCK_TOTAL_MAX: nothing is done */
+    STOCK_RESTOCK_KEY_OVER,   /* the key was used in an earlier round: nothing is done */
     STOCK_RESTOCK_KEY_REUSED, /* other units were added under the key: nothing is done */
     STOCK_RESTOCK_NOT_DONE,   /* or in doubt: see the other result */
 };

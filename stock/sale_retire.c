@@ -1,26 +1,35 @@
 /* The end of a sale.
  *
- *   count the orders that hold units ─► lock all segments ─► ledger, one transaction: the sale and
- *     its segments go, if nothing was sold since ─► the segments' keys go ─► publish
+ *   count the round's orders that hold units ─► lock all segments ─► ledger, one transaction: the
+ *     sale and its segments go, if nothing was sold since ─► the segments' keys go ─► publish
  *
  * Whoever dies after the commit leaves keys in Redis, of a sale that no process finds in the
- * ledger; another call for the sku, or an order that comes to them, deletes them. */
+ * ledger; another call for the sku, or an order that comes to them, deletes them.
+ *
+ * why_in_parts: the table of orders may be long, and the thread serves other calls. So one call
+ * counts for a moment only; the thread keeps what it has counted, and the next call for the sale
+ * goes on there. The locks' holder checks that nothing was sold or returned meanwhile. */
 #include "stock/sale_retire.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "sql/ledger_confirm.h"
 #include "stock/sale_lock.h"
 #include "stock/segment.h"
 
-enum { TRIES_MAX = 5 }; /* orders and resets that came in between, or commits not answered */
+enum {
+    TRIES_MAX = 5,  /* orders and resets that came in between, or commits not answered */
+    COUNT_MS = 500, /* spent on counting orders by one call */
+};
 
 struct retiring {
     const char *sku;
     int wait_ms;
+    int64_t until_ns; /* orders are counted */
     struct ledger_sale *sale;
-    struct ledger_held *held;
     struct sale_lock *locked;
     bool doubt; /* a commit of this call was not answered */
 };
@@ -39,7 +48,7 @@ static enum stock_admin_result end_gone(struct stock *stock, struct retiring *re
     uint32_t segments = 0;
     enum ledger_result found = ledger_retired_find(stock->ledger, retiring->sku, &segments);
     uint64_t connection = ledger_connection(stock->ledger);
-    if (found == LEDGER_FAILED)
+    if (found != LEDGER_OK && found != LEDGER_NO)
         return STOCK_ADMIN_FAILED;
     if (found == LEDGER_NO)
         return STOCK_ADMIN_NO_SALE;
@@ -54,22 +63,28 @@ static enum stock_admin_result end_gone(struct stock *stock, struct retiring *re
     return STOCK_ADMIN_OK;
 }
 
-/* Counts the orders that hold units. OK: none is reserved. */
-static enum stock_admin_result count_held(struct stock *stock, struct retiring *retiring)
+/* Counts the orders that hold units, from where an earlier call stopped. OK: none is reserved. */
+static enum stock_admin_result count_held(struct stock *stock, const struct retiring *retiring)
 {
-    *retiring->held = (struct ledger_held){.reserved = 0};
-    while (!retiring->held->done)
-        if (ledger_held_count(stock->ledger, retiring->sku, retiring->held) != LEDGER_OK)
+    struct ledger_held *held = &stock->held;
+    enum ledger_result result = LEDGER_OK;
+    do {
+        result = ledger_held_count(stock->ledger, retiring->sale, held);
+        if (result == LEDGER_FAILED)
             return STOCK_ADMIN_FAILED;
-    return retiring->held->reserved > 0 ? STOCK_ADMIN_IN_USE : STOCK_ADMIN_OK;
+    } while (result == LEDGER_OK && !held->done && clock_now_ns() < retiring->until_ns);
+    if (held->reserved > 0)
+        return STOCK_ADMIN_IN_USE;
+    return result == LEDGER_OK && held->done ? STOCK_ADMIN_OK : STOCK_ADMIN_COUNTING;
 }
 
 static enum stock_admin_result retire_locked(struct stock *stock, struct retiring *retiring)
 {
     enum ledger_result result = LEDGER_NO;
     if (retiring->locked->count == retiring->sale->segments)
-        result = ledger_retire(stock->ledger, retiring->sale, retiring->held);
+        result = ledger_retire(stock->ledger, retiring->sale, &stock->held);
     if (result != LEDGER_OK) {
+        stock->held.begun = false; /* the next try counts anew */
         sale_lock_release(stock, retiring->locked);
         retiring->doubt |= result == LEDGER_UNKNOWN;
         return result == LEDGER_FAILED ? STOCK_ADMIN_FAILED : STOCK_ADMIN_BUSY;
@@ -100,14 +115,21 @@ static enum stock_admin_result try_once(struct stock *stock, struct retiring *re
 enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
                                      struct ledger_sale *sale_out, struct ledger_held *held_out)
 {
-    struct retiring retiring = {.sku = sku, .wait_ms = wait_ms, .sale = sale_out, .held = held_out};
+    struct retiring retiring = {.sku = sku,
+                                .wait_ms = wait_ms,
+                                .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS,
+                                .sale = sale_out};
     enum stock_admin_result result = STOCK_ADMIN_BUSY;
     retiring.locked = malloc(sizeof *retiring.locked);
     if (!retiring.locked)
         abort();
+    if (!stock->held.begun || strcmp(stock->held.sku, sku) != 0)
+        stock->held = (struct ledger_held){.begun = false};
     stock_revalidate(stock);
     for (int tries = 0; tries < TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++)
         result = try_once(stock, &retiring);
     free(retiring.locked);
+    *held_out = stock->held;
+    stock->held.begun &= result == STOCK_ADMIN_COUNTING || result == STOCK_ADMIN_BUSY;
     return result == STOCK_ADMIN_OK || !retiring.doubt ? result : STOCK_ADMIN_IN_DOUBT;
 }

@@ -86,17 +86,18 @@ void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sa
     script_int(take, wanted);
 }
 
-/* True when Redis still has fewer units than the ledger knew. The mark is used up, unless Redis was
- * settled after the ledger had been asked: then somebody may have sold the units since, and only a
- * segment that stays as it is now knows too few. */
+/* True when Redis still has fewer units than the ledger knew. Where Redis was settled after the
+ * ledger had been asked, somebody may have sold the units since: the ledger is to be asked again,
+ * and then only a segment that has stayed as it is now knows too few. */
 static bool knows_too_few(const struct segment_hold *hold)
 {
-    uint64_t fence = sale_suspect_take(hold->sale, hold->segment);
-    if (fence == 0 || hold->taken == hold->wanted)
+    uint32_t units = 0;
+    uint64_t fence = sale_suspect_take(hold->sale, hold->segment, &units);
+    if (fence == 0 || hold->taken + hold->left >= units)
         return false;
     if (hold->settled <= fence)
         return true;
-    sale_suspect(hold->sale, hold->segment, hold->settled);
+    sale_suspect_later(hold->sale, hold->segment, hold->settled);
     return false;
 }
 
@@ -110,7 +111,8 @@ static enum segment_state taken_state(struct segment_hold *hold, const struct sc
         return SEGMENT_BUSY;
     /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it
      * right. */
-    if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[3] < 0)
+    if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[1] > hold->wanted ||
+        take->values[2] < 0 || take->values[3] < 0 || take->values[3] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
     hold->taken = (uint32_t)take->values[1];
     hold->settled = (uint64_t)take->values[2];
@@ -136,7 +138,8 @@ static enum segment_state opened_state(struct segment_hold *hold, const struct s
         return SEGMENT_DOUBT;
     if (open->result != REDIS_ANSWERED || open->values[0] == TAKE_LOST)
         return SEGMENT_BUSY; /* without the mark nothing is changed */
-    if (open->values[0] != TAKE_TOOK || open->values[2] < 0)
+    if (open->values[0] != TAKE_TOOK || open->values[1] < 0 || open->values[2] < 0 ||
+        open->values[2] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
     hold->settled = (uint64_t)open->values[1];
     hold->left = (uint32_t)open->values[2];

@@ -2,6 +2,7 @@
  *
  *   settings: is the sale open? ─► limit: may the user have more?
  *      ─► keys, but only while repeats are expected: was it accepted before?
+ *      ─► is its time over?
  *      ─► the strategy asks for the rate limits, takes units and commits
  *      ─► the keys of all refused orders ─► what repeats found is on the disk
  *
@@ -9,7 +10,8 @@
  * the refusal was found. Else its first try, under way in another batch or process, could be
  * accepted between the two, and the repeat be told no. A reason must also stop the first try: what
  * the ledger says does, and the settings do by their version; but an end comes by itself, so the
- * ledger is told of it first (settings_fence_ended). */
+ * ledger is told of it first (settings_fence_ended). What stops a first try for whatever reason its
+ * repeat is refused is the end of its time: see replay_find. */
 #include "stock/sell.h"
 
 #include <assert.h>
@@ -20,6 +22,10 @@
 #include "stock/check_settings.h"
 #include "stock/strategy_common.h"
 
+/* An order that has less time left is not begun. One whose time ends amid its batch sends the batch
+ * back; in a crowd that waits as long as it may, each batch would have such orders. */
+enum { BEGIN_MS = 20 };
+
 /* Refuses keyed orders by the remembered shortage, without a try for units; keyless ones were
  * checked against it on arrival. */
 static void refuse_known_short(struct stock_order *const *orders, size_t count)
@@ -29,6 +35,15 @@ static void refuse_known_short(struct stock_order *const *orders, size_t count)
         if (orders[i]->outcome == STOCK_OPEN && orders[i]->key[0] != '\0' &&
             sale_known_short(orders[i]->sale, orders[i]->qty, now_ns))
             orders[i]->outcome = STOCK_SOLD_OUT;
+}
+
+/* Its client was told that its time is over, or will be before it can be committed. */
+static void set_late_aside(struct stock_order *const *orders, size_t count)
+{
+    int64_t soon_ns = clock_now_ns() + BEGIN_MS * CLOCK_NS_PER_MS;
+    for (size_t i = 0; i < count; i++)
+        if (orders[i]->outcome == STOCK_OPEN && stock_order_late(orders[i], soon_ns))
+            orders[i]->outcome = STOCK_AGAIN;
 }
 
 static size_t list_open(struct stock_order *const *orders, size_t count, struct stock_order **out)
@@ -69,6 +84,7 @@ static void decide(struct stock *stock, struct stock_order *const *orders, size_
         fail(orders, count);
         return;
     }
+    set_late_aside(orders, count);
     size_t found = list_open(orders, count, open);
     stock->strategy->sell(stock, open, found);
     settings_fence_ended(stock, orders, count);

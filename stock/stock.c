@@ -131,6 +131,11 @@ struct fault *stock_fault(struct stock *stock, enum stock_server server)
                                     : &stock->lock_fault;
 }
 
+struct stock_held *stock_held(struct stock *stock)
+{
+    return &stock->held_row;
+}
+
 const char *stock_place(const struct stock *stock, enum stock_server server)
 {
     return server == STOCK_REDIS    ? redis_place(stock->redis)

@@ -35,6 +35,9 @@ struct stock_stats stock_stats(const struct stock *stock);
  * of STOCK_LOCKS, the guard lock's servers, name the server in their text. */
 struct fault *stock_fault(struct stock *stock, enum stock_server server);
 
+/* The rows that others held, in the calls on this stock since the caller last cleared it. */
+struct stock_held *stock_held(struct stock *stock);
+
 /* Where the server is, for messages; "" for STOCK_LOCKS. */
 const char *stock_place(const struct stock *stock, enum stock_server server);
 

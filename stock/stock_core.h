@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
-#include "sql/ledger.h"
+#include "sql/ledger_retire.h"
 #include "stock/sale_cache.h"
 #include "stock/types.h"
 
@@ -22,6 +22,8 @@ struct stock {
     struct seclock_client *locks;  /* see stock_locks */
     struct guard_lock *guard_lock; /* NULL for the lock in Redis alone */
     struct fault lock_fault;       /* of its servers */
+    struct stock_held held_row;    /* of the ledger: see held_rows.h */
+    int64_t holder_due_ns;         /* when the server is asked again who holds them */
     struct stock_stats stats;
     unsigned random;
     unsigned
@@ -38,6 +40,8 @@ struct stock {
 
     struct settings_book *settings; /* of the present batch */
     struct rate *rate;              /* NULL: no limits */
+    uint32_t count_rows;            /* of the next piece of a counting; 0: none yet */
+    struct ledger_held held;        /* of the sale that is being retired, if that takes long */
     struct batch *batch;            /* working space of the strategies */
 };
 

@@ -31,7 +31,8 @@ static void read_answer(struct segment_hold *hold, const struct script_call *cal
                                       * could sell them twice, if they were not */
     else if (call->result != REDIS_ANSWERED)
         hold->state = SEGMENT_BUSY; /* certainly nothing taken */
-    else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[3] < 0)
+    else if (call->values[0] != TOOK || call->values[1] < 0 || call->values[1] > hold->taken ||
+             call->values[3] < 0 || call->values[3] > LEDGER_TOTAL_MAX)
         hold->state = SEGMENT_DIRTY;
     else
         counter_took(hold, (uint32_t)call->values[1], (uint64_t)call->values[2],

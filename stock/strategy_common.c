@@ -8,10 +8,11 @@
 #include "sql/ledger_recovery.h"
 #include "stock/check_limit.h"
 #include "stock/check_replay.h"
+#include "stock/held_rows.h"
 #include "stock/recovery.h"
 
 enum {
-    COMMIT_TRIES_MAX = 3, /* with orders that the ledger refuses for their keys or limits */
+    COMMIT_TRIES_MAX = 3, /* with orders that keep the others from being committed */
     RESOLVE_PAUSE_MS = 20,
 };
 
@@ -66,10 +67,21 @@ void strategy_recover(struct stock *stock, struct group *group, size_t first_hol
     if (count == 0)
         return;
     bool stale = false;
-    if (!recovery_run(stock, dirty, count, &stale))
+    size_t held = held_rows_expected(stock) ? held_rows_first(stock, dirty, count) : 0;
+    for (size_t i = 0; i < held; i++)
+        segment_post_release(stock, dirty[i]);
+    group->held |= held > 0;
+    if (held == count)
+        return;
+    if (!recovery_run(stock, dirty + held, count - held, &stale)) {
         group->busy = true; /* the ledger could not be asked: nothing says that they are empty */
+        if (held_rows_met(stock, sale_sku(group->sale))) {
+            group->held = true;
+            return;
+        }
+    }
     group->stale |= stale;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = held; i < count; i++)
         group_retry(group, dirty[i]->segment);
 }
 
@@ -117,6 +129,7 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
 
 static enum ledger_result write_once(struct stock *stock, struct batch *batch)
 {
+    batch_drop_late(batch, clock_now_ns());
     batch_write(stock, batch, stock->strategy->guard);
     if (batch->row_count == 0)
         return LEDGER_NO;
@@ -130,13 +143,40 @@ static enum ledger_result write_once(struct stock *stock, struct batch *batch)
     return result;
 }
 
+static bool drop_held(struct stock *stock, struct batch *batch)
+{
+    batch_write(stock, batch, stock->strategy->guard);
+    return held_rows_drop(stock, batch);
+}
+
+/* Leaves out the orders for which the filled ones were not committed. False when there is none. */
+static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_LATE: /* see write_once */
+        return true;
+    case LEDGER_DUPLICATE:
+    case LEDGER_LIMIT:
+        return drop_refused(stock, batch, result);
+    case LEDGER_FAILED:
+        if (!held_rows_met(stock, NULL))
+            return false;
+        /* The row that was waited for may be that of a key, too. */
+        bool keyed = drop_refused(stock, batch, LEDGER_DUPLICATE);
+        return drop_held(stock, batch) || keyed;
+    default:
+        return false;
+    }
+}
+
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
 {
     enum ledger_result result = LEDGER_DUPLICATE;
     for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
+        if (held_rows_expected(stock))
+            drop_held(stock, batch);
         result = write_once(stock, batch);
-        bool some = result == LEDGER_DUPLICATE || result == LEDGER_LIMIT;
-        if (!some || !drop_refused(stock, batch, result))
+        if (!drop_some(stock, batch, result))
             break;
     }
     if (result == LEDGER_UNKNOWN) {
@@ -176,7 +216,7 @@ void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_resul
     case LEDGER_FAILED: /* certainly not committed */
         batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
         break;
-    default: /* refused by a guard, or for an id, key or limit: nothing was written */
+    default: /* refused by a guard, for an id, key or limit, or as late: nothing was written */
         batch_decide(batch, STOCK_AGAIN);
         reload_refused(stock, batch);
         break;
@@ -195,7 +235,7 @@ static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows,
         left += units;
         if (units > sale_hint(sale, rows[i].segment)) {
             sale_hint_set(sale, rows[i].segment, units);
-            sale_suspect(sale, rows[i].segment, rows[i].fence);
+            sale_suspect(sale, rows[i].segment, rows[i].fence, units);
         }
     }
     return left;

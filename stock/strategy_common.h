@@ -36,10 +36,10 @@ void strategy_fill(struct stock *stock, struct batch *batch);
 void strategy_recover(struct stock *stock, struct group *group, size_t first_hold);
 
 /* Commits the filled orders and the updates of their segments, guarded as the strategy says, in one
- * transaction. It drops orders whose keys others have written meanwhile, or whose users have enough
- * by now, and asks for up to resolve_ms what became of a commit that was not answered. As
- * ledger_commit; LEDGER_NO also when no order is left, LEDGER_UNKNOWN: it could not be found
- * out. */
+ * transaction. It drops orders whose time is over, whose keys others have written meanwhile, whose
+ * users have enough by now, or whose rows are held, and asks for up to resolve_ms what became of a
+ * commit that was not answered. As ledger_commit; LEDGER_NO also when no order is left,
+ * LEDGER_UNKNOWN: it could not be found out. */
 enum ledger_result strategy_commit(struct stock *stock, struct batch *batch);
 
 /* Decides the filled orders by what became of their commit. */

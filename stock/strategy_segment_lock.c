@@ -150,6 +150,10 @@ static void conclude(struct stock *stock, struct batch *batch)
         struct group *group = &batch->groups[i];
         if (!group_open(group))
             continue;
+        if (group->held) { /* nothing says what is in those segments */
+            group_fail(group, true);
+            continue;
+        }
         /* The holder of a busy segment may give units back, and soon releases it. A holder that
          * died does neither, so the ledger is asked in the end. */
         if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)

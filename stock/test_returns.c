@@ -600,12 +600,28 @@ static void test_segment_that_was_sold_from_since_is_not_recovered(void **state)
     uint64_t fence = (uint64_t)sql_server_do("SELECT fence FROM stock_segment");
     assert_true(buy(2) != 0);
     sale_hint_set(sale, 0, 5);
-    sale_suspect(sale, 0, fence);
+    sale_suspect(sale, 0, fence, 5);
     struct stock_stats before = stock_stats(stock);
     assert_int_equal(buy(5), 0);
     assert_int_equal(sell_out(), 3);
     assert_int_equal(stock_stats(stock).recoveries, before.recoveries);
     audit(5);
+}
+
+/* One worker has planned with an old hint, another one has asked the ledger since. */
+static void test_segment_with_fewer_units_than_wanted_is_not_recovered(void **state)
+{
+    (void)state;
+    reset(5, 1);
+    struct sale *sale = sale_cache_find(cache, "s");
+    assert_true(buy(2) != 0);
+    uint64_t fence = (uint64_t)sql_server_do("SELECT fence FROM stock_segment");
+    sale_hint_set(sale, 0, 5);
+    sale_suspect(sale, 0, fence, 3);
+    struct stock_stats before = stock_stats(stock);
+    assert_int_equal(buy(5), 0);
+    assert_int_equal(stock_stats(stock).recoveries, before.recoveries);
+    audit(2);
 }
 
 /* As after a death between the commit and the load. */
@@ -940,6 +956,7 @@ int main(void)
         TEST(test_segment_that_lost_some_units_is_recovered),
         TEST(test_segment_ahead_of_the_ledger_is_recovered),
         TEST(test_segment_that_was_sold_from_since_is_not_recovered),
+        TEST(test_segment_with_fewer_units_than_wanted_is_not_recovered),
         TEST(test_return_that_broke_off_leaves_its_segments_dirty),
         TEST(test_return_of_nothing_leaves_its_segments_as_they_were),
         TEST(test_commit_of_a_cancel_is_lost),

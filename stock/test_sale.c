@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,112 @@ static void test_cache_is_bounded(void **state)
     }
 }
 
+static void sku_of(int i, char sku[16])
+{
+    snprintf(sku, 16, "s%d", i);
+}
+
+static void test_retired_sales_make_room(void **state)
+{
+    (void)state;
+    char sku[16];
+    for (int i = 0; i < SALES_ALL_MAX + 2000; i++) {
+        sku_of(i, sku);
+        assert_non_null(put(sku, 1, 1, 1));
+        assert_non_null(sale_cache_find(cache, sku));
+        sale_cache_retire(cache, sku, 1);
+        assert_null(sale_cache_find(cache, sku));
+        assert_true(sale_cache_all(cache) <= SALES_RETIRED_MAX + 2);
+    }
+    assert_false(sale_cache_full(cache));
+    sku_of(3, sku);
+    assert_non_null(put(sku, 2, 10, 3)); /* forgotten, and new again */
+}
+
+static void test_sale_that_a_thread_looks_at_is_not_freed(void **state)
+{
+    (void)state;
+    char sku[16];
+    unsigned section = sale_cache_enter(cache);
+    struct sale *seen = put("seen", 1, 10, 3);
+    sale_cache_retire(cache, "seen", 1);
+    for (int i = 0; i < 2 * SALES_RETIRED_MAX; i++) {
+        sku_of(i, sku);
+        put(sku, 1, 1, 1);
+        sale_cache_retire(cache, sku, 1);
+    }
+    assert_null(sale_cache_find(cache, "seen"));
+    assert_int_equal(sale_snapshot(seen).total, 10);
+    assert_true(sale_cache_all(cache) >= 2 * SALES_RETIRED_MAX);
+    sale_cache_leave(cache, section);
+    put("next", 1, 1, 1);
+    assert_true(sale_cache_all(cache) <= SALES_RETIRED_MAX + 2);
+}
+
+/* Sales that were pushed on to the next slots are found when those before them are gone. */
+static void test_all_others_are_found_while_sales_go(void **state)
+{
+    (void)state;
+    char sku[16];
+    enum { COUNT = 9000 };
+    for (int i = 0; i < COUNT; i++) {
+        sku_of(i, sku);
+        put(sku, 1, 1, 1);
+    }
+    for (int i = 0; i < COUNT; i += 2) {
+        sku_of(i, sku);
+        sale_cache_retire(cache, sku, 1);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        sku_of(i, sku);
+        struct sale *sale = sale_cache_find(cache, sku);
+        assert_true(i % 2 == 0 ? !sale : sale && strcmp(sale_sku(sale), sku) == 0);
+    }
+}
+
+static _Atomic bool over;
+
+/* A sale that was found stays whole until the section ends. */
+static void *look(void *argument)
+{
+    void *torn = NULL;
+    (void)argument;
+    for (unsigned n = 0; !atomic_load(&over) && !torn; n++) {
+        char sku[16];
+        sku_of((int)(n * 7919 % 5000), sku);
+        unsigned section = sale_cache_enter(cache);
+        struct sale *sale = sale_cache_find(cache, sku);
+        for (int i = 0; sale && i < 20; i++)
+            if (strcmp(sale_sku(sale), sku) != 0 || sale_snapshot(sale).total != 7)
+                torn = sale;
+        sale_cache_leave(cache, section);
+    }
+    return torn;
+}
+
+static void test_threads_look_while_sales_go(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    char sku[16];
+    atomic_store(&over, false);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, look, NULL), 0);
+    for (int i = 0; i < 30000; i++) {
+        sku_of(i % 5000, sku);
+        unsigned section = sale_cache_enter(cache);
+        put(sku, (uint32_t)(i / 5000) + 1, 7, 1);
+        sale_cache_leave(cache, section);
+        sale_cache_retire(cache, sku, (uint32_t)(i / 5000) + 1);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < THREADS; i++) {
+        void *torn = NULL;
+        pthread_join(threads[i], &torn);
+        assert_null(torn);
+    }
+}
+
 static void *put_all(void *argument)
 {
     (void)argument;
@@ -155,13 +262,30 @@ static void test_suspect_is_taken_once(void **state)
 {
     (void)state;
     struct sale *sale = put("s", 1, 10, 3);
-    assert_int_equal(sale_suspect_take(sale, 2), 0);
-    sale_suspect(sale, 2, 8);
-    sale_suspect(sale, 2, 9);
-    sale_suspect(sale, 2, 7);
-    assert_int_equal(sale_suspect_take(sale, 1), 0);
-    assert_int_equal(sale_suspect_take(sale, 2), 9);
-    assert_int_equal(sale_suspect_take(sale, 2), 0);
+    uint32_t units = 0;
+    assert_int_equal(sale_suspect_take(sale, 2, &units), 0);
+    sale_suspect(sale, 2, 8, 1);
+    sale_suspect(sale, 2, 9, 3);
+    sale_suspect(sale, 2, 7, 2);
+    assert_int_equal(sale_suspect_take(sale, 1, &units), 0);
+    assert_int_equal(sale_suspect_take(sale, 2, &units), 9);
+    assert_int_equal(units, 3);
+    assert_int_equal(sale_suspect_take(sale, 2, &units), 0);
+}
+
+static void test_later_suspect_has_the_fence_that_was_seen(void **state)
+{
+    (void)state;
+    struct sale *sale = put("s", 1, 10, 3);
+    uint32_t units = 0;
+    sale_suspect_later(sale, 0, 8);
+    assert_int_equal(sale_suspect_take(sale, 0, &units), 0);
+    sale_suspect(sale, 0, 5, 1);
+    assert_int_equal(sale_suspect_take(sale, 0, &units), 8);
+    sale_suspect_later(sale, 0, 8);
+    sale_suspect(sale, 0, 9, 1);
+    sale_suspect_later(sale, 0, 10); /* a mark stays */
+    assert_int_equal(sale_suspect_take(sale, 0, &units), 9);
 }
 
 /* ---- the memory of shortages ---- */
@@ -334,9 +458,14 @@ int main(void)
         TEST(test_new_round_replaces_the_snapshot),
         TEST(test_old_round_is_ignored),
         TEST(test_cache_is_bounded),
+        TEST(test_retired_sales_make_room),
+        TEST(test_sale_that_a_thread_looks_at_is_not_freed),
+        TEST(test_all_others_are_found_while_sales_go),
+        TEST(test_threads_look_while_sales_go),
         TEST(test_threads_see_one_sale_per_sku),
         TEST(test_hints_begin_with_the_largest_share),
         TEST(test_suspect_is_taken_once),
+        TEST(test_later_suspect_has_the_fence_that_was_seen),
         TEST(test_nothing_is_known_short_at_first),
         TEST(test_more_than_is_left_is_known_short),
         TEST(test_one_caller_in_50_ms_finds_out_anew),

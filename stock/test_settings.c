@@ -10,6 +10,7 @@
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
+#include "sql/ledger_count.h"
 #include "stock/sale_count.h"
 #include "stock/sale_reconcile.h"
 #include "stock/sale_reset.h"
@@ -538,6 +539,62 @@ static void test_opening_of_a_counted_sale_is_published(void **state)
     audit(2);
 }
 
+/* How many steps of 1,000 orders the counting for a new limit takes. */
+static int set_limit_and_count(uint32_t limit)
+{
+    struct ledger *ledger = stock_ledger(stocks[0]);
+    struct ledger_sale sale;
+    int steps = 0;
+    assert_int_equal(ledger_sale_find(ledger, "s", &sale), LEDGER_OK);
+    sale.settings.per_user_limit = limit;
+    assert_int_equal(ledger_settings_change(ledger, "s", &sale.settings, true), LEDGER_OK);
+    while (ledger_count_step(ledger, "s", 1000) == LEDGER_OK)
+        steps++;
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM quota_count"), 0);
+    for (int by = 0; by < PROCESSES; by++) {
+        struct sale *known = sale_cache_find(caches[by], "s");
+        if (known)
+            sale_invalidate(known);
+    }
+    return steps;
+}
+
+/* The sale is closed meanwhile, so it must not take longer the more orders of others there are. */
+static void test_counting_begins_with_the_round(void **state)
+{
+    (void)state;
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
+                  "SELECT seq,'t',1,'u',1,'2026-01-01' FROM seq_1_to_50000");
+    uint64_t now = (uint64_t)sql_server_do(
+        "SELECT TIMESTAMPDIFF(SECOND,'2025-01-01',UTC_TIMESTAMP())*1000<<22");
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,created_at)"
+                  "VALUES(%llu,'t',1,'u',1,'2026-01-01')",
+                  (unsigned long long)now);
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
+    uint64_t before = last_id;
+    last_id = now;
+    assert_int_equal(buy(0, "u", 2, ""), STOCK_ACCEPTED);
+    assert_in_range(set_limit_and_count(3), 1, 4);
+    assert_int_equal(buy(0, "u", 2, ""), STOCK_LIMIT);
+    assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
+    last_id = before;
+    assert_int_equal(sql_server_do("SELECT SUM(units) FROM user_quota"), 3);
+}
+
+/* Orders were made while a clock was behind, or another one was ahead when the round began. */
+static void test_counting_misses_no_order_for_a_clock(void **state)
+{
+    (void)state;
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
+    assert_int_equal(buy(0, "u", 2, ""), STOCK_ACCEPTED);
+    sql_server_do("UPDATE sale_round SET last_id=last_id+(7200000<<22),"
+                  "ended_at=ended_at+INTERVAL 2 HOUR");
+    set_limit_and_count(3);
+    assert_int_equal(buy(0, "u", 2, ""), STOCK_LIMIT);
+    assert_int_equal(buy(1, "u", 1, ""), STOCK_ACCEPTED);
+    audit(3);
+}
+
 static void test_each_round_counts_anew(void **state)
 {
     (void)state;
@@ -683,6 +740,8 @@ static int run(const char *name)
         TEST(test_limit_is_changed_while_the_sale_runs),
         TEST(test_sale_that_is_counted_accepts_nothing_and_remembers_keys),
         TEST(test_opening_of_a_counted_sale_is_published),
+        TEST(test_counting_begins_with_the_round),
+        TEST(test_counting_misses_no_order_for_a_clock),
         TEST(test_each_round_counts_anew),
         TEST(test_limit_survives_redis),
         TEST(test_race_through_two_processes_never_passes_the_limit),

@@ -1,4 +1,5 @@
 /* N buyers, K units, never K + 1, never K - 1: whatever happens to Redis and the ledger. */
+#include "base/clock.h"
 #include "lock/redis_pipeline.h"
 #include "lua/script.h"
 #include "lua/test_server.h"
@@ -919,6 +920,85 @@ static void test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up(voi
     assert_int_equal(orders[2].outcome, STOCK_SOLD_OUT);
 }
 
+static void test_repeat_is_not_refused_while_its_first_try_is_under_way(void **state)
+{
+    (void)state;
+    struct sql_rival first = {.db = sql_server_open(sql_server_url())};
+    struct stock_order repeat = order("s", 1, "k");
+    reset("s", 1, 1);
+    sell_out("s");
+    assert_int_equal(sql_rival_query(&first, "START TRANSACTION;"
+                                             "INSERT INTO order_key VALUES('u','k',1)"),
+                     DB_OK);
+    assert_int_equal(sell_once(stock, &repeat), STOCK_AGAIN);
+    assert_int_equal(sql_rival_query(&first, "ROLLBACK"), DB_OK);
+    db_close(&first.db);
+    sell_all(stock, &repeat, 1);
+    assert_int_equal(repeat.outcome, STOCK_SOLD_OUT);
+}
+
+static void test_order_whose_time_is_over_is_not_accepted(void **state)
+{
+    (void)state;
+    struct stock_order late = order("s", 1, "k");
+    reset("s", 2, 1);
+    late.until_ns = clock_now_ns();
+    assert_int_equal(sell_once(stock, &late), STOCK_AGAIN);
+    audit("s", 0);
+    late.until_ns = clock_now_ns() + 60 * CLOCK_NS_PER_S;
+    sell_all(stock, &late, 1);
+    assert_int_equal(late.outcome, STOCK_ACCEPTED);
+    assert_int_equal(buy("s", 1), STOCK_ACCEPTED);
+}
+
+/* It ends while its batch waits for the segment's row. */
+static void test_order_whose_time_ends_amid_its_batch_leaves_the_others(void **state)
+{
+    (void)state;
+    struct sql_rival rival;
+    struct stock_order orders[] = {order("s", 1, "k"), order("s", 1, "l")};
+    struct stock_order *batch[] = {&orders[0], &orders[1]};
+    reset("s", 2, 1);
+    assert_int_equal(buy("s", 1), STOCK_ACCEPTED);
+    orders[0].until_ns = clock_now_ns() + 40 * CLOCK_NS_PER_MS;
+    sql_rival_start(&rival);
+    stock_sell(stock, batch, 2);
+    assert_int_equal(sql_rival_join(&rival), DB_OK);
+    assert_int_equal(orders[0].outcome, STOCK_AGAIN);
+    sell_all(stock, &orders[1], 1);
+    assert_int_equal(orders[1].outcome, STOCK_ACCEPTED);
+    audit("s", 2);
+}
+
+/* A batch of two sales, of which somebody holds a row of one. */
+static void test_held_row_costs_the_orders_of_its_sale_alone(void **state)
+{
+    (void)state;
+    struct sql_rival rival = {.db = sql_server_open(sql_server_url())};
+    reset("s", 4, 1);
+    reset("t", 40, 2);
+    assert_int_equal(buy("s", 1), STOCK_ACCEPTED);
+    assert_int_equal(sql_rival_query(&rival, "START TRANSACTION;SELECT 1 FROM stock_segment "
+                                             "WHERE sku='s' FOR UPDATE"),
+                     DB_OK);
+    int64_t start_ms = clock_now_ms();
+    for (int batches = 0; batches < 10; batches++) {
+        struct stock_order orders[] = {order("s", 1, ""), order("t", 1, "")};
+        sell_all(stock, orders, 2);
+        assert_int_equal(orders[0].outcome, STOCK_UNAVAILABLE);
+        assert_int_equal(orders[1].outcome, STOCK_ACCEPTED);
+    }
+    assert_in_range(clock_now_ms() - start_ms, 900, 4000); /* the first batch waits, no other */
+    assert_int_not_equal(stock_held(stock)->count, 0);
+    assert_string_equal(stock_held(stock)->sku, "s");
+    assert_int_equal(sql_rival_query(&rival, "ROLLBACK"), DB_OK);
+    db_close(&rival.db);
+    assert_int_equal(buy("s", 3), STOCK_ACCEPTED);
+    assert_int_equal(buy("s", 1), STOCK_SOLD_OUT);
+    audit("s", 4);
+    audit("t", 10);
+}
+
 static void test_unreachable_ledger_is_unavailable_and_gives_back(void **state)
 {
     (void)state;
@@ -1514,6 +1594,10 @@ static int run_common(const char *name)
         TEST(test_duplicate_of_a_sold_out_order_is_sold_out),
         TEST(test_duplicates_of_a_refused_order_are_refused_with_it),
         TEST(test_keyed_order_is_not_refused_when_its_key_cannot_be_looked_up),
+        TEST(test_repeat_is_not_refused_while_its_first_try_is_under_way),
+        TEST(test_order_whose_time_is_over_is_not_accepted),
+        TEST(test_order_whose_time_ends_amid_its_batch_leaves_the_others),
+        TEST(test_held_row_costs_the_orders_of_its_sale_alone),
         TEST(test_redis_that_forgot_everything_is_filled_again),
         TEST(test_lost_fence_keys_do_no_harm),
         TEST(test_ledger_ahead_of_redis_clock_is_caught_up_with),

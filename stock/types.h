@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+#include "base/identifier.h"
+#include "sql/ledger_rows.h"
+
 #define STOCK_CHANNEL "seckill:changed" /* see sale_cache_hear */
 #define STOCK_PREFIX "seckill:"         /* of every Redis key */
 
@@ -44,6 +47,14 @@ struct stock_stats {
 /* The servers that a stock talks to. */
 enum stock_server { STOCK_REDIS, STOCK_LEDGER, STOCK_LOCKS, STOCK_SERVERS };
 
+/* Rows of the ledger that others held, noted by the calls on a stock. All zeros: none. */
+struct stock_held {
+    unsigned count;                  /* how often, since the caller last set it to 0 */
+    char sku[IDENTIFIER_SIZE];       /* the sale of the last of them; "": it is not known */
+    char row[64];                    /* which row of it, by table and number; or "unknown" */
+    char holder[LEDGER_HOLDER_SIZE]; /* who held it, a second ago at most; see ledger_row_holder */
+};
+
 /* What became of a change to a sale as a whole. */
 enum stock_admin_result {
     STOCK_ADMIN_OK,
@@ -56,8 +67,10 @@ enum stock_admin_result {
     STOCK_ADMIN_WINDOW,       /* the sale would end before it starts: nothing is done */
     STOCK_ADMIN_ENDED,        /* the sale would have ended already: nothing is done */
     STOCK_ADMIN_KEY_REUSED,   /* the key belongs to another call: nothing is done */
+    STOCK_ADMIN_KEY_OVER,     /* the key belongs to a sale that was retired: nothing is done */
     STOCK_ADMIN_OTHER_ROUND,  /* the sale is in another round than expected: nothing is done */
     STOCK_ADMIN_ROUND_IN_USE, /* orders of the round hold units: nothing is done */
+    STOCK_ADMIN_COUNTING,     /* its orders are still being counted: nothing is done, call again */
 };
 
 /* What became of a change to an order's status. */
@@ -67,6 +80,7 @@ enum stock_state_result {
     STOCK_STATE_REFUSED,  /* the order's status does not allow it */
     STOCK_STATE_BUSY,     /* its segments could not be locked in time: nothing is done */
     STOCK_STATE_FAILED,   /* a server failed, see stock_fault: nothing is done */
+    STOCK_STATE_DAMAGED,  /* its rows in the ledger make no sense: nothing is done */
     STOCK_STATE_IN_DOUBT, /* a commit was not answered and the ledger cannot be asked */
 };
 

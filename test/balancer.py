@@ -47,8 +47,7 @@ class HaProxy(Balancer):
         self.front, self.statistics = ("127.0.0.1", free_port()), free_port()
         path.write_text((DIRECTORY / "haproxy.cfg").read_text() +
                         STATISTICS.format(port=self.statistics))
-        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front, "SECKILL_PROXY_MAXCONN": "1000",
-                    "SECKILL_PROXY_CONNECTIONS": "1000", "SECKILL_PROXY_REQUESTS": "10000000",
+        self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front,
                     **{f"SECKILL_PROXY_{name.upper()}": str(value)
                        for name, value in settings.items()}}
         for number, name in enumerate(SERVERS):
@@ -87,7 +86,7 @@ class Nginx(Balancer):
 
     OPTIONS = {"reuse_port": "on", "trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
 
-    def __init__(self, daemons, directory, rate="100000r/s", connections=1000):
+    def __init__(self, daemons, directory):
         path = directory / "nginx.conf"
         super().__init__(NGINX, "-p", directory, "-c", path, "-g", "daemon off;",
                          directory=directory)
@@ -100,8 +99,6 @@ class Nginx(Balancer):
                           f"server {where} max_fails=1 fail_timeout=1s;\n" if where else "\n", text)
         for old, new in ((r"listen 80;", "listen %s:%d;" % self.front),
                          (r"listen 8079 ", "listen %s:%d " % self.headed),
-                         (r"rate=100r/s", f"rate={rate}"),
-                         (r"limit_conn connections 200", f"limit_conn connections {connections}"),
                          (r"worker_processes auto", "worker_processes 1"),
                          (r"/run/nginx-seckill.pid", str(directory / "nginx.pid"))):
             assert old in text, old

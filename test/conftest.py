@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 from contextlib import ExitStack
 
@@ -127,6 +128,15 @@ def daemon(stack, spawn):
 def pair(stack, spawn):
     """Two daemons on the same servers."""
     return spawn(stack, **STEADY), spawn(stack, **STEADY)
+
+
+@pytest.fixture
+def many_files():
+    """As many open files as there may be, for tests with thousands of clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture

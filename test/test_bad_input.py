@@ -24,7 +24,8 @@ CLOSE_SECONDS_MAX = 30  # for a server to give up on a client that dawdles
 def daemon(shared_servers, tmp_path_factory):
     """One daemon for the whole file, in a database of its own: no test may leave a trace."""
     stack = shared_servers.aside("bad_input", 1)
-    with Daemon(stack, tmp_path_factory.mktemp("bad_input"), **STEADY) as daemon:
+    with Daemon(stack, tmp_path_factory.mktemp("bad_input"), deadline_ms=10_000,
+                **STEADY) as daemon:
         daemon.reset("demo", 1000, 20)
         yield daemon
 

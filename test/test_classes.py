@@ -18,7 +18,7 @@ from harness.client import assert_problem, send
 from harness.processes import wait_until
 
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
-OPERATORS = ["/admin/sales", "/healthz", "/readyz", "/metrics"]
+OPERATORS = ["/admin/sales", "/healthz", "/servingz", "/readyz", "/metrics"]
 FLOODERS = 24
 
 

@@ -185,16 +185,17 @@ def conform(environment, *words):
 
 def test_lock_library_conforms_on_a_cluster(stack, cluster):
     """The conformance tests of all kinds of locks but the majority lock, which refuses clusters.
-    Those that kill everybody's connections run by themselves."""
+    Those that kill everybody's connections, or fill the servers up, run by themselves."""
     cluster.calm()
     environment = {**os.environ, "SECKILL_REDIS_URL": cluster.url,
                    "SECKILL_MYSQL_URL": stack.mysql_url}
     environment.pop("SECKILL_ZOOKEEPER_URL", None)
-    parts = [conform({**environment, "SECKILL_TEST_PART": f"{n}/{PARTS}"}, "-_killed")
-             for n in range(PARTS)]
+    parts = [conform({**environment, "SECKILL_TEST_PART": f"{n}/{PARTS}"},
+                     "-_killed", "-full_redis") for n in range(PARTS)]
     logs = [part.communicate(timeout=120)[0] for part in parts]
-    parts.append(conform(environment, "_killed"))
-    logs.append(parts[-1].communicate(timeout=120)[0])
+    for alone in ("_killed", "full_redis"):
+        parts.append(conform(environment, alone))
+        logs.append(parts[-1].communicate(timeout=120)[0])
     failed = [log for part, log in zip(parts, logs) if part.returncode != 0]
     assert not failed, failed[0]
     assert sum(log.count("[       OK ]") for log in logs) > 300

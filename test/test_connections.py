@@ -97,7 +97,7 @@ def test_connection_that_is_used_outlives_a_crowd(stack, spawn):
 @pytest.mark.parametrize("first, then", WASTERS.values(), ids=WASTERS.keys())
 def test_clock_of_a_connection_starts_with_it(stack, spawn, first, then):
     if then == b"o" and first.endswith(b": ") or first.startswith(b"POST"):
-        pytest.skip("a request that has begun has 10 s")
+        pytest.skip("a request that has begun has until its deadline")
     daemon = spawn(stack, idle_ms=500)
     daemon.reset()
     with connect(daemon) as sock:

@@ -1,11 +1,14 @@
 """A limit set in mid-sale counts what each user has: that takes long, and nobody else notices."""
 
 import random
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 from audit import audit_after_faults, audit_sale
+from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
 from standstill import Elapsed, timed
@@ -106,7 +109,7 @@ def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
         assert (repeat.status, repeat.json()["order_id"]) == (200, first)
     assert other.change(paused=True)["counting"]
     assert_problem(one.order(), 409, "sale_paused")
-    wait_until(lambda: not is_counting(other), "the end of the counting")
+    wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
     one.change(paused=False)
     assert other.order().status == 201
     assert_problem(one.order(), 409, "limit_reached")
@@ -133,3 +136,28 @@ def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
     assert miscounted(ledger) == 0
     assert one.order(user_id="new").status == 201
     audit_after_faults(other)
+
+
+def test_orders_go_on_beside_a_flood_of_changes(stack, spawn):
+    """The sale has a limit from the beginning, so none of them closes it."""
+    daemon = spawn(stack, **STEADY)
+    daemon.reset("demo", 100_000, 20, per_user_limit=5)
+    over = threading.Event()
+
+    def change():
+        done = Counter()
+        for n in count():
+            limit = 5 + n % 4
+            done[daemon.admin("PATCH", "/admin/sale/demo", {"per_user_limit": limit}).status] += 1
+            if over.is_set():
+                return done
+
+    def buy(n):
+        return Counter(daemon.order(user_id=f"u{n}-{i}", key=f"k{i}" if n % 2 else None).status
+                       for i in range(40))
+    with ThreadPoolExecutor(20) as pool:
+        changers = [pool.submit(change) for _ in range(4)]
+        orders = sum(pool.map(buy, range(16)), Counter())
+        over.set()
+        changes = sum((changer.result() for changer in changers), Counter())
+    assert orders == {201: 640} and changes[200] >= 20, (orders, changes)

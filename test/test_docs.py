@@ -12,6 +12,7 @@ import pytest
 from audit import audit_after_faults
 from daemon import TOKEN
 from docs_pages import Reader, blocks
+from harness.client import send
 from harness.processes import ROOT, clean_environment, free_port, spawn, wait_until
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -171,6 +172,24 @@ class Served(Reader):
 # How a page is read.
 READERS = {"README.md": Served, "README.zh-CN.md": Served,
            "docs/integration.md": Served, "docs/handbook.md": Reader}
+
+
+def test_make_run_starts_with_the_tokens_of_a_change(tmp_path):
+    """`seckillctl token rotate` leaves the former token in the file, on a line of its own."""
+    reader = Served(tmp_path, {})
+    token = reader.directory / "run" / "admin.token"
+    token.parent.mkdir()
+    token.write_text("former\n")
+    token.chmod(0o600)
+    subprocess.run([reader.directory / "build" / "seckillctl", "token", "rotate", token],
+                   check=True, capture_output=True, timeout=SECONDS_MAX)
+    tokens = token.read_text().splitlines()
+    assert len(tokens) == 2 and "former" in tokens
+    with reader:
+        for line in tokens:
+            answer = send(("127.0.0.1", reader.port("8080")), "GET", "/admin/sales",
+                          headers={"Authorization": f"Bearer {line}"})
+            assert answer.status == 200
 
 
 @pytest.mark.parametrize("page", READERS)

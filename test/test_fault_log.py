@@ -102,9 +102,10 @@ def test_answer_after_a_failure_is_no_failure(stack, proxies, spawn):
 
 def test_ledger_that_hangs_leaves_a_line_for_the_order_it_cost(stack, proxies, spawn):
     _, ledger, urls = both_through(proxies, stack)
-    daemon = spawn(stack, deadline_ms=300, **urls)
+    # An order whose time is over before its commit is sent is not accepted.
+    daemon = spawn(stack, deadline_ms=1500, **urls)
     daemon.reset("demo", 10, 1)
-    daemon.order()
+    wait_until(lambda: daemon.order().status == 201, "an order")
     trap = ledger.once(COMMIT, before=lambda link: ledger.hold())
     response = daemon.order(user_id="u2")
     trap.wait()

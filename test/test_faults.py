@@ -1,7 +1,10 @@
 """Redis and MariaDB fail in every way that we know; nothing is oversold, lost or leaked."""
 
+import secrets
 import signal
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +13,7 @@ from daemon import HASTY
 from harness.client import assert_problem
 from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
+from test_fault_log import events
 
 ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
 HANG_SECONDS = 20  # far more than any deadline used here
@@ -42,6 +46,51 @@ def sell_out_and_audit(daemon, total, loads=(), accepted=()):
         assert one.errors["timeout"] == 0
     known = sell_out_after_faults(daemon)
     assert audit_after_faults(daemon, accepted=accepted + known) == total
+
+
+def test_held_row_of_one_sale_leaves_the_others_alone(stack, spawn):
+    """A session, such as an operator's, holds the rows of one sale."""
+    daemon = spawn(stack, order_workers=2, deadline_ms=5000)
+    for sku, segments in (("demo", 1), ("other", 20)):
+        daemon.reset(sku, 1000, segments)
+    ids = {sku: daemon.order(sku, user_id="first").json()["order_id"] for sku in ("demo", "other")}
+
+    def buy(sku, count):
+        return Counter(daemon.order(sku, key=secrets.token_hex(8)).answer for _ in range(count))
+
+    def buy_all(*skus):
+        bought = [pool.submit(buy, sku, 10) for sku in skus]
+        return [answers.result() for answers in bought]
+
+    with ThreadPoolExecutor(8) as pool:
+        with stack.ledger.transaction("SELECT * FROM stock_segment WHERE sku = 'demo' FOR UPDATE"):
+            first = buy_all("demo", "demo", "other", "other")
+            assert first == 2 * [{"503 unavailable": 10}] + 2 * [{"201": 10}]
+            cancels = [pool.submit(daemon.cancel, ids[sku]) for sku in ("demo", "other")]
+            assert [call.result().status for call in cancels] == [503, 200]
+            assert buy_all("other", "demo", "other") == [{"201": 10}, {"503 unavailable": 10},
+                                                         {"201": 10}]
+        wait_until(lambda: daemon.order("demo").status == 201, "the row to be free")
+        assert daemon.cancel(ids["demo"]).status == 200
+        assert buy_all("demo", "other") == 2 * [{"201": 10}]
+    row = events(daemon, "row_held")[0]
+    assert (row["sku"], row["row"]) == ("demo", "stock_segment 0")
+    assert row["holder"] == "unknown" or row["holder"].startswith("connection ")
+    assert audit_after_faults(daemon, "demo") == 11 and audit_after_faults(daemon, "other") == 50
+
+
+def test_held_row_of_one_user_leaves_the_others_alone(stack, spawn):
+    daemon = spawn(stack, order_workers=2, deadline_ms=5000)
+    daemon.reset("demo", 1000, 4, per_user_limit=100)
+    for user_id in ("u1", "u2"):
+        assert daemon.order(user_id=user_id).status == 201
+    with stack.ledger.transaction("SELECT * FROM user_quota WHERE sku = 'demo' AND round = 1"
+                                  " AND user_id = 'u1' FOR UPDATE"):
+        for _ in range(5):
+            assert daemon.order(user_id="u1").answer == "503 unavailable"
+            assert daemon.order(user_id="u2").status == daemon.order(user_id="new").status == 201
+    wait_until(lambda: daemon.order(user_id="u1").status == 201, "the row to be free")
+    assert audit_after_faults(daemon) == 13
 
 
 # Redis forgets

@@ -1,7 +1,7 @@
 """Requests that once killed the daemon: their very bytes, and a look at the daemon 12 s later.
 
-A connection that libmicrohttpd gave up on in silence was remembered until its request timed out, so
-the fault came 10 s after the bytes. `make fuzz-http` runs this file under AddressSanitizer."""
+A connection that libmicrohttpd gave up on in silence was remembered until its request timed out,
+10 s after the bytes. `make fuzz-http` runs this file under AddressSanitizer."""
 
 import socket
 import struct
@@ -16,6 +16,7 @@ from daemon import Daemon
 from harness.client import Response, assert_problem, read_response, read_to_end, send_raw
 
 LATE_SECONDS = 12  # longer than the daemon waits for a request to be complete
+DEADLINE_MS = 10_000
 PARAMETER_FLOOD = b"GET /stock/x?" + b"&a=b" * 700 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
 
 # Name: the bytes, and the statuses that answer them. Each was silence, and a dangling pointer.
@@ -41,7 +42,7 @@ FOLDED = [b"GET /" + b"p" * size + b"?sku=%64emo HTTP/1.1\r\nHost: x\r\n"
 @pytest.fixture
 def daemon(shared_servers, tmp_path):
     stack = shared_servers.aside("hostile", 2)
-    with Daemon(stack, tmp_path) as daemon:
+    with Daemon(stack, tmp_path, deadline_ms=DEADLINE_MS) as daemon:
         daemon.reset("demo", 100_000, 20)
         yield daemon
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -185,6 +186,33 @@ def test_first_try_is_accepted_elsewhere_while_the_repeat_is_under_way(
     assert len({answer.json()["order_id"] for answer in (first[0], repeat)
                 if answer.status < 300}) == 1
     assert audit_after_faults(one) == 1
+
+
+@pytest.mark.parametrize("pattern, sale, other_user, refusal", [
+    (LOOK_UP, (1, 1, None), "somebody", "409 sold_out"),
+    (LOOK_UP, (50, 4, 1), "u1", "409 limit_reached"),
+    (WRITE, (50, 4, 1), "u1", "409 limit_reached")],
+    ids=["sold out", "limit, before it takes", "limit, before it commits"])
+def test_first_try_that_hangs_is_not_accepted_after_its_repeat_was_refused(
+        stack, proxies, spawn, pattern, sale, other_user, refusal):
+    """It hangs beyond its deadline; its repeat is refused elsewhere; then a unit comes back."""
+    proxy, go_on = proxies(stack.ledger.port), Event()
+    one = spawn(stack, mysql_url=proxy.url(stack.mysql_url), order_workers=1, deadline_ms=1000)
+    other = spawn(stack)
+    units, segments, limit = sale
+    one.reset("demo", units, segments, per_user_limit=limit)
+    expect_repeats(one)
+    trap = proxy.once(pattern, before=lambda link: go_on.wait(30))
+    assert one.order(key="k").answer == "503 outcome_unknown"
+    trap.wait()
+    bought = wait_until(lambda: [answer for answer in [other.order(user_id=other_user)]
+                                 if answer.status == 201], "an order that takes the unit")[0]
+    assert other.order(key="k").answer == refusal
+    assert other.cancel(bought.json()["order_id"]).status == 200
+    go_on.set()
+    wait_until(lambda: one.order("repeated", key="repeated").status == 200, "the one worker")
+    assert stack.ledger.number("SELECT COUNT(*) FROM orders WHERE idempotency_key = 'k'") == 0
+    assert audit_after_faults(other) == 0
 
 
 @pytest.mark.parametrize("settings", [{}, {"per_user_limit": 1}], ids=["no limit", "limit 1"])

@@ -128,7 +128,8 @@ def test_paths_are_of_the_interface():
     known = json.loads((ROOT / "service" / "openapi.json").read_text())["paths"]
     probes = {name: DAEMON[name]["httpGet"] for name in DAEMON if name.endswith("Probe")}
     assert {name: probe["path"] for name, probe in probes.items()} == {
-        "startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+        "startupProbe": "/healthz", "livenessProbe": "/healthz",
+        "readinessProbe": "/servingz"}
     assert {probe["port"] for probe in probes.values()} == {"ops"}
     asked = {probe["path"] for probe in probes.values()}
     asked |= {end["path"] for end in find("ServiceMonitor", "seckilld")["spec"]["endpoints"]}

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -17,11 +17,11 @@ import pytest
 from audit import audit, sell_out
 from buyers import Buyers
 from daemon import HASTY, PROGRAM, STEADY, Daemon
-from harness.client import assert_problem, order_bytes, read_response
+from harness.client import assert_problem, order_bytes, read_response, read_to_end
 from harness.processes import free_port, wait_until
 from harness.stack import Stack
 from proxy import WRITE
-from standstill import Elapsed
+from standstill import Elapsed, timed
 
 
 def run(*flags, env=None):
@@ -175,6 +175,35 @@ def test_drain_ends_though_redis_and_ledger_are_gone(stack, proxies, spawn):
     assert answers[0].status == 503
 
 
+def test_drain_out_of_time_leaves_nobody_waiting(stack, proxies, spawn, many_files):
+    """Orders under way, and thousands that come in the daemon's last moments."""
+    ledger = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=ledger.url(stack.mysql_url), http_threads=1, drain_ms=500,
+                   admin_listen="127.0.0.1:0", mysql_timeout_ms=3000)
+    daemon.reset()
+    with ExitStack() as clients:
+        socks = [clients.enter_context(socket.create_connection(daemon.address, timeout=30))
+                 for _ in range(6000)]
+        early, late = socks[:1500], socks[1500:]
+        wait_until(lambda: daemon.metric('seckill_connections{listener="public"}') == len(socks),
+                   "all connections")
+        ledger.hold()
+        for number, sock in enumerate(early):
+            sock.sendall(order_bytes(user_id=f"u{number}"))
+        wait_until(lambda: daemon.metric("seckill_queue_depth") == len(early), "orders under way")
+        daemon.signal(signal.SIGTERM)
+        early[0].recv(1, socket.MSG_PEEK)  # the first answer, as the time is over
+        daemon.pause()
+        for number, sock in enumerate(late):
+            with suppress(OSError):
+                sock.sendall(order_bytes(user_id=f"late{number}"))
+        daemon.cont()
+        status, passed = timed(daemon.wait)
+        assert status == 0 and passed.running < 15
+        assert {read_to_end(sock)[:12] for sock in early} == {b"HTTP/1.1 503"}
+        assert {read_to_end(sock)[:12] for sock in late} <= {b"HTTP/1.1 503", b""}  # b"": not read
+
+
 # options
 
 def test_help_and_version():
@@ -223,7 +252,7 @@ def test_every_thread_is_named_after_its_work(stack, spawn):
     expected = sorted([
         *["order-worker"] * 2, *["http-thread"] * 3,
         "call-lookups", "call-payments", "call-cancels", "call-lists", "call-admin", "call-sales",
-        "call-listings", "invalidation", "expiry-worker", "order-indexer",
+        "call-listings", "invalidation", "expiry-worker", "order-indexer", "log-writer",
         "seclock-renew",  # once the expiry worker is elected
         "health-redis", "health-ledger"])
     wait_until(lambda: "expiry_worker_elected" in daemon.log(), "an election")
@@ -437,6 +466,8 @@ def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, 
     daemon = spawn(stack, redis_url=redis.url(stack.redis_url), ready=False,
                    mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000)
     assert daemon.get("/healthz").status == 200
+    answer = daemon.get("/servingz")
+    assert (answer.status, answer.json()) == (503, {"status": "starting"})
     wait_until(lambda: daemon.get("/readyz").json() == {
         "status": "unavailable", "redis": "down", "ledger": "down"}, "both down in /readyz")
     assert_problem(daemon.order(), 503, "unavailable")
@@ -448,6 +479,25 @@ def test_daemon_started_before_redis_and_mariadb_waits_for_them(stack, proxies, 
     daemon.wait_ready()
     daemon.reset()
     assert daemon.order().status == 201
+
+
+@pytest.mark.parametrize("how", ["refuse", "hold"])
+def test_servers_that_go_away_take_no_daemon_from_its_balancer(stack, proxies, spawn, how):
+    """All daemons lose them at once, and then their own words are the best answer there is."""
+    redis, ledger = proxies(stack.redis.address[1]), proxies(stack.ledger.port)
+    daemon = spawn(stack, redis_url=redis.url(stack.redis_url),
+                   mysql_url=ledger.url(stack.mysql_url), deadline_ms=1000, **HASTY)
+    for proxy in (redis, ledger):
+        getattr(proxy, how)()
+    wait_until(lambda: {*daemon.get("/readyz").json().values()} == {"unavailable", "down"}, "down")
+    answer = daemon.get("/servingz")
+    assert (answer.status, answer.json()) == (200, {"status": "serving"})
+    redis.heal(), ledger.heal()
+    daemon.wait_ready()
+    daemon.admin("POST", "/admin/drain", {"stop": False})
+    answer = daemon.get("/servingz")
+    assert (answer.status, answer.json()) == (503, {"status": "draining"})
+    assert answer.headers["Retry-After"] == "1"
 
 
 def test_database_that_does_not_exist_yet(stack, spawn):

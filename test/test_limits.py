@@ -65,17 +65,6 @@ def test_orders_that_wait_too_long_are_503_within_their_deadline(stack, proxies,
     assert len(accepted) + 2 <= sold <= len(accepted) + 2 + unclear
 
 
-def test_deadline_of_an_order_begins_when_all_of_it_is_there(stack, spawn):
-    daemon = spawn(stack, deadline_ms=2000)
-    daemon.reset()
-    request = order_bytes()
-    with socket.create_connection(daemon.address, timeout=30) as sock:
-        sock.sendall(request[:-1])
-        time.sleep(3)  # of the 10 s that a request has to arrive
-        sock.sendall(request[-1:])
-        assert read_response(sock).status == 201
-
-
 def test_every_request_is_answered_while_the_ledger_hangs(stack, proxies, spawn):
     proxy = proxies(stack.ledger.port)
     daemon = spawn(stack, mysql_url=proxy.url(stack.mysql_url), deadline_ms=500)

@@ -287,6 +287,34 @@ def test_names_that_are_no_text_are_shown_as_far_as_they_are(stack, spawn):
 
 # --- bounds -------------------------------------------------------------------------------------
 
+def test_servers_of_the_group_are_for_operators(stack, spawn):
+    """A client elsewhere is one that a proxy names."""
+    daemon = spawn(stack, **STEADY)
+    elsewhere = {"X-Forwarded-For": "192.0.2.9"}
+    for headers in (elsewhere, {"Forwarded": "for=192.0.2.9"},
+                    {**elsewhere, "Authorization": "Bearer guess"}):
+        answer = daemon.request("GET", "/dashboard/live", None, headers)
+        assert_problem(answer, 401, "unauthorized")
+    bearer = {**elsewhere, "Authorization": f"Bearer {daemon.token}"}
+    assert daemon.request("HEAD", "/dashboard/live", None, bearer).status == 200
+    for path in ("/dashboard", "/dashboard/dashboard.js"):  # which ask for the token
+        assert daemon.request("GET", path, None, elsewhere).status == 200
+    assert daemon.metric('seckill_unauthorized_total{class="admin"}') == 3
+    with page(daemon) as here:
+        assert here.status == 200
+    shown = spawn(stack, demo="on", **STEADY)
+    assert shown.request("HEAD", "/dashboard/live", None, elsewhere).status == 200
+
+
+def test_strangers_take_no_page_from_operators(stack, spawn):
+    daemon = spawn(stack, **STEADY)
+    for _ in range(2 * PAGES_MAX):
+        answer = daemon.request("GET", "/dashboard/live", None, {"X-Forwarded-For": "192.0.2.9"})
+        assert_problem(answer, 401, "unauthorized")
+    with page(daemon) as operator:
+        assert operator.status == 200 and operator.state()
+
+
 def test_pages_are_bounded(daemon):
     with ExitStack() as pages:
         opened = [pages.enter_context(page(daemon)) for _ in range(PAGES_MAX)]

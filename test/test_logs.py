@@ -10,6 +10,7 @@ import pytest
 
 from harness.client import assert_problem
 from harness.processes import wait_until
+from standstill import timed
 
 PAIR = re.compile(r'([\w.-]+)=("(?:[^"\\]|\\.)*"|\S*)')
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -305,6 +306,18 @@ def test_a_signal_does_not_wait_for_the_longer_time_of_a_call(stack, spawn):
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     assert events(daemon, "ending_at_once") == []
+
+
+def test_a_signal_in_the_second_half_does_not_wait_for_the_longer_time_of_a_call(stack, spawn):
+    daemon = spawn(stack)
+    daemon.reset()
+    daemon.admin("POST", "/admin/drain", {"lame_duck_ms": 20_000})
+    wait_until(lambda: daemon.get("/stock/demo").headers.get("Connection") == "close",
+               "the second half")
+    daemon.signal(signal.SIGTERM)
+    status, passed = timed(daemon.wait)
+    assert (status, events(daemon, "ending_at_once")) == (0, [])
+    assert passed.running < 5  # of the 10 s that are left
 
 
 def test_a_drain_is_taken_back(stack, spawn):

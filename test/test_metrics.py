@@ -96,10 +96,10 @@ def test_many_sales_with_the_longest_names(stack, daemon):
     sku = "CONCAT(REPEAT('s',60),seq)"
     stack.ledger.run(
         "INSERT INTO sale(sku,round,total,segments,starts_at,ends_at)"
-        f"SELECT {sku},1,4000000000,1,'2998-12-31 23:59:59.999','2999-12-31 23:59:59.999'"
+        f"SELECT {sku},1,2147483647,1,'2998-12-31 23:59:59.999','2999-12-31 23:59:59.999'"
         " FROM seq_1000_to_1119;"
         "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)"
-        f"SELECT {sku},0,1,4000000000,3999999999,1 FROM seq_1000_to_1119")
+        f"SELECT {sku},0,1,2147483647,2147483646,1 FROM seq_1000_to_1119")
     wait_until(lambda: daemon.metric("seckill_sales") == 120, "the figures of all sales")
     metrics = daemon.metrics()
     assert metrics["seckill_sales_not_shown"] == 20

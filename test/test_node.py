@@ -116,3 +116,36 @@ def test_next_holder_begins_behind_the_ids_of_the_last(stack, spawn, clock):  # 
     assert node_of(order) == 7
     assert order.json()["order_id"] > max(former)
     assert audit_after_faults(next_holder) == 4
+
+
+CENTURY_S = 100 * 366 * 86400  # no order id carries a time after 2094
+
+
+def late_numbers(stack):
+    return stack.ledger.number("SELECT COUNT(*) FROM node_lease WHERE ids_before > 3900000000000")
+
+
+def test_clock_beyond_all_ids_spoils_no_number(stack, spawn, clock):  # noqa: F811
+    """Ids go by the ledger's clock, whatever the daemon's says."""
+    clock.set(wall_s=CENTURY_S)
+    daemon = spawn(stack, env=clock.environment())
+    daemon.reset()
+    node = node_of(daemon.order())
+    clock.set()
+    assert node_of(daemon.order(user_id="u2")) == node
+    clock.set(wall_s=CENTURY_S)
+    assert node_of(daemon.order(user_id="u3")) == node
+    daemon.stop()
+    assert late_numbers(stack) == 0
+
+
+def test_number_that_a_clock_has_spoilt_is_passed_over(stack, spawn):
+    first = spawn(stack)
+    first.reset()
+    stack.ledger.run("UPDATE node_lease SET ids_before=4000000000000 WHERE number<1000")
+    second = spawn(stack)
+    assert node_of(second.order()) >= 1000
+    third = spawn(stack, ready=False, node_id=7)
+    third.wait_until(lambda: "number 7, ids_before" in third.log(), "a line about the number")
+    assert_problem(third.order(), 503, "unavailable")
+    assert first.order(user_id="u2").status == 201

@@ -65,7 +65,8 @@ def test_calls_are_those_of_the_service(description):
 
 
 def test_calls_have_their_classes_credentials_and_bodies(description):
-    wanted = {"ADMIN": [{"admin": []}], "SHOP": [{"shop": []}, {}]}
+    wanted = {"ADMIN": [{"admin": []}], "SHOP": [{"shop": []}, {}],
+              "LIVE": [{"admin": []}, {}]}
     assert description.document["security"] == []
     tags = [tag["name"] for tag in description.document["tags"]]
     for call, (kind, body) in routes().items():
@@ -104,6 +105,7 @@ def test_every_answer_has_an_example(description):
     for operation_id, (method, path, operation) in description.by_id.items():
         assert ALWAYS <= operation["responses"].keys(), path
         assert ("401" in operation["responses"]) == ("security" in operation), path
+        assert ("403" in operation["responses"]) == (method != "get"), path
         assert ("415" in operation["responses"]) == ("requestBody" in operation), path
         for status, response in description.responses(operation_id).items():
             kinds = response.get("content", {}).keys()

@@ -54,13 +54,14 @@ STORY = [
     ("getDrain", None, "leaving"),
     ("undoDrain", None, "serving"),
     ("getHealth", None, "alive"),
+    ("getServing", None, "takes_requests"),
     ("getReadiness", None, "ready"),
     ("getMetrics", None, "an_excerpt"),
     ("getDescription", None, "an_excerpt"),
 ]
 LATE = {"getStock", "auditSale"}  # up to 100 ms old; Redis hears of a batch after its answers
 WITHOUT_KEY = {"two_units", "next_round"}
-ELSEWHERE = {("getReadiness", "unavailable")}
+ELSEWHERE = {("getReadiness", "unavailable"), ("getServing", "takes_none")}
 PROBLEMS = Description().document["components"]["examples"]
 
 
@@ -162,6 +163,16 @@ def test_not_ready(stack, spawn, description, proxies):
     proxy.admit()
 
 
+def test_not_serving(stack, spawn, description):
+    daemon = spawn(stack, **STEADY)
+    daemon.admin("POST", "/admin/drain", {"stop": False})
+    response = description.responses("getServing")["503"]
+    answer = daemon.get("/servingz")
+    assert (answer.status, answer.json()) == (
+        503, description.response_examples(response)["takes_none"])
+    description.check(response, answer)
+
+
 # --- Problems -----------------------------------------------------------------------------------
 
 
@@ -207,6 +218,10 @@ def unauthorized(world):
     return world.daemon.get("/admin/sales")
 
 
+def origin_refused(world):
+    return world.daemon.request("POST", "/order/1/pay", headers={"Origin": "https://evil.example"})
+
+
 def ambiguous_end(world):
     return world.raw(b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n")
 
@@ -234,7 +249,7 @@ def method_not_allowed(world):
 
 
 def request_timeout(world):
-    return world.raw(order_bytes()[:-1])
+    return World(world.spawn(deadline_ms=1000), world.sku, world.request).raw(order_bytes()[:-1])
 
 
 def sold_out(world):
@@ -372,11 +387,12 @@ def outcome_unknown(world):
 
 
 RECIPES = {recipe.__name__: recipe for recipe in (
-    invalid_request, unauthorized, ambiguous_end, invalid_head, not_found, unknown_sku,
-    unknown_order, method_not_allowed, request_timeout, sold_out, sale_not_started, sale_ended,
-    sale_paused, limit_reached, round_mismatch, shard_mismatch, round_in_use, invalid_state,
-    sale_in_use, payload_too_large, uri_too_long, unsupported_media_type, idempotency_key_reused,
-    rate_limited, headers_too_large, overloaded, unavailable, no_order_id, outcome_unknown)}
+    invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
+    unknown_sku, unknown_order, method_not_allowed, request_timeout, sold_out, sale_not_started,
+    sale_ended, sale_paused, limit_reached, round_mismatch, shard_mismatch, round_in_use,
+    invalid_state, sale_in_use, payload_too_large, uri_too_long, unsupported_media_type,
+    idempotency_key_reused, rate_limited, headers_too_large, overloaded, unavailable, no_order_id,
+    outcome_unknown)}
 
 
 @pytest.fixture(scope="module")

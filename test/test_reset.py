@@ -268,6 +268,17 @@ def test_key_makes_a_reset_happen_once(pair):
     assert audit(pair[1], changed=True) == 5
 
 
+def test_key_does_not_outlive_the_sale_that_it_began(pair):
+    assert ask_reset(pair[0], 9, 3, key="k1").json()["round"] == 1
+    assert pair[1].admin("DELETE", "/admin/sale/demo").status == 200
+    for daemon in pair:
+        assert_problem(ask_reset(daemon, 9, 3, key="k1"), 422, "idempotency_key_reused")
+        assert_problem(daemon.get("/stock/demo"), 404, "unknown_sku")
+    assert ask_reset(pair[0], 9, 3, key="k2").json()["round"] == 2
+    assert_problem(ask_reset(pair[1], 9, 3, key="k1"), 422, "idempotency_key_reused")
+    assert ask_reset(pair[1], 9, 3, key="k2").json()["round"] == 2
+
+
 def test_one_key_from_many_operators_at_once(pair):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: ask_reset(pair[n % 2], 10, 2, key="k"), range(12)))

@@ -40,6 +40,16 @@ def test_uneven_segments_are_evened_out(daemon):
     assert audit(daemon) == 43
 
 
+def test_key_belongs_to_the_round_in_which_it_was_used(pair):
+    pair[0].reset(total=10, segments=2)
+    assert pair[0].add(5, key="k").json()["total"] == 15
+    pair[1].reset(total=10, segments=2, end_round=True)
+    for daemon in pair:
+        assert_problem(daemon.add(5, key="k"), 422, "idempotency_key_reused")
+        assert daemon.stock()["total"] == 10
+    assert pair[0].add(5, key="k2").json()["total"] == 15
+
+
 def test_key_adds_once_whoever_repeats_it(pair):
     pair[0].reset("demo", 10, 3)
     with ThreadPoolExecutor(8) as pool:

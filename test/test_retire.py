@@ -1,5 +1,6 @@
 """Sales that are retired: what goes, what stays, and what a later sale of the sku begins with."""
 
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -77,7 +78,7 @@ def test_order_that_comes_while_the_orders_are_counted_keeps_the_sale(stack, pro
     one.reset("demo", 40, 4)
     pay_all(one, 2)
     ordered = []
-    trap = line.once(rb"SUM\(mine", after=lambda link: ordered.append(other.order().status))
+    trap = line.once(rb"SUM\(held", after=lambda link: ordered.append(other.order().status))
     refused = retire(one)
     trap.wait()
     assert ordered == [201]
@@ -86,14 +87,54 @@ def test_order_that_comes_while_the_orders_are_counted_keeps_the_sale(stack, pro
     assert audit(other) == 40
 
 
-def test_order_of_an_earlier_round_that_is_reserved_keeps_the_sale(daemon):
+def test_order_of_an_earlier_round_is_ended_before_its_sale_is(daemon):
     daemon.reset("demo", 10, 2)
     old = daemon.order().json()["order_id"]
-    daemon.stack.ledger.run("UPDATE sale SET round = 2;"
-                            " UPDATE stock_segment SET round = 2, sold = 0")
+    daemon.stack.ledger.run("INSERT INTO round_end (sku, round, units) VALUES ('demo', 1, 1);"
+                            "UPDATE stock_segment SET round = 2, sold = 0;"
+                            "UPDATE sale SET round = 2")
+    answers = []
+    wait_until(lambda: answers.append(retire(daemon).answer) or answers[-1] == "200", "its end")
+    assert set(answers) <= {"200", "503 unavailable"}
+    assert daemon.get(f"/order/{old}").json()["status"] == "expired"
+
+
+def test_id_ahead_of_its_time_hides_no_reserved_order(daemon):
+    """The order of another sale was made while a daemon's clock was two hours ahead."""
+    ledger = daemon.stack.ledger
+    daemon.reset("other", 10, 2)
+    assert daemon.pay(daemon.order("other").json()["order_id"]).status == 200
+    ledger.run("UPDATE orders SET order_id = order_id + (7200000 << 22)")
+    daemon.reset("demo", 10, 2)
+    reserved = daemon.order("demo").json()["order_id"]
+    refused = retire(daemon)
+    assert_problem(refused, 409, "sale_in_use")
+    assert (refused.json()["reserved"], refused.json()["counted"]) == (1, True)
+    # The ledger's clock may have been ahead as well.
+    ledger.run("UPDATE sale_round SET ended_at = ended_at + INTERVAL 2 HOUR")
     assert_problem(retire(daemon), 409, "sale_in_use")
-    assert daemon.cancel(old).status == 200
+    assert daemon.cancel(reserved).status == 200
     assert retire(daemon).status == 200
+
+
+def test_count_that_takes_long_goes_on_with_the_next_call(stack, proxies, spawn):
+    """One call counts for half a second, so that its thread serves other calls in between."""
+    line = proxies(stack.ledger.port)
+    daemon = spawn(stack, mysql_url=line.url(stack.mysql_url), **STEADY)
+    daemon.reset("demo", 10, 2)
+    pay_all(daemon, 2)
+    stack.ledger.run("INSERT INTO orders (order_id, sku, round, user_id, qty, created_at)"
+                     " SELECT seq, 'other', 1, 'u', 1, NOW() FROM seq_1_to_60000;"
+                     "UPDATE sale_round SET last_id = 0")  # all of them are looked at
+    slow = line.once(rb"SUM\(held", after=lambda link: time.sleep(0.6))
+    refused = retire(daemon)
+    slow.wait()
+    assert_problem(refused, 503, "unavailable")
+    assert refused.headers["Retry-After"] == "1"
+    assert daemon.reset("more", 1, 1)["round"] == 1
+    going_on = line.once(rb"SUM\(held.*order_id>[1-9]")
+    assert retire(daemon).status == 200
+    going_on.wait()
 
 
 def test_sku_that_comes_again_counts_its_rounds_on(pair):

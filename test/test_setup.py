@@ -3,8 +3,11 @@ an account of their own, and the rights of both accounts."""
 
 import re
 import subprocess
+import time
+from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
+import pymysql
 import pytest
 
 from audit import audit
@@ -125,6 +128,34 @@ def test_daemon_that_may_not_update_says_what_to_do(stack, spawn):
     daemon.wait_ready()
     daemon.reset()
     assert daemon.order().status == 201
+
+
+@contextmanager
+def open_reader(ledger):
+    """Somebody reads the orders, and forgets to end the transaction."""
+    connection = pymysql.connect(host=ledger.host, port=ledger.port, user=ledger.user,
+                                 password=ledger.password, database=ledger.database)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute("SELECT COUNT(*) FROM orders")
+        yield
+
+
+def test_orders_go_on_while_a_migration_waits_for_an_open_reader(private_stack, spawn):
+    daemon = spawn(private_stack, **STEADY)
+    daemon.reset(total=1_000_000)
+    private_stack.ledger.run("DELETE FROM schema_version WHERE name='0007_user_id'")
+    with open_reader(private_stack.ledger):
+        second = spawn(private_stack, ready=False, **STEADY)
+        longest_s, n = 0, 0
+        while "event=migrating" not in second.log():
+            began, n = time.monotonic(), n + 1
+            assert daemon.order(user_id=f"u{n}").status == 201
+            longest_s = max(longest_s, time.monotonic() - began)
+    assert longest_s < 4, "an order waited behind the change of its table"
+    assert "file=0007_user_id" in second.log() and 'waits_for="connection ' in second.log()
+    second.wait_ready()
+    assert second.order(user_id="last").status == 201
 
 
 # --print-grants

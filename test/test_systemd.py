@@ -241,7 +241,7 @@ def test_unit_gives_the_daemon_its_files_and_no_other(stack, tmp_path, etc):
           Instance("one", stack, tmp_path, etc, manager) as daemon):
         root = Path(f"/proc/{daemon.process.pid}/root")
         own = root / "run/seckilld-one"
-        assert (own.stat().st_mode & 0o777, own.stat().st_uid) == (0o700, USER_ID)
+        assert (own.stat().st_mode & 0o777, own.stat().st_uid) == (0o750, USER_ID)
         for name in ("one.conf", "admin.token"):
             copy = own / name
             assert (copy.stat().st_mode & 0o777, copy.stat().st_uid) == (0o600, USER_ID)
@@ -257,6 +257,23 @@ def test_unit_gives_the_daemon_its_files_and_no_other(stack, tmp_path, etc):
         daemon.reload()
         manager.wait("READY", "1", after=1)
         assert daemon.admin("GET", "/admin/sales").status == 401
+
+
+@needs_mounts
+def test_group_of_the_unit_reaches_the_operators_socket(stack, tmp_path, etc):
+    """And nothing else: the daemon's files are its own."""
+    with (Supervisor(f"@seckill-group-{os.getpid()}") as manager,
+          Instance("one", stack, tmp_path, etc, manager) as daemon):
+        def ask(group, *words):
+            return subprocess.run([
+                "nsenter", "--mount", "--target", str(daemon.process.pid), "setpriv", "--reuid",
+                str(USER_ID + 1), "--regid", str(group), "--clear-groups", *words],
+                capture_output=True, timeout=SECONDS_MAX).returncode
+        call = ["curl", "-sf", "--unix-socket", "/run/seckilld-one/admin.sock", "http://x/healthz"]
+        assert ask(USER_ID, *call) == 0
+        assert ask(USER_ID + 1, *call) != 0
+        for file in ("one.conf", "admin.token"):
+            assert ask(USER_ID, "cat", f"/run/seckilld-one/{file}") != 0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who may call what: tokens of the admin and of the shop."""
+"""Who may call what: tokens of the admin and of the shop, and for which pages a browser may."""
 
 import signal
 
@@ -114,3 +114,61 @@ def test_bad_file_keeps_the_tokens(stack, spawn, tmp_path):
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: daemon.log().count("event=not_reloaded") == number, "refused")
         assert daemon.admin("GET", "/admin/sales").status == 200
+
+
+def page(daemon, method, path, body=None, **headers):
+    """The answer to a browser's call: the headers that it sends beside Host, by their names."""
+    host = "%s:%d" % daemon.address
+    headers = {name.replace("_", "-"): value.replace("HOST", host)
+               for name, value in headers.items()}
+    return daemon.request(method, path, body, {**bearer(daemon.token), **headers})
+
+
+FOREIGN = [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1"},
+           {"Origin": "http://HOST.evil.example"}, {"Origin": "http://evil.example/HOST"},
+           {"Origin": "http://u@HOST"}, {"Origin": "HOST"},
+           {"Origin": "https://shop.example", "Sec_Fetch_Site": "same-site"},
+           {"Origin": "http://HOST", "Sec_Fetch_Site": "cross-site"}]
+OWN = [{}, {"Origin": "http://HOST"}, {"Origin": "HTTPS://HOST"},
+       {"Origin": "http://HOST", "Sec_Fetch_Site": "same-origin"},
+       # Behind a proxy that names itself in Host.
+       {"Origin": "https://shop.example", "Sec_Fetch_Site": "same-origin"}]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_page_of_another_origin_changes_nothing(daemon, headers):
+    daemon.reset()
+    order_id = daemon.order().json()["order_id"]
+    calls = [("POST", f"/order/{order_id}/pay", None), ("POST", f"/order/{order_id}/cancel", None),
+             ("POST", "/order", {"sku": "demo", "user_id": "u2", "qty": 1}),
+             ("POST", "/admin/stock/add", {"sku": "demo", "units": 1}),
+             ("PATCH", "/admin/sale/demo", {"paused": True}), ("DELETE", "/admin/sale/demo", None),
+             ("PUT", "/admin/log-level", {"level": "debug"}), ("DELETE", "/admin/drain", None)]
+    for call in calls:
+        assert_problem(page(daemon, *call, **headers), 403, "origin_refused")
+    assert daemon.get(f"/order/{order_id}").json()["status"] == "reserved"
+    stock = daemon.stock()
+    assert (stock["sold"], stock["total"], stock["paused"]) == (1, 1000, False)
+    assert page(daemon, "GET", "/stock/demo", **headers).status == 200  # its page cannot read it
+    assert "event=origin_refused method=POST path=/order/{id}/pay origin=" in daemon.log()
+
+
+@pytest.mark.parametrize("headers", OWN, ids=str)
+def test_own_page_and_clients_without_an_origin_go_on(daemon, headers):
+    daemon.reset()
+    order_id = daemon.order().json()["order_id"]
+    assert page(daemon, "POST", f"/order/{order_id}/pay", **headers).status == 200
+    assert page(daemon, "PATCH", "/admin/sale/demo", {"paused": True}, **headers).status == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded",
+                                  "multipart/form-data; boundary=x", "application/jsonx", None])
+def test_body_that_is_not_called_json_is_refused(daemon, kind):
+    """A page may send a body of these kinds anywhere without being asked."""
+    daemon.reset()
+    body = b'{"sku":"demo","user_id":"u1","qty":1,"units":1}'
+    for method, path in (("POST", "/order"), ("POST", "/admin/stock/add"),
+                         ("PATCH", "/admin/sale/demo"), ("POST", "/admin/drain")):
+        answer = daemon.request(method, path, body, {**bearer(TOKEN), "Content-Type": kind})
+        assert_problem(answer, 415, "unsupported_media_type")
+    assert daemon.stock()["total"] - daemon.stock()["sold"] == 1000

@@ -25,7 +25,7 @@ def test_file_is_served_as_it_is(daemon, path):
     assert answer.body.rstrip(b"\n") == text.rstrip(b"\n")
     assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
     assert daemon.request("HEAD", path).headers["Content-Length"] == str(len(answer.body))
 
 

@@ -281,7 +281,7 @@ static bool add_users(struct call_worker *worker, const struct request_call *ask
 static void audit_sale(struct call_worker *worker, struct request *request)
 {
     struct stock_audit *audit = malloc(sizeof *audit);
-    int64_t asked_ms = clock_wall_ms();
+    int64_t asked_ms = shard_clock_ms(&worker->shard->clock);
     if (!audit)
         abort();
     enum stock_admin_result result = stock_audit(worker->stock, request->call.sku, audit);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/identifier.h"
 
 enum call_start call_refuse(struct request *request, const char *detail)
@@ -59,8 +60,13 @@ struct json_t *call_read_object(struct request *request, const struct call *call
     return NULL;
 }
 
-int call_lock_wait_ms(const struct call_worker *worker)
+int call_lock_wait_ms(const struct call_worker *worker, const struct request *request)
 {
     enum { EXTRA_MS = 2000 }; /* to recover its segment, and for other calls that wait as well */
-    return (int)worker->service->config.lease_ms + EXTRA_MS;
+    const struct config *config = &worker->service->config;
+    int64_t most_ms = (int64_t)config->lease_ms + EXTRA_MS;
+    int64_t bound_ms = call_bound_ms(config, true) - (int64_t)config->deadline_ms / 4;
+    int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
+    int64_t left_ms = (most_ms < bound_ms ? most_ms : bound_ms) - passed_ms;
+    return left_ms > 0 ? (int)left_ms : 0;
 }

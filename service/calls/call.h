@@ -79,7 +79,8 @@ bool call_read_sku(struct request *request, const struct call *call);
  * request is answered. */
 struct json_t *call_read_object(struct request *request, const struct call *call);
 
-/* How long a call may wait for locks of segments: until a holder that died has lost its lease. */
-int call_lock_wait_ms(const struct call_worker *worker);
+/* How much longer a call may wait for locks of segments: a holder that died loses its lease in that
+ * time, and enough of the call's own is left to say that they were not to be had. 0: no longer. */
+int call_lock_wait_ms(const struct call_worker *worker, const struct request *request);
 
 #endif

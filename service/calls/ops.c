@@ -1,4 +1,4 @@
-/* /healthz, /readyz, /metrics and /openapi.json: for the operators of the service. */
+/* /healthz, /servingz, /readyz, /metrics and /openapi.json: for the operators of the service. */
 #include "service/calls/ops.h"
 
 #include <assert.h>
@@ -23,6 +23,25 @@ enum call_start call_ops_healthz(struct service *service, struct request *reques
     return START_ANSWERED;
 }
 
+static void answer_ready(struct request *request, bool ready, json_t *body)
+{
+    answer_json(&request->answer, ready ? 200 : 503, body);
+    request->answer.retry_after_s = ready ? 0 : 1;
+}
+
+/* why_not_ready: a ledger or Redis that stands still makes all daemons unready at once. A balancer
+ * that then took all of them away would refuse what the daemons can still do: answer from memory,
+ * let an order wait for its deadline, and say what is down. */
+enum call_start call_ops_servingz(struct service *service, struct request *request,
+                                  const struct call *call)
+{
+    bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
+    bool serving = !draining && service_begun(service, call->now_ns);
+    const char *status = draining ? "draining" : serving ? "serving" : "starting";
+    answer_ready(request, serving, json_pack("{s:s}", "status", status));
+    return START_ANSWERED;
+}
+
 /* The state of each shard's ledger, in their order. */
 static json_t *ledgers_json(const struct service *service, int64_t now_ns)
 {
@@ -32,8 +51,7 @@ static json_t *ledgers_json(const struct service *service, int64_t now_ns)
     return list;
 }
 
-/* From memory: neither a queue nor a hanging server keeps the answer waiting. While draining the
- * service still answers, but a balancer is to send no new clients. */
+/* From memory: neither a queue nor a hanging server keeps the answer waiting. */
 enum call_start call_ops_readyz(struct service *service, struct request *request,
                                 const struct call *call)
 {
@@ -50,8 +68,7 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
         json_object_set_new(body, "ledger_durable", json_false());
     if (service->shard_count > 1)
         json_object_set_new(body, "ledgers", ledgers_json(service, call->now_ns));
-    answer_json(&request->answer, ready ? 200 : 503, body);
-    request->answer.retry_after_s = ready ? 0 : 1;
+    answer_ready(request, ready, body);
     return START_ANSWERED;
 }
 

@@ -155,20 +155,14 @@ bool order_body_parse(const char *text, size_t length, struct stock_order *order
 
 /* ---- POST ---- */
 
-/* Refuses an order at once where the sale's cache says that it would be refused. An order with a
- * key is not: its first try may have been accepted, and then an order worker finds it. */
-static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
+/* STOCK_OPEN when the sale's cache does not refuse the order. */
+static void decide_by_cache(struct service *service, struct sale *sale, struct stock_order *order,
+                            int64_t now_ns)
 {
     struct ledger_settings settings;
-    struct stock_order *order = &request->order;
-    struct sale *sale =
-        order->key[0] == '\0' ? sale_cache_find(service->sale_cache, order->sku) : NULL;
-    if (!sale)
-        return false;
-    order->outcome = STOCK_OPEN;
     /* The window is refused from the cache only while the ledger has confirmed it lately. */
     if (sale_window_cached(sale, now_ns, &settings)) {
-        order->created_ms = clock_wall_ms();
+        order->created_ms = shard_clock_ms(&service->shards[sale_shard(sale)].clock);
         order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
     }
     /* Most of a flash sale's traffic comes after the last unit: it must not reach the queue. */
@@ -176,6 +170,21 @@ static bool refuse_at_once(struct service *service, struct request *request, int
         metrics_count(METRIC_SOLD_OUT_FAST);
         order->outcome = STOCK_SOLD_OUT;
     }
+}
+
+/* Refuses an order at once where the sale's cache says that it would be refused. An order with a
+ * key is not: its first try may have been accepted, and then an order worker finds it. */
+static bool refuse_at_once(struct service *service, struct request *request, int64_t now_ns)
+{
+    struct stock_order *order = &request->order;
+    order->outcome = STOCK_OPEN;
+    if (order->key[0] != '\0')
+        return false;
+    unsigned section = sale_cache_enter(service->sale_cache);
+    struct sale *sale = sale_cache_find(service->sale_cache, order->sku);
+    if (sale)
+        decide_by_cache(service, sale, order, now_ns);
+    sale_cache_leave(service->sale_cache, section);
     if (order->outcome == STOCK_OPEN)
         return false;
     order_answer(request, PROBLEM_UNAVAILABLE);

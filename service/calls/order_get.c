@@ -15,7 +15,9 @@
 static void answer_found(struct call_worker *worker, struct request *request,
                          enum ledger_result found, const struct ledger_record *record)
 {
-    if (found != LEDGER_OK)
+    if (found == LEDGER_OK && record->damaged)
+        answer_problem(&request->answer, PROBLEM_LEDGER_DAMAGED);
+    else if (found != LEDGER_OK)
         answer_problem(&request->answer, faults_problem(worker->stock));
     else if (record->status[0] == '\0')
         hop_on_unknown_order(worker, request);

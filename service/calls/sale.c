@@ -62,6 +62,11 @@ static void answer_failure(const struct call_worker *worker, struct request *req
         answer_detail(answer, PROBLEM_UNAVAILABLE,
                       "Other calls keep changing the sale; nothing was done.");
         break;
+    case STOCK_ADMIN_COUNTING:
+        answer_detail(answer, PROBLEM_UNAVAILABLE,
+                      "The sale's orders are still being counted; nothing was done. The next "
+                      "call goes on counting.");
+        break;
     case STOCK_ADMIN_FULL:
         answer_detail(answer, PROBLEM_INVALID_REQUEST, "There are 10000 sales already.");
         break;
@@ -76,6 +81,10 @@ static void answer_failure(const struct call_worker *worker, struct request *req
     case STOCK_ADMIN_KEY_REUSED:
         answer_detail(answer, PROBLEM_KEY_REUSED,
                       "Another reset of this sale was made with this Idempotency-Key.");
+        break;
+    case STOCK_ADMIN_KEY_OVER:
+        answer_detail(answer, PROBLEM_KEY_REUSED,
+                      "This Idempotency-Key belongs to a sale of this sku that was retired.");
         break;
     case STOCK_ADMIN_IN_DOUBT: /* the commit may have happened: never a failure */
         answer_problem(answer, PROBLEM_OUTCOME_UNKNOWN);
@@ -108,8 +117,10 @@ static const char *result_name(enum stock_admin_result result)
         [STOCK_ADMIN_IN_USE] = "in_use",
         [STOCK_ADMIN_ENDED] = "ended",
         [STOCK_ADMIN_KEY_REUSED] = "key_reused",
+        [STOCK_ADMIN_KEY_OVER] = "key_over",
         [STOCK_ADMIN_OTHER_ROUND] = "round_mismatch",
         [STOCK_ADMIN_ROUND_IN_USE] = "round_in_use",
+        [STOCK_ADMIN_COUNTING] = "counting",
     };
     bool known = (size_t)result < sizeof names / sizeof *names && names[result];
     return known ? names[result] : "refused";
@@ -175,6 +186,7 @@ static void reset(struct call_worker *worker, struct request *request)
         .only_if = call->only_if,
         .if_round = call->if_round,
         .end_round = call->end_round,
+        .now_ms = shard_clock_ms(&worker->shard->clock),
     };
     const char *sku = request->call.sku;
     struct ledger_sale sale = {.round = 0};
@@ -186,7 +198,7 @@ static void reset(struct call_worker *worker, struct request *request)
     if (place != PLACE_HERE)
         return;
     enum stock_admin_result result =
-        stock_reset(worker->stock, &asked, call_lock_wait_ms(worker), &sale, &use, &ended);
+        stock_reset(worker->stock, &asked, call_lock_wait_ms(worker, request), &sale, &use, &ended);
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     if (result == STOCK_ADMIN_OK)
@@ -280,6 +292,7 @@ static const char *restock_name(enum stock_restock_result result, enum stock_adm
     return result == STOCK_RESTOCK_DONE         ? "ok"
            : result == STOCK_RESTOCK_TOO_MANY   ? "too_many"
            : result == STOCK_RESTOCK_KEY_REUSED ? "key_reused"
+           : result == STOCK_RESTOCK_KEY_OVER   ? "key_over"
                                                 : result_name(why);
 }
 
@@ -290,7 +303,7 @@ static void restock(struct call_worker *worker, struct request *request)
     enum stock_admin_result why = STOCK_ADMIN_OK;
     enum stock_restock_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
-                      call_lock_wait_ms(worker), &sale, &why);
+                      call_lock_wait_ms(worker, request), &sale, &why);
     if (hops(worker, request, why))
         return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
@@ -309,6 +322,10 @@ static void restock(struct call_worker *worker, struct request *request)
     case STOCK_RESTOCK_KEY_REUSED:
         answer_detail(&request->answer, PROBLEM_KEY_REUSED,
                       "Other units were added to this sale with this Idempotency-Key.");
+        break;
+    case STOCK_RESTOCK_KEY_OVER:
+        answer_detail(&request->answer, PROBLEM_KEY_REUSED,
+                      "This Idempotency-Key belongs to an earlier round of this sale.");
         break;
     default: /* `why` knows whether it may have been carried out */
         answer_failure(worker, request, why);
@@ -398,9 +415,10 @@ enum call_start call_sale_change(struct service *service, struct request *reques
 
 static void answer_in_use(struct answer *answer, const struct ledger_held *held)
 {
-    char extra[96];
-    snprintf(extra, sizeof extra, ",\"reserved\":%llu,\"paid\":%llu",
-             (unsigned long long)held->reserved, (unsigned long long)held->paid);
+    char extra[128];
+    snprintf(extra, sizeof extra, ",\"reserved\":%llu,\"paid\":%llu,\"counted\":%s",
+             (unsigned long long)held->reserved, (unsigned long long)held->paid,
+             held->done ? "true" : "false");
     answer_members(answer, PROBLEM_SALE_IN_USE,
                    "Orders of the sale are reserved: let them be paid, cancelled or expire first.",
                    extra);
@@ -412,7 +430,7 @@ static void retire(struct call_worker *worker, struct request *request)
     struct ledger_held held = {.reserved = 0};
     const char *sku = request->call.sku;
     enum stock_admin_result result =
-        stock_retire(worker->stock, sku, call_lock_wait_ms(worker), &sale, &held);
+        stock_retire(worker->stock, sku, call_lock_wait_ms(worker, request), &sale, &held);
     if (hops(worker, request, result))
         return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
@@ -478,8 +496,8 @@ static void reconcile(struct call_worker *worker, struct request *request)
     struct stock_report *report = malloc(sizeof *report);
     if (!report)
         abort();
-    enum stock_admin_result result =
-        stock_reconcile(worker->stock, request->call.sku, call_lock_wait_ms(worker), report);
+    enum stock_admin_result result = stock_reconcile(worker->stock, request->call.sku,
+                                                     call_lock_wait_ms(worker, request), report);
     if (hops(worker, request, result)) {
         free(report);
         return;

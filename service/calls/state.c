@@ -21,7 +21,8 @@ enum { TURN_MS = 5 }; /* how long one try waits for locked orders, see work_stat
 struct state_work {
     void (*change)(struct stock *stock, struct stock_status_change *changes, size_t count,
                    int wait_ms);
-    int (*wait_ms)(const struct call_worker *worker); /* how long a request may wait for locks */
+    /* How much longer a request may wait for locks. */
+    int (*wait_ms)(const struct call_worker *worker, const struct request *request);
     enum metrics_counter moved;
     const char *refused[LEDGER_STATUSES]; /* told by the order's status; NULL: it never refuses */
     const char *busy;                     /* told when it has waited long enough */
@@ -61,6 +62,9 @@ static void answer_state(struct call_worker *worker, struct request *request,
     case STOCK_STATE_BUSY:
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE, work->busy);
         break;
+    case STOCK_STATE_DAMAGED:
+        answer_problem(&request->answer, PROBLEM_LEDGER_DAMAGED);
+        break;
     case STOCK_STATE_IN_DOUBT: /* the id lets the client ask for the order's status */
         answer_unknown_outcome(&request->answer, request->call.order_id);
         break;
@@ -72,12 +76,12 @@ static void answer_state(struct call_worker *worker, struct request *request,
 
 /* ---- batches ---- */
 
-/* True when the request is to be tried again: its order is locked by somebody else, and it has not
- * waited for `wait_ms` yet. */
-static bool wait_on(struct request *request, const struct stock_status_change *change, int wait_ms)
+/* True when the request is to be tried again: its order is locked by somebody else, and it may wait
+ * on. */
+static bool wait_on(const struct call_worker *worker, struct request *request,
+                    const struct stock_status_change *change, const struct state_work *work)
 {
-    int64_t waited_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
-    request->call.again = change->result == STOCK_STATE_BUSY && waited_ms < wait_ms;
+    request->call.again = change->result == STOCK_STATE_BUSY && work->wait_ms(worker, request) > 0;
     return request->call.again;
 }
 
@@ -89,7 +93,6 @@ static void work_state(struct call_worker *worker, struct request **requests, si
 {
     struct stock_status_change *changes = malloc(count * sizeof *changes);
     uint64_t moved = 0;
-    int wait_ms = work->wait_ms(worker);
     if (!changes)
         abort();
     for (size_t i = 0; i < count; i++)
@@ -98,7 +101,7 @@ static void work_state(struct call_worker *worker, struct request **requests, si
     enum problem unavailable = faults_problem(worker->stock);
     for (size_t i = 0; i < count; i++) {
         moved += changes[i].moved;
-        if (!wait_on(requests[i], &changes[i], wait_ms))
+        if (!wait_on(worker, requests[i], &changes[i], work))
             answer_state(worker, requests[i], &changes[i], work, unavailable);
     }
     metrics_add(work->moved, moved);
@@ -107,9 +110,10 @@ static void work_state(struct call_worker *worker, struct request **requests, si
 
 /* A payment waits for no lock of a segment; another change of its order takes a moment. It gives up
  * before its deadline, so that its client gets to know that nothing was done. */
-static int pay_wait_ms(const struct call_worker *worker)
+static int pay_wait_ms(const struct call_worker *worker, const struct request *request)
 {
-    return (int)worker->service->config.deadline_ms / 2;
+    int64_t passed_ms = (clock_now_ns() - request->arrived_ns) / CLOCK_NS_PER_MS;
+    return (int)(worker->service->config.deadline_ms / 2 - passed_ms);
 }
 
 static void work_pay(struct call_worker *worker, struct request **requests, size_t count)

@@ -93,6 +93,7 @@ struct reading {
     uint64_t changes[LEDGER_STOCK_SKUS_MAX];
     struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale here */
     bool unknown[LEDGER_STOCK_SKUS_MAX];             /* nor at another shard */
+    bool damaged; /* a sale was left out, so one without an answer may exist all the same */
 };
 
 static void add_sku(struct reading *reading, const char *sku)
@@ -143,6 +144,10 @@ static void answer_all(struct call_worker *worker, struct reading *reading,
             answer_prepared(&requests[i]->answer, prepared_hold(answer));
             continue;
         }
+        if (reading->damaged) {
+            answer_problem(&requests[i]->answer, PROBLEM_LEDGER_DAMAGED);
+            continue;
+        }
         places[misses] = sku;
         missing[misses++] = requests[i];
     }
@@ -158,10 +163,12 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
                       struct request **requests, size_t count)
 {
     reading->asked_ns = clock_now_ns();
-    reading->asked_ms = clock_wall_ms();
+    reading->asked_ms = shard_clock_ms(&reading->shard->clock);
     metrics_add(METRIC_STOCK_READS, reading->count);
-    if (ledger_stock_find(stock_ledger(worker->stock), reading->skus, reading->count, prepare,
-                          reading) != LEDGER_OK) {
+    enum ledger_result result = ledger_stock_find(stock_ledger(worker->stock), reading->skus,
+                                                  reading->count, prepare, reading);
+    reading->damaged = result == LEDGER_DAMAGED;
+    if (result != LEDGER_OK && result != LEDGER_DAMAGED) {
         for (size_t i = 0; i < count; i++)
             answer_problem(&requests[i]->answer, faults_problem(worker->stock));
         return;
@@ -253,8 +260,9 @@ static void answer_exact(const struct ledger_sale *sale, const struct ledger_seg
 static void work_get_exact(struct call_worker *worker, struct request **requests, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct exact exact = {
-            .answer = &requests[i]->answer, .shard = worker->shard, .asked_ms = clock_wall_ms()};
+        struct exact exact = {.answer = &requests[i]->answer,
+                              .shard = worker->shard,
+                              .asked_ms = shard_clock_ms(&worker->shard->clock)};
         const char *sku = requests[i]->call.sku;
         if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
             LEDGER_OK)

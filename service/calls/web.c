@@ -71,7 +71,7 @@ static void prepare_file(const struct file *file, size_t number)
         {"Content-Type", file->content_type}, {"ETag", file->etag},
         {"Cache-Control", "no-cache"}, /* a browser asks each time whether its copy is the latest */
         {"Content-Security-Policy", POLICY},  {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "no-referrer"},
+        {"Referrer-Policy", "same-origin"}, /* with none, some browsers hide Origin from us, too */
     };
     answers[number].whole = prepared_constant(200, headers, file->text, file->length);
     answers[number].not_modified = prepared_constant(304, headers + 1, "", 0);

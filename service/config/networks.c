@@ -122,6 +122,13 @@ bool networks_hold(const struct networks *networks, const struct address *addres
     return false;
 }
 
+bool address_is_loopback(const struct address *address)
+{
+    static const struct address own = {.bytes = {[15] = 1}};
+    return is_ipv4(address) ? address->bytes[12] == 127
+                            : memcmp(address->bytes, own.bytes, sizeof own.bytes) == 0;
+}
+
 bool address_forwarded(const struct networks *trusted, const char *list, struct address *address)
 {
     const char *end = list + strlen(list);

@@ -41,6 +41,9 @@ bool address_parse(const char *text, size_t length, struct address *address_out)
 struct sockaddr;
 bool address_of(const struct sockaddr *from, struct address *address_out);
 
+/* Whether the address is one of this machine's own: 127.0.0.0/8 or ::1. */
+bool address_is_loopback(const struct address *address);
+
 /* Finds the client behind trusted proxies. `address` begins as the address of the connection; each
  * proxy has appended to `list`, an X-Forwarded-For header, the address that connected to it. From
  * the right end of the list, `address` becomes the next entry for as long as it is a trusted one

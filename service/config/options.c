@@ -3,11 +3,8 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { DISTANCE_MAX = 2 }; /* typing errors up to which a name is suggested */
 
 const struct option config_options[OPTION_COUNT] = {
 #define OPTION(type, name, initial, detail, min, max, doc)                                         \
@@ -44,39 +41,4 @@ void option_write_variable(const char *name, char variable_out[OPTION_NAME_SIZE]
         variable_out[length++] = (char)toupper((unsigned char)*at);
     assert(length < OPTION_NAME_SIZE);
     variable_out[length] = '\0';
-}
-
-/* Levenshtein's distance, row by row; far more than DISTANCE_MAX for a text that is too long to be
- * a name. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[OPTION_NAME_SIZE + 1]; /* row[j]: from the first i characters of a to j of b */
-    size_t width = strlen(b);
-    if (strlen(a) > OPTION_NAME_SIZE || width > OPTION_NAME_SIZE)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= width; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < width; j++) {
-            size_t best = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (diagonal + 1 < best)
-                best = diagonal + 1;
-            row[j + 1] = best;
-        }
-    }
-    return row[width];
-}
-
-void option_suggest(struct option_suggestion *suggestion, const char *name)
-{
-    size_t distance = edit_distance(suggestion->wanted, name);
-    if (distance <= DISTANCE_MAX && distance < suggestion->distance) {
-        suggestion->distance = distance;
-        snprintf(suggestion->name, sizeof suggestion->name, "%s", name);
-    }
 }

@@ -41,12 +41,13 @@
       "on lets another daemon of the same user serve on the same address, so that it takes over "  \
       "while this one stops. The daemon then listens only once it is ready.")                      \
     X(LISTENER, admin_listen, "", "", 0, 0,                                                        \
-      "Where to serve /admin/, /healthz, /readyz and /metrics, and nowhere else: an address and "  \
-      "port, or a Unix socket as unix:/path or /path, which the daemon makes with mode 0660. "     \
-      "Empty: on the address of listen, like all other calls.")                                    \
+      "Where to serve /admin/, /healthz, /servingz, /readyz, /metrics and /dashboard, and "        \
+      "nowhere else: an address and port, or a Unix socket as unix:/path or /path, which the "     \
+      "daemon makes with mode 0660. Empty: on the address of listen, like all other calls.")       \
     X(CHOICE, demo, "off", CONFIG_SWITCH, 0, 0,                                                    \
       "on serves /demo beside the calls of buyers: a page that buys, pays and cancels, whose "     \
-      "source shows how the calls are used. It has no token, so it pays only without shop_token.") \
+      "source shows how the calls are used. It has no token, so it pays only without shop_token. " \
+      "The dashboard then shows its figures to all.")                                              \
     X(URL, redis_url, "redis://127.0.0.1:6379/0", "redis", 0, 0,                                   \
       "Redis, which holds the locks and the segments' counters: "                                  \
       "redis://[user:password@]host:port/db, rediss:// over TLS, redis+unix:///path, "             \
@@ -123,7 +124,8 @@
       "trusted_proxies (or a Unix socket), and those without a good header. trusted_proxies must " \
       "not be empty then.")                                                                        \
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
-      "The daemon answers an order within this time of its arrival, if need be with 503.")         \
+      "The daemon answers an order within this time from its first line, if need be with 503. "    \
+      "Clients should wait longer. docs/integration.md has the times of the other calls.")         \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
       "The number of this daemon within its order ids, which it leases from the ledger for 10 s "  \
       "at a time. -1: any that is free. A daemon whose number another one uses ends with status "  \
@@ -149,8 +151,9 @@
       "only running rounds need: the idempotency keys of its orders, what its users had, and "     \
       "its orders' places in GET /user/{user_id}/orders. Orders themselves stay. 0 keeps all.")    \
     X(UNSIGNED, lame_duck_ms, "0", "ms", 0, 600000,                                                \
-      "On SIGTERM or SIGINT, how long the daemon goes on serving while /readyz says draining, so " \
-      "that load balancers see it and send no more clients. Choose more than they need for that.") \
+      "On SIGTERM or SIGINT, how long the daemon goes on serving while /servingz says draining, "  \
+      "so that load balancers see it and send no more clients. Choose more than they need for "    \
+      "that.")                                                                                     \
     X(UNSIGNED, drain_ms, "10000", "ms", 0, 600000,                                                \
       "After that, how long requests under way may still take before the daemon ends.")            \
     X(CHOICE, log_level, "info", CONFIG_LOG_LEVELS, 0, 0,                                          \
@@ -254,15 +257,5 @@ extern const struct option_name config_option_names[OPTION_NAME_COUNT];
 /* A name as it is on the command line, without the dashes, and in the environment. */
 void option_write_flag(const char *name, char flag_out[OPTION_NAME_SIZE]);
 void option_write_variable(const char *name, char variable_out[OPTION_NAME_SIZE]);
-
-/* The nearest to a mistyped name among the names offered one after the other. Begins with
- * {.wanted = …, .distance = SIZE_MAX}; `name` is empty while none is near enough. */
-struct option_suggestion {
-    const char *wanted;
-    char name[OPTION_NAME_SIZE];
-    size_t distance;
-};
-
-void option_suggest(struct option_suggestion *suggestion, const char *name);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "service/config/text.h"
 #include "service/config/value.h"
 #include "service/log.h"
@@ -76,9 +77,9 @@ static size_t find_name(const char *name)
 /* Old names are accepted, but never suggested. */
 static bool refuse_name(const struct sources *sources, unsigned line, const char *name)
 {
-    struct option_suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
+    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
     for (size_t i = 0; i < OPTION_COUNT; i++)
-        option_suggest(&suggestion, config_options[i].name);
+        suggest(&suggestion, config_options[i].name);
     fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: unknown option %s", sources->path, line,
             LOG_QUOTE(name));
     if (suggestion.name[0])
@@ -185,16 +186,16 @@ enum {
 
 static bool refuse_flag(const struct sources *sources, const char *name)
 {
-    struct option_suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
-    option_suggest(&suggestion, "config");
+    struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
+    suggest(&suggestion, "config");
     for (size_t i = 0; i < HELP_FLAGS; i++)
-        option_suggest(&suggestion, help_flags[i] + 2);
+        suggest(&suggestion, help_flags[i] + 2);
     for (size_t i = CONFIG_CHECK; i < MODE_FLAGS; i++)
-        option_suggest(&suggestion, mode_flags[i] + 2);
+        suggest(&suggestion, mode_flags[i] + 2);
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char flag[OPTION_NAME_SIZE];
         option_write_flag(config_options[i].name, flag);
-        option_suggest(&suggestion, flag);
+        suggest(&suggestion, flag);
     }
     if (suggestion.distance == 0) /* one of these flags, with a value behind it */
         fprintf(sources->err, SECKILL_PROGRAM ": the flag --%s takes no value\n", name);

@@ -147,9 +147,26 @@ static void test_client_is_the_last_that_no_proxy_of_ours_is(void **state)
     expect_client("192.0.2.1, unknown, 10.7.7.7", "10.7.7.7", false);
 }
 
+static void test_loopback(void **state)
+{
+    static const char *const own[] = {"127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"};
+    static const char *const others[] = {
+        "126.0.0.1", "128.0.0.1", "0.0.0.0", "::", "::2", "::127.0.0.1", "fe80::1", "7f00::1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct address one = address(own[i]);
+        assert_true(address_is_loopback(&one));
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct address one = address(others[i]);
+        assert_false(address_is_loopback(&one));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_network_holds_its_addresses_only),
         cmocka_unit_test(test_list_that_is_none_is_refused),
         cmocka_unit_test(test_list_is_bounded),

@@ -54,8 +54,7 @@ static void write_line(const struct http_thread *thread, const struct http_conne
 {
     const struct request_http *http = &request->http;
     char address[NETWORKS_TEXT_SIZE], size[BYTES_SIZE] = "", left_out[BYTES_SIZE] = "";
-    int64_t ms =
-        request->arrived_ns > 0 ? (thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS : 0;
+    int64_t ms = (thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS;
     access_address(thread, connection, address);
     if (bytes != ACCESS_BYTES_UNKNOWN)
         snprintf(size, sizeof size, " bytes=%zu", bytes);

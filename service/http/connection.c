@@ -24,10 +24,7 @@
 #include "service/log.h"
 #include "service/metrics.h"
 
-enum {
-    RECEIVE_MS_MAX = 10000, /* from a request's first line to the end of its body */
-    POLLED_MAX = 1024,      /* see why_polled */
-};
+enum { POLLED_MAX = 1024 }; /* see why_polled */
 
 /* ---- requests ---- */
 
@@ -51,7 +48,6 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     request->http.allow = NULL;
     request->http.method = request->http.path = NULL;
     request->http.probe = false;
-    request->arrived_ns = 0;
     trace_begin(&request->trace, NULL, NULL); /* until its head was read */
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
@@ -128,20 +124,34 @@ void connection_return(struct http_thread *thread, struct request *request)
     request_resume(request);
 }
 
+/* Whether the call has more time than most; then it waits on in the list of such calls. */
+static bool goes_on(struct http_thread *thread, struct request *request, bool usual)
+{
+    enum call_kind kind = request->http.kind;
+    bool locks = kind != CALL_ORDER && call_kinds[kind].locks;
+    int64_t bound_ms = call_bound_ms(&thread->service->config, locks);
+    int64_t until_ns = request->arrived_ns + bound_ms * CLOCK_NS_PER_MS;
+    if (!usual || thread->ending || until_ns <= thread->now_ns)
+        return false;
+    request->http.until_ns = until_ns;
+    request_list_add(thread, LIST_LOCKS, request);
+    return true;
+}
+
 void connection_expire(struct http_thread *thread, struct request *request)
 {
-    if (request->http.list == &thread->lists[LIST_RECEIVING]) {
-        request_list_remove(request);
-        reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
-        return;
-    }
-    if (request->http.phase == PHASE_BODY) {
-        fair_let_go(thread, request);
-        return;
-    }
+    bool usual = request->http.list == &thread->lists[LIST_USUAL];
     request_list_remove(request);
-    request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
-    request_resume(request);
+    if (request->http.phase != PHASE_IN_FLIGHT) {
+        assert(request->http.phase == PHASE_HEAD || request->http.phase == PHASE_BODY);
+        if (request->http.connection->busy)
+            fair_let_go(request, PROBLEM_OVERLOADED);
+        else
+            reply_past_libmicrohttpd(request->http.connection, PROBLEM_REQUEST_TIMEOUT);
+    } else if (!goes_on(thread, request, usual)) {
+        request_phase(request, PHASE_EXPIRED); /* look_for_answer answers */
+        request_resume(request);
+    }
 }
 
 void connection_begin(struct http_thread *thread, struct http_connection *connection)
@@ -149,10 +159,10 @@ void connection_begin(struct http_thread *thread, struct http_connection *connec
     connection_abandon(thread, connection); /* a request whose end was not reported */
     struct request *request = request_new(thread, connection);
     connection->answered = false;
-    waiting_remove(connection);
-    connection->since_ns = thread->now_ns;
-    request->http.until_ns = thread->now_ns + RECEIVE_MS_MAX * CLOCK_NS_PER_MS;
-    request_list_add(thread, LIST_RECEIVING, request);
+    connection_list_remove(connection);
+    if (!connection->told_to_go)
+        connection_list_add(thread, &thread->sending, connection);
+    request_arrives(thread, request);
 }
 
 void connection_free_requests(struct http_thread *thread)
@@ -200,5 +210,6 @@ void connection_close(struct http_thread *thread, struct http_connection *connec
         reply_past_libmicrohttpd(connection, PROBLEM_HEADERS_TOO_LARGE);
     connection_abandon(thread, connection);
     room_leave(thread, connection);
+    connection_list_remove(connection);
     free(connection); /* closing the socket takes it out of every epoll set */
 }

@@ -28,7 +28,7 @@ void connection_stop_polling(struct http_thread *thread, struct request *request
  * for one. */
 void connection_return(struct http_thread *thread, struct request *request);
 
-/* The request's deadline has come, or its client was too slow to send it. */
+/* The request's time is over, or that of most calls: answers it, unless it has more. */
 void connection_expire(struct http_thread *thread, struct request *request);
 
 /* Frees the memory of all free requests, at the end. */

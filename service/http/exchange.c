@@ -49,10 +49,10 @@ void *exchange_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     connection_begin(thread, connection);
     struct request_http *http = &connection->request->http;
     struct route_path path;
-    route_note_encoding(uri, &path);
+    head_read_target(uri, http);
+    route_note_encoding(uri + http->path_at, &path);
     http->plain_head = path.plain_head;
     http->plain_tail = path.plain_tail;
-    http->uri_length = strlen(uri);
     http->query_cut = head_cut_query(uri);
     return connection;
 }
@@ -79,18 +79,50 @@ static void note_unauthorized(struct http_thread *thread, const struct http_conn
               TRACE_LOG(&request->trace));
 }
 
+static bool wants_token(const struct service *service, const struct http_connection *connection)
+{
+    switch (connection->request->http.route->class) {
+    case ROUTE_SHOP:
+        return tokens_wanted(service->tokens, TOKENS_SHOP);
+    case ROUTE_ADMIN:
+        return true;
+    case ROUTE_LIVE:
+        return strcmp(service->config.demo, "on") != 0 && !head_local(connection->mhd);
+    default:
+        return false;
+    }
+}
+
 /* Whether the request shows the token that its route wants, if any. */
 static bool authorized(struct http_thread *thread, const struct http_connection *connection)
 {
     struct tokens *tokens = thread->service->tokens;
     enum route_class class = connection->request->http.route->class;
     enum token_class wanted = class == ROUTE_SHOP ? TOKENS_SHOP : TOKENS_ADMIN;
-    if ((class != ROUTE_SHOP && class != ROUTE_ADMIN) || !tokens_wanted(tokens, wanted))
+    if (!wants_token(thread->service, connection))
         return true;
     const char *given = head_bearer(connection->mhd);
     if (given && tokens_match(tokens, wanted, given))
         return true;
     note_unauthorized(thread, connection);
+    return false;
+}
+
+/* A browser sends calls for any page, and the shop's calls may need no token. */
+static bool page_admitted(struct http_thread *thread, const struct http_connection *connection,
+                          const char *url)
+{
+    char address[NETWORKS_TEXT_SIZE];
+    struct request *request = connection->request;
+    const struct route *route = request->http.route;
+    if (strcmp(route->method, MHD_HTTP_METHOD_GET) == 0 ||
+        head_own_origin(connection->mhd, url, request->http.path_at))
+        return true;
+    request->trace.shown = true;
+    access_address(thread, connection, address);
+    log_event(LOG_WARN, "origin_refused", "method=%s path=%s origin=%s host=%s address=%s%s",
+              route->method, route->path, LOG_QUOTE(head_origin(connection->mhd)),
+              LOG_QUOTE(head_host(connection->mhd)), address, TRACE_LOG(&request->trace));
     return false;
 }
 
@@ -100,8 +132,8 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
                                     const char *method, const char *url, const char *version)
 {
     struct request_http *http = &connection->request->http;
-    const struct head_line line = {method, url, version, http->uri_length};
-    const struct route_path path = {url, http->plain_head, http->plain_tail};
+    const struct head_line line = {method, url, version, http->uri_length, http->bad_target};
+    const struct route_path path = {url + http->path_at, http->plain_head, http->plain_tail};
     request_phase(connection->request, PHASE_BODY);
     http->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     http->route = route_find(thread->classes, method, &path, &http->refusal, &http->allow);
@@ -115,8 +147,10 @@ static enum MHD_Result headers_read(struct http_thread *thread, struct http_conn
     http->kind = http->route->kind;
     http->method = http->route->method;
     http->path = http->route->path;
-    http->probe = http->route->class == ROUTE_OPS;
-    if (!authorized(thread, connection))
+    http->probe = http->route->class == ROUTE_OPS || http->route->class == ROUTE_LIVE;
+    if (!page_admitted(thread, connection, url))
+        http->refusal = PROBLEM_ORIGIN_REFUSED;
+    else if (!authorized(thread, connection))
         http->refusal = PROBLEM_UNAUTHORIZED;
     else if (http->route->body && !head_json(connection->mhd))
         http->refusal = PROBLEM_UNSUPPORTED_MEDIA_TYPE;
@@ -151,10 +185,11 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     struct service *service = thread->service;
     struct request *request = connection->request;
     const struct route *route = request->http.route;
+    const char *path = url + request->http.path_at;
     bool file = route->start == call_web_file || route->start == call_web_demo;
     struct call call = {
-        .path = url,
-        .tail = url + route_tail(route),
+        .path = path,
+        .tail = path + route_tail(route),
         .body = request->http.body,
         .body_length = request->http.body_length,
         .key = route->body ? head_key(connection->mhd) : NULL,
@@ -172,6 +207,15 @@ static enum call_start handle(struct http_thread *thread, struct http_connection
     return route->start(service, request, &call);
 }
 
+/* A bounded queue: better a quick answer than one after the deadline. A thread that ends waits for
+ * no answer any more. */
+static void refuse(const struct http_thread *thread, struct request *request)
+{
+    if (request->http.kind == CALL_ORDER)
+        metrics_count(thread->ending ? METRIC_ORDERS_UNAVAILABLE : METRIC_ORDERS_OVERLOADED);
+    answer_problem(&request->answer, thread->ending ? PROBLEM_UNAVAILABLE : PROBLEM_OVERLOADED);
+}
+
 static void start(struct http_thread *thread, struct http_connection *connection, const char *url)
 {
     struct service *service = thread->service;
@@ -183,13 +227,11 @@ static void start(struct http_thread *thread, struct http_connection *connection
     request->flow = order ? queue_flow(request->order.sku) : 0; /* orders share by sku */
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
-    } else if (queue_reserve(queue, request->flow)) {
+    } else if (!thread->ending && queue_reserve(queue, request->flow)) {
         request_send(thread, request, REQUEST_RECEIVING);
         fair_sent(thread, request->http.kind);
-    } else { /* a bounded queue: better a quick answer than one after the deadline */
-        if (order)
-            metrics_count(METRIC_ORDERS_OVERLOADED);
-        answer_problem(&request->answer, PROBLEM_OVERLOADED);
+    } else {
+        refuse(thread, request);
         request_phase(request, PHASE_READY);
     }
 }
@@ -197,14 +239,15 @@ static void start(struct http_thread *thread, struct http_connection *connection
 static_assert((int)HISTOGRAM_CALL_LISTING - (int)HISTOGRAM_CALL_LOOKUP == (int)CALL_LISTING,
               "the histograms of calls stand in the order of the kinds");
 
-/* By the time of the turn, so an order that is refused at once takes none. */
+/* By the time of the turn, so an order that is refused at once takes none. Without the time that
+ * its client took to send it. */
 static void observe(const struct http_thread *thread, const struct request *request)
 {
     enum call_kind kind = request->http.kind;
-    uint64_t ns = (uint64_t)(thread->now_ns - request->arrived_ns);
+    uint64_t ns = (uint64_t)(thread->now_ns - request->http.complete_ns);
     if (kind == CALL_ORDER)
         metrics_observe(HISTOGRAM_ORDER_SECONDS, ns);
-    else if (request->http.route->class != ROUTE_OPS && request->http.route->class != ROUTE_OPEN)
+    else if (ROUTE_BIT(request->http.route->class) & ROUTE_MEASURED)
         metrics_observe((enum metrics_histogram)((int)HISTOGRAM_CALL_LOOKUP + (int)kind), ns);
 }
 
@@ -223,12 +266,10 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
                                     const char *url)
 {
     struct request *request = connection->request;
-    request_list_remove(request);
     waiting_busy(thread, connection);
     if (!fair_admit(thread, request))
         return MHD_YES;
-    request->stage_ns = request->arrived_ns =
-        thread->now_ns; /* now: a slow sender loses none of its deadline */
+    request->stage_ns = request->http.complete_ns = thread->now_ns;
     if (head_leaves_no_room(connection->mhd, CONNECTION_MEMORY))
         request->http.refusal = PROBLEM_HEADERS_TOO_LARGE;
     else if (request->http.query_cut)
@@ -246,7 +287,8 @@ static enum MHD_Result request_read(struct http_thread *thread, struct http_conn
     return MHD_YES;
 }
 
-/* Called in every turn for a polled request, and once for one that was resumed. */
+/* Called in every turn for a polled request, and once for one that was resumed, if not before it
+ * was suspended. */
 static enum MHD_Result look_for_answer(struct http_thread *thread,
                                        struct http_connection *connection)
 {
@@ -273,8 +315,9 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
     struct http_thread *thread = cls;
     struct http_connection *connection = *con_cls;
     struct request *request = connection->request;
-    if (!request)
-        return MHD_NO; /* libmicrohttpd asks again although an answer was refused: close */
+    /* libmicrohttpd asks again although an answer was refused, or was written past it: close. */
+    if (!request || connection->answered)
+        return MHD_NO;
     if (request->http.phase == PHASE_HEAD)
         return headers_read(thread, connection, method, url, version);
     if (*upload_data_size > 0) { /* also of a request that is refused: the connection goes on */
@@ -282,6 +325,8 @@ enum MHD_Result exchange_access(void *cls, struct MHD_Connection *mhd, const cha
         *upload_data_size = 0;
         return MHD_YES;
     }
+    if (request_suspend_now(request))
+        return MHD_YES;
     if (request->http.phase == PHASE_BODY)
         return request_read(thread, connection, url);
     return look_for_answer(thread, connection);

@@ -72,14 +72,13 @@ void fair_returned(struct http_thread *thread, enum call_kind kind)
 
 /* A line of held calls, and how many calls of a turn are no crowd. */
 static const struct line {
-    enum http_list list;
     size_t crowd;
     int hold_ms_max;
     int cost;
 } lines[HTTP_LINES] = {
-    {LIST_HELD, CROWD, HOLD_MS_MAX, COST},
-    {LIST_HELD_SHOP, CROWD, HOLD_MS_MAX, COST},
-    {LIST_HELD_OPERATORS, CROWD_OPERATORS, HOLD_OPERATORS_MS_MAX, COST_OPERATORS},
+    {CROWD, HOLD_MS_MAX, COST}, /* of buyers */
+    {CROWD, HOLD_MS_MAX, COST}, /* of the shop */
+    {CROWD_OPERATORS, HOLD_OPERATORS_MS_MAX, COST_OPERATORS},
 };
 
 /* Orders are never held. Whoever asks for nothing that there is counts as a buyer. */
@@ -94,15 +93,13 @@ static size_t line_of(const struct request *request)
     const struct route *route = request->http.route;
     if (!route)
         return 0;
-    return route->class == ROUTE_SHOP                                 ? 1
-           : route->class == ROUTE_ADMIN || route->class == ROUTE_OPS ? 2
-                                                                      : 0;
+    return route->class == ROUTE_SHOP ? 1 : ROUTE_BIT(route->class) & ROUTE_OPERATORS_OWN ? 2 : 0;
 }
 
 bool fair_holds(const struct http_thread *thread)
 {
     for (size_t i = 0; i < HTTP_LINES; i++)
-        if (thread->lists[lines[i].list].first)
+        if (thread->held[i].first)
             return true;
     return false;
 }
@@ -115,20 +112,19 @@ bool fair_admit(struct http_thread *thread, struct request *request)
     if (released || thread->closing || !may_be_held(request) || !orders_under_way(thread))
         return true;
     size_t number = line_of(request);
-    const struct line *line = &lines[number];
-    if (!thread->lists[line->list].first && fair->seen[number]++ < line->crowd)
+    if (!thread->held[number].first && fair->seen[number]++ < lines[number].crowd)
         return true;
-    request->http.until_ns = thread->now_ns + line->hold_ms_max * CLOCK_NS_PER_MS;
-    request_list_add(thread, line->list, request);
+    connection_list_add(thread, &thread->held[number], request->http.connection);
     request_suspend(request);
     metrics_count(METRIC_CALLS_HELD);
     return false;
 }
 
-void fair_let_go(struct http_thread *thread, struct request *request)
+void fair_let_go(struct request *request, enum problem refusal)
 {
-    (void)thread;
-    request_list_remove(request);
+    connection_list_remove(request->http.connection);
+    if (refusal != PROBLEM_NONE)
+        request->http.refusal = refusal;
     request->http.released = true;
     request_resume(request);
 }
@@ -137,12 +133,21 @@ void fair_let_go(struct http_thread *thread, struct request *request)
 static void release_some(struct http_thread *thread)
 {
     for (size_t i = 0; i < HTTP_LINES; i++) {
-        struct request *first = thread->lists[lines[i].list].first;
+        const struct http_connection *first = thread->held[i].first;
         if (!first)
             continue;
-        fair_let_go(thread, first);
+        fair_let_go(first->request, PROBLEM_NONE);
         thread->fair.credit -= lines[i].cost;
     }
+}
+
+/* Those that have been held for as long as may be. */
+static void release_late(struct http_thread *thread)
+{
+    for (size_t i = 0; i < HTTP_LINES; i++)
+        while (thread->held[i].first &&
+               !since(thread, thread->held[i].first->since_ns, lines[i].hold_ms_max))
+            fair_let_go(thread->held[i].first->request, PROBLEM_NONE);
 }
 
 void fair_release(struct http_thread *thread)
@@ -151,6 +156,7 @@ void fair_release(struct http_thread *thread)
     int64_t ms = (thread->now_ns - fair->counted_ns) / CLOCK_NS_PER_MS;
     fair->counted_ns += ms * CLOCK_NS_PER_MS;
     memset(fair->seen, 0, sizeof fair->seen);
+    release_late(thread);
     fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
     if (fair->credit > CREDIT_MAX)
         fair->credit = CREDIT_MAX;

@@ -17,8 +17,8 @@ bool fair_admit(struct http_thread *thread, struct request *request);
 /* Lets held requests go on, as many as may now. Once per turn. */
 void fair_release(struct http_thread *thread);
 
-/* A held request has been held for as long as may be: it goes on. */
-void fair_let_go(struct http_thread *thread, struct request *request);
+/* A held request goes on, and is refused unless `refusal` is PROBLEM_NONE. */
+void fair_let_go(struct request *request, enum problem refusal);
 
 /* True while requests are held. */
 bool fair_holds(const struct http_thread *thread);

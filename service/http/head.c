@@ -34,6 +34,64 @@ bool head_cut_query(const char *uri)
     return true;
 }
 
+/* What a character may stand in. */
+enum { VALUE = 1, TOKEN = 2 | VALUE, AUTHORITY = 4 };
+
+/* RFC 9110, 5.5 and 5.6.2. Of RFC 3986, 3.2 only what names of hosts have: in anything else two
+ * readers may find two hosts. */
+static const unsigned char character_kinds[256] = {
+    ['\t'] = VALUE,
+    [' '] = VALUE,
+    ['!'] = TOKEN,
+    ['"'] = VALUE,
+    ['#' ... '\''] = TOKEN,
+    ['(' ... ')'] = VALUE,
+    ['*' ... '+'] = TOKEN,
+    [','] = VALUE,
+    ['-' ... '.'] = TOKEN | AUTHORITY,
+    ['/'] = VALUE,
+    ['0' ... '9'] = TOKEN | AUTHORITY,
+    [':'] = VALUE | AUTHORITY,
+    [';' ... '@'] = VALUE,
+    ['A' ... 'Z'] = TOKEN | AUTHORITY,
+    ['['] = VALUE | AUTHORITY,
+    ['\\'] = VALUE,
+    [']'] = VALUE | AUTHORITY,
+    ['^'] = TOKEN,
+    ['_'] = TOKEN | AUTHORITY,
+    ['`'] = TOKEN,
+    ['a' ... 'z'] = TOKEN | AUTHORITY,
+    ['{'] = VALUE,
+    ['|'] = TOKEN,
+    ['}'] = VALUE,
+    ['~'] = TOKEN | AUTHORITY,
+    [0x80 ... 0xff] = VALUE,
+};
+
+/* The first character that may not stand there, or the text's end. */
+static const char *skip(const char *text, unsigned kind)
+{
+    while ((character_kinds[(unsigned char)*text] & kind) == kind)
+        text++;
+    return text;
+}
+
+void head_read_target(const char *uri, struct request_http *http)
+{
+    size_t length = 0;
+    bool bad = false;
+    for (; uri[length]; length++)
+        bad |= (unsigned char)uri[length] <= ' ' || (unsigned char)uri[length] >= 0x7f;
+    size_t scheme = strncasecmp(uri, "http://", 7) == 0    ? 7
+                    : strncasecmp(uri, "https://", 8) == 0 ? 8
+                                                           : 0;
+    const char *end = skip(uri + scheme, AUTHORITY);
+    bad |= scheme > 0 && (end == uri + scheme || (*end && *end != '/' && *end != '?'));
+    http->uri_length = length;
+    http->path_at = scheme > 0 && !bad ? (size_t)(end - uri) : 0;
+    http->bad_target = bad;
+}
+
 static const char *header(struct MHD_Connection *mhd, const char *name)
 {
     return MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, name);
@@ -46,7 +104,7 @@ struct framing {
     unsigned hosts;
     bool chunked;
     bool bad;        /* one of them is not of a kind that everybody understands alike */
-    bool gap;        /* bytes lie between two headers that belong to none */
+    bool malformed;  /* a line is not as RFC 9112 wants it */
     const char *end; /* of the header before */
     struct once {
         const char *value;
@@ -54,16 +112,23 @@ struct framing {
     } request_id, traceparent;
 };
 
-enum { LINE_END_MAX = 2 }; /* CR LF */
+enum { LINE_END = 2 }; /* CR LF */
 
-/* libmicrohttpd takes a text's end from its first NUL, and forgets the second line of a folded
- * header. Its texts lie in one buffer, where it has made line ends NULs: both leave a gap. */
-static void note_gap(struct framing *framing, const char *next, ptrdiff_t max)
+/* libmicrohttpd takes a text's end from its first NUL, forgets the second line of a folded header,
+ * and ends a line at a CR or LF that stands alone. Its texts lie in one buffer, where it has made
+ * line ends NULs: so each of these leaves another gap than CR LF does. */
+static void note_gap(struct framing *framing, const char *next, ptrdiff_t wanted)
 {
-    ptrdiff_t gap = next - framing->end;
-    framing->gap |= gap < 1 || gap > max;
-    for (ptrdiff_t i = 0; !framing->gap && i < gap; i++)
-        framing->gap = framing->end[i] != '\0';
+    framing->malformed |= next - framing->end != wanted;
+    for (ptrdiff_t i = 0; !framing->malformed && i < wanted; i++)
+        framing->malformed = framing->end[i] != '\0';
+}
+
+/* Only blanks may follow the host. */
+static bool is_host(const char *value)
+{
+    value = skip(value, AUTHORITY);
+    return value[strspn(value, " \t")] == '\0';
 }
 
 /* A header that may come once. */
@@ -77,9 +142,11 @@ static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const ch
 {
     struct framing *framing = cls;
     (void)kind;
-    note_gap(framing, name, LINE_END_MAX);
-    framing->end = value ? value + strlen(value) : name + strlen(name);
-    framing->bad |= name[strcspn(name, " \t")] != '\0';
+    const char *name_end = skip(name, TOKEN);
+    note_gap(framing, name, LINE_END);
+    framing->bad |= *name_end == ' ' || *name_end == '\t';
+    framing->end = value ? skip(value, VALUE) : name_end;
+    framing->malformed |= *name_end != '\0' || name_end == name || *framing->end != '\0';
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
         framing->length = value;
         framing->count++;
@@ -89,6 +156,7 @@ static enum MHD_Result note_framing(void *cls, enum MHD_ValueKind kind, const ch
         framing->count++;
     } else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
         framing->hosts++;
+        framing->malformed |= value && !is_host(value);
     } else if (strcasecmp(name, "X-Request-Id") == 0) {
         note_once(&framing->request_id, value);
     } else if (strcasecmp(name, "traceparent") == 0) {
@@ -104,10 +172,11 @@ static void read_framing(struct MHD_Connection *mhd, const struct head_line *lin
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     framing->end = line->version + strlen(line->version);
-    framing->gap = line->version != line->url + line->uri_length + 1;
+    framing->malformed = line->bad_target || line->url != line->method + strlen(line->method) + 1 ||
+                         line->version != line->url + line->uri_length + 1;
     MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, framing);
     assert(info);
-    note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END_MAX);
+    note_gap(framing, line->method + info->header_size, (ptrdiff_t)2 * LINE_END);
 }
 
 /* One request for a proxy must not be two for us, nor another one. While that is in doubt nothing
@@ -121,7 +190,7 @@ enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line
     trace_begin(trace_out, framing.request_id.value, framing.traceparent.value);
     if (framing.bad || framing.count > 1 || (old && framing.chunked))
         return PROBLEM_AMBIGUOUS_END;
-    if (framing.gap || framing.hosts > 1 || (framing.hosts == 0 && !old))
+    if (framing.malformed || framing.hosts > 1 || (framing.hosts == 0 && !old))
         return PROBLEM_INVALID_HEAD;
     bool too_much = framing.length && strtoull(framing.length, NULL, 10) > BODY_MAX;
     return too_much ? PROBLEM_PAYLOAD_TOO_LARGE : PROBLEM_NONE;
@@ -133,6 +202,36 @@ const char *head_bearer(struct MHD_Connection *mhd)
     const char *value = header(mhd, MHD_HTTP_HEADER_AUTHORIZATION);
     bool bearer = value && strncasecmp(value, scheme, sizeof scheme - 1) == 0;
     return bearer ? value + sizeof scheme - 1 : NULL;
+}
+
+const char *head_origin(struct MHD_Connection *mhd)
+{
+    const char *origin = header(mhd, MHD_HTTP_HEADER_ORIGIN);
+    return origin ? origin : "";
+}
+
+const char *head_host(struct MHD_Connection *mhd)
+{
+    const char *host = header(mhd, MHD_HTTP_HEADER_HOST);
+    return host ? host : "";
+}
+
+/* why_two_ways: what a browser says in Sec-Fetch-Site holds behind a proxy that changes Host, and
+ * no page can write that header. Browsers leave it out where the page came by plain HTTP from
+ * another machine; there Origin tells, which ends in what the browser sent as Host. */
+bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at)
+{
+    const char *origin = head_origin(mhd);
+    const char *site = header(mhd, "Sec-Fetch-Site");
+    const char *host = path_at > 0 ? strstr(url, "://") + strlen("://") : head_host(mhd);
+    size_t length = (size_t)(skip(host, AUTHORITY) - host);
+    if (origin[0] == '\0')
+        return true;
+    if (site)
+        return strcmp(site, "same-origin") == 0;
+    const char *from = strstr(origin, "://");
+    from = from ? from + strlen("://") : "";
+    return length > 0 && strlen(from) == length && strncasecmp(from, host, length) == 0;
 }
 
 bool head_json(struct MHD_Connection *mhd)
@@ -204,6 +303,15 @@ void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
            address_forwarded(proxies, forwarded.lists[--forwarded.count % FORWARDED_MAX], &address))
         ;
     address_text(&address, text_out);
+}
+
+bool head_local(struct MHD_Connection *mhd)
+{
+    struct address address;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info && address_of(info->client_addr, &address) && address_is_loopback(&address) &&
+           !header(mhd, "X-Forwarded-For") && !header(mhd, "Forwarded");
 }
 
 static enum MHD_Result note_memory(void *cls, enum MHD_ValueKind kind, const char *name,

@@ -14,7 +14,12 @@ bool head_cut_query(const char *uri);
 struct head_line {
     const char *method, *url, *version;
     size_t uri_length; /* of what is the url by now, before it was decoded, with its query */
+    bool bad_target;   /* see head_read_target */
 };
+
+/* Notes of a target, as it was sent: its length, where its path begins (behind the scheme and the
+ * host of an absolute one), and whether it holds what no target has. */
+void head_read_target(const char *uri, struct request_http *http);
 
 /* PROBLEM_NONE, or why the head cannot be trusted, or the request's end is in doubt or too far
  * away. Either way `trace_out` is what the head calls the request. */
@@ -23,6 +28,15 @@ enum problem head_check(struct MHD_Connection *mhd, const struct head_line *line
 
 /* The token in Authorization, or NULL. */
 const char *head_bearer(struct MHD_Connection *mhd);
+
+/* True unless a browser says that the request comes from a page of another origin than the one it
+ * was sent to. Other clients send no Origin. The host of an absolute target, which is what precedes
+ * `path_at` in the url, takes the place of Host (RFC 9112, 3.2.2). */
+bool head_own_origin(struct MHD_Connection *mhd, const char *url, size_t path_at);
+
+/* The header's value for the log, "" when it is missing. */
+const char *head_origin(struct MHD_Connection *mhd);
+const char *head_host(struct MHD_Connection *mhd);
 
 /* True when Content-Type is application/json. */
 bool head_json(struct MHD_Connection *mhd);
@@ -39,6 +53,9 @@ void head_parameters(struct MHD_Connection *mhd, struct call *call);
 /* Writes the address of the client, as far as trusted proxies tell it; "" when there is none. */
 void head_address(struct MHD_Connection *mhd, const struct networks *proxies,
                   char text_out[NETWORKS_TEXT_SIZE]);
+
+/* True when the client is on this machine, as far as anybody can tell: no proxy names another. */
+bool head_local(struct MHD_Connection *mhd);
 
 /* True when the request leaves too little of the connection's `memory` for the head of an
  * answer. */

@@ -83,8 +83,8 @@ static ssize_t read_events(void *cls, uint64_t position, char *out, size_t max)
         return copy(thread, stream, out, max);
     }
     waiting_served(thread, connection); /* it has taken all, so it is known, */
-    waiting_remove(connection);         /* and from now on waits for us */
-    request_suspend(connection->request);
+    connection_list_remove(connection); /* and from now on waits for us */
+    request_suspend_answer(connection->request);
     return 0;
 }
 

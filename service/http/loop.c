@@ -41,7 +41,8 @@ enum {
     NAP_POLLED = 16,      /* see nap */
     NAP_PART = 4,
     NAP_NS_MAX = 2500000,
-    HANGUPS_MAX = 64,    /* looked at in one turn */
+    HANGUPS_MAX = 1024,  /* looked at in one turn, */
+    HANGUPS_MS = 50,     /* and then not again for so long */
     ACCEPTS_OF_RUN = 10, /* libmicrohttpd accepts no more clients in one run */
     ACCEPT_RUNS_MAX = 8, /* further runs of a turn for clients that wait to be accepted */
     PLACES_PER_ACCEPT = 32,
@@ -187,11 +188,15 @@ static void submit_orders(struct http_thread *thread)
 }
 
 /* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived
- * together with the end of a request: one edge of epoll announced both, and libmicrohttpd has read
- * only the request. Shutting the closed side down makes another edge when the request is read. */
+ * together with what it has just read: one edge of epoll announced both. Shutting the closed side
+ * down makes another edge, also for this watch. So it is done again while the connection is open,
+ * but only now and then: a client that waits for its answer must not keep the thread busy. */
 static void repeat_hangups(struct http_thread *thread)
 {
     struct epoll_event events[HANGUPS_MAX];
+    if (thread->now_ns < thread->hangups_due_ns)
+        return;
+    thread->hangups_due_ns = thread->now_ns + HANGUPS_MS * CLOCK_NS_PER_MS;
     int count = epoll_wait(thread->hangup_fd, events, HANGUPS_MAX, 0);
     for (int i = 0; i < count; i++)
         shutdown(events[i].data.fd, SHUT_RD);
@@ -258,8 +263,7 @@ static bool turn(struct http_thread *thread)
         run(thread);
     accept_more(thread);
     unstick(thread);
-    if (events)
-        repeat_hangups(thread);
+    repeat_hangups(thread);
     return events;
 }
 
@@ -306,7 +310,7 @@ static void drain(struct http_thread *thread)
     int64_t grace_ns = thread->now_ns + IDLE_GRACE_MS * CLOCK_NS_PER_MS;
     for (int quiet = 0; !all_answered(thread, quiet, grace_ns) && thread->now_ns < until_ns;) {
         bool events = turn(thread);
-        bool waiting = thread->in_flight > 0 || thread->lists[LIST_RECEIVING].first;
+        bool waiting = thread->in_flight > 0 || thread->lists[LIST_USUAL].first;
         quiet = events || waiting ? 0 : quiet + 1;
     }
     thread->ending = true;
@@ -402,8 +406,8 @@ static bool open_files(struct http_thread *thread)
     thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
     return thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0 &&
-           watch(thread, info->epoll_fd) && watch(thread, thread->hangup_fd) &&
-           watch(thread, thread->wake_fd) && (!is_proxied(thread) || begin_proxied(thread));
+           watch(thread, info->epoll_fd) && watch(thread, thread->wake_fd) &&
+           (!is_proxied(thread) || begin_proxied(thread));
 }
 
 static void close_files(struct http_thread *thread)

@@ -135,6 +135,8 @@ static enum MHD_Result queue_response(struct http_thread *thread,
     access_answered(thread, connection, request, status, bytes);
     thread->replies++;
     connection->answered = true; /* or it is being closed: either way nothing more is written */
+    if (connection->request)
+        request_list_remove(connection->request);
     waiting_answered(thread, connection);
     return MHD_queue_response(connection->mhd, status, response);
 }
@@ -280,7 +282,7 @@ static enum problem why_untaken(struct http_thread *thread, const struct request
 {
     assert(request->http.kind == CALL_ORDER);
     const struct shard *shard = &thread->service->shards[request_shard(request)];
-    bool carried = atomic_load(&shard->sold_ns) > request->arrived_ns;
+    bool carried = atomic_load(&shard->sold_ns) > request->http.complete_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }

@@ -132,7 +132,7 @@ bool room_admits(struct http_thread *thread, const struct sockaddr *from)
 static void go(struct http_thread *thread, struct http_connection *connection)
 {
     assert(!connection->told_to_go);
-    waiting_remove(connection);
+    connection_list_remove(connection);
     connection->told_to_go = true;
     unsigned before = atomic_fetch_sub(&thread->room->taken, 1);
     assert(before > 0);
@@ -163,12 +163,10 @@ static struct http_connection *first_quiet(const struct connection_list *list)
 /* The connection that has sent longest at a request. With `strangers` only one that is none. */
 static struct http_connection *longest_sending(const struct http_thread *thread, bool strangers)
 {
-    const struct request *request = thread->lists[LIST_RECEIVING].first;
-    for (int i = 0; request && i < PASSED_OVER_MAX; i++, request = request->http.next) {
-        struct http_connection *connection = request->http.connection;
-        if (!connection->told_to_go && !connection->waits && !(strangers && connection->known))
+    struct http_connection *connection = thread->sending.first;
+    for (int i = 0; connection && i < PASSED_OVER_MAX; i++, connection = connection->next)
+        if (!(strangers && connection->known))
             return connection;
-    }
     return NULL;
 }
 
@@ -192,7 +190,7 @@ static bool make_room(struct http_thread *thread)
     struct http_connection *chosen = choose(thread);
     if (!chosen)
         return false;
-    if (chosen->waits) {
+    if (chosen->list != &thread->sending) {
         close_waiting(thread, chosen);
     } else {
         go(thread, chosen);

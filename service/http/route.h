@@ -10,6 +10,8 @@ enum route_class {
     ROUTE_SHOP,  /* the shop's own calls: the shop token, when one is set */
     ROUTE_ADMIN, /* the operator's calls: the admin token */
     ROUTE_OPS,   /* what machines ask about the service's health: none */
+    ROUTE_LIVE,  /* the servers of the group, and what they said: the admin token, unless the option
+                  * demo is on or the client is on this machine */
     ROUTE_OPEN,  /* the description of the interface: none, and served everywhere */
     ROUTE_CLASSES
 };
@@ -17,8 +19,12 @@ enum route_class {
 /* Sets of classes, as sums of ROUTE_BIT. */
 #define ROUTE_BIT(class) (1U << (class))
 #define ROUTE_ALL (ROUTE_BIT(ROUTE_CLASSES) - 1)
-#define ROUTE_OPERATORS (ROUTE_BIT(ROUTE_ADMIN) | ROUTE_BIT(ROUTE_OPS) | ROUTE_BIT(ROUTE_OPEN))
+#define ROUTE_OPERATORS_OWN (ROUTE_BIT(ROUTE_ADMIN) | ROUTE_BIT(ROUTE_OPS) | ROUTE_BIT(ROUTE_LIVE))
+#define ROUTE_OPERATORS (ROUTE_OPERATORS_OWN | ROUTE_BIT(ROUTE_OPEN))
 #define ROUTE_PUBLIC (ROUTE_BIT(ROUTE_BUYER) | ROUTE_BIT(ROUTE_SHOP) | ROUTE_BIT(ROUTE_OPEN))
+
+/* Of these the times are in the histograms of their kinds. */
+#define ROUTE_MEASURED (ROUTE_BIT(ROUTE_BUYER) | ROUTE_BIT(ROUTE_SHOP) | ROUTE_BIT(ROUTE_ADMIN))
 
 struct route {
     const char *method;

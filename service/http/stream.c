@@ -73,11 +73,10 @@ static ssize_t next_page(struct request *request)
     struct http_thread *thread = request->http_thread;
     if (thread->ending || !queue_reserve(request_queue(thread->service, request), request->flow))
         return MHD_CONTENT_READER_END_WITH_ERROR;
-    request->arrived_ns = thread->now_ns; /* each page has a deadline of its own */
+    request_arrives(thread, request); /* each page has a deadline of its own */
     request_send(thread, request, REQUEST_DONE);
-    waiting_remove(request->http.connection);
-    request->http.wait = WAIT_SUSPENDED;
-    MHD_suspend_connection(request->http.connection->mhd);
+    connection_list_remove(request->http.connection);
+    request_suspend_answer(request);
     return 0;
 }
 

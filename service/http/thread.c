@@ -8,8 +8,6 @@
 
 #include "base/clock.h"
 
-enum { LOCKS_DEADLINE_EXTRA_MS = 5000 }; /* to wait for locks: lease, deadline and this */
-
 void http_wake(struct http_thread *thread)
 {
     uint64_t one = 1;
@@ -19,12 +17,12 @@ void http_wake(struct http_thread *thread)
 
 /* ---- connections ---- */
 
-void waiting_remove(struct http_connection *connection)
+void connection_list_remove(struct http_connection *connection)
 {
-    struct connection_list *list = &connection->thread->waiting[connection->known];
-    if (!connection->waits)
+    struct connection_list *list = connection->list;
+    if (!list)
         return;
-    connection->waits = false;
+    connection->list = NULL;
     if (connection->prev)
         connection->prev->next = connection->next;
     else
@@ -35,14 +33,12 @@ void waiting_remove(struct http_connection *connection)
         list->last = connection->prev;
 }
 
-void waiting_add(struct http_thread *thread, struct http_connection *connection)
+void connection_list_add(struct http_thread *thread, struct connection_list *list,
+                         struct http_connection *connection)
 {
-    struct connection_list *list = &thread->waiting[connection->known];
     assert(connection->thread == thread);
-    waiting_remove(connection);
-    if (connection->told_to_go)
-        return;
-    connection->waits = true;
+    connection_list_remove(connection);
+    connection->list = list;
     connection->since_ns = thread->now_ns;
     connection->next = NULL;
     connection->prev = list->last;
@@ -53,9 +49,16 @@ void waiting_add(struct http_thread *thread, struct http_connection *connection)
     list->last = connection;
 }
 
+void waiting_add(struct http_thread *thread, struct http_connection *connection)
+{
+    connection_list_remove(connection);
+    if (!connection->told_to_go)
+        connection_list_add(thread, &thread->waiting[connection->known], connection);
+}
+
 static void note_known(struct http_thread *thread, struct http_connection *connection, bool known)
 {
-    assert(!connection->waits);
+    assert(!connection->list);
     if (known && !connection->known)
         thread->strangers--;
     else if (!known && connection->known)
@@ -65,6 +68,7 @@ static void note_known(struct http_thread *thread, struct http_connection *conne
 
 void waiting_busy(struct http_thread *thread, struct http_connection *connection)
 {
+    connection_list_remove(connection);
     note_known(thread, connection, true);
     thread->busy += !connection->busy;
     connection->busy = true;
@@ -80,7 +84,7 @@ void waiting_not_busy(struct http_thread *thread, struct http_connection *connec
 static void set_known(struct http_thread *thread, struct http_connection *connection, bool known)
 {
     waiting_not_busy(thread, connection);
-    waiting_remove(connection);
+    connection_list_remove(connection);
     note_known(thread, connection, known);
     waiting_add(thread, connection);
 }
@@ -155,35 +159,53 @@ void request_list_remove(struct request *request)
     http->list = NULL;
 }
 
+/* why_not_at_once: libmicrohttpd decides what a connection waits for when its handler has returned,
+ * but not for one that the handler has suspended. Suspended in the call that completed its request,
+ * a connection would go on as one to be read, and a client that had closed its sending side would
+ * be taken for gone. */
 void request_suspend(struct request *request)
 {
     assert(request->http.wait == WAIT_NONE);
+    request->http.wait = WAIT_SUSPENDS;
+}
+
+static void suspend(struct request *request)
+{
     request->http.wait = WAIT_SUSPENDED;
     MHD_suspend_connection(request->http.connection->mhd);
+}
+
+bool request_suspend_now(struct request *request)
+{
+    bool due = request->http.wait == WAIT_SUSPENDS;
+    if (due)
+        suspend(request);
+    return due;
+}
+
+void request_suspend_answer(struct request *request)
+{
+    assert(request->http.wait == WAIT_NONE);
+    suspend(request);
 }
 
 /* A polled connection is asked about in the next run anyway. */
 void request_resume(struct request *request)
 {
-    if (request->http.wait != WAIT_SUSPENDED)
+    enum http_wait wait = request->http.wait;
+    if (wait == WAIT_POLLED)
         return;
     request->http.wait = WAIT_NONE;
-    MHD_resume_connection(request->http.connection->mhd);
+    if (wait == WAIT_SUSPENDED)
+        MHD_resume_connection(request->http.connection->mhd);
 }
 
-static enum http_list list_of(const struct request *request)
+void request_arrives(struct http_thread *thread, struct request *request)
 {
-    enum call_kind kind = request->http.kind;
-    return kind != CALL_ORDER && call_kinds[kind].locks ? LIST_LOCKS : LIST_USUAL;
-}
-
-static int64_t deadline_ns(const struct http_thread *thread, const struct request *request)
-{
-    const struct config *config = &thread->service->config;
-    int64_t ms = config->deadline_ms;
-    if (list_of(request) == LIST_LOCKS)
-        ms += (int64_t)config->lease_ms + LOCKS_DEADLINE_EXTRA_MS;
-    return request->arrived_ns + ms * CLOCK_NS_PER_MS;
+    request->arrived_ns = thread->now_ns;
+    request->http.until_ns =
+        thread->now_ns + (int64_t)thread->service->config.deadline_ms * CLOCK_NS_PER_MS;
+    request_list_add(thread, LIST_USUAL, request);
 }
 
 struct queue *request_queue(struct service *service, const struct request *request)
@@ -198,10 +220,10 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
     bool moved = request_move(request, from, REQUEST_QUEUED);
     assert(moved); /* no worker knows it yet */
     request_phase(request, PHASE_IN_FLIGHT);
-    request->http.until_ns = deadline_ns(thread, request);
+    assert(request->http.list);
+    request->order.until_ns = request->http.until_ns; /* of other calls nobody asks for it */
     request->queue_next = NULL;
     thread->in_flight++;
-    request_list_add(thread, list_of(request), request);
     if (request->http.kind != CALL_ORDER) {
         queue_push(request_queue(thread->service, request), request, request);
         return;

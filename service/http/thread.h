@@ -40,16 +40,17 @@ struct http_connection {
     bool answered;            /* an answer to it was queued, or written past libmicrohttpd */
     struct live_stream *live; /* its answer is a stream of events; or NULL */
 
+    struct connection_list *list;        /* the one of the thread's lists it is in, or NULL */
+    struct http_connection *prev, *next; /* in that list */
+    int64_t since_ns;                    /* when it came into that list, or the last one */
+
     /* The part of room.c. */
     struct http_thread *thread;
-    struct http_connection *prev, *next; /* in one of the thread's lists of those that wait */
-    bool waits;                          /* for its client: it is in that list */
-    bool known;                          /* its client has taken an answer, and leaves none lying;
+    bool known; /* its client has taken an answer, and leaves none lying;
                                           * or is owed one */
-    bool busy;                           /* a complete request has no answer yet */
+    bool busy;  /* a complete request has no answer yet */
     bool told_to_go;
     bool address_counted;
-    int64_t since_ns; /* when it began to wait, or its client to send a request */
     struct address address;
 };
 
@@ -81,10 +82,11 @@ struct http_thread {
     struct worker worker;
     struct MHD_Daemon *daemon;
     int listen_fd;
-    bool listen_inherited; /* the next daemon goes on listening on it */
-    int wake_fd;           /* eventfd; any thread may write */
-    int hangup_fd;         /* epoll: connections whose client has closed its side */
-    int loop_fd;           /* epoll: the daemon's own epoll, wake_fd and hangup_fd */
+    bool listen_inherited;  /* the next daemon goes on listening on it */
+    int wake_fd;            /* eventfd; any thread may write */
+    int hangup_fd;          /* epoll: connections whose client has closed its side */
+    int64_t hangups_due_ns; /* when they are looked at again */
+    int loop_fd;            /* epoll: the daemon's own epoll and wake_fd */
 
     /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
     _Atomic(struct request *) returned;
@@ -98,26 +100,28 @@ struct http_thread {
     } orders[SHARDS_MAX];
     struct request *free_requests;
     struct http_room *room;
-    struct connection_list waiting[2]; /* for their clients; [1]: known ones, see room.c */
-    size_t strangers;                  /* connections that are not known */
-    size_t busy;                       /* connections whose request is complete */
-    _Atomic size_t connections;        /* open ones; others may read */
-    _Atomic unsigned room_asked;       /* connections that others ask the thread to close */
-    int64_t room_log_ns;               /* when the next line about connections may be logged */
-    size_t polled;                     /* connections that are asked about in every turn */
-    size_t in_flight;                  /* requests sent on and not come back */
-    struct live_stream *live_streams;  /* of all its connections that have one */
-    size_t replies;                    /* queued in the last run of libmicrohttpd */
-    size_t answers;                    /* of these, to requests that had waited */
-    size_t accepts;                    /* clients that connected in the last run */
-    size_t accepts_seen;               /* and since the last look at those that wait, see loop.c */
-    bool stuck;                        /* at that look clients waited, and none had been accepted */
-    int64_t stuck_look_ns;             /* when to look again */
-    unsigned runs_due;                 /* of libmicrohttpd, before the thread may wait again */
-    int64_t now_ns;                    /* of this turn */
-    _Atomic int64_t turned_ns;         /* the same, which others may read */
-    bool closing;                      /* answers close their connections */
-    bool ending;                       /* its last turns: nothing may be sent on any more */
+    struct connection_list waiting[2];       /* for their clients; [1]: known ones, see room.c */
+    struct connection_list sending;          /* their clients have begun a request, see room.c */
+    struct connection_list held[HTTP_LINES]; /* with a complete request, see fair.c */
+    size_t strangers;                        /* connections that are not known */
+    size_t busy;                             /* connections whose request is complete */
+    _Atomic size_t connections;              /* open ones; others may read */
+    _Atomic unsigned room_asked;             /* connections that others ask the thread to close */
+    int64_t room_log_ns;              /* when the next line about connections may be logged */
+    size_t polled;                    /* connections that are asked about in every turn */
+    size_t in_flight;                 /* requests sent on and not come back */
+    struct live_stream *live_streams; /* of all its connections that have one */
+    size_t replies;                   /* queued in the last run of libmicrohttpd */
+    size_t answers;                   /* of these, to requests that had waited */
+    size_t accepts;                   /* clients that connected in the last run */
+    size_t accepts_seen;              /* and since the last look at those that wait, see loop.c */
+    bool stuck;                       /* at that look clients waited, and none had been accepted */
+    int64_t stuck_look_ns;            /* when to look again */
+    unsigned runs_due;                /* of libmicrohttpd, before the thread may wait again */
+    int64_t now_ns;                   /* of this turn */
+    _Atomic int64_t turned_ns;        /* the same, which others may read */
+    bool closing;                     /* answers close their connections */
+    bool ending;                      /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
     size_t problem_bytes[PROBLEM_COUNT];             /* of their texts */
 };
@@ -135,8 +139,12 @@ void waiting_answered(struct http_thread *thread, struct http_connection *connec
 /* The client has taken the answer: the connection is known, and waits for the next request. */
 void waiting_served(struct http_thread *thread, struct http_connection *connection);
 
-/* The client has begun a request, or waits for an answer. */
-void waiting_remove(struct http_connection *connection);
+/* Puts the connection at the end of one of the thread's lists, out of the one that it is in. */
+void connection_list_add(struct http_thread *thread, struct connection_list *list,
+                         struct http_connection *connection);
+
+/* Does nothing when the connection is in no list. */
+void connection_list_remove(struct http_connection *connection);
 
 /* The client's request is complete, and is not given up for another client: it is known until it is
  * answered. May be called again. */
@@ -151,17 +159,29 @@ void request_phase(struct request *request, enum http_phase phase);
 /* True while a queue or a worker has the request. */
 bool request_in_flight(const struct request *request);
 
-/* Appends the request to a list, ordered by until_ns because all limits of a list are equal. */
+/* Appends the request to a list, ordered by until_ns because all limits of a list are equal, and
+ * count from the same moment. */
 void request_list_add(struct http_thread *thread, enum http_list list, struct request *request);
 
 /* Does nothing when the request is in no list. */
 void request_list_remove(struct request *request);
 
-/* Suspends the connection of a request until request_resume: libmicrohttpd asks again then. */
+/* Suspends the connection of a complete request, the next time that libmicrohttpd asks, until
+ * request_resume: libmicrohttpd asks again then. */
 void request_suspend(struct request *request);
+
+/* Does so when that time has come; false when nobody asked for it. For exchange_access. */
+bool request_suspend_now(struct request *request);
+
+/* Suspends the connection of a request whose answer has begun, from within the callback that makes
+ * the next piece, until request_resume. */
+void request_suspend_answer(struct request *request);
 
 /* Ends the suspension, if the request's connection is suspended. */
 void request_resume(struct request *request);
+
+/* From now on the time of a request, or of its next page, counts; see call_bound_ms. */
+void request_arrives(struct http_thread *thread, struct request *request);
 
 /* The queue of the request's kind in the shard that it goes to. While no worker has the request. */
 struct queue *request_queue(struct service *service, const struct request *request);

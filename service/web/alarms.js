@@ -80,6 +80,9 @@ export function conditionsOf(state) {
 
 // The stream gives nothing: the figures are those of the last event.
 export function lostCondition(stream) {
+  if (stream.refused) {
+    return warning("token", "The figures are shown to holders of the admin token: enter it.");
+  }
   const age = stream.age();
   const figures = age === null ? "there are no figures yet"
     : `all figures are those of ${clock(stream.now() - age)}`;

@@ -5,8 +5,8 @@ import { isSilent, serversOf, worstReport } from "./alarms.js";
 
 const SPARK = { points: 60, width: 120, height: 28 };
 const SVG = "http://www.w3.org/2000/svg";
-const RATES = [["accepted", "accepted"], ["sold_out", "sold out"], ["refused", "refused"],
-  ["errors", "errors"]];
+const RATES = [["accepted", "accepted"], ["replayed", "repeats"], ["sold_out", "sold out"],
+  ["refused", "refused"], ["errors", "errors"]];
 
 // ---- the small curve of the last minute ----
 

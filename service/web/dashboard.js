@@ -54,7 +54,8 @@ function judge() {
     [...(lost ? [lostCondition(stream)] : []), ...(last ? conditionsOf(last) : [])];
   setData(document.body, "lost", lost);
   setData(find("link"), "state", lost ? "bad" : last ? "good" : "wait");
-  setText(find("link"), lost ? `no answer since ${stream.silentSeconds()} s`
+  setText(find("link"), stream.refused ? "wants the token"
+    : lost ? `no answer since ${stream.silentSeconds()} s`
     : last ? "live" : "connecting");
   note(watch.compare(conditions, performance.now()), now());
   if (lost || last) {
@@ -93,6 +94,7 @@ function shards() {
 // An action has ended, or the token has changed (no text).
 function finish(text) {
   showToken();
+  stream.changeToken();
   journal.refresh();
   if (text) {
     setText(find("done"), text);

@@ -6,6 +6,7 @@ import { GROUP, sumOf } from "./history.js";
 
 const FIGURES = [
   { field: "accepted", label: "accepted", text: rate, unit: "/s" },
+  { field: "replayed", label: "repeats", text: rate, unit: "/s" },
   { field: "sold_out", label: "sold out", text: rate, unit: "/s" },
   { field: "refused", label: "refused", text: rate, unit: "/s" },
   { field: "errors", label: "errors", text: rate, unit: "/s" },

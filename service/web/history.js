@@ -4,9 +4,9 @@ const KEPT = 300; // seconds
 const GAP_S = 3; // a longer time without figures is a hole in the curves
 export const GROUP = "";
 
-const FIELDS = ["accepted", "sold_out", "refused", "errors", "p50_ms", "p99_ms"];
+const FIELDS = ["accepted", "replayed", "sold_out", "refused", "errors", "p50_ms", "p99_ms"];
 
-const SUMS = ["accepted", "sold_out", "refused", "errors"];
+const SUMS = ["accepted", "replayed", "sold_out", "refused", "errors"];
 
 const heard = (daemon) => daemon.age_ms <= 3000;
 

@@ -1,43 +1,75 @@
 // The live stream: it connects again by itself, however the connection was lost.
 //
-// why_a_watchdog: EventSource alone gives up after an HTTP error, and does not notice a connection
-// that is silently dead. So whoever has heard nothing for SILENT_MS begins anew.
+// why_no_EventSource: that cannot send the admin token, gives up after an HTTP error, and does not
+// notice a connection that is silently dead. Here whoever has heard nothing for SILENT_MS begins
+// anew.
+import { token } from "./admin.js";
 
 const SILENT_MS = 5000;
 const LOST_MS = 3000; // from then on the figures count as old
 const RETRY_MS = 1000;
 
-// Calls onState(state) for every event. `age()` tells how old the last one is.
+// Calls onState(state) for every event. `age()` tells how old the last one is; `refused` that there
+// will be none before another token is held.
 export class Stream {
   constructor(url, onState) {
-    Object.assign(this, { url, onState, source: null, heardAt: null, begunAt: 0, offset: 0 });
+    Object.assign(this, { url, onState, heardAt: null, begunAt: 0, offset: 0, refused: false });
     this.connect();
     setInterval(() => this.watch(), RETRY_MS);
   }
 
   connect() {
-    this.source?.close();
-    this.begunAt = performance.now();
-    this.source = new EventSource(this.url);
-    this.source.addEventListener("state", (event) => this.receive(event));
+    const connection = new AbortController();
+    this.connection?.abort();
+    Object.assign(this, { connection, begunAt: performance.now(), secret: token.get() });
+    this.read(connection).catch(() => {}).finally(() => connection.abort());
+  }
+
+  // Another token is held, or none any more.
+  changeToken() {
+    if (this.secret !== token.get()) {
+      this.connect();
+    }
+  }
+
+  async read({ signal }) {
+    const response = await fetch(this.url, {
+      headers: this.secret ? { Authorization: `Bearer ${this.secret}` } : {},
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
+      signal,
+    });
+    if (signal.aborted) {
+      return;
+    }
+    this.refused = response.status === 401;
+    if (!response.ok) {
+      return;
+    }
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = "", piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const events = (text + piece.value).split("\n\n");
+      text = events.pop();
+      events.forEach((event) => this.receive(event));
+    }
   }
 
   receive(event) {
-    let state;
-    try {
-      state = JSON.parse(event.data);
-    } catch {
-      return; // cut off on its way: the next one comes in a second
+    const data = event.split("\n").find((line) => line.startsWith("data: "));
+    if (!data) {
+      return;
     }
+    const state = JSON.parse(data.slice("data: ".length));
     this.heardAt = performance.now();
     this.offset = Date.parse(state.at) - Date.now() || 0;
-    this.onState(state);
+    queueMicrotask(() => this.onState(state)); // its errors are no reason to connect again
   }
 
   watch() {
-    const closed = this.source.readyState === EventSource.CLOSED;
+    const { aborted } = this.connection.signal;
     const since = performance.now() - Math.max(this.begunAt, this.heardAt ?? 0);
-    if (since > SILENT_MS || (closed && since > RETRY_MS)) {
+    if (!this.refused && (since > SILENT_MS || (aborted && since > RETRY_MS))) {
       this.connect();
     }
   }
@@ -53,6 +85,9 @@ export class Stream {
   }
 
   lost() {
+    if (this.refused) {
+      return true;
+    }
     const age = this.age();
     return age === null ? performance.now() > LOST_MS : age > LOST_MS;
   }

@@ -126,7 +126,10 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
     size_t done = 0;
     faults_begin(thread->worker.stock);
     every_shard_begin(&thread->worker);
+    struct sale_cache *cache = thread->worker.shard->sale_cache;
+    unsigned section = sale_cache_enter(cache);
     group[0]->call.work(&thread->worker, group, count);
+    sale_cache_leave(cache, section);
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = group[i];

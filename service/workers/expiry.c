@@ -125,7 +125,7 @@ static bool expire(struct expiry_worker *worker)
         log_event(LOG_INFO, "expired", "orders=%zu", all);
     if (ended > 0)
         log_event(LOG_INFO, "rounds_ended", "orders=%llu", (unsigned long long)ended);
-    if (result != LEDGER_OK)
+    if (result != LEDGER_OK || stock_fault(worker->stock, STOCK_LEDGER)->damaged)
         faults_log(worker->stock, "expiry_worker_failed", 0,
                    "orders that were not paid in time keep their units until this succeeds", NULL);
     return result == LEDGER_OK;
@@ -138,11 +138,21 @@ static bool work(struct expiry_worker *worker)
     if (!expire(worker))
         return false;
     faults_begin(worker->stock);
-    if (retention_work(&worker->retention, stock_ledger(worker->stock), days))
+    if (retention_work(&worker->retention, stock_ledger(worker->stock), days)) {
+        faults_log_damage(stock_ledger(worker->stock));
         return true;
+    }
     faults_log(worker->stock, "retention_failed", 0,
                "what ended rounds have left stays until this succeeds", NULL);
     return false;
+}
+
+static bool work_in_section(struct expiry_worker *worker)
+{
+    unsigned section = sale_cache_enter(worker->shard->sale_cache);
+    bool done = work(worker);
+    sale_cache_leave(worker->shard->sale_cache, section);
+    return done;
 }
 
 static void run(void *context)
@@ -153,7 +163,7 @@ static void run(void *context)
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
         bool elected = atomic_load(&worker->shard->prepared) && get_elected(worker);
-        if (elected && !work(worker)) {
+        if (elected && !work_in_section(worker)) {
             elected = false;
             resign(worker);
             pause_ms += FAILED_MS;

@@ -233,9 +233,27 @@ static enum health_state keep_node(struct probe *probe)
     return kept ? HEALTH_OK : HEALTH_NO_NODE;
 }
 
+/* The daemon follows a step at once. A clock that has stepped may step again, so the daemon is not
+ * ready until the answers have been steady for a while. */
+static enum health_state check_clock(struct probe *probe)
+{
+    struct shard_clock *clock = &probe->shard->clock;
+    int64_t step_ms = 0;
+    shard_clock_measure(clock, probe->ledger, &step_ms); /* the next probe tells of a failure */
+    if (step_ms != 0)
+        log_event(LOG_WARN, "ledger_clock_stepped", "address=%s by_ms=%lld effect=%s",
+                  LOG_QUOTE(ledger_server(probe->ledger)), (long long)step_ms,
+                  LOG_QUOTE("windows and expiry follow the new time; not ready until the clock "
+                            "is steady for a second"));
+    if (!shard_clock_known(clock))
+        return HEALTH_UNKNOWN;
+    return shard_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
+}
+
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 {
     enum ledger_write answer = ledger_try_write(probe->ledger);
+    enum health_state kept, clock;
     *error_out = ledger_error(probe->ledger);
     ledger_look(probe->ledger);
     if (answer == LEDGER_WRITE_OK || answer == LEDGER_WRITE_NO_TABLES)
@@ -243,12 +261,14 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
     switch (answer) {
     case LEDGER_WRITE_OK:
         check_durable(probe);
-        return keep_node(probe);
+        clock = check_clock(probe);
+        kept = keep_node(probe);
+        return kept == HEALTH_OK ? clock : kept;
     case LEDGER_WRITE_READ_ONLY:
         doubt_node(probe);
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
-        return atomic_load(&probe->shard->prepared) ? HEALTH_DOWN : HEALTH_OK;
+        return atomic_load(&probe->shard->prepared) ? HEALTH_DOWN : check_clock(probe);
     case LEDGER_WRITE_FAILED:
         doubt_node(probe);
         break;
@@ -257,6 +277,15 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
 }
 
 /* ---- the threads ---- */
+
+static const char *effect_of(enum health_state state)
+{
+    if (state == HEALTH_NO_NODE)
+        return "orders are refused, 503 no_order_id, until it leases a node";
+    if (state == HEALTH_CLOCK)
+        return "orders go on; the daemon is not ready until its clock is steady";
+    return "orders are refused, 503 unavailable, until it is up";
+}
 
 static void log_change(const struct probe *probe, enum health_state state, const char *error)
 {
@@ -272,9 +301,7 @@ static void log_change(const struct probe *probe, enum health_state state, const
     else
         log_event(LOG_WARN, probe->kind->down, "reason=%s address=%s error=%s effect=%s",
                   health_word(state), LOG_QUOTE(place), LOG_QUOTE(error),
-                  LOG_QUOTE(state == HEALTH_NO_NODE
-                                ? "orders are refused, 503 no_order_id, until it leases a node"
-                                : "orders are refused, 503 unavailable, until it is up"));
+                  LOG_QUOTE(effect_of(state)));
 }
 
 static void run(void *context)

@@ -26,7 +26,8 @@ struct service;
     X(LOADING, "loading")               /* Redis: it reads its data after a start */               \
     X(BUSY, "busy")                     /* Redis: a script keeps it */                             \
     X(SPLIT, "split")                   /* the ledger: two of its servers take writes */           \
-    X(NO_NODE, "no_node")               /* the ledger: it has no node number for this daemon */
+    X(NO_NODE, "no_node")               /* the ledger: it has no node number for this daemon */    \
+    X(CLOCK, "clock_unsteady")          /* the ledger: its clock has stepped a moment ago */
 
 #define HEALTH_ID(id, word) HEALTH_##id,
 enum health_state { HEALTH_STATES(HEALTH_ID) HEALTH_STATE_COUNT };

@@ -52,14 +52,20 @@ static void index_orders(struct order_indexer *indexer)
         fault_clear(ledger_fault(indexer->ledger));
 }
 
+/* For how long the first order that is not indexed has waited; its id has the ledger's time. */
+static int64_t late_ms(const struct order_indexer *indexer, uint64_t waiting)
+{
+    return waiting > 0 ? shard_clock_ms(&indexer->shard->clock) - (int64_t)order_id_time_ms(waiting)
+                       : 0;
+}
+
 /* Tells up to when all orders are indexed. Without an answer that moment stays, and so gets old. */
 static void note_lag(struct order_indexer *indexer)
 {
     int64_t now_ms = clock_wall_ms();
     uint64_t waiting = 0;
     if (ledger_index_waiting(indexer->ledger, &waiting) == LEDGER_OK)
-        atomic_store(&indexer->shard->indexed_s,
-                     (waiting > 0 ? (int64_t)order_id_time_ms(waiting) : now_ms) / 1000);
+        atomic_store(&indexer->shard->indexed_s, (now_ms - late_ms(indexer, waiting)) / 1000);
     fault_clear(ledger_fault(indexer->ledger));
 }
 

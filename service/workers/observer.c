@@ -48,7 +48,9 @@ static bool look_at_sales(struct observer *observer, unsigned number)
         service->shard_count > 1 && !health_shard_up(service->health, number, clock_now_ns());
     if (!atomic_load(&service->shards[number].prepared) || known_down)
         return false;
-    sale_figures_turn(observed->sales, observed->ledger, clock_wall_ms());
+    sale_figures_turn(observed->sales, observed->ledger,
+                      shard_clock_ms(&service->shards[number].clock));
+    faults_log_damage(observed->ledger);
     fault_clear(ledger_fault(observed->ledger));
     return true;
 }

@@ -331,6 +331,18 @@ static bool log_faults(struct order_worker *worker, size_t count)
     return unavailable + doubt > 0;
 }
 
+/* Logs that others held rows of the ledger; at most one line a second. */
+static void log_held(const struct order_worker *worker)
+{
+    const struct stock_held *held = stock_held(worker->stock);
+    if (held->count > 0)
+        log_failure(LOG_WARN, "row_held", "ledger", "address=%s sku=%s row=%s holder=%s effect=%s",
+                    stock_place(worker->stock, STOCK_LEDGER), held->sku, LOG_QUOTE(held->row),
+                    LOG_QUOTE(held->holder),
+                    LOG_QUOTE("orders that need the row are answered 503 unavailable until it is "
+                              "free; the others go on"));
+}
+
 /* The server that alone has failed, else the one that took longer: the time of a question that got
  * no answer is in neither sum. */
 static enum stock_server slow_server(const struct order_worker *worker, bool longer_redis)
@@ -387,9 +399,12 @@ static void carry(struct order_worker *worker, size_t taken)
         return;
     struct late late;
     faults_begin(worker->stock);
+    unsigned section = sale_cache_enter(worker->shard->sale_cache);
     stock_sell(worker->stock, worker->orders, count);
+    sale_cache_leave(worker->shard->sale_cache, section);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
+    log_held(worker);
     note_collisions(worker, count);
     int64_t decided_ns = clock_now_ns();
     measure_stages(worker, count, decided_ns - start_ns);

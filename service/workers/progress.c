@@ -16,7 +16,7 @@
 #include "service/rates.h"
 #include "service/workers/observer.h"
 
-enum { TEXT_SIZE = 160 };
+enum { TEXT_SIZE = 192 };
 
 /* A sale in which units were sold since the last look. */
 struct moved {
@@ -85,8 +85,10 @@ static void print_daemon(const struct rates_figures *figures, size_t queue, char
     char p99[32] = "";
     if (!isnan(figures->p99_ms))
         snprintf(p99, sizeof p99, " p99_ms=%.1f", figures->p99_ms);
-    snprintf(out, TEXT_SIZE, "orders_per_s=%.1f refused_per_s=%.1f errors_per_s=%.1f%s queue=%zu",
-             figures->per_s[RATES_ACCEPTED],
+    snprintf(out, TEXT_SIZE,
+             "orders_per_s=%.1f repeats_per_s=%.1f refused_per_s=%.1f errors_per_s=%.1f%s "
+             "queue=%zu",
+             figures->per_s[RATES_ACCEPTED], figures->per_s[RATES_REPLAYED],
              figures->per_s[RATES_SOLD_OUT] + figures->per_s[RATES_REFUSED],
              figures->per_s[RATES_ERRORS], p99, queue);
 }

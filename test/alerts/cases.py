@@ -1,5 +1,6 @@
 """What breaks for each alert: a case makes a daemon and gives a function that breaks the thing."""
 
+import random
 import re
 import resource
 import signal
@@ -195,6 +196,13 @@ def node_lost(scene):
     scene.daemon()
     return lambda: scene.stack.ledger.run(
         "UPDATE node_lease SET holder='another',leased_until='2999-01-01'")
+
+
+@case("SeckillLedgerClockUnsteady")
+def ledger_clock_unsteady(scene):
+    """As the daemon sees it, whose time since boot keeps stepping."""
+    scene.daemon(env=scene.clock.environment())
+    return lambda: scene.repeat(lambda: scene.clock.set(boot_s=random.choice((0, 2, 4, 6))))
 
 
 # ---- orders ----

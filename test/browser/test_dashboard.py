@@ -70,6 +70,22 @@ def no_errors(page, *expected):
     assert [error for error in page.errors() if not error.startswith(expected or ("\0",))] == []
 
 
+def test_page_elsewhere_asks_for_the_token_once(chrome, daemon):
+    """A proxy names the machine that the browser is on; nobody asks without a token again."""
+    host, port = daemon.admin_address()
+    page = chrome.open(f"http://{host}:{port}/dashboard",
+                       extraHTTPHeaders={"X-Forwarded-For": "192.0.2.9"})
+    page.wait(text_has("#link", "wants the token"))
+    page.wait(text_has("#alarms", "holders of the admin token"))
+    page.wait("performance.now() > 4000")  # four retries of a stream that was lost
+    assert daemon.metric('seckill_unauthorized_total{class="admin"}') == 1
+    enter_token(page)
+    page.wait(LIVE)
+    page.click("#token")
+    page.wait(text_has("#link", "wants the token"))
+    no_errors(page, "Failed to load resource: the server responded with a status of 401")
+
+
 # what it shows
 
 def test_rush_moves_figures_bars_and_curves(chrome, stack, spawn, load):

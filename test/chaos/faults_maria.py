@@ -1,13 +1,16 @@
 """Faults of MariaDB: it dies, sleeps, refuses, has no room, and others hold what orders need."""
 
+import os
 import resource
 import signal
+import subprocess
 import time
 from contextlib import ExitStack, suppress
 
 import pymysql
 
-from chaos.kinds import kind, seconds, times
+from chaos.kinds import kind, one_of, seconds, times
+from daemon import PROGRAM
 from harness.processes import HarnessError
 
 FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set
@@ -17,6 +20,11 @@ LENGTHEN = ("CREATE TABLE long_log (a LONGBLOB); INSERT INTO long_log"
             " SELECT REPEAT('x', 1048576) FROM seq_1_to_40; DROP TABLE long_log")
 SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = 'seckill'"
 SEGMENTS = "SELECT * FROM stock_segment FOR UPDATE"
+ROW = "SELECT * FROM stock_segment WHERE sku = '{}' AND segment = 0 FOR UPDATE"
+REPORT = " UNION ".join(f"(SELECT user_id FROM {table} LIMIT 1)"
+                        for table in ("orders", "order_key", "user_quota"))
+MIGRATION = "0007_user_id"  # changes tables that every order needs, and may run again
+MIGRATION_SECONDS = 60      # until it has ended, long after the reader has
 
 
 @kind("maria", down=seconds(0, 0.5))
@@ -106,6 +114,27 @@ def maria_rows_locked(cluster, lasts):
     """Somebody's transaction stays open."""
     with cluster.ledger.transaction(SEGMENTS):
         time.sleep(lasts)
+
+
+@kind("maria", sku=one_of("steady", "limited", "brief"), lasts=seconds(0.5, 4))
+def maria_row_locked(cluster, sku, lasts):
+    """One row of one sale, for longer than an order waits: other sales go on."""
+    with cluster.ledger.transaction(ROW.format(sku)):
+        time.sleep(lasts)
+
+
+@kind("maria", lasts=seconds(0.5, 4))
+def maria_migrated_beside_reader(cluster, lasts):
+    """A report reads the orders while an operator migrates: the change waits for the report, and
+    what came after the change must not wait for it."""
+    with cluster.ledger.transaction(REPORT):
+        cluster.ledger.run(f"DELETE FROM schema_version WHERE name = '{MIGRATION}'")
+        migration = subprocess.Popen([PROGRAM, "--migrate"], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL,
+                                     env={**os.environ,
+                                          "SECKILL_MYSQL_URL": cluster.maria_server.daemons_url})
+        time.sleep(lasts)
+    migration.wait(MIGRATION_SECONDS)
 
 
 @kind("maria", lasts=seconds(0.3, 2))

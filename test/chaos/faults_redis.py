@@ -117,8 +117,9 @@ def redis_client_kill(cluster, count):
         time.sleep(POLL)
 
 
-@kind("redis", lasts=seconds(0.2, 2))
+@kind("redis", lasts=seconds(0.2, 4.5))
 def redis_out_of_memory(cluster, lasts):
+    """It is full, for longer than a lease at times."""
     cluster.redis("CONFIG", "SET", "maxmemory", "1")
     time.sleep(lasts)
     cluster.redis("CONFIG", "SET", "maxmemory", "0")

@@ -30,27 +30,30 @@ class Turn:
         return f"turn {self.number}: after {self.quiet} s " + " | ".join(map(str, self.faults))
 
 
-def schedule(seed):
-    """The turns of a seed, without end. Each kind comes once before any comes again."""
+def schedule(seed, kinds=None):
+    """The turns of a seed, without end, of all kinds or of these. Each kind comes once before any
+    comes again."""
     generator = random.Random(f"chaos {seed}")
+    kinds = sorted(kinds or KINDS)
+    apart = len({KINDS[name].strikes for name in kinds}) > 1
     deck = []
     number = 0
     while True:
         number += 1
-        names = [next_kind(generator, deck, set())]
-        if generator.random() < TWO_AT_ONCE:
-            names.append(next_kind(generator, deck, {KINDS[names[0]].strikes}))
+        names = [next_kind(generator, kinds, deck, set())]
+        if generator.random() < TWO_AT_ONCE and apart:
+            names.append(next_kind(generator, kinds, deck, {KINDS[names[0]].strikes}))
         yield Turn(number, round(generator.uniform(*QUIET_SECONDS), 2),
                    tuple(draw(generator, name) for name in names))
 
 
-def next_kind(generator, deck, taken):
+def next_kind(generator, kinds, deck, taken):
     """Takes the next kind that strikes none of what is taken off the deck."""
     while True:
         for place, name in enumerate(deck):
             if KINDS[name].strikes not in taken:
                 return deck.pop(place)
-        fresh = sorted(KINDS)
+        fresh = list(kinds)
         generator.shuffle(fresh)
         deck.extend(fresh)
 

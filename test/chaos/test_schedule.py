@@ -29,3 +29,9 @@ def test_two_faults_at_once_strike_different_things():
     pairs = [turn.faults for turn in turns(7) if len(turn.faults) > 1]
     assert pairs
     assert all(KINDS[one.kind].strikes != KINDS[other.kind].strikes for one, other in pairs)
+
+
+def test_a_schedule_of_few_kinds_has_no_other():
+    few = ["maria_kill", "maria_pause"]
+    some = itertools.islice(schedule(7, few), TURNS)
+    assert {fault.kind for turn in some for fault in turn.faults} == set(few)

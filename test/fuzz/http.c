@@ -178,7 +178,7 @@ static void open_worker(void)
     const struct order_id_lease lease = {
         .node = 1,
         .from_ms = 0,
-        .to_ms = UINT64_MAX >> 1,
+        .to_ms = ORDER_ID_LAST_MS,
         .until_ns = clock_boot_ns() + NODE_UNTIL_S * INT64_C(1000000000),
     };
     order_ids_lease(&service->shards[0].ids, &lease);

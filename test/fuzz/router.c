@@ -98,7 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *method = fuzz_text(&input, ' ', NULL);
     char *uri = fuzz_text(&input, ' ', NULL);
     struct route_path path = {.text = uri};
+    struct request_http http;
     check_query(uri);
+    head_read_target(uri, &http);
+    assert(http.uri_length == strlen(uri) && http.path_at <= strcspn(uri, "?%"));
+    assert(http.path_at == 0 || !http.bad_target);
+    path.text = uri += http.path_at;
     route_note_encoding(uri, &path);
     size_t length = strcspn(uri, "?");
     assert(path.plain_head <= length && path.plain_tail <= length);
@@ -106,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t decoded = exchange_unescape(NULL, NULL, uri);
     assert(decoded <= length && strlen(uri) == decoded);
     check_routes(method, &path);
-    free(uri);
+    free(uri - http.path_at);
     free(method);
     return 0;
 }

@@ -97,10 +97,10 @@ def send_raw(address, data, timeout=30):
         return read_to_end(sock)
 
 
-def send_many(address, requests, timeout=60):
+def send_many(address, requests, timeout=60, source=""):
     """Sends all requests, given as bytes, over one connection at once and reads their answers."""
     answers = []
-    with socket.create_connection(address, timeout=timeout) as sock:
+    with socket.create_connection(address, timeout=timeout, source_address=(source, 0)) as sock:
         sock.sendall(b"".join(requests))
         with sock.makefile("rb") as stream:
             for _ in requests:

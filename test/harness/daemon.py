@@ -12,7 +12,8 @@ from harness.program import Program
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
 RESET_SETTINGS = {"starts_at": None, "ends_at": None, "per_user_limit": None, "pay_within_s": None,
                   "paused": False}
-OPERATORS_PATHS = ("/dashboard", "/admin/", "/healthz", "/readyz", "/metrics")
+OPERATORS_PATHS = ("/dashboard", "/admin/", "/healthz", "/servingz", "/readyz",
+                   "/metrics")
 
 
 def parse_metrics(text):

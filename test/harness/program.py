@@ -124,8 +124,21 @@ class Program:
     def running(self):
         return self.process is not None and self.process.poll() is None
 
+    def await_writer(self):
+        """Until the thread that writes the log has written all lines: it sleeps only then."""
+        def sleeps(task):
+            try:
+                name, state = re.match(r"\d+ \((.*)\) (\w)", (task / "stat").read_text()).groups()
+            except OSError:  # it has ended meanwhile
+                return True
+            return name != "log-writer" or state not in "RD"
+        if self.running():
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                wait_until(lambda task=task: sleeps(task), "the log's writer")
+
     def log(self):
         """What the last start has logged so far."""
+        self.await_writer()
         return self.log_paths[-1].read_text(errors="replace")
 
     def signal(self, number):

@@ -1,5 +1,6 @@
 """Locks through a network that fails: answers lost after the server has done what it was asked."""
 
+import threading
 import time
 
 import pytest
@@ -81,6 +82,26 @@ def test_answer_to_acquire_is_lost(near, far, proxy, kind):
     assert near.acquire(kind, "n", **options(kind))["result"] == "busy"
     assert far("release", 1)["result"] == "ok"
     assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind", [*REDIS_KINDS, "table"])
+def test_answers_to_two_tries_are_lost(near, far_url, proxy, kind):
+    """The lease counts from the request that is answered, here as well as at the server."""
+    def lose_late(link):
+        time.sleep(0.4)  # more than the holder gives away of its lease
+        link.cut()
+    with Driver(far_url, timeout=5000, outage=60000) as far:
+        assert_free(near, kind)  # from now on a table has its row
+        traps = [proxy.once(SENT.get(kind, rb"EVAL"), after=lose_late) for _ in range(2)]
+        answer = far.acquire(kind, "n", wait=30000, lease=10000, fixed=1, **options(kind))
+        for trap in traps:
+            trap.wait()
+        assert answer["result"] == "ok"
+        status = near("status", kind, "n")
+        assert far("state", 1)["remaining_ms"] <= status["remaining_ms"]
+        assert (status["count"], status["fence"]) == (1, answer["fence"])
+        assert far("release", 1)["result"] == "ok"
+        assert_free(near, kind)
 
 
 @pytest.mark.parametrize("kind", [*HASHES, "table"])
@@ -225,6 +246,21 @@ def test_answers_about_a_latch_are_lost(near, far, proxy):
     assert near("latch-count", "m")["left"] == 2
 
 
+@pytest.mark.parametrize("request_words", [(), ("order-1",)])
+def test_count_down_of_before_is_not_counted_in_a_latch_that_is_set_anew(near, far, proxy,
+                                                                         request_words):
+    assert near("latch-set", "n", 1)["result"] == "ok"
+
+    def follow(link):
+        assert near("latch-set", "n", 5)["result"] == "ok"
+        link.cut()
+    trap = proxy.once(rb"EVAL", after=follow)
+    assert far("latch-down", "n", *request_words)["result"] == "ok"
+    trap.wait()
+    assert near("latch-count", "n")["left"] == 5
+    assert far("latch-down", "n", *request_words)["left"] == 4  # another call
+
+
 def test_answer_to_setting_permits_is_lost(near, far, proxy):
     trap = proxy.once(rb"604800", after=Link.cut)
     assert far("set", "semaphore", "n", 2)["result"] == "ok"
@@ -360,6 +396,44 @@ def test_unknown_acquisition_is_given_back(near, hasty, proxy, kind):
     proxy.cut()
     assert settled(hasty, "release", 1)["result"] == "ok"
     assert_free(near, kind)
+
+
+@pytest.mark.parametrize("kind, mode", [*((kind, {}) for kind in REDIS_KINDS),
+                                        ("read-write", {"mode": "read"})])
+def test_acquisition_that_comes_after_its_release_takes_nothing(near, far, proxy, kind, mode):
+    """Its caller has heard that it holds nothing, and would neither renew nor release it."""
+    assert_free(near, kind)
+    released, arrived = threading.Event(), threading.Event()
+
+    def delay(_):
+        released.wait(30)
+    # it may be sent twice
+    traps = [proxy.once(SENT.get(kind, rb"EVAL"), before=delay, after=lambda _: arrived.set())
+             for _ in range(2)]
+    answer = far.acquire(kind, "n", lease=60000, **options(kind), **mode)
+    assert answer["result"] == "unknown"
+    for trap in traps:
+        proxy.forget(trap)
+    assert settled(far, "release", 1)["result"] == "lost"
+    released.set()
+    assert arrived.wait(30)
+    assert_free(near, kind)
+
+
+def test_hold_whose_acquisition_took_long_is_renewed(stack, near, proxy):
+    """At once: the watchdog has looked at it twice before it was held, and a third look would come
+    when the lease ends."""
+    with Driver(proxy.url(stack.redis_url), timeout=20000) as slow:
+        assert slow("status", "simple", "n")["held"] == 0  # connects
+        trap = proxy.once(rb"EVAL", after=lambda _: time.sleep(7.1))
+        with Elapsed() as passed:
+            assert slow.acquire("simple", "n", lease=10000)["result"] == "ok"
+            trap.wait()
+            wait_until(lambda: slow("stats")["renewals"] > 0, "renewal")
+        assert passed.running < 9.6
+        assert slow("state", 1)["state"] == "held"
+        assert slow("release", 1)["result"] == "ok"
+        assert_free(near, "simple")
 
 
 @pytest.mark.parametrize("how", ["hold", "deaf", "refuse"])

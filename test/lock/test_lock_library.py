@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.processes import ROOT
+from harness.processes import ROOT, wait_until
 from locks import BUILD, Driver
 
 PREFIX = "/opt/seclock"
@@ -25,11 +25,13 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def flags(installed):
-    """What pkg-config says of the library, with the paths of where it lies for now."""
+    """What pkg-config says of the library, with the paths of where it lies for now. It knows no
+    other package, as on a machine that has only what a program with the library runs with."""
     def ask(*words):
         done = subprocess.run(["pkg-config", *words, "seclock"], check=True, text=True,
                               stdout=subprocess.PIPE,
-                              env={**os.environ, "PKG_CONFIG_PATH": f"{installed}/lib/pkgconfig"})
+                              env={**os.environ, "PKG_CONFIG_LIBDIR": f"{installed}/lib/pkgconfig",
+                                   "PKG_CONFIG_PATH": ""})
         return done.stdout.replace(PREFIX, str(installed)).split()
     return ask
 
@@ -65,9 +67,20 @@ def test_a_program_may_have_functions_of_the_same_names(kind, flags, installed, 
     ]
 
 
-def test_the_example_is_compiled_with_what_is_installed(flags, installed, stack, tmp_path):
+CPLUSPLUS = ("g++", "-x", "c++", "-std=c++20")
+
+
+def need(compiler):
+    if not shutil.which(compiler[0]):
+        pytest.skip(f"there is no {compiler[0]}")
+
+
+@pytest.mark.parametrize("compiler", (("gcc", "-Wextra"), CPLUSPLUS))
+def test_the_example_is_compiled_with_what_is_installed(compiler, flags, installed, stack,
+                                                        tmp_path):
+    need(compiler)
     program = tmp_path / "example"
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
+    subprocess.run([*compiler, "-Wall", "-Werror", *sanitizers(), *flags("--cflags"), "-o",
                     program, ROOT / "lock/example.c", *flags("--libs")], check=True, cwd=tmp_path)
     done = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE,
                           env={**os.environ, "LD_LIBRARY_PATH": f"{installed}/lib",
@@ -100,10 +113,60 @@ def test_the_readme_says_which_kinds_are_reentrant(stack, request):
             assert second == {"yes": "ok", "no": "busy"}[reentrant], kind
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
-def test_the_header_is_one_for_cplusplus_too(installed, tmp_path):
-    source = tmp_path / "embedded.cc"
-    source.write_text("#include <seclock.h>\n"
-                      "seclock_request request() { return SECLOCK_REQUEST(.name = \"x\"); }\n")
-    subprocess.run(["g++", "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
-                    f"-I{installed}/include", source], check=True)
+@pytest.fixture
+def advised(stack):
+    """The transaction that the README advises: the lock's prefix and name, and the statements."""
+    text = (ROOT / "lock/README.md").read_text(encoding="utf-8")
+    block = re.search(r"START TRANSACTION;\n(.*?)```", text, flags=re.DOTALL)[1]
+    prefix, name = re.search(r"CONCAT\('(.*?)', CHAR\(0\), '(.*?)'\)", block).groups()
+    *statements, commit, rest = re.sub("--.*", "", block).replace("?", "1").split(";")
+    assert (commit.strip(), rest.strip()) == ("COMMIT", "")
+    stack.ledger.run("CREATE TABLE report(id INT PRIMARY KEY, body TEXT);"
+                     "INSERT INTO report VALUES(1,'')")
+    yield prefix, name, statements
+    stack.ledger.run("DROP TABLE report")
+
+
+def test_the_advised_transaction_keeps_the_lock(stack, advised):
+    """The watchdog renews after each statement but the last, which is the check."""
+    prefix, name, statements = advised
+    with Driver(stack.mysql_url, prefix=prefix, timeout=9000) as driver:
+        hold = driver.acquire("table", name, lease=6000)
+        with stack.ledger.transaction("DO 1") as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                due = driver("stats")["renewals"] + 2
+                if statement != statements[-1]:
+                    wait_until(lambda: driver("stats")["renewals"] >= due, "renewals")
+            assert cursor.fetchall() == ((str(hold["fence"]),),)
+            connection.commit()
+        assert driver("release", 1)["result"] == "ok"
+    assert stack.ledger.run("SELECT body FROM report") == [("1",)]
+
+
+def test_the_advised_transaction_finds_that_another_has_the_lock(stack, advised):
+    prefix, name, statements = advised
+    with Driver(stack.mysql_url, prefix=prefix, timeout=9000) as driver, \
+            stack.ledger.transaction("DO 1") as connection, connection.cursor() as cursor:
+        late = driver.acquire("table", name)
+        for statement in statements[:-1]:
+            cursor.execute(statement)
+        assert driver("break", "table", name)["result"] == "ok"
+        with Driver(stack.mysql_url, prefix=prefix, timeout=9000) as other:
+            assert other.acquire("table", name)["fence"] > late["fence"]
+            cursor.execute(statements[-1])
+            assert int(cursor.fetchall()[0][0]) > late["fence"]
+            connection.rollback()
+
+
+@pytest.mark.parametrize("compiler", (("gcc", "-Wextra"), CPLUSPLUS))
+def test_the_lines_of_the_readme_are_compiled(compiler, installed, tmp_path):
+    need(compiler)
+    text = (ROOT / "lock/README.md").read_text(encoding="utf-8")
+    include, body = re.search(r"```c\n(.*?)\n\n(.*?)```", text, flags=re.DOTALL).groups()
+    source = tmp_path / "readme.c"
+    source.write_text(f"{include}\nint complain(const char *);\nvoid write_report(uint64_t);\n"
+                      f"void check_the_report(void);\nint run(void);\n"
+                      f"int run(void)\n{{\n{body}return 0;\n}}\n")
+    subprocess.run([*compiler, "-Wall", "-Werror", "-fsyntax-only", f"-I{installed}/include",
+                    source], check=True)

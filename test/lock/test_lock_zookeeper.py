@@ -147,6 +147,25 @@ def test_nobody_answers_the_creation(server, near):
             assert near("release", 1)["result"] == "ok"
 
 
+def test_reentry_is_answered_by_the_server(server, near):
+    """Otherwise it would count a new lease for a session of which the server has heard nothing."""
+    with FaultProxy(server.port) as proxy, Driver(proxy.url(server.url), lease=30000,
+                                                  timeout=2000) as far:
+        assert settled(far, "status", "queue", "n")["held"] == 0  # connects
+        first = far.acquire("queue", "n", hold=1)
+        assert first["result"] == "ok"
+        proxy.hold()
+        assert far.acquire("queue", "n", hold=2)["result"] == "failed"
+        proxy.resume()
+        second = settled(far, "acquire", 2, "queue", "n")
+        assert (second["result"], second["count"]) == ("ok", 2)
+        assert second["fence"] == first["fence"]
+        assert settled(far, "release", 1)["result"] == "ok"
+        assert near.acquire("queue", "n")["result"] == "busy"
+        assert settled(far, "release", 2)["result"] == "ok"
+        assert near.acquire("queue", "n")["result"] == "ok"
+
+
 @pytest.mark.parametrize("wait", [0, 400])
 def test_wait_is_bounded_though_the_server_is_silent(server, near, wait):
     assert near.acquire("queue", "n")["result"] == "ok"

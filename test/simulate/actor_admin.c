@@ -105,6 +105,7 @@ static void reset(struct stock *stock, const char *sku, struct chance *chance)
                                 .total = total,
                                 .segments = segments,
                                 .key = key,
+                                .now_ms = clock_wall_ms(),
                                 .end_round = key[0] != '\0' || chance_below(chance, 3) > 0};
     promise_reset_begin(sku, key);
     enum stock_admin_result result = stock_reset(stock, &asked, WAIT_MS, &sale, &use, &ended);

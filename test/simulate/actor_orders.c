@@ -15,6 +15,8 @@ enum {
     BATCHES_MAX = 6,
     BATCH_MAX = 4,
     DEADLINE_MS = 1000,
+    HURRIED_MS_MIN = 30, /* the deadline of some orders, so that repeats come after it */
+    HURRIED_MS_MAX = 150,
     PAUSE_US_MIN = 200,
     PAUSE_US_MAX = 50000, /* longer than the service's, in the end: virtual time costs nothing */
     USERS = 3,
@@ -52,6 +54,14 @@ static const struct given *pick_repeated(struct chance *chance)
     return NULL;
 }
 
+static int64_t deadline_of(struct chance *chance)
+{
+    uint32_t ms = DEADLINE_MS;
+    if (chance_below(chance, 3) == 0)
+        ms = HURRIED_MS_MIN + chance_below(chance, HURRIED_MS_MAX - HURRIED_MS_MIN);
+    return clock_now_ns() + ms * CLOCK_NS_PER_MS;
+}
+
 /* A new order, or the repeat of one that was given before under a key. */
 static struct waiting *new_order(struct worker *worker)
 {
@@ -61,7 +71,7 @@ static struct waiting *new_order(struct worker *worker)
     strcpy(order->sku, world_sku(chance));
     snprintf(order->user_id, sizeof order->user_id, "u%u", chance_below(chance, USERS));
     order->qty = 1 + chance_below(chance, 1 + chance_below(chance, QTY_MAX));
-    waiting->deadline_ns = clock_now_ns() + DEADLINE_MS * CLOCK_NS_PER_MS;
+    waiting->deadline_ns = deadline_of(chance);
     uint32_t kind = chance_below(chance, 8);
     if (kind < 2)
         snprintf(order->key, sizeof order->key, "k%d.%u", worker->number,
@@ -95,6 +105,8 @@ static void keep_undecided(struct worker *worker)
         bool waits = world.settling || clock_now_ns() < waiting->deadline_ns;
         bool again = waiting->order.outcome == STOCK_AGAIN && waits;
         stock_order_clear(&waiting->order);
+        if (again && clock_now_ns() >= waiting->deadline_ns)
+            waiting->deadline_ns = deadline_of(&worker->chance); /* its client repeats it */
         if (again)
             worker->batch[kept++] = waiting;
     }
@@ -110,9 +122,12 @@ static void carry(struct worker *worker)
         orders[i] = &worker->batch[i]->order;
         orders[i]->order_id = ++world.order_id;
         orders[i]->created_ms = clock_wall_ms();
+        orders[i]->until_ns = worker->batch[i]->deadline_ns;
         given[i] = promise_give(orders[i]);
     }
+    int64_t start_ns = clock_now_ns();
     stock_sell(worker->stock, orders, worker->count);
+    promise_prompt(start_ns);
     for (size_t i = 0; i < worker->count; i++)
         promise_answer(given[i], orders[i]);
     struct stock_stats stats = stock_stats(worker->stock);

@@ -32,7 +32,9 @@
     X(COMMIT_LATE, "a commit ends after its client gave up", 40)                                   \
     X(LEDGER_CRASH, "the ledger's server dies", 20)                                                \
     X(LEDGER_CLOCK, "the clock of the ledger steps", 10)                                           \
+    X(ROW_HELD, "a session of others holds a row of the ledger", 20)                               \
     X(LEDGER_READ_ONLY, "the ledger refuses writes for a while", 6)                                \
+    X(GUESS_WRONG, "a round seems to begin behind its orders", 300)                                \
     X(CRASH, "a process dies", 12)                                                                 \
     X(PAUSE, "a process sleeps beyond its leases", 15)                                             \
     X(PROCESS_CLOCK, "the clock of a process steps", 8)                                            \

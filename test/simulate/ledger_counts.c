@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sql/ledger_count.h"
+#include "test/simulate/chance.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"
@@ -40,7 +41,8 @@ struct step {
     const char *sku;
     uint32_t rows;
     struct row *sale, *count;
-    bool complete;
+    uint32_t round;
+    bool complete, all, equal;
 };
 
 static bool is_complete(const struct step *step)
@@ -65,7 +67,11 @@ static enum db_result lock(struct ledger *ledger, struct step *step)
         return result;
     bool there = step->sale && step->count && step->sale->now.there && step->count->now.there &&
                  step->count->now.count.round == step->sale->now.sale.round;
-    return there ? DB_OK : DB_NO;
+    if (!there)
+        return DB_NO;
+    step->round = step->count->now.count.round;
+    step->all = step->count->now.count.last_id == INT64_MAX;
+    return DB_OK;
 }
 
 /* The sale's first row of what is counted, by round and user; NULL: there is none. */
@@ -82,6 +88,13 @@ static struct row *first_quota(const struct ledger *ledger, const char *sku)
             first = row;
     }
     return first;
+}
+
+/* Where the round's orders seem to begin. Ids are small here, and the ledger's guess is 0. */
+static uint64_t guess_first(const struct count_row *count)
+{
+    bool wrong = count->last_id < UINT32_MAX && chance_strikes(FAULT_GUESS_WRONG);
+    return wrong ? chance_effect((uint32_t)count->last_id + 1) : 0;
 }
 
 /* Deletes what an earlier limit has counted. */
@@ -101,7 +114,7 @@ static enum db_result forget(struct ledger *ledger, struct step *step)
     if (result == DB_OK && deleted < step->rows) {
         struct count_row *count = &txn_change(ledger->txn, step->count)->count;
         count->cleared = true;
-        count->counted_to = 0;
+        count->counted_to = guess_first(count);
     }
     return session_answer(ledger, result);
 }
@@ -175,10 +188,13 @@ static enum db_result step_body(struct ledger *ledger, void *context)
     struct step *step = context;
     step->complete = false;
     enum db_result result = lock(ledger, step);
-    if (result == DB_OK && !is_complete(step))
-        result = step->count->now.count.cleared ? count(ledger, step) : forget(ledger, step);
-    if (result == DB_OK)
-        step->complete = is_complete(step);
+    if (result != DB_OK)
+        return result;
+    if (!step->count->now.count.cleared)
+        return forget(ledger, step);
+    if (!is_complete(step))
+        result = count(ledger, step);
+    step->complete = result == DB_OK && is_complete(step);
     return result;
 }
 
@@ -205,12 +221,59 @@ static enum db_result open_body(struct ledger *ledger, void *context)
     return session_answer(ledger, result);
 }
 
+/* One statement, so it sees one moment. */
+static enum db_result compare_sums(struct ledger *ledger, void *context)
+{
+    struct step *step = context;
+    const struct row *row;
+    uint64_t units = 0, sold = 0;
+    for (size_t i = 0; (row = table_row(TABLE_QUOTA, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there && seen->quota.round == step->round && strcmp(seen->sku, step->sku) == 0)
+            units += seen->quota.units;
+    }
+    for (size_t i = 0; (row = table_row(TABLE_SEGMENT, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there && seen->segment.round == step->round && strcmp(seen->sku, step->sku) == 0)
+            sold += seen->segment.sold;
+    }
+    step->equal = units == sold;
+    return DB_OK;
+}
+
+/* Begins again, from id 0. */
+static enum db_result count_all_body(struct ledger *ledger, void *context)
+{
+    struct step *step = context;
+    enum db_result result = lock(ledger, step);
+    if (result != DB_OK || !is_complete(step))
+        return result == DB_NO ? DB_OK : result;
+    result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    struct count_row *count = &txn_change(ledger->txn, step->count)->count;
+    count->cleared = false;
+    count->counted_to = 0;
+    count->last_id = INT64_MAX;
+    return session_answer(ledger, DB_OK);
+}
+
+static enum ledger_result count_all(struct ledger *ledger, struct step *step)
+{
+    story("    ledger: orders were missed; all are counted");
+    return session_run(ledger, count_all_body, step) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
 enum ledger_result ledger_count_step(struct ledger *ledger, const char *sku, uint32_t rows)
 {
     struct step step = {.sku = sku, .rows = rows};
     enum ledger_result result = session_result(session_run(ledger, step_body, &step));
     if (result != LEDGER_OK || !step.complete)
         return result;
+    if (!step.all && session_read(ledger, compare_sums, &step, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    if (!step.all && !step.equal)
+        return count_all(ledger, &step);
     result = session_result(session_run(ledger, open_body, &step));
     story("    ledger: the users are counted, the sale opens: %s",
           result == LEDGER_OK ? "done" : "not done");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sql/ledger_confirm.h"
 #include "sql/ledger_pay.h"
 #include "sql/ledger_recovery.h"
@@ -21,6 +22,7 @@ struct commit {
     size_t update_count;
     const struct ledger_order *orders;
     size_t order_count;
+    bool late;
 };
 
 static bool is_joint(const struct commit *commit)
@@ -203,6 +205,15 @@ static bool is_any(const struct ledger_order *order)
     return true;
 }
 
+static bool is_late(const struct commit *commit)
+{
+    int64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].until_ns != 0 && now_ns >= commit->orders[i].until_ns)
+            return true;
+    return false;
+}
+
 static enum db_result commit_body(struct ledger *ledger, void *context)
 {
     struct commit *commit = context;
@@ -227,13 +238,14 @@ static enum db_result commit_body(struct ledger *ledger, void *context)
         result = for_orders(ledger, commit, is_any, insert_order);
     if (result == DB_OK)
         result = for_orders(ledger, commit, has_limit, add_quota);
-    return result;
+    commit->late = result == DB_OK && is_late(commit);
+    return commit->late ? DB_NO : result;
 }
 
 static void tell_commit(const struct commit *commit, enum ledger_result result)
 {
     static const char *const names[] = {
-        "done", "refused by a guard", "a key is used", "a limit", "failed", "unknown"};
+        "done", "refused by a guard", "a key is used", "a limit", "late", "failed", "unknown"};
     if (!story_told)
         return;
     for (size_t i = 0; i < commit->update_count; i++) {
@@ -254,8 +266,10 @@ enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_upda
                                  size_t update_count, const struct ledger_order *orders,
                                  size_t order_count)
 {
-    struct commit commit = {updates, update_count, orders, order_count};
+    struct commit commit = {updates, update_count, orders, order_count, .late = false};
     enum ledger_result result = session_result(session_run(ledger, commit_body, &commit));
+    if (commit.late)
+        result = LEDGER_LATE;
     tell_commit(&commit, result);
     return result;
 }

@@ -57,9 +57,8 @@ enum db_result ended_note(struct ledger *ledger, const char *sku, const struct s
 /* ---- what holds units ---- */
 
 struct counting {
-    const char *sku;
+    const struct ledger_sale *sale;
     struct ledger_held *held;
-    uint64_t after;
 };
 
 static void sum_segments(const struct ledger *ledger, const char *sku, uint64_t *fences_out,
@@ -79,63 +78,67 @@ static void sum_segments(const struct ledger *ledger, const char *sku, uint64_t 
 static enum db_result read_sums(struct ledger *ledger, void *context)
 {
     const struct counting *counting = context;
-    sum_segments(ledger, counting->sku, &counting->held->fences, &counting->held->sold);
+    sum_segments(ledger, counting->sale->sku, &counting->held->fences, &counting->held->sold);
     return DB_OK;
 }
 
 static enum db_result read_begin(struct ledger *ledger, void *context)
 {
     const struct counting *counting = context;
-    uint64_t last_id = 0;
     const struct row *row;
-    for (size_t i = 0; (row = table_row(TABLE_SALE_ROUND, i)); i++) {
+    counting->held->done = counting->held->sold == 0;
+    counting->held->begun = true;
+    for (size_t i = 0; (row = table_row(TABLE_ROUND_END, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
-        const struct sale_round_row *end = &seen->sale_round;
-        if (seen->there && strcmp(seen->sku, counting->sku) == 0 &&
-            (end->retired || end->round == 0) && end->last_id > last_id)
-            last_id = end->last_id;
+        if (seen->there && strcmp(seen->sku, counting->sale->sku) == 0)
+            counting->held->begun = false;
     }
-    counting->held->counted_to = last_id > LEDGER_ID_SKEW ? last_id - LEDGER_ID_SKEW : 0;
     return DB_OK;
 }
 
-/* All orders that there are, in one piece. */
+/* All orders that there are, in one piece: the ids are made without clocks. */
 static enum db_result read_orders(struct ledger *ledger, void *context)
 {
     const struct counting *counting = context;
     struct ledger_held *held = counting->held;
-    uint64_t after = counting->after;
     const struct row *row;
-    held->reserved = held->paid = 0;
-    held->counted_to = after;
+    held->reserved = held->paid = held->units = 0;
     for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++) {
         const struct version *seen = row_seen(row, ledger->txn);
-        if (!seen->there || seen->order.order_id <= after)
-            continue;
-        if (seen->order.order_id > held->counted_to)
-            held->counted_to = seen->order.order_id;
-        if (strcmp(seen->sku, counting->sku) != 0)
+        const struct order_row *order = &seen->order;
+        bool holds = order->status == LEDGER_RESERVED || order->status == LEDGER_PAID;
+        if (!seen->there || !holds || order->round != held->round ||
+            strcmp(seen->sku, held->sku) != 0)
             continue;
         held->reserved += seen->order.status == LEDGER_RESERVED;
         held->paid += seen->order.status == LEDGER_PAID;
+        held->units += order->qty;
     }
     held->done = true;
     return DB_OK;
 }
 
-enum ledger_result ledger_held_count(struct ledger *ledger, const char *sku,
+static enum ledger_result begin_count(struct ledger *ledger, const struct counting *counting)
+{
+    *counting->held = (struct ledger_held){.round = counting->sale->round, .from_zero = true};
+    strcpy(counting->held->sku, counting->sale->sku);
+    if (session_read(ledger, read_sums, (void *)counting, false) != LEDGER_OK ||
+        session_read(ledger, read_begin, (void *)counting, false) != LEDGER_OK)
+        return LEDGER_FAILED;
+    return counting->held->begun ? LEDGER_OK : LEDGER_NO;
+}
+
+enum ledger_result ledger_held_count(struct ledger *ledger, const struct ledger_sale *sale,
                                      struct ledger_held *held)
 {
+    const struct counting counting = {sale, held};
+    bool same = held->begun && held->round == sale->round && strcmp(held->sku, sale->sku) == 0;
+    enum ledger_result result = same ? LEDGER_OK : begin_count(ledger, &counting);
+    if (result != LEDGER_OK || held->done)
+        return result;
     struct ledger_held more = *held; /* an answer that is lost counts nothing */
-    struct counting counting = {.sku = sku, .held = &more};
-    assert(!held->done);
-    if (!held->begun && (session_read(ledger, read_sums, &counting, false) != LEDGER_OK ||
-                         session_read(ledger, read_begin, &counting, false) != LEDGER_OK))
-        return LEDGER_FAILED;
-    more.begun = true;
-    *held = more;
-    counting.after = more.counted_to;
-    if (session_read(ledger, read_orders, &counting, false) != LEDGER_OK)
+    struct counting piece = {sale, &more};
+    if (session_read(ledger, read_orders, &piece, false) != LEDGER_OK)
         return LEDGER_FAILED;
     *held = more;
     return LEDGER_OK;

@@ -181,14 +181,29 @@ static void read_rows(struct ledger *ledger, struct ledger_return *returned)
     }
 }
 
+static enum db_result hold_segments(struct ledger *ledger, const struct ledger_return *returned)
+{
+    enum db_result result = DB_OK;
+    for (size_t i = 0; i < returned->segment_count && result == DB_OK; i++) {
+        struct row *row = row_of_segment(returned->sku, returned->segments[i].segment);
+        result = row ? session_lock(ledger, row) : DB_OK;
+    }
+    return result;
+}
+
 static enum db_result return_body(struct ledger *ledger, void *context)
 {
     struct returning *returning = context;
     struct ledger_return *returned = returning->returned;
     bool complete = true, refused = false, counted = false;
     enum db_result result = session_send(ledger, true);
+    ledger->hurried = returned->hurried;
     if (result == DB_OK)
-        result = session_answer(ledger, find_returnable(ledger, returning, &complete));
+        result = returned->hurried ? hold_segments(ledger, returned) : DB_OK;
+    if (result == DB_OK)
+        result = find_returnable(ledger, returning, &complete);
+    ledger->hurried = false;
+    result = session_answer(ledger, result);
     if (result != DB_OK)
         return result;
     if (!complete || returned->moved == 0)

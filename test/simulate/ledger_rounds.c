@@ -219,6 +219,7 @@ struct reset_question {
     const char *sku, *key;
     struct ledger_sale *sale_out;
     char *request_out;
+    bool *retired_out;
     bool found;
 };
 
@@ -238,14 +239,16 @@ static enum db_result find_reset(struct ledger *ledger, void *context)
     question->sale_out->settings.version = 0;
     strcpy(question->sale_out->sku, question->sku);
     strcpy(question->request_out, seen->reset.request);
+    const struct version *retired = ended_last(question->sku, true, ledger->txn);
+    *question->retired_out = retired && retired->sale_round.round >= sale->round;
     return DB_OK;
 }
 
 enum ledger_result ledger_reset_find(struct ledger *ledger, const char *sku, const char *key,
                                      struct ledger_sale *sale_out,
-                                     char request_out[LEDGER_RESET_TEXT_MAX])
+                                     char request_out[LEDGER_RESET_TEXT_MAX], bool *retired_out)
 {
-    struct reset_question question = {sku, key, sale_out, request_out, false};
+    struct reset_question question = {sku, key, sale_out, request_out, retired_out, false};
     if (session_read(ledger, find_reset, &question, false) != LEDGER_OK)
         return LEDGER_FAILED;
     return question.found ? LEDGER_OK : LEDGER_NO;

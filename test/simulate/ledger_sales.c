@@ -153,7 +153,7 @@ enum ledger_result ledger_restock(struct ledger *ledger, struct ledger_restock *
 struct restock_question {
     const char *sku, *key;
     bool found;
-    uint32_t units;
+    uint32_t units, round;
 };
 
 static enum db_result find_restock(struct ledger *ledger, void *context)
@@ -163,16 +163,18 @@ static enum db_result find_restock(struct ledger *ledger, void *context)
     const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
     question->found = seen && seen->there;
     question->units = question->found ? seen->restock.units : 0;
+    question->round = question->found ? seen->restock.round : 0;
     return DB_OK;
 }
 
 enum ledger_result ledger_restock_find(struct ledger *ledger, const char *sku, const char *key,
-                                       uint32_t *units_out)
+                                       uint32_t *units_out, uint32_t *round_out)
 {
     struct restock_question question = {.sku = sku, .key = key};
     if (session_read(ledger, find_restock, &question, false) != LEDGER_OK)
         return LEDGER_FAILED;
     *units_out = question.found ? question.units : *units_out;
+    *round_out = question.found ? question.round : *round_out;
     return question.found ? LEDGER_OK : LEDGER_NO;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sql/ledger_rows.h"
 #include "test/simulate/chance.h"
 #include "test/simulate/loop.h"
 #include "test/simulate/story.h"
@@ -17,7 +18,9 @@ enum {
     SYNC_SLOW_US_MAX = 20000,
     SYNC_SLOW_PART = 6, /* one in so many is slow */
     CONNECT_NS = 400000,
-    LOCK_WAIT_MS = 3000, /* as sql/db_connection.c sets it */
+    LOCK_WAIT_MS = 300, /* shorter than LEDGER_ROW_WAIT_S, as leases are, too */
+    HELD_MS_MAX = 3000,
+    HELD_TRIES_MAX = 8,
     RUN_TRIES_MAX = 5,
     WAITERS_MAX = 64,
     SESSIONS_MAX = 256,
@@ -119,6 +122,14 @@ static bool is_deadlock(const struct txn *txn, const struct row *row)
     return false;
 }
 
+/* The statement fails; its client must not wait for the row again. */
+static enum db_result give_up_row(struct ledger *ledger)
+{
+    ledger->held = true;
+    tally("waited too long for a row");
+    return DB_SOFT;
+}
+
 enum db_result session_lock(struct ledger *ledger, struct row *row)
 {
     struct txn *txn = ledger->txn;
@@ -132,6 +143,8 @@ enum db_result session_lock(struct ledger *ledger, struct row *row)
             story("    ledger: a deadlock, rolled back");
             return DB_SOFT;
         }
+        if (ledger->hurried)
+            return give_up_row(ledger);
         assert(task_current() && server.waiter_count < WAITERS_MAX);
         txn->waits_for = row->owner;
         server.waiters[server.waiter_count].task = task_current();
@@ -142,7 +155,7 @@ enum db_result session_lock(struct ledger *ledger, struct row *row)
         if (ledger->epoch != server.epoch || txn->ended)
             return lose(ledger);
         if (loop_now_ns() >= until_ns)
-            return until_ns == leaves_ns ? lose(ledger) : DB_SOFT;
+            return until_ns == leaves_ns ? lose(ledger) : give_up_row(ledger);
     }
     return DB_OK;
 }
@@ -183,6 +196,24 @@ static void crash(void)
     tables_lose();
 }
 
+/* Somebody who is none of the service's locks a row for a while. */
+static void hold_row(void)
+{
+    static const enum table tables[] = {TABLE_SEGMENT, TABLE_SEGMENT, TABLE_SALE,
+                                        TABLE_QUOTA,   TABLE_ORDER,   TABLE_KEY};
+    for (int tries = 0; tries < HELD_TRIES_MAX; tries++) {
+        struct row *row = table_row(tables[chance_effect(sizeof tables / sizeof tables[0])],
+                                    chance_effect(HELD_TRIES_MAX));
+        if (!row || row->owner || !row->was.there)
+            continue;
+        struct txn *txn = txn_begin();
+        txn_take(txn, row);
+        loop_at(loop_now_ns() + (int64_t)(1 + chance_effect(HELD_MS_MAX)) * LOOP_MS,
+                end_by_rollback, txn, server.epoch);
+        return;
+    }
+}
+
 /* What may befall the server whenever a statement arrives. */
 static void befall(void)
 {
@@ -190,6 +221,8 @@ static void befall(void)
         crash();
     if (chance_strikes(FAULT_LEDGER_CLOCK))
         server.clock_step_ms = (int64_t)chance_effect(2 * STEP_MS_MAX) - STEP_MS_MAX;
+    if (chance_strikes(FAULT_ROW_HELD))
+        hold_row();
     if (chance_strikes(FAULT_LEDGER_READ_ONLY))
         server.read_only_until_ns = loop_now_ns() + (int64_t)(1 + chance_effect(500)) * LOOP_MS;
 }
@@ -349,7 +382,8 @@ enum db_result session_run(struct ledger *ledger, enum db_result (*body)(struct 
 {
     enum db_result result = DB_SOFT;
     bool lost = false;
-    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT; tries++) {
+    ledger->held = false;
+    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT && !ledger->held; tries++) {
         if (tries > 0)
             task_sleep((int64_t)(200 + chance_delay(2000)) * 1000);
         result = run_once(ledger, body, context);
@@ -366,6 +400,7 @@ static enum db_result read_once(struct ledger *ledger,
                                 bool writes)
 {
     enum db_result result = session_send(ledger, writes);
+    ledger->held = false;
     if (result != DB_OK)
         return DB_FAILED;
     ledger->txn = txn_begin();
@@ -409,6 +444,49 @@ enum ledger_result session_result(enum db_result result)
     default:
         return LEDGER_FAILED;
     }
+}
+
+/* ---- sql/ledger_rows.h ---- */
+
+bool ledger_met_held_row(const struct ledger *ledger)
+{
+    return ledger->held;
+}
+
+struct look {
+    enum ledger_row_kind kind;
+    struct ledger_row *rows;
+    size_t count;
+};
+
+static enum db_result look_at_rows(struct ledger *ledger, void *context)
+{
+    struct look *look = context;
+    for (size_t i = 0; i < look->count; i++) {
+        struct ledger_row *asked = &look->rows[i];
+        const struct row *row = look->kind == LEDGER_ROW_SALE ? row_of_sale(asked->sku)
+                                : look->kind == LEDGER_ROW_SEGMENT
+                                    ? row_of_segment(asked->sku, asked->number)
+                                    : row_of_quota(asked->sku, asked->number, asked->user_id);
+        asked->held = row && row->owner && row->owner != ledger->txn;
+    }
+    return DB_OK;
+}
+
+enum ledger_result ledger_rows_look(struct ledger *ledger, enum ledger_row_kind kind,
+                                    struct ledger_row *rows, size_t count)
+{
+    struct look look = {kind, rows, count};
+    enum ledger_result result = session_read(ledger, look_at_rows, &look, false);
+    for (size_t i = 0; i < count && result != LEDGER_OK; i++)
+        rows[i].held = false;
+    return result;
+}
+
+void ledger_row_holder(struct ledger *ledger, char holder_out[LEDGER_HOLDER_SIZE])
+{
+    (void)ledger;
+    holder_out[0] = '\0';
 }
 
 /* ---- sql/ledger.h ---- */

@@ -11,7 +11,8 @@
 struct ledger {
     struct task *task; /* that uses it */
     bool connected, in_run, in_doubt;
-    uint32_t epoch; /* of the server's run in which it connected */
+    bool hurried, held; /* it must not wait for rows; the last call has met a held one */
+    uint32_t epoch;     /* of the server's run in which it connected */
     uint64_t connects;
     int timeout_ms;
     int64_t retry_at_ns;

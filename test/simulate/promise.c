@@ -24,7 +24,8 @@ enum {
     ONCES_MAX = 64,
     GRACE_MS = 60,
     SETTINGS_MS = 110 /* for so long a process trusts the settings that it read */,
-    GRACE_FAULTS_MS = 6000
+    GRACE_FAULTS_MS = 6000,
+    WAITS_MS_MAX = 2400 /* of a batch: at the most eight waits of 300 ms for rows */
 };
 
 /* A status that was answered as final. */
@@ -237,6 +238,21 @@ static bool may_be_there(const struct given *given)
            given->outcome == STOCK_IN_DOUBT || given->outcome == STOCK_OPEN;
 }
 
+/* A repeat that came when the time of its first try was over was refused for good. */
+static void check_refused_before(const struct given *first)
+{
+    for (size_t i = 0; i < now.given_count && first->until_ns != 0 && first->key[0] != '\0'; i++) {
+        const struct given *repeat = &now.given[i];
+        if (repeat->answered && stock_outcome_refused(repeat->outcome) &&
+            repeat->since_ns >= first->until_ns && strcmp(repeat->key, first->key) == 0 &&
+            strcmp(repeat->user_id, first->user_id) == 0)
+            promise_break("order %llu of key %s is accepted, and its repeat %llu was refused when "
+                          "its time was over",
+                          (unsigned long long)first->order_id, first->key,
+                          (unsigned long long)repeat->order_id);
+    }
+}
+
 static void check_new_orders(const struct txn *txn)
 {
     for (size_t i = 0; i < txn->count; i++) {
@@ -254,6 +270,8 @@ static void check_new_orders(const struct txn *txn)
         if (given && !may_be_there(given))
             promise_break("order %llu was answered as not done, and is committed",
                           (unsigned long long)given->order_id);
+        if (given)
+            check_refused_before(given);
     }
 }
 
@@ -308,6 +326,16 @@ static void on_commit(const struct txn *txn)
     for (int i = 0; i < scene.sales; i++)
         check_sale(SCENE_SKU(i));
     check_new_orders(txn);
+}
+
+void promise_prompt(int64_t start_ns)
+{
+    int64_t took_ms = (loop_now_ns() - start_ns) / LOOP_MS;
+    for (int kind = 0; kind < FAULT_COUNT; kind++)
+        if (kind != FAULT_ROW_HELD && chance_struck_kind((enum fault_kind)kind))
+            return;
+    if (took_ms > WAITS_MS_MAX)
+        promise_break("a batch took %lld ms, and only rows were held", (long long)took_ms);
 }
 
 uint32_t promise_left(const char *sku)
@@ -391,6 +419,7 @@ struct given *promise_give(const struct stock_order *order)
     *given = (struct given){.order_id = order->order_id,
                             .qty = order->qty,
                             .since_ns = loop_now_ns(),
+                            .until_ns = order->until_ns,
                             .created_ms = order->created_ms};
     strcpy(given->sku, order->sku);
     strcpy(given->user_id, order->user_id);

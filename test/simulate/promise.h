@@ -19,7 +19,8 @@ struct given {
     char sku[4], user_id[16], key[16];
     uint32_t qty;
     int64_t since_ns, created_ms;
-    bool answered; /* false: the process died before */
+    int64_t until_ns; /* when its time is over */
+    bool answered;    /* false: the process died before */
     enum stock_outcome outcome;
 };
 
@@ -55,6 +56,10 @@ void promise_redis(void);
 
 /* Checks that nothing was in vain for a worker while nothing has failed. */
 void promise_calm(const struct stock_stats *stats);
+
+/* Checks how long a batch took that began at `start_ns`, if nothing but held rows can have kept
+ * it. */
+void promise_prompt(int64_t start_ns);
 
 /* Units that the ledger has left of the present round; 0 when there is no sale. */
 uint32_t promise_left(const char *sku);

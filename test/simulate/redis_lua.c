@@ -155,6 +155,14 @@ static int do_del(const struct command_args *args)
     return 1;
 }
 
+/* A segment has no time to live that could be taken away. */
+static int do_persist(const struct command_args *args)
+{
+    (void)args;
+    lua_pushnumber(lua, 0);
+    return 1;
+}
+
 static int do_exists(const struct command_args *args)
 {
     lua_pushnumber(lua, store_get(args->text[1], now_ms())->kind != STORE_NOTHING);
@@ -272,7 +280,7 @@ static const struct {
     {"SET", do_set},       {"DEL", do_del},         {"UNLINK", do_del},
     {"TIME", do_time},     {"HGET", do_hget},       {"HINCRBY", do_hincrby},
     {"PTTL", do_pttl},     {"PEXPIRE", do_pexpire}, {"EXISTS", do_exists},
-    {"RENAME", do_rename}, {"PUBLISH", do_publish},
+    {"RENAME", do_rename}, {"PUBLISH", do_publish}, {"PERSIST", do_persist},
 };
 
 /* redis.call. Numbers become text as Redis writes them. */

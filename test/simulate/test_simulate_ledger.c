@@ -406,8 +406,10 @@ static void call_reset(void)
         COMPARE_BYTES(sale.settings.version, other.settings.version);
         assert_memory_equal(rows, other_rows, sale.segments * sizeof *rows);
     }
-    compare(ledger_reset_find(real, sku, key, &sale, request),
-            model_ledger_reset_find(model, sku, key, &other, other_request));
+    bool retired = false, other_retired = false;
+    compare(ledger_reset_find(real, sku, key, &sale, request, &retired),
+            model_ledger_reset_find(model, sku, key, &other, other_request, &other_retired));
+    assert_int_equal(retired, other_retired);
 }
 
 static void call_round(void)
@@ -709,11 +711,8 @@ static void call_keys(void)
         others[i] = keys[i];
     }
     compare(ledger_keys_find(real, keys, count), model_ledger_keys_find(model, others, count));
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         assert_int_equal(keys[i].order_id, others[i].order_id);
-        assert_string_equal(keys[i].sku, others[i].sku);
-        assert_int_equal(keys[i].qty, others[i].qty);
-    }
 }
 
 static void call_quotas(void)
@@ -784,8 +783,10 @@ static void call_restock(void)
         assert_int_equal(sale.settings.version, other_sale.settings.version);
         assert_int_equal(sale.settings.counting, other_sale.settings.counting);
     }
-    compare(ledger_restock_find(real, sku, key, &units),
-            model_ledger_restock_find(model, sku, key, &other_units));
+    uint32_t round = 0, other_round = 0;
+    compare(ledger_restock_find(real, sku, key, &units, &round),
+            model_ledger_restock_find(model, sku, key, &other_units, &other_round));
+    assert_int_equal(round, other_round);
     assert_int_equal(units, other_units);
 }
 
@@ -827,12 +828,13 @@ static void call_retire(void)
     strcpy(sale.sku, sku);
     if (sale.round == 0)
         sale.segments = 1;
-    compare(ledger_held_count(real, sku, &held), model_ledger_held_count(model, sku, &other_held));
+    enum ledger_result counted = ledger_held_count(real, &sale, &held);
+    compare(counted, model_ledger_held_count(model, &sale, &other_held));
     COMPARE_BYTES(held.reserved, other_held.reserved);
     COMPARE_BYTES(held.paid, other_held.paid);
     COMPARE_BYTES(held.fences, other_held.fences);
     COMPARE_BYTES(held.sold, other_held.sold);
-    COMPARE_BYTES(held.counted_to, other_held.counted_to);
+    COMPARE_BYTES(held.units, other_held.units);
     COMPARE_BYTES(held.done, other_held.done);
     sale.round += one_in(6);
     if (one_in(6))
@@ -841,7 +843,7 @@ static void call_retire(void)
         held.fences = ++other_held.fences;
     if (one_in(2) && held.reserved > 0)
         held.reserved = other_held.reserved = 0; /* the caller's business */
-    if (held.reserved == 0)
+    if (counted == LEDGER_OK && held.reserved == 0)
         compare(ledger_retire(real, &sale, &held), model_ledger_retire(model, &sale, &other_held));
     compare(ledger_retired_find(real, sku, &segments),
             model_ledger_retired_find(model, sku, &other_segments));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "stock/sale_reset.h"
 #include "stock/stock.h"
 #include "stock/stock_core.h"
@@ -117,6 +118,7 @@ void world_first(const char *sku, struct stock_reset *reset_out)
         .total = first ? world.total : 1 + world.total / 2,
         .segments = first ? world.segments : 1 + world.segments / 3,
         .key = "",
+        .now_ms = clock_wall_ms(),
     };
     reset_out->change.fields = STOCK_CHANGE_LIMIT | STOCK_CHANGE_PAY;
     reset_out->change.settings.per_user_limit = world.per_user_limit;

@@ -1,0 +1,116 @@
+/* The ledger's time: what its answers tell, and steps of its clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "service/shard_clock.h"
+
+static struct shard_clock known;
+static int64_t now_ns;
+
+static int start(void **state)
+{
+    (void)state;
+    shard_clock_init(&known);
+    now_ns = clock_boot_ns();
+    return 0;
+}
+
+/* The ledger answers that its clock is so far ahead of the machine's start, a part of the round
+ * trip later. */
+static int64_t note(int64_t ahead_ms, int64_t there_ms, int64_t back_ms)
+{
+    int64_t asked_ns = now_ns;
+    int64_t read_ns = asked_ns + there_ms * CLOCK_NS_PER_MS;
+    now_ns = read_ns + back_ms * CLOCK_NS_PER_MS;
+    return shard_clock_note(&known, asked_ns, now_ns,
+                            (read_ns + ahead_ms * CLOCK_NS_PER_MS) / 1000);
+}
+
+/* How far the ledger's clock is ahead, to the ms. */
+static void assert_ahead(int64_t ms)
+{
+    int64_t difference_ms = shard_clock_ms(&known) - clock_boot_ns() / CLOCK_NS_PER_MS - ms;
+    assert_in_range(difference_ms + 1, 0, 2);
+}
+
+static void test_unknown_clock_is_the_daemons_own(void **state)
+{
+    (void)state;
+    assert_false(shard_clock_known(&known) || shard_clock_steady(&known));
+    assert_in_range(clock_wall_ms() - shard_clock_ms(&known) + 1, 0, 1000);
+}
+
+static void test_first_answer_counts_however_far_it_is(void **state)
+{
+    (void)state;
+    assert_int_equal(note(7200000, 1, 1), 0);
+    assert_true(shard_clock_steady(&known));
+    assert_ahead(7200000);
+}
+
+static void test_answer_with_the_shortest_round_trip_counts(void **state)
+{
+    (void)state;
+    note(5000, 1, 1);
+    note(5000, 200, 10); /* the middle of this one is wrong by 95 ms */
+    assert_ahead(5000);
+    now_ns += 3 * CLOCK_NS_PER_S; /* then the first is too old to count */
+    note(5000, 30, 10);
+    assert_ahead(5010);
+    note(5000, 1, 1);
+    assert_ahead(5000);
+}
+
+static void test_answer_that_contradicts_counts_at_once(void **state)
+{
+    (void)state;
+    note(5000, 1, 1);
+    assert_int_equal(note(5600, 50, 50), 0);
+    assert_ahead(5600);
+    assert_true(shard_clock_steady(&known));
+}
+
+/* As after a failover to a server with another clock. */
+static void test_step_is_followed_and_told_of(void **state)
+{
+    (void)state;
+    note(5000, 1, 1);
+    assert_int_equal(note(65000, 1, 1), 60000);
+    assert_ahead(65000);
+    assert_false(shard_clock_steady(&known));
+    assert_int_equal(note(65000, 1, 1), 0);
+    assert_int_equal(note(5000, 1, 1), -60000);
+    assert_ahead(5000);
+    atomic_store(&known.steady_ns, clock_boot_ns()); /* as a second later */
+    assert_true(shard_clock_steady(&known));
+}
+
+static void test_drift_is_followed_without_a_word(void **state)
+{
+    (void)state;
+    for (int64_t ahead_ms = 5000; ahead_ms < 15000; ahead_ms += 100) {
+        assert_int_equal(note(ahead_ms, 1, 1), 0);
+        assert_ahead(ahead_ms);
+    }
+    assert_true(shard_clock_steady(&known));
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_unknown_clock_is_the_daemons_own),
+        TEST(test_first_answer_counts_however_far_it_is),
+        TEST(test_answer_with_the_shortest_round_trip_counts),
+        TEST(test_answer_that_contradicts_counts_at_once),
+        TEST(test_step_is_followed_and_told_of),
+        TEST(test_drift_is_followed_without_a_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
