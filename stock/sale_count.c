@@ -13,8 +13,8 @@
 enum {
     PIECE_ROWS_MIN = 500,
     PIECE_ROWS_MAX = 64000,
-    PIECE_MS_MIN = 10, /* the next piece after a shorter one has twice as many orders */
-    PIECE_MS_MAX = 40, /* after a longer one, half as many */
+    PIECE_MS_MIN = 40,  /* the next piece after a shorter one has twice as many orders */
+    PIECE_MS_MAX = 120, /* after a longer one, half as many */
 };
 
 static uint32_t next_rows(uint32_t rows, int64_t took_ns)
@@ -37,13 +37,14 @@ static void publish(struct stock *stock, const char *sku)
 enum ledger_result stock_count_sale(struct stock *stock, const char *sku, int64_t until_ns)
 {
     enum ledger_result result = LEDGER_OK;
-    uint32_t rows = PIECE_ROWS_MIN;
     int64_t now_ns = clock_now_ns();
+    if (stock->count_rows == 0)
+        stock->count_rows = PIECE_ROWS_MIN;
     while (result == LEDGER_OK && now_ns < until_ns) {
         int64_t start_ns = now_ns;
-        result = ledger_count_step(stock->ledger, sku, rows);
+        result = ledger_count_step(stock->ledger, sku, stock->count_rows);
         now_ns = clock_now_ns();
-        rows = next_rows(rows, now_ns - start_ns);
+        stock->count_rows = next_rows(stock->count_rows, now_ns - start_ns);
     }
     if (result == LEDGER_NO)
         publish(stock, sku);

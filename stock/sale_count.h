@@ -5,7 +5,7 @@
 #include "sql/ledger.h"
 #include "stock/types.h"
 
-/* Counts on in a sale, in transactions of some ten milliseconds each, until the sale is open or
+/* Counts on in a sale, in transactions of about a tenth of a second each, until the sale is open or
  * `until_ns` (monotonic) has come, and publishes the opening. Any number of processes may, and any
  * of them may die. LEDGER_OK: more is to be counted. LEDGER_NO: the sale is not being counted, or
  * no more. LEDGER_FAILED: the ledger cannot be asked. */
