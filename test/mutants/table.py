@@ -241,8 +241,8 @@ MUTANTS = {
         (("sql/ledger_recovery.c",
           "text_raise(&ledger->sql, update->sku, update->segment, update->fence);",
           "(void)update;"),
-         (ORDERS, "enum db_result result = raise_fence(ledger, update->sku, update->segment, "
-          "fence);", "(void)fence;\n    enum db_result result = DB_OK;")),
+         (ORDERS, "? raise_fence(ledger, update->sku, update->segment, update->fence)",
+          "? DB_OK")),
         "test_ledger/test_resolve_forbids_the_late_commit",
         "test_faults.py::test_transaction_that_arrives_late"),
     "confirm_without_a_write": Mutant(
@@ -356,8 +356,8 @@ MUTANTS = {
         "test_stock/test_settings_changed_elsewhere_are_learnt_after_a_write"),
     "rate_is_not_asked_again": Mutant(
         "an order whose rate was not told is asked for again",
-        (("stock/check_rate.c", "order->rate_passed = call->result == REDIS_ANSWERED;",
-          "order->rate_passed = true;"),),
+        (("stock/check_rate.c", "        order->rate_passed = false;\n        if (fail",
+          "        if (fail"),),
         "test_stock/test_order_whose_rate_was_not_told_is_asked_for_again",
         "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
     "rate_never_refuses": Mutant(
@@ -424,8 +424,9 @@ MUTANTS = {
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
         (("sql/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
-         ("test/simulate/ledger_reads.c", "        if (question->due[i])\n",
-          "        if (false)\n")),
+         ("test/simulate/ledger_reads.c", "        if (range->due)\n", "        if (false)\n"),
+         ("test/simulate/ledger_reads.c", "        if (!question->ranges[i].due)\n",
+          "        if (true)\n")),
         "test_returns/test_held_segment_keeps_only_its_own_orders_from_expiring",
         "test_expiry.py::test_order_whose_segment_was_busy_when_it_was_due_expires_later"),
 
