@@ -106,8 +106,8 @@ static bool clock_beyond(uint64_t next_ms)
         return false;
     log_failure(LOG_ERROR, "clock_beyond_ids", "none", "ms=%llu last_ms=%llu effect=%s",
                 (unsigned long long)next_ms, (unsigned long long)ORDER_ID_LAST_MS,
-                LOG_QUOTE("the daemon leases no node number and takes no orders until its clock "
-                          "is right; no order id carries a time as late as this"));
+                LOG_QUOTE("the daemon leases no node number and takes no orders until the "
+                          "ledger's clock is right; no order id carries a time as late as this"));
     return true;
 }
 

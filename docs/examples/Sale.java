@@ -29,7 +29,8 @@ class Sale {
     static final String ADMIN_URL = variable("SALE_ADMIN_URL", URL);
     static final String ADMIN = token(variable("SALE_ADMIN_TOKEN_FILE", "run/admin.token"));
     static final String SHOP = token(variable("SALE_SHOP_TOKEN_FILE", ""));
-    static final Duration TRY = Duration.ofSeconds(5); // more than the service's deadline_ms, 2 s
+    static final Duration TRY = Duration.ofSeconds(5); // more than the service takes, 4 s at most
+    static final long LOST_S = 3; // before the next try, if no answer came: more than deadline_ms
     static final Duration GIVE_UP = Duration.ofSeconds(60); // choose what a buyer waits for
     static final HttpClient CLIENT = HttpClient.newBuilder().connectTimeout(TRY).build();
 
@@ -61,19 +62,19 @@ class Sale {
         if (token != null) request.header("Authorization", "Bearer " + token);
         long end = System.nanoTime() + GIVE_UP.toNanos();
         while (true) {
-            long waitMs = 1000;
+            long waitS = LOST_S;
             try {
                 HttpResponse<String> answer = CLIENT.send(request.build(), BodyHandlers.ofString());
                 int status = answer.statusCode();
                 if (status / 100 == 2) return answer.body();
                 if (status / 100 == 4 && status != 408 && status != 429)
                     throw new Refused(status, answer.body());
-                waitMs = 1000 * answer.headers().firstValueAsLong("Retry-After").orElse(1);
+                waitS = answer.headers().firstValueAsLong("Retry-After").orElse(LOST_S);
             } catch (IOException lost) { // refused, reset, cut off, or too late: ask again
             }
-            if (System.nanoTime() + waitMs * 1_000_000 > end)
+            if (System.nanoTime() + waitS * 1_000_000_000 > end)
                 throw new Undecided(method + " " + url);
-            Thread.sleep(waitMs);
+            Thread.sleep(waitS * 1000);
         }
     }
 

@@ -9,7 +9,9 @@ import { readFileSync } from "node:fs";
 
 const URL_ = process.env.SALE_URL ?? "http://127.0.0.1:8080";
 const ADMIN_URL = process.env.SALE_ADMIN_URL ?? URL_;
-const TRY_MS = 5_000; // for one try: more than the service's deadline_ms, which is 2 s
+const TRY_MS = 5_000; // for one try: more than the service takes for any call, 4 s
+const EXPORT_MS = 600_000; // for a try of an export, which is a stream of any length
+const LOST_S = 3; // before the next try, if no answer came: more than deadline_ms, 2 s
 const GIVE_UP_MS = 60_000; // for all tries of a call; choose what a buyer waits for
 
 const tokenOf = (name) => (name ? readFileSync(name, "ascii").split("\n")[0].trim() : null);
@@ -29,24 +31,25 @@ class Refused extends Error {
 class Undecided extends Error {}
 
 /** One try. Status 0 means that no whole answer came. */
-async function send(url, options) {
+async function send(url, { tryMs, ...options }) {
   try {
-    const answer = await fetch(url, { ...options, signal: AbortSignal.timeout(TRY_MS) });
+    const answer = await fetch(url, { ...options, signal: AbortSignal.timeout(tryMs) });
     const text = await answer.text();
-    return { status: answer.status, waitS: Number(answer.headers.get("Retry-After") ?? 1), text };
+    const waitS = Number(answer.headers.get("Retry-After") ?? LOST_S);
+    return { status: answer.status, waitS, text };
   } catch {
-    return { status: 0, waitS: 1, text: "" }; // refused, reset, cut off, or too late
+    return { status: 0, waitS: LOST_S, text: "" }; // refused, reset, cut off, or too late
   }
 }
 
 /** Repeats the very same request until the service has decided. That is safe for every call that
  * carries a key, and for those that are harmless to repeat by nature. */
-async function call(method, path, { body, key, token, base = URL_ } = {}) {
+async function call(method, path, { body, key, token, base = URL_, tryMs = TRY_MS } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
   if (token) headers.Authorization = `Bearer ${token}`;
-  const options = { method, headers, body: body && JSON.stringify(body) };
+  const options = { method, headers, body: body && JSON.stringify(body), tryMs };
   const end = performance.now() + GIVE_UP_MS;
   for (;;) {
     const { status, waitS, text } = await send(base + path, options);
@@ -138,6 +141,6 @@ console.log("order", order.order_id, "is", order.status);
 console.log("buyer-0 has", (await ordersOf("buyer-0@example.com", sku)).length, "order");
 const stock = await json("GET", `/stock/${sku}`);
 console.log("sold", stock.sold, "as of", stock.as_of);
-const csv = await call("GET", `/admin/orders.csv?sku=${sku}`, operator());
+const csv = await call("GET", `/admin/orders.csv?sku=${sku}`, operator({ tryMs: EXPORT_MS }));
 console.log("exported", csv.trim().split("\r\n").length - 1, "orders");
 console.log("round", (await nextRound(sku, sale)).round, "waits for the operator");

@@ -27,7 +27,8 @@ import urllib.request
 
 URL = os.environ.get("SALE_URL", "http://127.0.0.1:8080")
 ADMIN_URL = os.environ.get("SALE_ADMIN_URL", URL)
-TRY_S = 5  # for one try: more than the service's deadline_ms, which is 2 s
+TRY_S = 5  # for one try: more than the service takes for any call, 4 s
+LOST_S = 3  # before the next try, if no answer came: more than the service's deadline_ms, 2 s
 GIVE_UP_S = 60  # for all tries of a call; choose what a buyer waits for
 
 
@@ -52,11 +53,12 @@ def send(method, url, body, headers):
             return answer.status, 0, answer.read().decode()
     except urllib.error.HTTPError as error:
         try:
-            return error.code, int(error.headers.get("Retry-After", 1)), error.read().decode()
+            wait_s = int(error.headers.get("Retry-After", LOST_S))
+            return error.code, wait_s, error.read().decode()
         except (OSError, http.client.HTTPException):
-            return 0, 1, ""
+            return 0, LOST_S, ""
     except (OSError, http.client.HTTPException):  # refused, reset, cut off, or too late
-        return 0, 1, ""
+        return 0, LOST_S, ""
 
 
 def call(method, path, body=None, key=None, token=None, base=URL):
@@ -190,6 +192,8 @@ def next_round(sku, sale):
 
 def main(sku, buyers):
     database = open_database()
+    if database.execute("SELECT 1 FROM purchase WHERE state = 'asked'").fetchone():
+        time.sleep(LOST_S)  # tries of a run that died may still be under way
     sale = create_sale(sku, total=buyers)
     print(f"round {sale['round']} of {sku}: {sale['total']} units")
 

@@ -16,13 +16,14 @@ answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
 
 # Repeats the very same request until the service has decided. curl repeats after a lost connection,
-# a time-out, 408, 429 and 5xx, and waits as Retry-After says. Sets status; the answer is in the
-# file $answer.
+# a time-out, 408, 429 and 5xx. One try has 5 s, more than the service takes for any call, 4 s. curl
+# waits as Retry-After says, or 3 s if no answer came: more than the service's deadline_ms, 2 s.
+# Sets status; the answer is in the file $answer.
 call() {
     local method=$1 url=$2
     shift 2
     status=$(curl -s -X "$method" "$url" -o "$answer" -w '%{http_code}' --max-time 5 \
-        --retry 60 --retry-all-errors --retry-delay 1 --retry-max-time 60 "$@") || status=000
+        --retry 60 --retry-all-errors --retry-delay 3 --retry-max-time 60 "$@") || status=000
     if ((10#$status < 200 || 10#$status >= 500)); then
         echo "$method $url: no decision in 60 s; it may have been carried out: repeat it later" >&2
         exit 75
@@ -103,7 +104,8 @@ shop GET "/user/buyer-0%40example.com/orders?sku=$SKU"
 echo "buyer-0 has $(jq '.orders | length' "$answer") order"
 shop GET "/stock/$SKU"
 echo "sold $(jq .sold "$answer") as of $(jq -r .as_of "$answer")"
-admin GET "/admin/orders.csv?sku=$SKU"
+# A stream of any length: only 5 s of silence end a try.
+admin GET "/admin/orders.csv?sku=$SKU" --max-time 0 --speed-limit 1 --speed-time 5
 echo "exported $(($(wc -l <"$answer") - 1)) orders"
 next_round "$SKU" "$BUYERS" "$round"
 echo "round $(jq .round "$answer") waits for the operator"

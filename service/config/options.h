@@ -168,8 +168,8 @@
       "busiest sales: nothing while no orders come. 0: never.")                                    \
     X(UNSIGNED, access_log, "0", "answers", 0, 1000000000,                                         \
       "One of how many answers leaves a line in the log (event=request): 1 for each, 0 for none. " \
-      "Answers with a status of 500 and above always do (event=request_failed), 20 a second at "   \
-      "most of each HTTP thread.")
+      "Answers with a status of 500 and above always do (event=request_failed), but for those to " \
+      "probes, /metrics and the dashboard; 20 a second at most of each HTTP thread.")
 
 /* X(old name, present name). The old name is accepted wherever the present one is, and config_log
  * warns of it. */
