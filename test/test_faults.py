@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from audit import answered, audit_after_faults, sell_out_after_faults
-from daemon import HASTY
+from audit import answered, audit, audit_after_faults, sell_out_after_faults
+from daemon import HASTY, STEADY
 from harness.client import assert_problem
 from harness.processes import HarnessError, wait_until
 from proxy import COMMIT, WRITE, Link
@@ -291,6 +291,22 @@ def test_redis_that_says_no_to_writes(private_stack, spawn):
         wait_until(lambda: daemon.order().status == 201, "an order")
     sell_out_after_faults(daemon)
     assert audit_after_faults(daemon) == 20
+
+
+def test_redis_that_fills_up_under_an_order_settles_it(private_stack, proxies, spawn):
+    """Its lock and its mark go although Redis takes no more memory; else nothing would be sold
+    until the lease ends, and then only after a recovery."""
+    ledger = proxies(private_stack.ledger.port)
+    daemon = spawn(private_stack, mysql_url=ledger.url(private_stack.mysql_url), **STEADY)
+    daemon.reset("demo", 20, 1)
+    trap = ledger.once(WRITE, before=lambda _: private_stack.redis("CONFIG", "SET", "maxmemory", 1))
+    first = daemon.order()
+    trap.wait()
+    assert first.status == 201
+    wait_until(lambda: private_stack.redis.hash("seckill:{demo:0}:segment")["open"] == "",
+               "the end of the round")
+    private_stack.redis("CONFIG", "SET", "maxmemory", 0)
+    assert audit(daemon, accepted=[(first.json()["order_id"], 1)]) == 1
 
 
 def test_redis_answers_lost(stack, proxies, spawn):

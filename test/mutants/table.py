@@ -39,6 +39,8 @@ MUTANTS = {
         (("lua/include/refuse_released.lua",
           "released == request or released == '-' .. request", "false"),),
         "test_script/test_token_that_was_released_acquires_nothing",
+        "lock/test_lock_faults.py::"
+        "test_acquisition_that_comes_after_its_release_takes_nothing[simple-mode0]",
         simulated=NO_PART),
     "full_redis_settles_nothing": Mutant(
         "a full Redis settles and releases segments",
@@ -46,6 +48,7 @@ MUTANTS = {
          ("lua/stock_settle.lua", "return {1, left}",
           "redis.call('DEL', KEYS[1])\nreturn {1, left}")),
         "test_script/test_full_redis_settles_and_releases",
+        "test_faults.py::test_redis_that_fills_up_under_an_order_settles_it",
         simulated=NO_PART),
     "fences_forget_the_last_one": Mutant(
         "fences grow though the server's clock is set back",
