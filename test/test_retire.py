@@ -89,10 +89,12 @@ def test_order_that_comes_while_the_orders_are_counted_keeps_the_sale(stack, pro
 
 def test_order_of_an_earlier_round_is_ended_before_its_sale_is(daemon):
     daemon.reset("demo", 10, 2)
-    old = daemon.order().json()["order_id"]
-    daemon.stack.ledger.run("INSERT INTO round_end (sku, round, units) VALUES ('demo', 1, 1);"
-                            "UPDATE stock_segment SET round = 2, sold = 0;"
-                            "UPDATE sale SET round = 2")
+    ledger, old = daemon.stack.ledger, daemon.order().json()["order_id"]
+    with ledger.transaction(f"SELECT * FROM orders WHERE order_id = {old} FOR UPDATE"):
+        ledger.run("INSERT INTO round_end (sku, round, units) VALUES ('demo', 1, 1);"
+                   "UPDATE stock_segment SET round = 2, sold = 0;"
+                   "UPDATE sale SET round = 2")
+        assert_problem(retire(daemon), 503, "unavailable")
     answers = []
     wait_until(lambda: answers.append(retire(daemon).answer) or answers[-1] == "200", "its end")
     assert set(answers) <= {"200", "503 unavailable"}
