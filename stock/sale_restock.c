@@ -42,9 +42,10 @@ static enum ledger_result find_key(struct stock *stock, const struct adding *add
     if ((found != LEDGER_OK && found != LEDGER_NO) ||
         ledger_confirm(stock->ledger, connection) != LEDGER_OK)
         return LEDGER_FAILED;
-    *result_out = units != adding->units             ? STOCK_RESTOCK_KEY_REUSED
-                  : round != adding->sale_out->round ? STOCK_RESTOCK_KEY_OVER
-                                                     : STOCK_RESTOCK_DONE;
+    bool present = found == LEDGER_OK && round == adding->sale_out->round;
+    *result_out = units != adding->units ? STOCK_RESTOCK_KEY_REUSED
+                  : present              ? STOCK_RESTOCK_DONE
+                                         : STOCK_RESTOCK_KEY_OVER;
     return found;
 }
 
