@@ -39,9 +39,9 @@ def test_sigterm_under_load_answers_every_accepted_order(pair, load):
     running = load(leaving, connections=128, stop_after=10**9)
     wait_until(lambda: len(running.accepted) > 1000, "orders")
     leaving.stop()
-    running.stop()
     in_ledger = steady.stack.ledger.number("SELECT COUNT(*) FROM orders")
-    assert len(running.accepted) == in_ledger
+    wait_until(lambda: len(running.accepted) == in_ledger, "wrk to read the last answers")
+    running.stop()
     assert set(running.answers) <= {"201", "503 unavailable", "503 overloaded"}
     assert audit(steady, accepted=running.accepted) == in_ledger
 

@@ -46,8 +46,9 @@ LEFT = f'{card("demo")} .left .large'
 
 
 def begin(page, action, sku="demo"):
-    """Presses the button of an action, wherever it stands."""
+    """Presses the button of an action, wherever it stands, once the page shows the sale."""
     button = f'{card(sku)} button[data-action="{action}"]'
+    page.wait(f"document.querySelector({js(button)}) !== null")
     if not page.eval(f"document.querySelector({js(button)}).checkVisibility()"):
         page.click(f"{card(sku)} summary")
     page.click(button)
