@@ -111,9 +111,12 @@ static void test_any_bytes_give_valid_json(void **state)
     unsigned seed = 1;
     for (int round = 0; round < 20000; round++) {
         size_t length = (size_t)rand_r(&seed) % sizeof line;
-        for (size_t i = 0; i < length; i++)
-            line[i] = rand_r(&seed) % 4 == 0 ? (char)(rand_r(&seed) % 256)
-                                             : likely[(size_t)rand_r(&seed) % (sizeof likely - 1)];
+        for (size_t i = 0; i < length; i++) {
+            if (rand_r(&seed) % 4 == 0)
+                line[i] = (char)(rand_r(&seed) % 256);
+            else
+                line[i] = likely[(size_t)rand_r(&seed) % (sizeof likely - 1)];
+        }
         size_t size = LOG_JSON_MIN + (size_t)rand_r(&seed) % 400;
         const char *text = convert_part(line, length, rand_r(&seed) % 2 == 0, size);
         json_error_t error;
