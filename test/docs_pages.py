@@ -79,7 +79,7 @@ class Reader:
         self.directory, self.ports = directory / "seckill", {}
         self.env = {**clean_environment(), "SECKILL_STACK_LOG_SIZE": "64M",
                     "SECKILL_STACK_BUFFER_POOL": "128M", "HOME": str(directory),
-                    "LC_ALL": "C.UTF-8", **env}
+                    "LC_ALL": "C.UTF-8", "BUILD": "build", **env}
         self.directory.mkdir()
         build = os.path.dirname(os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld")))
         for path in ROOT.iterdir():

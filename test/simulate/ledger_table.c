@@ -13,6 +13,7 @@ static struct row rows[TABLES][TABLE_ROWS_MAX];
 static size_t row_counts[TABLES];
 static struct txn *open_txns[TXNS_MAX];
 static size_t open_count;
+static struct txn *last_txn; /* never followed: the arena may have taken it back */
 static bool unsynced;
 static void (*commit_notice)(const struct txn *txn);
 static void (*end_notice)(void);
@@ -155,7 +156,8 @@ struct txn *txn_begin(void)
     struct txn *txn = calloc(1, sizeof *txn);
     assert(open_count < TXNS_MAX);
     open_txns[open_count++] = txn;
-    return txn;
+    txn->before = last_txn;
+    return last_txn = txn;
 }
 
 bool txn_take(struct txn *txn, struct row *row)
