@@ -24,7 +24,8 @@ void ledger_segments_text(struct sql_text *sql, const char *sku)
     sql_identifier(sql, sku);
 }
 
-bool ledger_segment_in_range(char **row)
+/* Whether each number is one that the service could have written. */
+static bool is_in_range(char **row)
 {
     return ledger_number_valid(row[0], 0, LEDGER_SEGMENTS_MAX - 1) &&
            ledger_number_valid(row[1], 1, LEDGER_ROUND_MAX) &&
@@ -33,22 +34,32 @@ bool ledger_segment_in_range(char **row)
            ledger_number_valid(row[4], 0, INT64_MAX);
 }
 
-bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
-                         char **row)
+bool ledger_segment_read_as_it_is(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segment, char **row)
 {
-    bool valid = ledger_segment_in_range(row) && ledger_u32(row[3]) <= ledger_u32(row[2]);
+    bool in_range = is_in_range(row);
     *segment = (struct ledger_segment){.segment = ledger_u32(row[0])};
-    if (!valid)
+    if (!in_range || ledger_u32(row[3]) > ledger_u32(row[2]))
         ledger_note_damage(ledger,
                            "stock_segment: sku '%s', segment %s, round %s, capacity %s, sold %s, "
                            "fence %s",
                            sku, row[0], row[1], row[2], row[3], row[4]);
-    if (!ledger_segment_in_range(row))
+    if (!in_range)
         return false;
     segment->round = ledger_u32(row[1]);
     segment->capacity = ledger_u32(row[2]);
     segment->sold = ledger_u32(row[3]);
     segment->fence = ledger_u64(row[4]);
+    return true;
+}
+
+bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
+                         char **row)
+{
+    bool valid = ledger_segment_read_as_it_is(ledger, sku, segment, row) &&
+                 segment->sold <= segment->capacity;
+    if (!valid)
+        *segment = (struct ledger_segment){.segment = segment->segment};
     return valid;
 }
 

@@ -29,13 +29,15 @@ void ledger_segments_order(const struct ledger_segment *segments, size_t count,
 /* Appends a SELECT of the sale's segments that ends in its condition on the sku. */
 void ledger_segments_text(struct sql_text *sql, const char *sku);
 
-/* Whether each number of a row of that SELECT is one that the service could have written. */
-bool ledger_segment_in_range(char **row);
-
-/* Reads the row. False, with a note of the damage, when it is not in range, or sold exceeds the
- * capacity; then the segment is set as far as it is in range. */
+/* Reads a row of that SELECT. False, with a note of the damage, when the service cannot have
+ * written one of its numbers, or sold exceeds the capacity: then only the segment's number is
+ * set. */
 bool ledger_segment_read(struct ledger *ledger, const char *sku, struct ledger_segment *segment,
                          char **row);
+
+/* The same, but true also when sold exceeds the capacity. */
+bool ledger_segment_read_as_it_is(struct ledger *ledger, const char *sku,
+                                  struct ledger_segment *segment, char **row);
 
 /* Reads all of its rows, at most `max`. LEDGER_DAMAGED: one of them makes no sense. */
 enum ledger_result ledger_segments_read(struct ledger *ledger, const char *sku,

@@ -54,8 +54,9 @@ static void add_row(struct stock_rows *rows, char **row)
     if (!rows->valid || !columns[0] || rows->count == LEDGER_SEGMENTS_MAX)
         return;
     struct ledger_segment *segment = &rows->segments[rows->count++];
-    bool valid = ledger_segment_read(rows->ledger, rows->sale.sku, segment, columns);
-    rows->valid = valid || (rows->as_it_is && ledger_segment_in_range(columns));
+    rows->valid = rows->as_it_is
+                      ? ledger_segment_read_as_it_is(rows->ledger, rows->sale.sku, segment, columns)
+                      : ledger_segment_read(rows->ledger, rows->sale.sku, segment, columns);
     rows->sale.sold += segment->sold;
 }
 

@@ -1,5 +1,6 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
 #include "base/clock.h"
+#include "base/fault.h"
 #include "sql/ledger_confirm.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_query.h"
@@ -817,6 +818,24 @@ static void test_recover_many_tells_each_as_it_is(void **state)
     assert_int_equal(fence_of(1), FENCE);
 }
 
+/* On a server that has let somebody sell more than there is. */
+static void test_recover_takes_a_damaged_row_for_none(void **state)
+{
+    (void)state;
+    struct ledger_segment rows[] = {{.segment = 1, .fence = FENCE + 1},
+                                    {.segment = 2, .fence = FENCE + 1}};
+    sql_server_do("ALTER TABLE stock_segment DROP CONSTRAINT never_oversold");
+    sql_server_do("UPDATE stock_segment SET sold=capacity+1 WHERE segment=1");
+    fault_clear(ledger_fault(ledger));
+    assert_int_equal(ledger_recover(ledger, "s", rows, 2), LEDGER_OK);
+    sql_server_do("UPDATE stock_segment SET sold=0");
+    sql_server_do("ALTER TABLE stock_segment ADD CONSTRAINT never_oversold CHECK(sold<=capacity)");
+    assert_int_equal(rows[0].round, 0);
+    assert_int_equal(rows[1].round, 1);
+    assert_true(ledger_fault(ledger)->damaged);
+    assert_non_null(strstr(ledger_fault(ledger)->error, "sku 's', segment 1"));
+}
+
 static enum ledger_result resolve(struct ledger *by, const struct ledger_stock_update *update)
 {
     struct ledger_order asked = order(7, 1, NULL);
@@ -1219,6 +1238,7 @@ int main(void)
         TEST(test_table_itself_refuses_to_oversell),
         TEST(test_recover_raises_the_fence_and_refuses_the_old_holder),
         TEST(test_recover_many_tells_each_as_it_is),
+        TEST(test_recover_takes_a_damaged_row_for_none),
         TEST(test_recover_does_not_deadlock_with_a_change),
         TEST(test_resolve_finds_what_was_committed),
         TEST(test_resolve_asks_for_the_order_and_not_the_id_alone),
