@@ -6,8 +6,9 @@
  * transaction that begins with that row, so processes take turns.
  *
  * why_together: orders have no index by sale, so their keys are found by reading the orders of the
- * round's time, which are mostly those of other sales. So all rounds that are due share one
- * reading, which each order passes once, and rounds fall due once a day. */
+ * round's time, which are mostly those of other sales; and so are their entries in the index by
+ * user. So all rounds that are due share one reading of either, which each order passes once, and
+ * rounds fall due once a day. */
 #include "sql/ledger_purge.h"
 
 #include <assert.h>
@@ -27,9 +28,10 @@ struct piece {
     unsigned rows;
     char ended_before[LEDGER_TIME_SIZE]; /* then the round is due */
     char step[8];
-    uint64_t first_id, last_id; /* between which the round's orders are */
+    uint64_t first_id, last_id; /* between which the orders of the round, or of several, are */
     uint64_t purged_to;
-    uint64_t run; /* the row of the index at work */
+    unsigned bucket; /* of the index, at work, */
+    uint64_t run;    /* and its row */
     struct ledger_purged *purged;
 };
 
@@ -41,7 +43,7 @@ static void text_round(struct piece *piece, const char *and)
     sql_printf(sql, " AND round=%u%s", piece->purged->round, and);
 }
 
-/* The keys first: of all due rounds the one whose orders are to be read next. */
+/* The keys first: of all due rounds the one that is furthest behind. */
 static enum ledger_result find_round(struct piece *piece, unsigned days)
 {
     struct sql_text *sql = &piece->ledger->sql;
@@ -49,7 +51,7 @@ static enum ledger_result find_round(struct piece *piece, unsigned days)
     sql_printf(sql,
                "SELECT sku,round,UTC_DATE()-INTERVAL %u DAY FROM sale_round WHERE "
                "step IN('keys','users','index')AND ended_at<UTC_DATE()-INTERVAL %u DAY "
-               "ORDER BY step,IF(step='keys',purged_to,0),ended_at,sku,round LIMIT %d",
+               "ORDER BY step,purged_to,ended_at,sku,round LIMIT %d",
                days, days, LEDGER_DAMAGED_MAX);
     if (ledger_read(piece->ledger) != DB_OK)
         return LEDGER_FAILED;
@@ -184,6 +186,28 @@ static enum db_result locked_body(struct db *db, void *context)
 
 /* ---- index ---- */
 
+/* The due rounds that have come no further than this one. */
+static void text_index_due(struct piece *piece)
+{
+    sql_printf(&piece->ledger->sql, "r.step='index' AND r.ended_at<'%s' AND r.purged_to<=%llu",
+               piece->ended_before, (unsigned long long)piece->purged_to);
+}
+
+/* Finds between which ids the orders of these rounds are. */
+static bool find_ids(struct piece *piece)
+{
+    struct sql_text *sql = &piece->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT MIN(");
+    ledger_round_first_of_row_text(sql);
+    sql_printf(sql, "),MAX(r.last_id)FROM sale_round r WHERE ");
+    text_index_due(piece);
+    char **row = ledger_read(piece->ledger) == DB_OK ? db_row(piece->ledger->db) : NULL;
+    piece->first_id = row ? ledger_u64(row[0]) : 0;
+    piece->last_id = row ? ledger_u64(row[1]) : 0;
+    return row != NULL;
+}
+
 /* The ids of a row's entries as a list for SQL; false when it has none. */
 static bool text_ids(struct sql_text *sql, const char *entries)
 {
@@ -230,7 +254,7 @@ static void drop_entries(char *entries, const uint64_t *ids, size_t count)
     *to = '\0';
 }
 
-/* Reads the ids of the round's orders among the entries. */
+/* Reads the ids of the rounds' orders among the entries. */
 static enum db_result find_entries(struct piece *piece, struct db *db, const char *entries,
                                    uint64_t **ids_out, size_t *count_out)
 {
@@ -238,11 +262,13 @@ static enum db_result find_entries(struct piece *piece, struct db *db, const cha
     size_t room = 0;
     *count_out = 0;
     sql_clear(sql);
-    sql_printf(sql, "SELECT order_id FROM orders WHERE ");
-    text_round(piece, " AND order_id IN(");
+    sql_printf(sql, "SELECT o.order_id FROM orders o STRAIGHT_JOIN sale_round r "
+                    "FORCE INDEX(PRIMARY)ON r.sku=o.sku AND r.round=o.round AND ");
+    text_index_due(piece);
+    sql_printf(sql, " WHERE o.order_id IN(");
     if (!text_ids(sql, entries))
         return DB_OK;
-    sql_printf(sql, ")ORDER BY order_id");
+    sql_printf(sql, ")ORDER BY o.order_id");
     enum db_result result = ledger_query(piece->ledger);
     for (char **row = result == DB_OK ? db_row(db) : NULL; row; row = db_row(db)) {
         if (*count_out == room) {
@@ -258,8 +284,7 @@ static enum db_result find_entries(struct piece *piece, struct db *db, const cha
 
 static void text_row(struct sql_text *sql, const struct piece *piece)
 {
-    sql_printf(sql, " WHERE bucket=%u AND run=%llu", (unsigned)piece->purged_to,
-               (unsigned long long)piece->run);
+    sql_printf(sql, " WHERE bucket=%u AND run=%llu", piece->bucket, (unsigned long long)piece->run);
 }
 
 static enum db_result rewrite(struct piece *piece, struct db *db, char *entries)
@@ -307,7 +332,7 @@ static enum db_result row_body(struct db *db, void *context)
     return result;
 }
 
-/* Purges the rows of one bucket that have entries of the round's time, each by itself. */
+/* Purges the rows of one bucket that have entries of the rounds' time, each by itself. */
 static enum ledger_result purge_bucket(struct piece *piece, size_t *rows_out)
 {
     struct ledger *ledger = piece->ledger;
@@ -321,7 +346,7 @@ static enum ledger_result purge_bucket(struct piece *piece, size_t *rows_out)
     sql_printf(&ledger->sql,
                "SELECT run FROM order_index WHERE bucket=%u AND run<=%llu AND last_id>%llu LIMIT "
                "%d",
-               (unsigned)piece->purged_to, (unsigned long long)piece->last_id,
+               piece->bucket, (unsigned long long)piece->last_id,
                (unsigned long long)piece->first_id, MAX);
     if (ledger_read(ledger) != DB_OK)
         result = LEDGER_FAILED;
@@ -336,23 +361,37 @@ static enum ledger_result purge_bucket(struct piece *piece, size_t *rows_out)
     return result;
 }
 
-/* Purges the next bucket that has such rows, and notes how far it has come. */
-static enum ledger_result purge_index(struct piece *piece)
+/* Purges the next bucket that has such rows, and notes how far all these rounds have come. */
+static enum ledger_result purge_buckets(struct piece *piece)
 {
-    enum ledger_result result = LEDGER_OK;
+    struct sql_text *sql = &piece->ledger->sql;
+    enum ledger_result result = find_ids(piece) ? LEDGER_OK : LEDGER_FAILED;
     size_t rows = 0;
     for (int i = 0; i < BUCKETS_MAX && rows == 0 && result == LEDGER_OK &&
-                    piece->purged_to < LEDGER_INDEX_BUCKETS;
+                    piece->bucket < LEDGER_INDEX_BUCKETS;
          i++) {
         result = purge_bucket(piece, &rows);
-        piece->purged_to++;
+        piece->bucket++;
     }
     if (result != LEDGER_OK)
         return result;
-    piece->purged->done = piece->purged_to >= LEDGER_INDEX_BUCKETS;
-    sql_clear(&piece->ledger->sql);
-    text_progress(piece, piece->purged->done ? "done" : "index", piece->purged_to);
+    sql_clear(sql);
+    sql_printf(sql, "UPDATE sale_round r SET r.purged_to=%u WHERE ", piece->bucket);
+    text_index_due(piece);
     return ledger_read(piece->ledger) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+/* A round that has all buckets behind it is done. */
+static enum ledger_result purge_index(struct piece *piece)
+{
+    if (piece->purged_to < LEDGER_INDEX_BUCKETS) {
+        piece->bucket = (unsigned)piece->purged_to;
+        return purge_buckets(piece);
+    }
+    sql_clear(&piece->ledger->sql);
+    text_progress(piece, "done", piece->purged_to);
+    piece->purged->done = ledger_read(piece->ledger) == DB_OK;
+    return piece->purged->done ? LEDGER_OK : LEDGER_FAILED;
 }
 
 enum ledger_result ledger_purge(struct ledger *ledger, unsigned days, unsigned rows,

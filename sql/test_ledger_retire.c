@@ -305,11 +305,13 @@ static void test_what_a_round_has_left_is_deleted_piece_by_piece(void **state)
     }
 }
 
-/* However many skus had sales at the same time, the orders of that time are read once. */
+/* However many skus had sales at the same time, the orders of that time are read once, and so is
+ * their index. */
 static void test_rounds_that_are_due_share_one_reading(void **state)
 {
     (void)state;
-    enum { SKUS = 10, OTHERS = 1000, PIECE = 50 };
+    enum { SKUS = 10, OTHERS = 1000, PIECE = 50, BUCKETS_CALLS = 1024 / 64 + 2 };
+    size_t indexed = 0;
     struct ledger_sale sales[SKUS];
     int calls = 0;
     for (int i = 0; i < SKUS; i++) {
@@ -322,6 +324,7 @@ static void test_rounds_that_are_due_share_one_reading(void **state)
     next_id += OTHERS / 2 * 3;
     for (int i = 0; i < SKUS; i++)
         commit(&sales[i], 1);
+    assert_int_equal(ledger_index_orders(ledger, 1, &indexed), LEDGER_OK);
     for (int i = 0; i < SKUS; i++)
         reset(sales[i].sku);
     sql_server_do("UPDATE sale_round SET ended_at=UTC_TIMESTAMP(3)-INTERVAL 11 DAY");
@@ -331,6 +334,13 @@ static void test_rounds_that_are_due_share_one_reading(void **state)
         assert_true(calls <= OTHERS / PIECE + 2 * SKUS);
     }
     assert_int_equal(rows("order_key"), 0);
+    for (calls = 0; sql_server_do("SELECT COUNT(*) FROM sale_round WHERE step<>'done'") > 0;
+         calls++) {
+        struct ledger_purged purged;
+        assert_int_equal(ledger_purge(ledger, 10, PIECE, &purged), LEDGER_OK);
+        assert_true(calls <= BUCKETS_CALLS + 3 * SKUS);
+    }
+    assert_int_equal(rows("order_index"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
