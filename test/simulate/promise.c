@@ -25,7 +25,7 @@ enum {
     GRACE_MS = 60,
     SETTINGS_MS = 110 /* for so long a process trusts the settings that it read */,
     GRACE_FAULTS_MS = 6000,
-    WAITS_MS_MAX = 2400 /* of a batch: at the most eight waits of 300 ms for rows */
+    WAITS_MS_MAX = 1300 /* of a batch: at the most four waits of 300 ms for rows */
 };
 
 /* A status that was answered as final. */
