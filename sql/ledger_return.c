@@ -1,4 +1,8 @@
-/* Units of cancelled and expired orders given back to their segments and users. */
+/* Units of cancelled and expired orders given back to their segments and users.
+ *
+ * why_left_out: a segment has sold at least the units of the orders that hold some of it. Where it
+ * has sold fewer, the row of an order makes no sense, or the segment's does, and the ledger refuses
+ * to return any of these orders. So the one that claims most is noted as damaged and left out. */
 #include "sql/ledger_return.h"
 
 #include <assert.h>
@@ -23,8 +27,15 @@ struct returning {
     struct user_quota_return orders[LEDGER_RETURNS_MAX]; /* whose status may change, by user */
     bool counted;                                        /* the sale counts what each user has, */
     uint64_t counted_to;                                 /* in the orders up to this id */
-    uint32_t units[LEDGER_SEGMENTS_MAX];
+    uint64_t units[LEDGER_SEGMENTS_MAX];
+    struct {
+        uint64_t order_id;
+        uint32_t units;
+    } greatest[LEDGER_SEGMENTS_MAX];      /* of the orders that have units of the segment */
     uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
+    uint64_t left_out[LEDGER_RETURNS_MAX];
+    size_t left_out_count;
+    uint64_t damaged_id; /* the next to be left out; 0: none */
 };
 
 static void text_segment_list(struct sql_text *sql, const struct ledger_return *returned)
@@ -69,14 +80,27 @@ static enum db_result find_returnable(struct returning *returning)
 }
 
 /* False when the order has units of a segment that the caller does not hold. */
-static bool add_units(struct returning *returning, uint32_t segment, uint32_t units)
+static bool add_units(struct returning *returning, uint64_t order_id, uint32_t segment,
+                      uint32_t units)
 {
     for (size_t i = 0; i < returning->returned->segment_count; i++)
         if (returning->returned->segments[i].segment == segment) {
             returning->units[i] += units;
+            if (units > returning->greatest[i].units) {
+                returning->greatest[i].order_id = order_id;
+                returning->greatest[i].units = units;
+            }
             return true;
         }
     return returning->returned->segment_count == 0;
+}
+
+static bool is_left_out(const struct returning *returning, uint64_t order_id)
+{
+    for (size_t i = 0; i < returning->left_out_count; i++)
+        if (returning->left_out[i] == order_id)
+            return true;
+    return false;
 }
 
 /* Adds up the units per segment. An order that several segments filled comes in several rows, next
@@ -87,6 +111,7 @@ static bool read_returnable(struct returning *returning, struct db *db)
     bool complete = true;
     returned->moved = 0;
     memset(returning->units, 0, sizeof returning->units);
+    memset(returning->greatest, 0, sizeof returning->greatest);
     for (char **row = db_row(db); row; row = db_row(db)) {
         uint64_t id = ledger_u64(row[0]);
         if (!row[1] || !row[3] || !user_id_valid(row[3], strlen(row[3]))) {
@@ -94,6 +119,8 @@ static bool read_returnable(struct returning *returning, struct db *db)
                                row[0], row[1] ? row[1] : "NULL", row[3]);
             continue;
         }
+        if (is_left_out(returning, id))
+            continue;
         if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
             struct user_quota_return *order = &returning->orders[returned->moved];
             ledger_user_id(order->user_id, row[3]);
@@ -101,7 +128,7 @@ static bool read_returnable(struct returning *returning, struct db *db)
             order->qty = ledger_u32(row[4]);
             returned->moved_ids[returned->moved++] = id;
         }
-        complete = add_units(returning, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
+        complete = add_units(returning, id, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
     }
     return complete;
 }
@@ -115,14 +142,14 @@ static size_t text_segments(struct sql_text *sql, const struct returning *return
     ledger_segments_order(returned->segments, returned->segment_count, places);
     for (size_t i = 0; i < returned->segment_count; i++) {
         uint32_t segment = returned->segments[places[i]].segment;
-        uint32_t units = returning->units[places[i]];
+        unsigned long long units = returning->units[places[i]];
         unsigned long long fence = returning->fences[places[i]];
         if (units == 0)
             continue;
-        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", units,
+        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%llu,fence=%llu WHERE sku=", units,
                    fence);
         sql_identifier(sql, returned->sku);
-        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;", segment,
+        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%llu;", segment,
                    returned->round, fence, units);
         count++;
     }
@@ -156,6 +183,20 @@ static void read_rows(struct db *db, struct returning *returning)
         for (size_t i = 0; i < returned->segment_count; i++)
             if (returned->segments[i].segment == now.segment)
                 returned->segments[i] = now;
+    }
+}
+
+/* A segment refused its units. Finds the order to be left out, if it has sold too few. */
+static void find_damaged(struct db *db, struct returning *returning)
+{
+    const struct ledger_return *returned = returning->returned;
+    struct ledger_segment now;
+    for (char **row = db_row(db); row; row = db_row(db)) {
+        bool valid = ledger_segment_read(returning->ledger, returned->sku, &now, row);
+        for (size_t i = 0; i < returned->segment_count; i++)
+            if (valid && now.round == returned->round &&
+                returned->segments[i].segment == now.segment && returning->units[i] > now.sold)
+                returning->damaged_id = returning->greatest[i].order_id;
     }
 }
 
@@ -198,7 +239,23 @@ static enum db_result return_body(struct db *db, void *context)
             result = DB_NO;
     if (result == DB_OK && returned->segment_count > 0)
         read_rows(db, returning);
+    else if (result == DB_NO)
+        find_damaged(db, returning);
     return result == DB_OK && returning->counted ? return_to_quotas(returning) : result;
+}
+
+/* Leaves out the order that return_body has found damaged. False: it has found none. */
+static bool leave_out(struct returning *returning)
+{
+    unsigned long long id = returning->damaged_id;
+    returning->damaged_id = 0;
+    if (id == 0 || returning->left_out_count == LEDGER_RETURNS_MAX)
+        return false;
+    ledger_note_damage(returning->ledger,
+                       "orders: order_id %llu, sku '%s', has more units than its segment has sold",
+                       id, returning->returned->sku);
+    returning->left_out[returning->left_out_count++] = id;
+    return true;
 }
 
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)
@@ -209,5 +266,10 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
     struct returning returning = {.ledger = ledger, .returned = returned};
     for (size_t i = 0; i < returned->segment_count; i++)
         returning.fences[i] = returned->segments[i].fence;
-    return ledger_from_db(db_run(ledger->db, return_body, &returning));
+    enum ledger_result result = LEDGER_NO;
+    do
+        result = ledger_from_db(db_run(ledger->db, return_body, &returning));
+    while (result == LEDGER_NO && leave_out(&returning));
+    bool none = result == LEDGER_OK && returned->moved == 0;
+    return none && returning.left_out_count > 0 ? LEDGER_DAMAGED : result;
 }

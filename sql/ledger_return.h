@@ -29,8 +29,9 @@ struct ledger_return {
 
 /* One transaction: changes the statuses and subtracts the orders' units from what is sold of their
  * segments and from their users' quotas. A segment changes only within its round and from a smaller
- * fence; if one refuses, nothing is done (LEDGER_NO). It may be repeated, after LEDGER_UNKNOWN as
- * well: no unit is returned twice. */
+ * fence; if one refuses, nothing is done (LEDGER_NO). An order with more units than its segment has
+ * sold makes no sense: it is left out (LEDGER_DAMAGED when no other is moved). It may be repeated,
+ * after LEDGER_UNKNOWN as well: no unit is returned twice. */
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned);
 
 #endif

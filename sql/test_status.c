@@ -1,4 +1,5 @@
 /* Accepted orders: every transition of a status, and the units that come back. */
+#include "base/fault.h"
 #include "sql/ledger_confirm.h"
 #include "sql/ledger_due.h"
 #include "sql/ledger_lookup.h"
@@ -213,7 +214,6 @@ static void test_each_guard_of_a_segment_refuses_all(void **state)
     const char *const spoilers[] = {"UPDATE stock_segment SET fence=2000 WHERE segment=1",
                                     "UPDATE stock_segment SET fence=3000 WHERE segment=1",
                                     "UPDATE stock_segment SET round=2 WHERE segment=1",
-                                    "UPDATE stock_segment SET sold=1 WHERE segment=1",
                                     "DELETE FROM stock_segment WHERE segment=1"};
     insert(1, 2, 0, "reserved", past);
     insert(2, 2, 1, "reserved", past);
@@ -228,6 +228,29 @@ static void test_each_guard_of_a_segment_refuses_all(void **state)
         look_for_due();
         assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
     }
+}
+
+/* The others are returned without it, and it stays as it is. */
+static void test_order_with_more_units_than_were_sold_is_left_out(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2, 3};
+    struct ledger_return returned;
+    insert(1, 2, 0, "reserved", past);
+    insert(2, 2, 1, "reserved", past);
+    insert(3, 1, 1, "reserved", past);
+    sql_server_do("DELETE FROM stock_segment;"
+                  "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
+                  "('s',0,1,10,5,1000),('s',1,1,10,2,1000),('s',2,1,10,5,1000)");
+    assert_int_equal(give_back(LEDGER_EXPIRED, ids, 3, 2000, &returned), LEDGER_OK);
+    assert_int_equal(returned.moved, 2);
+    assert_true(has_status(1, "expired") && has_status(2, "reserved") && has_status(3, "expired"));
+    assert_int_equal(sold(0), 3);
+    assert_int_equal(sold(1), 1);
+    assert_non_null(strstr(ledger_fault(ledger)->error, "order_id 2"));
+    assert_int_equal(give_back(LEDGER_EXPIRED, ids, 3, 3000, &returned), LEDGER_DAMAGED);
+    assert_true(has_status(2, "reserved"));
+    assert_int_equal(sold(1), 1);
 }
 
 static void test_units_of_a_segment_that_is_not_locked_stay(void **state)
@@ -691,6 +714,7 @@ int main(void)
         TEST(test_segments_without_units_keep_their_fence),
         TEST(test_nothing_is_returned_twice),
         TEST(test_each_guard_of_a_segment_refuses_all),
+        TEST(test_order_with_more_units_than_were_sold_is_left_out),
         TEST(test_units_of_a_segment_that_is_not_locked_stay),
         TEST(test_return_does_not_deadlock_with_a_change),
         TEST(test_older_rounds_move_their_status_only),

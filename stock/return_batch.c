@@ -247,6 +247,8 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
         return STOCK_STATE_BUSY;
     case LEDGER_UNKNOWN:
         return STOCK_STATE_IN_DOUBT;
+    case LEDGER_DAMAGED:
+        return STOCK_STATE_DAMAGED;
     default:
         return STOCK_STATE_FAILED;
     }

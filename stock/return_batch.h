@@ -57,7 +57,8 @@ void return_batch_release(struct stock *stock);
 /* Ends the orders that the batch lists, returns their units and posts the release of the segments,
  * which goes with the locks of the next batch or with return_batch_end. Its `returned.moved` says
  * how many orders that were, as far as it is certain. LEDGER_NO: a segment refused, and nothing is
- * done; fetch the orders again. */
+ * done; fetch the orders again. LEDGER_DAMAGED: the rows of those that could be ended make no
+ * sense. */
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch);
 
 /* Sends what is posted, and publishes what has come back. */

@@ -112,3 +112,18 @@ def test_damaged_orders_stop_neither_expiry_nor_other_orders(daemon):
     daemon.stop()
     daemon.start()
     assert_others_go_on(daemon, 2)
+
+
+def test_order_with_more_units_than_were_sold_keeps_no_other_one(daemon):
+    """All of them are returned by one transaction, which the ledger refuses with that order."""
+    daemon.reset("demo", 1000, 1, pay_within_s=600)
+    many, *others = [daemon.order(user_id=f"u{n}").json()["order_id"] for n in range(4)]
+    damage(daemon, f"UPDATE orders SET qty=1000000 WHERE order_id={many}")
+    assert_unavailable(daemon.cancel(many))
+    damage(daemon, DUE)
+    for order_id in others:
+        wait_until(lambda: daemon.get(f"/order/{order_id}").json()["status"] == "expired", "expiry")
+    wait_until(lambda: any("event=ledger_damaged" in line and many in line
+                           for line in daemon.log().splitlines()), "a line about the order")
+    assert daemon.get(f"/order/{many}").json()["status"] == "reserved"
+    assert daemon.order(user_id="next").status == 201
