@@ -53,22 +53,26 @@ void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows
 
 /* One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
  * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. `units` behind
- * its assignment is the sum. */
+ * its assignment is the sum. It is bounded: a damaged order may have more units than the column
+ * holds, and the sale would never open. */
 void user_quota_text_count(struct sql_text *sql, const char *sku, uint32_t round, uint32_t limit,
                            uint64_t after_id, uint64_t last_id)
 {
     sql_printf(sql,
                "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
-               "SELECT sku,round,user_id,SUM(qty),GREATEST(%u,SUM(qty)),SUBSTRING_INDEX("
+               "SELECT sku,round,user_id,LEAST(SUM(qty),%d),GREATEST(%u,LEAST(SUM(qty),%d)),"
+               "SUBSTRING_INDEX("
                "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
                "FROM orders FORCE INDEX(PRIMARY)WHERE order_id>%llu AND order_id<=%llu "
                "AND status IN('reserved','paid')AND round=%u AND sku=",
-               limit, LEDGER_QUOTA_ORDERS_MAX, LEDGER_QUOTA_ORDERS_MAX,
-               (unsigned long long)after_id, (unsigned long long)last_id, round);
+               LEDGER_TOTAL_MAX, limit, LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX,
+               LEDGER_QUOTA_ORDERS_MAX, (unsigned long long)after_id, (unsigned long long)last_id,
+               round);
     sql_identifier(sql, sku);
     sql_printf(sql,
-               " GROUP BY sku,round,user_id ON DUPLICATE KEY UPDATE units=units+VALUES(units),"
+               " GROUP BY sku,round,user_id ON DUPLICATE KEY UPDATE "
+               "units=LEAST(units+VALUES(units),%d),"
                "allowed=GREATEST(VALUES(allowed),units),order_ids=SUBSTRING_INDEX(CONCAT("
                "VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d);",
-               LEDGER_QUOTA_ORDERS_MAX);
+               LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX);
 }

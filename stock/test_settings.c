@@ -581,6 +581,19 @@ static void test_counting_begins_with_the_round(void **state)
     assert_int_equal(sql_server_do("SELECT SUM(units) FROM user_quota"), 3);
 }
 
+/* Its user has more units than a number of the table holds; the sale opens for the others. */
+static void test_counting_gets_past_an_order_with_too_many_units(void **state)
+{
+    (void)state;
+    reset(100, 4, (struct ledger_settings){.per_user_limit = 0});
+    assert_int_equal(buy(0, "u", 2, ""), STOCK_ACCEPTED);
+    sql_server_do("UPDATE orders SET qty=4294967295");
+    assert_int_equal(buy(0, "u", 1, ""), STOCK_ACCEPTED);
+    set_limit_and_count(3);
+    assert_int_equal(buy(0, "u", 1, ""), STOCK_LIMIT);
+    assert_int_equal(buy(1, "v", 1, ""), STOCK_ACCEPTED);
+}
+
 /* Orders were made while a clock was behind, or another one was ahead when the round began. */
 static void test_counting_misses_no_order_for_a_clock(void **state)
 {
@@ -741,6 +754,7 @@ static int run(const char *name)
         TEST(test_sale_that_is_counted_accepts_nothing_and_remembers_keys),
         TEST(test_opening_of_a_counted_sale_is_published),
         TEST(test_counting_begins_with_the_round),
+        TEST(test_counting_gets_past_an_order_with_too_many_units),
         TEST(test_counting_misses_no_order_for_a_clock),
         TEST(test_each_round_counts_anew),
         TEST(test_limit_survives_redis),
