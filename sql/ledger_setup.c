@@ -105,11 +105,16 @@ static bool pause_for_others(struct migration *migration)
     return true;
 }
 
+/* The wait is set before each try, as the connection may be a new one. */
 static enum db_result run_statement(struct migration *migration)
 {
+    char wait[64];
+    snprintf(wait, sizeof wait, "SET SESSION lock_wait_timeout=%d", TABLE_WAIT_S);
     begin_wait(migration, migration->now.name);
     for (;;) {
-        enum db_result result = ledger_query(migration->ledger);
+        enum db_result result = run_text(migration->ledger, wait);
+        if (result == DB_OK)
+            result = ledger_query(migration->ledger);
         if (result != DB_SOFT)
             return result;
         ledger_table_holder(migration->ledger, migration->holder);
@@ -149,10 +154,6 @@ static enum db_result migrate_one(struct migration *migration, const char *name,
     bool applied = false;
     enum db_result result = was_applied(ledger, name, &applied);
     if (result != DB_OK || applied)
-        return result;
-    snprintf(note, sizeof note, "SET SESSION lock_wait_timeout=%d", TABLE_WAIT_S);
-    result = run_text(ledger, note);
-    if (result != DB_OK)
         return result;
     begin_wait(migration, name);
     db_set_patience(ledger->db, goes_on, migration);
