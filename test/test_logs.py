@@ -390,6 +390,18 @@ def test_a_line_tells_what_goes_on_and_none_while_nothing_does(stack, spawn):
     wait_until(silent, "silence")
 
 
+def test_a_line_tells_of_repeats_though_nothing_is_sold(stack, spawn):
+    daemon = spawn(stack, log_every=1)
+    daemon.reset("demo", 1, 1)
+    assert daemon.order(key="k").status == 201
+
+    def told():
+        assert daemon.order(key="k").status == 200
+        return any(float(line.get("repeats_per_s", 0)) > 0 and float(line["orders_per_s"]) == 0
+                   for line in events(daemon, "progress"))
+    wait_until(told, "a line with repeats")
+
+
 def test_of_many_sales_the_busiest_have_lines(stack, spawn):
     daemon = spawn(stack, log_every=1)
     skus = [f"sale-{n}" for n in range(8)]
