@@ -14,10 +14,12 @@ import pytest
 from daemon import TOKEN
 from harness.client import order_bytes, read_response, read_to_end
 from harness.processes import wait_until
+from standstill import Elapsed
 from test_classes import crowd
 
 ORDERS = 1600  # more than are polled (POLLED_MAX in service/http/connection.c)
 BUSY_MAX = 0.1  # of a core; a thread that spun took 0.35 and more
+END_S_MAX = 0.5  # from the answer to the close; a thread that nobody wakes sleeps for a second
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -113,6 +115,16 @@ def test_end_of_a_client_that_sent_more_than_a_buffer_is_seen(daemon):
         client.shutdown(socket.SHUT_WR)
         daemon.cont()
         assert read_to_end(client).count(b"HTTP/1.1 200 ") == 400
+
+
+def test_half_closed_client_hears_the_end_soon(daemon):
+    """However soon it follows another one: nobody else wakes the HTTP thread for it."""
+    took = []
+    for _ in range(30):
+        with ask(daemon, get("/healthz")) as client, Elapsed() as passed:
+            assert read_to_end(client).startswith(b"HTTP/1.1 200 ")
+        took.append(passed.running)
+    assert max(took) < END_S_MAX, took
 
 
 def test_calls_held_for_the_sake_of_orders_are_answered_to_half_closed_clients(stack, spawn, load):

@@ -138,6 +138,8 @@ static int wait_ms(const struct http_thread *thread)
         ms = 1; /* time adds to what may go on */
     else if (thread->stuck)
         ms = sooner_ms(thread, thread->stuck_look_ns, ms);
+    if (thread->hangups_unseen)
+        ms = sooner_ms(thread, thread->hangups_due_ns, ms);
     ms = libmicrohttpd_ms(thread, ms);
     for (int i = 0; i < HTTP_LISTS; i++)
         if (thread->lists[i].first)
@@ -194,7 +196,8 @@ static void submit_orders(struct http_thread *thread)
 static void repeat_hangups(struct http_thread *thread)
 {
     struct epoll_event events[HANGUPS_MAX];
-    if (thread->now_ns < thread->hangups_due_ns)
+    thread->hangups_unseen = thread->now_ns < thread->hangups_due_ns;
+    if (thread->hangups_unseen)
         return;
     thread->hangups_due_ns = thread->now_ns + HANGUPS_MS * CLOCK_NS_PER_MS;
     int count = epoll_wait(thread->hangup_fd, events, HANGUPS_MAX, 0);

@@ -86,6 +86,7 @@ struct http_thread {
     int wake_fd;            /* eventfd; any thread may write */
     int hangup_fd;          /* epoll: connections whose client has closed its side */
     int64_t hangups_due_ns; /* when they are looked at again */
+    bool hangups_unseen;    /* the last turn did not look, and may have read past one */
     int loop_fd;            /* epoll: the daemon's own epoll and wake_fd */
 
     /* Requests that came back from workers, linked by queue_next. Workers add, the thread takes. */
