@@ -103,6 +103,9 @@ HEADS = {
     "a control character in the query": get(b"/healthz?a\x01b"),
     "a byte beyond ASCII in the query": get(b"/healthz?a\xffb"),
     "a word before the method": b"Extra lineGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a bare CR before the method": b"\r" + get(b"/healthz"),
+    "a control character in the method": b"G\x01" + get(b"/healthz"),
+    "a parenthesis in the method": b"G(T /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
     "a blank in the host": get(b"/healthz", b"Host: x y\r\n"),
     "a path in the host": get(b"/healthz", b"Host: x/y\r\n"),
     "a user in the host": get(b"/healthz", b"Host: u@x\r\n"),
@@ -161,7 +164,7 @@ def test_head_may_come_in_any_pieces(shared):
     (b"GET /healthz ", {400}), (b"GET /healthz HTTP/9.9", {505}),
     (b"GET /healthz HTTP/1.1x", {400}),
     (b"GET /healthz http/1.1", {400}), (b"GET /healthz HTTP/1.1 ", {400}),
-    (b"G(T /healthz HTTP/1.1", {405})])
+    (b"get /healthz HTTP/1.1", {405})])
 def test_first_line_that_is_none(shared, line, statuses):
     answer, _ = ask(shared, line + b"\r\nHost: x\r\n\r\n")
     assert answer.status in statuses

@@ -172,7 +172,7 @@ static void read_framing(struct MHD_Connection *mhd, const struct head_line *lin
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     framing->end = line->version + strlen(line->version);
-    framing->malformed = line->bad_target || line->url != line->method + strlen(line->method) + 1 ||
+    framing->malformed = line->bad_target || line->url != skip(line->method, TOKEN) + 1 ||
                          line->version != line->url + line->uri_length + 1;
     MHD_get_connection_values(mhd, MHD_HEADER_KIND, note_framing, framing);
     assert(info);
