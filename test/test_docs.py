@@ -174,17 +174,20 @@ READERS = {"README.md": Served, "README.zh-CN.md": Served,
            "docs/integration.md": Served, "docs/handbook.md": Reader}
 
 
-def test_make_run_starts_with_the_tokens_of_a_change(tmp_path):
-    """`seckillctl token rotate` leaves the former token in the file, on a line of its own."""
+@pytest.mark.parametrize("changes", [False, True], ids=["one token", "two tokens"])
+def test_make_run_starts_with_the_tokens_that_are_there(tmp_path, changes):
+    """The handbook's line ends without a line feed. `seckillctl token rotate` leaves the former
+    token in the file, on a line of its own."""
     reader = Served(tmp_path, {})
     token = reader.directory / "run" / "admin.token"
     token.parent.mkdir()
-    token.write_text("former\n")
+    token.write_text("former")
     token.chmod(0o600)
-    subprocess.run([reader.directory / "build" / "seckillctl", "token", "rotate", token],
-                   check=True, capture_output=True, timeout=SECONDS_MAX)
+    if changes:
+        subprocess.run([reader.directory / "build" / "seckillctl", "token", "rotate", token],
+                       check=True, capture_output=True, timeout=SECONDS_MAX)
     tokens = token.read_text().splitlines()
-    assert len(tokens) == 2 and "former" in tokens
+    assert len(tokens) == 1 + changes and "former" in tokens
     with reader:
         for line in tokens:
             answer = send(("127.0.0.1", reader.port("8080")), "GET", "/admin/sales",
