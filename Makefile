@@ -305,18 +305,21 @@ $(BUILD)/simulate: $(simulate_parts) $(BUILD)/test/simulate/absent.o
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(simulate_wrap:%=-Wl$(comma)--wrap=%) -o $@ $^ $(shell pkg-config --libs lua5.1)
 
-# The simulated ledger beside the real one: its functions get names of their own.
+# The simulated ledger beside the real one: its functions get names of their own. What it allocates
+# lies in the arena, as in the simulation: it leaves most of that to be taken back at once.
 simulate_model := $(BUILD)/test/simulate/model.o
 $(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)) \
                      $(addprefix test/simulate/,chance.c coroutine.c loop.c story.c tally.c)) $(archive)
 	$(Q)$(LD) -r -o $@.part $(filter %.o,$^)
-	$(Q)nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }' >$@.names
+	$(Q){ nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }'; \
+	    printf '%s\n' $(foreach f,malloc calloc realloc free strdup,'$f __wrap_$f'); } >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $@.part $@
 
 $(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
 $(BUILD)/test/test_simulate: $(BUILD)/simulate
-$(BUILD)/test/test_simulate_ledger: $(simulate_model) $(archive)
+$(BUILD)/test/test_simulate_ledger: $(simulate_model) $(BUILD)/test/simulate/arena.o $(archive)
 $(simulate_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
+$(BUILD)/test/test_simulate_ledger: LIBS += -Wl,--wrap=free
 $(simulate_tests):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)

@@ -47,7 +47,7 @@ static void *take(struct region *region, size_t size)
 
 static bool within(const struct region *region, const void *memory)
 {
-    return (const char *)memory >= region->start &&
+    return region->start && (const char *)memory >= region->start &&
            (const char *)memory < region->start + region->size;
 }
 

@@ -13,7 +13,6 @@ static struct row rows[TABLES][TABLE_ROWS_MAX];
 static size_t row_counts[TABLES];
 static struct txn *open_txns[TXNS_MAX];
 static size_t open_count;
-static struct txn *last_txn; /* never followed: the arena may have taken it back */
 static bool unsynced;
 static void (*commit_notice)(const struct txn *txn);
 static void (*end_notice)(void);
@@ -156,8 +155,7 @@ struct txn *txn_begin(void)
     struct txn *txn = calloc(1, sizeof *txn);
     assert(open_count < TXNS_MAX);
     open_txns[open_count++] = txn;
-    txn->before = last_txn;
-    return last_txn = txn;
+    return txn;
 }
 
 bool txn_take(struct txn *txn, struct row *row)

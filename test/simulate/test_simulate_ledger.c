@@ -17,6 +17,7 @@
 #include "sql/ledger_round_orders.h"
 #include "sql/ledger_settings.h"
 #include "sql/ledger_setup.h"
+#include "test/simulate/arena.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_table.h"
 
@@ -907,6 +908,7 @@ static void the_model_does_what_a_server_does(void **state)
         compare_rows();
         if (i % 150 == 149) { /* before the model's tables are full */
             sql_server_empty();
+            arena_reset();
             ledger_server_begin();
             model = model_ledger_open("", 5000, error, sizeof error);
             call_reset();
