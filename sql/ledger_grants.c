@@ -45,6 +45,9 @@ static void print_rights(FILE *out, const struct url *url, const char *suffix, c
     print_database(out, url->database);
     fprintf(out, ".*\n  TO ");
     print_account(out, url, suffix);
+    fprintf(out, ";\n-- To read in the log who holds rows or tables for long:\n");
+    fprintf(out, "-- GRANT PROCESS ON *.* TO ");
+    print_account(out, url, suffix);
     fprintf(out, ";\n");
 }
 

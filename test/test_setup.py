@@ -193,6 +193,16 @@ def granted(private_stack):
     return private_stack, url, url.replace("clerk:pw-clerk", "clerk_migrate:pw-clerk_migrate")
 
 
+def test_grants_offer_to_name_who_holds_a_row(granted):
+    stack, clerk, _ = granted
+    offered = [line for line in run("--print-grants", f"--mysql-url={clerk}").stdout.splitlines()
+               if line.startswith("-- GRANT")]
+    stack.ledger.run("\n".join(line.removeprefix("-- ") for line in offered), database="")
+    for user in ("clerk", "clerk_migrate"):
+        shown = stack.ledger.run(f"SHOW GRANTS FOR {user}", database="")
+        assert any("GRANT PROCESS ON *.*" in row[0] for row in shown)
+
+
 def test_grants_end_at_the_database(granted):
     stack, clerk, migrator = granted
     elsewhere = migrator.replace("/my_seckill", "/myxseckill")
