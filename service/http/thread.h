@@ -46,8 +46,7 @@ struct http_connection {
 
     /* The part of room.c. */
     struct http_thread *thread;
-    bool known; /* its client has taken an answer, and leaves none lying;
-                                          * or is owed one */
+    bool known; /* its client has taken an answer, and leaves none lying; or is owed one */
     bool busy;  /* a complete request has no answer yet */
     bool told_to_go;
     bool address_counted;
