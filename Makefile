@@ -283,7 +283,8 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
                  $(addprefix lock/,redis_key.c redis_pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)
-simulate_wrap := malloc calloc realloc free strdup clock_gettime nanosleep __assert_fail
+arena_wrap    := malloc calloc realloc free strdup
+simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail
 
 $(call object,$(simulate_src)): system_cflags += $(patsubst -I%,-isystem%,$(shell pkg-config --cflags lua5.1))
 
@@ -312,7 +313,7 @@ $(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)
                      $(addprefix test/simulate/,chance.c coroutine.c loop.c story.c tally.c)) $(archive)
 	$(Q)$(LD) -r -o $@.part $(filter %.o,$^)
 	$(Q){ nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }'; \
-	    printf '%s\n' $(foreach f,malloc calloc realloc free strdup,'$f __wrap_$f'); } >$@.names
+	    printf '%s\n' $(foreach f,$(arena_wrap),'$f __wrap_$f'); } >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $@.part $@
 
 $(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
