@@ -214,6 +214,38 @@ def test_few_operators_are_never_held(stack, spawn, load):
     assert daemon.metric("seckill_calls_held_total") == 0
 
 
+@contextmanager
+def connecting(daemon, at_once=120):
+    """Clients connect all the time, many at once, and leave without a word."""
+    over = threading.Event()
+
+    def connect():
+        while not over.is_set():
+            clients = [socket.socket() for _ in range(at_once)]
+            for client in clients:
+                client.setblocking(False)
+                client.connect_ex(daemon.address)
+            for client in clients:
+                client.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        crowds = pool.submit(connect)
+        try:
+            yield
+        finally:
+            over.set()
+            crowds.result()
+
+
+def test_few_operators_are_never_held_while_a_crowd_connects(stack, spawn, load):
+    """A turn in which many are accepted takes several runs, and the few ask again in each."""
+    daemon = spawn(stack)
+    daemon.reset(total=10_000_000)
+    with load(daemon, connections=128, seconds=3), connecting(daemon):
+        crowd(daemon, "/healthz", 2, connections=16).communicate(timeout=30)
+    assert daemon.metric("seckill_calls_held_total") == 0
+
+
 def test_daemon_stops_with_calls_held(stack, spawn, load):
     daemon = spawn(stack)
     daemon.reset(total=10_000_000)

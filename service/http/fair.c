@@ -150,12 +150,17 @@ static void release_late(struct http_thread *thread)
             fair_let_go(thread->held[i].first->request, PROBLEM_NONE);
 }
 
+void fair_count_anew(struct http_thread *thread)
+{
+    memset(thread->fair.seen, 0, sizeof thread->fair.seen);
+}
+
 void fair_release(struct http_thread *thread)
 {
     struct http_fair *fair = &thread->fair;
     int64_t ms = (thread->now_ns - fair->counted_ns) / CLOCK_NS_PER_MS;
     fair->counted_ns += ms * CLOCK_NS_PER_MS;
-    memset(fair->seen, 0, sizeof fair->seen);
+    fair_count_anew(thread);
     release_late(thread);
     fair->credit += (ms < STUCK_MS ? ms : STUCK_MS) * CREDIT_PER_MS;
     if (fair->credit > CREDIT_MAX)

@@ -17,6 +17,10 @@ bool fair_admit(struct http_thread *thread, struct request *request);
 /* Lets held requests go on, as many as may now. Once per turn. */
 void fair_release(struct http_thread *thread);
 
+/* Takes the calls that came so far for those of an earlier turn, when a turn takes long: a few
+ * clients that ask again and again in it are no crowd. */
+void fair_count_anew(struct http_thread *thread);
+
 /* A held request goes on, and is refused unless `refusal` is PROBLEM_NONE. */
 void fair_let_go(struct request *request, enum problem refusal);
 

@@ -226,8 +226,10 @@ static void accept_more(struct http_thread *thread)
 {
     int most = (int)(room_accept_max(thread->room) / PLACES_PER_ACCEPT / ACCEPTS_OF_RUN);
     most = most < ACCEPT_RUNS_MAX ? most : ACCEPT_RUNS_MAX;
-    for (int i = 0; i < most && thread->accepts >= ACCEPTS_OF_RUN; i++)
+    for (int i = 0; i < most && thread->accepts >= ACCEPTS_OF_RUN; i++) {
+        fair_count_anew(thread);
         run(thread);
+    }
 }
 
 /* libmicrohttpd accepts nobody any more once the process or the machine has no further descriptor,
