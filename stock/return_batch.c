@@ -208,6 +208,21 @@ enum ledger_result return_batch_return(struct stock *stock, struct return_batch 
     return result;
 }
 
+enum stock_state_result return_batch_state(enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_OK:
+    case LEDGER_NO:
+        return STOCK_STATE_BUSY;
+    case LEDGER_UNKNOWN:
+        return STOCK_STATE_IN_DOUBT;
+    case LEDGER_DAMAGED:
+        return STOCK_STATE_DAMAGED;
+    default:
+        return STOCK_STATE_FAILED;
+    }
+}
+
 /* ---- one order ---- */
 
 static uint32_t segment_at(const struct ledger_record *record, size_t i)
@@ -224,9 +239,7 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
 {
     enum ledger_result begun = return_batch_begin(stock, batch, record->sku, record->round, to);
     if (begun != LEDGER_OK)
-        return begun == LEDGER_NO        ? STOCK_STATE_BUSY
-               : begun == LEDGER_DAMAGED ? STOCK_STATE_DAMAGED
-                                         : STOCK_STATE_FAILED;
+        return return_batch_state(begun);
     batch->ids[batch->returned.order_count++] = record->order_id;
     bool several = record->allocation_count > 0;
     size_t wanted = return_batch_is_old(batch) ? 0 : several ? record->allocation_count : 1;
@@ -241,17 +254,7 @@ static enum stock_state_result order_return(struct stock *stock, struct return_b
         return_batch_release(stock);
         return STOCK_STATE_BUSY;
     }
-    switch (return_batch_return(stock, batch)) {
-    case LEDGER_OK:
-    case LEDGER_NO:
-        return STOCK_STATE_BUSY;
-    case LEDGER_UNKNOWN:
-        return STOCK_STATE_IN_DOUBT;
-    case LEDGER_DAMAGED:
-        return STOCK_STATE_DAMAGED;
-    default:
-        return STOCK_STATE_FAILED;
-    }
+    return return_batch_state(return_batch_return(stock, batch));
 }
 
 enum stock_state_result return_batch_fetch_order(struct stock *stock, uint64_t order_id,

@@ -61,6 +61,10 @@ void return_batch_release(struct stock *stock);
  * sense. */
 enum ledger_result return_batch_return(struct stock *stock, struct return_batch *batch);
 
+/* What a result of return_batch_begin or return_batch_return says of the orders that were to end.
+ * BUSY: fetch them again. */
+enum stock_state_result return_batch_state(enum ledger_result result);
+
 /* Sends what is posted, and publishes what has come back. */
 void return_batch_end(struct stock *stock, struct return_batch *batch);
 

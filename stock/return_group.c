@@ -125,21 +125,6 @@ static void read_moved(struct return_batch *batch, struct stock_status_change *c
     }
 }
 
-static enum stock_state_result state_of(enum ledger_result result)
-{
-    switch (result) {
-    case LEDGER_OK:
-    case LEDGER_NO:
-        return STOCK_STATE_BUSY;
-    case LEDGER_UNKNOWN:
-        return STOCK_STATE_IN_DOUBT;
-    case LEDGER_DAMAGED:
-        return STOCK_STATE_DAMAGED;
-    default:
-        return STOCK_STATE_FAILED;
-    }
-}
-
 /* Ends those of the orders whose segments are held. */
 static void return_held(struct stock *stock, struct return_batch *batch,
                         struct stock_status_change *const *changes, size_t count)
@@ -158,7 +143,7 @@ static void return_held(struct stock *stock, struct return_batch *batch,
         return_batch_release(stock);
         return;
     }
-    set_all(held, held_count, state_of(return_batch_return(stock, batch)));
+    set_all(held, held_count, return_batch_state(return_batch_return(stock, batch)));
     read_moved(batch, held, held_count);
 }
 
@@ -182,7 +167,7 @@ static size_t return_some(struct stock *stock, struct return_batch *batch,
     if (begun == LEDGER_OK)
         return_held(stock, batch, changes, done);
     else
-        set_all(changes, done, state_of(begun));
+        set_all(changes, done, return_batch_state(begun));
     return done;
 }
 

@@ -380,7 +380,7 @@ MUTANTS = {
         "test_state.py::test_racing_cancels_of_two_daemons_return_units_once"),
     "cancel_answered_too_early": Mutant(
         "a cancellation that is answered is committed",
-        (("stock/return_group.c", "case LEDGER_UNKNOWN:\n        return STOCK_STATE_IN_DOUBT;",
+        (("stock/return_batch.c", "case LEDGER_UNKNOWN:\n        return STOCK_STATE_IN_DOUBT;",
           "case LEDGER_UNKNOWN:\n        return STOCK_STATE_OK;"),),
         "test_returns/test_ledger_that_stays_away_leaves_it_in_doubt",
         "test_state.py::test_commit_of_a_move_lost"),
