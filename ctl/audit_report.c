@@ -25,8 +25,6 @@ static json_t *pack_sale(const struct audit_sale *sale)
     json_array_foreach(segments, i, segment)
     {
         json_object_set_new(segment, "available", json_integer(left_of(segment)));
-        if (i < AUDIT_SEGMENTS_MAX)
-            json_object_set_new(segment, "ordered", json_integer((json_int_t)sale->ordered[i]));
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o}", "sku",
                      sale->sku, "round", (json_int_t)sale->round, "total", total, "sold", sold,

@@ -54,19 +54,8 @@ void audit_sale_add_users(struct audit_sale *sale, const json_t *page)
     sale->above += count_of(users, "above");
 }
 
-static void add_segment(struct audit_sale *sale, const json_t *sum)
-{
-    uint64_t segment = count_of(sum, "segment");
-    if (segment < segment_count(sale))
-        sale->ordered[segment] += count_of(sum, "units");
-    else
-        sale->outside += count_of(sum, "units");
-}
-
 void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
 {
-    size_t i;
-    const json_t *sum;
     const json_t *states = json_object_get(sums, "states");
     sale->overtaken = sale->overtaken || answer_integer(sums, "round") != sale->round;
     sale->reserved += count_of(states, "reserved");
@@ -75,13 +64,8 @@ void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums)
     sale->expired += count_of(states, "expired");
     sale->units += count_of(sums, "units");
     sale->weighed += long_count_of(sums, "weighed");
-    sale->misallocated += count_of(sums, "misallocated");
     sale->unkeyed += count_of(sums, "unkeyed");
     sale->unlisted += count_of(sums, "unlisted");
-    json_array_foreach(json_object_get(sums, "segments"), i, sum)
-    {
-        add_segment(sale, sum);
-    }
 }
 
 bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out)
@@ -158,9 +142,6 @@ static void compare_segment(const struct audit_sale *sale, size_t place, json_t 
     long long capacity = answer_integer(segment, "capacity");
     if (number != (long long)place)
         tell(sale, differences, "segment %zu is missing", place);
-    if ((uint64_t)sold != sale->ordered[place])
-        tell(sale, differences, "segment %lld: %lld sold, %" PRIu64 " in orders", number, sold,
-             sale->ordered[place]);
     if (sold > capacity)
         tell(sale, differences, "segment %lld: oversold, %lld of %lld", number, sold, capacity);
     compare_redis(sale, segment, differences, awaiting);
@@ -183,12 +164,6 @@ static void compare_users(const struct audit_sale *sale, json_t *differences)
 
 static void compare_faults(const struct audit_sale *sale, json_t *differences)
 {
-    if (sale->outside > 0)
-        tell(sale, differences, "%" PRIu64 " units in segments that the sale does not have",
-             sale->outside);
-    if (sale->misallocated > 0)
-        tell(sale, differences, "%" PRIu64 " orders whose allocations are not their quantity",
-             sale->misallocated);
     if (sale->unkeyed > 0)
         tell(sale, differences, "%" PRIu64 " orders whose idempotency key does not lead to them",
              sale->unkeyed);

@@ -13,13 +13,11 @@ struct audit_sale {
     const char *sku;
     json_t *head; /* GET /admin/audit/{sku}; owned */
     int64_t round;
-    bool overtaken;                       /* orders were added up for another round */
-    uint64_t ordered[AUDIT_SEGMENTS_MAX]; /* units that orders of the round hold */
-    uint64_t outside; /* units of orders in segments that the sale does not have */
-    uint64_t units;   /* that orders of the round hold */
-    uint64_t weighed; /* the same, each times a hash of its user */
+    bool overtaken;                              /* orders were added up for another round */
+    uint64_t units;                              /* that orders of the round hold */
+    uint64_t weighed;                            /* the same, each times a hash of its user */
     uint64_t reserved, paid, cancelled, expired; /* orders of the round */
-    uint64_t misallocated, unkeyed, unlisted;    /* orders with a fault */
+    uint64_t unkeyed, unlisted;                  /* orders with a fault */
     uint64_t user_units, user_weighed, above;    /* as they are counted for users */
 };
 

@@ -43,8 +43,6 @@ static void begin(struct table *table_out)
 static void print_order(const struct context *context, const json_t *order)
 {
     struct table table;
-    size_t i;
-    const json_t *part;
     if (has_option(context, OPTION_JSON)) {
         answer_print(order);
         return;
@@ -52,18 +50,11 @@ static void print_order(const struct context *context, const json_t *order)
     begin(&table);
     add_order(&table, order);
     table_print(&table, stdout);
-    json_array_foreach(json_object_get(order, "allocations"), i, part)
-    {
-        printf("%s%lld of segment %lld", i == 0 ? "filled by " : ", ",
-               (long long)answer_integer(part, "qty"), (long long)answer_integer(part, "segment"));
-    }
-    if (json_object_get(order, "allocations"))
-        putchar('\n');
 }
 
 /* ---- one order ---- */
 
-/* From the operators' listing, where the buyers' call is not served; it has no allocations. */
+/* From the operators' listing, where the buyers' call is not served. */
 static int find_listed(struct context *context, int64_t id)
 {
     char path[PATH_SIZE], text[32];

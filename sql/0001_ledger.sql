@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS orders (
   round           INT UNSIGNED NOT NULL,
   user_id         VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   qty             INT UNSIGNED NOT NULL,
-  segment         INT UNSIGNED NULL COMMENT 'NULL: several segments filled the order, see order_allocation',
+  segment         INT UNSIGNED NULL COMMENT 'the first one that its units were taken from; NULL: written by a former version',
   status          ENUM('reserved','paid','cancelled','expired') NOT NULL DEFAULT 'reserved',
   idempotency_key VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NULL,
   created_at      DATETIME(3)  NOT NULL COMMENT 'UTC',
@@ -48,13 +48,6 @@ CREATE TABLE IF NOT EXISTS order_key (
   order_id        BIGINT UNSIGNED NOT NULL,
   PRIMARY KEY (user_id, idempotency_key)
 ) ENGINE=InnoDB COMMENT='Idempotency keys: a retry finds its first order, and a second one cannot be written';
-
-CREATE TABLE IF NOT EXISTS order_allocation (
-  order_id BIGINT UNSIGNED NOT NULL,
-  segment  INT UNSIGNED    NOT NULL,
-  qty      INT UNSIGNED    NOT NULL,
-  PRIMARY KEY (order_id, segment)
-) ENGINE=InnoDB COMMENT='Where the units of an order came from, only for orders that several segments filled';
 
 CREATE TABLE IF NOT EXISTS user_quota (
   sku       VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

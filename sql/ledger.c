@@ -31,7 +31,6 @@ void ledger_close(struct ledger **ledger)
         order_insert_close(&(*ledger)->insert);
         db_close(&(*ledger)->db);
         sql_free(&(*ledger)->sql);
-        ledger_drop_blocks(*ledger);
     }
     free(*ledger);
     *ledger = NULL;

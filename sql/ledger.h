@@ -13,7 +13,6 @@
 enum {
     LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */
     LEDGER_ORDERS_MAX = 512,      /* orders of one commit */
-    LEDGER_SEGMENT_SEVERAL = -1,  /* the segment of an order that several segments filled */
     LEDGER_TOTAL_MAX = INT32_MAX, /* units of one sale */
 };
 

@@ -22,27 +22,17 @@
 static const struct {
     const char *head, *tail;
 } parts[] = {
-    [LEDGER_AUDIT_ORDERS] = {"SELECT STRAIGHT_JOIN 0,o.sku,s.round,o.status,o.segment,COUNT(*),"
-                             "SUM(o.qty),SUM(o.qty*CRC32(o.user_id))" ORDERS ROUND "WHERE ",
-                             "GROUP BY o.sku,s.round,o.status,o.segment"},
-    [LEDGER_AUDIT_ALLOCATED] =
-        {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',a.segment,0,SUM(a.qty),0 " ORDERS ROUND
-         "JOIN order_allocation a ON a.order_id=o.order_id WHERE "
-         "o.segment IS NULL AND o.status IN('reserved','paid')AND ",
-         "GROUP BY o.sku,s.round,a.segment"},
-    [LEDGER_AUDIT_MISALLOCATED] =
-        {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',NULL,COUNT(*),0,0 " ORDERS SALE
-         "WHERE o.segment IS NULL AND o.qty<>COALESCE((SELECT SUM(a.qty)"
-         "FROM order_allocation a WHERE a.order_id=o.order_id),0)AND ",
-         "GROUP BY o.sku,s.round"},
-    [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 3,o.sku,s.round,'',NULL,COUNT(*),0,0 " ORDERS
-                                  SALE "LEFT JOIN order_key k ON k.user_id=o.user_id "
+    [LEDGER_AUDIT_ORDERS] = {"SELECT STRAIGHT_JOIN 0,o.sku,s.round,o.status,COUNT(*),SUM(o.qty),"
+                             "SUM(o.qty*CRC32(o.user_id))" ORDERS ROUND "WHERE ",
+                             "GROUP BY o.sku,s.round,o.status"},
+    [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
+                              "LEFT JOIN order_key k ON k.user_id=o.user_id "
                               "AND k.idempotency_key=o.idempotency_key "
                               "WHERE o.idempotency_key IS NOT NULL "
                               "AND(k.order_id IS NULL OR k.order_id<>o.order_id)AND " KEPT "AND ",
                               "GROUP BY o.sku,s.round"},
-    [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 4,o.sku,s.round,'',NULL,COUNT(*),0,0 " ORDERS
-                                   SALE "LEFT JOIN order_expiry e ON e.expires_at=o.expires_at "
+    [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
+                               "LEFT JOIN order_expiry e ON e.expires_at=o.expires_at "
                                "AND o.order_id BETWEEN e.first_id AND e.last_id "
                                "WHERE o.status='reserved' AND o.expires_at IS NOT NULL "
                                "AND e.first_id IS NULL AND ",
@@ -91,11 +81,9 @@ static void read_sum(struct ledger_audit_sum *sum, char **row)
     ledger_identifier(sum->sku, row[1]);
     sum->round = ledger_u32(row[2]);
     snprintf(sum->status, sizeof sum->status, "%s", row[3] ? row[3] : "");
-    sum->has_segment = row[4] != NULL;
-    sum->segment = ledger_u32(row[4]);
-    sum->orders = ledger_u64(row[5]);
-    sum->units = ledger_u64(row[6]);
-    sum->weighed = ledger_u64(row[7]);
+    sum->orders = ledger_u64(row[4]);
+    sum->units = ledger_u64(row[5]);
+    sum->weighed = ledger_u64(row[6]);
 }
 
 enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,

@@ -9,21 +9,17 @@
 enum { LEDGER_AUDIT_ROWS = 10000 };
 
 enum ledger_audit_kind {
-    LEDGER_AUDIT_ORDERS,       /* of the sale's round, by status and segment */
-    LEDGER_AUDIT_ALLOCATED,    /* units of such orders that several segments filled, by segment */
-    LEDGER_AUDIT_MISALLOCATED, /* orders whose allocations are not their quantity */
-    LEDGER_AUDIT_UNKEYED,      /* orders whose idempotency key does not lead to them */
-    LEDGER_AUDIT_UNLISTED,     /* reserved orders that would never expire */
+    LEDGER_AUDIT_ORDERS,   /* of the sale's round, by status */
+    LEDGER_AUDIT_UNKEYED,  /* orders whose idempotency key does not lead to them */
+    LEDGER_AUDIT_UNLISTED, /* reserved orders that would never expire */
 };
 
-/* A sum over orders of one sku. The last three kinds are over orders of all rounds. */
+/* A sum over orders of one sku. The last two kinds are over orders of all rounds. */
 struct ledger_audit_sum {
     enum ledger_audit_kind kind;
     char sku[IDENTIFIER_SIZE];
-    uint32_t round;   /* the sale's present one */
-    char status[16];  /* of LEDGER_AUDIT_ORDERS */
-    bool has_segment; /* false: several segments filled these orders, or the sum is over all */
-    uint32_t segment;
+    uint32_t round;  /* the sale's present one */
+    char status[16]; /* of LEDGER_AUDIT_ORDERS */
     uint64_t orders;
     uint64_t units;
     uint64_t weighed; /* units, each times a hash of its user: see ledger_audit_users */

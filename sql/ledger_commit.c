@@ -92,19 +92,6 @@ static void text_expiries(struct sql_text *sql, const struct commit *commit)
         sql_append(sql, ";", 1);
 }
 
-static void text_allocations(struct sql_text *sql, const struct commit *commit)
-{
-    const char *lead = "INSERT INTO order_allocation(order_id,segment,qty)VALUES";
-    for (size_t i = 0; i < commit->order_count; i++) {
-        const struct ledger_order *order = &commit->orders[i];
-        for (size_t a = 0; a < order->allocation_count; a++) {
-            sql_printf(sql, "%s(%llu,%u,%u)", lead, (unsigned long long)order->order_id,
-                       order->allocations[a].segment, order->allocations[a].qty);
-            lead = ",";
-        }
-    }
-}
-
 /* The stock updates come first, as stock_update_check counts their rows by their places. */
 static void text_commit(struct commit *commit)
 {
@@ -114,7 +101,6 @@ static void text_commit(struct commit *commit)
         stock_update_text(sql, commit->updates, commit->update_count);
     ledger_index_text(sql, commit->orders, commit->order_count);
     text_expiries(sql, commit);
-    text_allocations(sql, commit);
 }
 
 static enum db_result update_stock(struct commit *commit, struct db *db)

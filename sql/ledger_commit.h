@@ -4,11 +4,6 @@
 
 #include "sql/ledger.h"
 
-struct ledger_allocation {
-    uint32_t segment;
-    uint32_t qty;
-};
-
 /* One order to be written. What the pointers point to stays the caller's. */
 struct ledger_order {
     uint64_t order_id;
@@ -17,9 +12,7 @@ struct ledger_order {
     const char *key; /* idempotency key; NULL or "" for none */
     uint32_t round;
     uint32_t qty;
-    int32_t segment;                             /* or LEDGER_SEGMENT_SEVERAL */
-    const struct ledger_allocation *allocations; /* of an order that several segments filled */
-    size_t allocation_count;
+    uint32_t segment;   /* the first one that its units were taken from: for information only */
     int64_t created_ms; /* UTC, since 1970 */
     uint32_t limit;     /* units the user may have in this round; 0: no limit, and not counted */
     int64_t expires_ms; /* UTC, since 1970: when the order expires unless it is paid; 0: never */

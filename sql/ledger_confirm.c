@@ -4,13 +4,14 @@
 #include "sql/ledger_query.h"
 
 /* A row that is gone again when the transaction ends: nobody sees it, and connections do not meet
- * in it. No order has the id 0. */
+ * in it, as its key is a text, by which the server finds it alone. No user has an empty id. */
+#define KEY "CONVERT(CONNECTION_ID()USING ascii)"
+
 void ledger_confirm_text(struct sql_text *sql)
 {
-    sql_printf(sql, "INSERT INTO order_allocation(order_id,segment,qty)"
-                    "VALUES(0,CONNECTION_ID()%%4294967296,0);"
-                    "DELETE FROM order_allocation WHERE order_id=0 AND "
-                    "segment=CONNECTION_ID()%%4294967296");
+    sql_printf(sql, "INSERT INTO order_key(user_id,idempotency_key,order_id)"
+                    "VALUES(''," KEY
+                    ",0);DELETE FROM order_key WHERE user_id='' AND idempotency_key=" KEY);
 }
 
 static enum db_result confirm_body(struct db *db, void *context)

@@ -7,12 +7,14 @@
  * when every user is right.
  *
  * why_exact: the sale is closed, so it gets no orders meanwhile, but orders may be returned. A
- * piece and a return wait for each other at the row of quota_count (user_quota_text_hold). So a
- * piece sees every return that went before it, and a return knows whether its order was counted.
+ * piece and a return wait for each other at the row of quota_count (text_counted in
+ * ledger_return.c). So a piece sees every return that went before it, and a return knows whether
+ * its order was counted.
  *
- * why_this_order: transactions lock orders, the sale, segments, the row of quota_count and the
- * users' quotas in this order and leave out what they do not need. So they cannot deadlock, and
- * that is why opening the sale, which changes the segments, is a transaction of its own. */
+ * why_this_order: transactions lock the sale, segments, the row of quota_count and the users'
+ * quotas in this order and leave out what they do not need; while they hold one of these they wait
+ * for no order. So they cannot deadlock, and that is why opening the sale, which changes the
+ * segments, is a transaction of its own. */
 #include "sql/ledger_count.h"
 
 #include <assert.h>

@@ -10,7 +10,8 @@ struct ledger_due {
     uint64_t order_id;
     char sku[IDENTIFIER_SIZE];
     uint32_t round;
-    int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
+    uint32_t segment; /* the first one that its units were taken from */
+    uint32_t qty;
 };
 
 /* How far ledger_due_list has read; all zero: it begins. */

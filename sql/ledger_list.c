@@ -10,15 +10,14 @@
 #include "sql/ledger_status.h"
 
 static const char columns[] =
-    "SELECT order_id,sku,user_id,qty,COALESCE(segment,(SELECT MIN(segment) FROM order_allocation a "
-    "WHERE a.order_id=orders.order_id)),status,created_at,expires_at,round FROM orders WHERE ";
+    "SELECT order_id,sku,user_id,qty,segment,status,created_at,expires_at,round FROM orders "
+    "WHERE ";
 
 static bool read_listed(struct ledger *ledger, struct ledger_listed *listed, char **row)
 {
     bool valid = ledger_identifier_read(listed->sku, row[1]) && row[2] &&
                  user_id_copy(row[2], strlen(row[2]), listed->user_id) &&
-                 ledger_number_valid(row[3], 1, LEDGER_TOTAL_MAX) &&
-                 ledger_number_valid(row[4], 0, LEDGER_SEGMENTS_MAX - 1) && row[5] &&
+                 ledger_number_valid(row[3], 1, LEDGER_TOTAL_MAX) && row[5] &&
                  ledger_status_known(row[5]) && ledger_number_valid(row[8], 0, LEDGER_ROUND_MAX);
     listed->order_id = ledger_u64(row[0]);
     if (!valid) {

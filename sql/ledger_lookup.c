@@ -51,15 +51,9 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
     return order_set_fetch(&set, ledger, ledger_read) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
-void ledger_orders_drop(struct ledger *ledger)
-{
-    ledger_drop_blocks(ledger);
-}
-
 enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                                      struct ledger_record *record_out)
 {
-    ledger_orders_drop(ledger);
     record_out->order_id = order_id;
     enum ledger_result result = ledger_orders_find(ledger, &record_out, 1);
     if (result == LEDGER_OK && record_out->damaged)

@@ -10,11 +10,7 @@
 enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
                                       size_t count);
 
-/* Frees the allocations of all records that were looked up before; call it when none of them is
- * needed any more. */
-void ledger_orders_drop(struct ledger *ledger);
-
-/* Drops what was looked up before, and looks up one order. LEDGER_NO: no such order.
+/* Looks up one order. LEDGER_NO: no such order.
  * LEDGER_DAMAGED: its rows make no sense. */
 enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                                      struct ledger_record *record_out);

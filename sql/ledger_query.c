@@ -8,15 +8,6 @@
 
 #include "base/fault.h"
 
-void ledger_drop_blocks(struct ledger *ledger)
-{
-    while (ledger->blocks) {
-        struct ledger_block *block = ledger->blocks;
-        ledger->blocks = block->next;
-        free(block);
-    }
-}
-
 enum db_result ledger_query(struct ledger *ledger)
 {
     return db_query(ledger->db, ledger->sql.text, ledger->sql.length);

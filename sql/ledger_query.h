@@ -5,23 +5,13 @@
 #include "sql/ledger.h"
 #include "sql/sql_text.h"
 
-/* Memory that the ledger keeps in a list. */
-struct ledger_block {
-    struct ledger_block *next;
-    uint64_t bytes[];
-};
-
 struct ledger {
     struct db *db;
     struct sql_text
         sql; /* the text of the next query, kept so that the hot path does not allocate */
     struct order_insert *insert;
     struct stock_joint *joint;
-    struct ledger_block *blocks; /* what records point to, see ledger_orders_drop */
 };
-
-/* Frees the blocks. */
-void ledger_drop_blocks(struct ledger *ledger);
 
 /* Runs ledger->sql, within db_run or by itself. */
 enum db_result ledger_query(struct ledger *ledger);

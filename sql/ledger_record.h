@@ -20,10 +20,7 @@ struct ledger_record {
     char expires_at[LEDGER_TIME_SIZE]; /* "": never */
     uint32_t round;
     uint32_t qty;
-    int32_t segment; /* or LEDGER_SEGMENT_SEVERAL */
-    /* Of an order that several segments filled; they are the ledger's, see ledger_orders_drop. */
-    const struct ledger_allocation *allocations;
-    size_t allocation_count;
+    uint32_t segment; /* the first one that its units were taken from */
 };
 
 #endif

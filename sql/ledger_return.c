@@ -1,213 +1,322 @@
-/* Units of cancelled and expired orders given back to their segments and users.
+/* Orders that are cancelled or expire: their statuses change, and their units can be sold again.
  *
- * why_left_out: a segment has sold at least the units of the orders that hold some of it. Where it
- * has sold fewer, the row of an order makes no sense, or the segment's does, and the ledger refuses
- * to return any of these orders. So the one that claims most is noted as damaged and left out. */
+ *   lock the segments' rows ─► lock the orders that may change, share their units out
+ *     ─► segments: sold -= n, fence = F · statuses ─► quotas ─► commit
+ *
+ * why_any_segment: the sum over a sale's segments is what its orders hold. What one segment has
+ * sold is only its share of that sum, so units may be taken off any of them.
+ *
+ * why_skip_locked: one order whose payment hangs, or one segment that an operator's transaction
+ * holds, must not keep hundreds of returns waiting. And a transaction that waits for none of these
+ * rows takes part in no deadlock over them. */
 #include "sql/ledger_return.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sql/ledger_query.h"
 #include "sql/user_quota.h"
 
-static void text_ids(struct sql_text *sql, const uint64_t *ids, size_t count)
-{
-    assert(count > 0);
-    for (size_t i = 0; i < count; i++) {
-        sql_append(sql, i == 0 ? "(" : ",", 1);
-        sql_number(sql, ids[i]);
-    }
-    sql_append(sql, ")", 1);
-}
-
 struct returning {
     struct ledger *ledger;
     struct ledger_return *returned;
-    struct user_quota_return orders[LEDGER_RETURNS_MAX]; /* whose status may change, by user */
-    bool counted;                                        /* the sale counts what each user has, */
-    uint64_t counted_to;                                 /* in the orders up to this id */
-    uint64_t units[LEDGER_SEGMENTS_MAX];
-    struct {
-        uint64_t order_id;
-        uint32_t units;
-    } greatest[LEDGER_SEGMENTS_MAX];      /* of the orders that have units of the segment */
-    uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; read_rows overwrites those it gave */
-    uint64_t left_out[LEDGER_RETURNS_MAX];
-    size_t left_out_count;
-    uint64_t damaged_id; /* the next to be left out; 0: none */
+    struct user_quota_return moved[LEDGER_RETURNS_MAX]; /* orders whose units come back, by user */
+    size_t moved_count;
+    size_t status_count; /* orders whose status changes, of whatever round */
+    /* At the place of a sale's first segment: up to which id its users' orders are counted. */
+    uint64_t counted_to[LEDGER_SEGMENTS_MAX];
 };
 
-static void text_segment_list(struct sql_text *sql, const struct ledger_return *returned)
+/* ---- the segments ---- */
+
+/* A segment by its sku and number. */
+static int compare_place(const void *key, const void *element)
 {
-    for (size_t i = 0; i < returned->segment_count; i++)
-        sql_printf(sql, i == 0 ? " AND segment IN(%u" : ",%u", returned->segments[i].segment);
-    sql_printf(sql, ")");
+    const struct ledger_return_segment *wanted = key, *segment = element;
+    int order = strcmp(wanted->sku, segment->sku);
+    return order != 0 ? order
+                      : (wanted->segment > segment->segment) - (wanted->segment < segment->segment);
 }
 
-/* The caller has their locks in Redis: only what is none of the service's may hold them. */
-static void text_hold_segments(struct sql_text *sql, const struct ledger_return *returned)
+static enum db_result lock_segments(struct returning *returning)
 {
+    struct ledger_return *returned = returning->returned;
+    struct ledger *ledger = returning->ledger;
+    struct sql_text *sql = &ledger->sql;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        returned->segments[i].row = (struct ledger_segment){0};
+        returned->segments[i].returned = 0;
+    }
     if (returned->segment_count == 0)
-        return;
-    sql_printf(sql, "SELECT segment FROM stock_segment FORCE INDEX(PRIMARY)WHERE sku=");
-    sql_identifier(sql, returned->sku);
-    text_segment_list(sql, returned);
-    sql_printf(sql, "FOR UPDATE NOWAIT;");
+        return DB_OK;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence,sku FROM stock_segment "
+                    "FORCE INDEX(PRIMARY)WHERE(sku,segment)IN(");
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
+        sql_identifier(sql, returned->segments[i].sku);
+        sql_printf(sql, ",%u)", returned->segments[i].segment);
+    }
+    sql_printf(sql, ")FOR UPDATE SKIP LOCKED");
+    enum db_result result = ledger_query(ledger);
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
+        struct ledger_return_segment key = {.sku = row[5], .segment = ledger_u32(row[0])};
+        struct ledger_return_segment *segment =
+            row[5] ? bsearch(&key, returned->segments, returned->segment_count, sizeof key,
+                             compare_place)
+                   : NULL;
+        if (segment) /* a damaged row is taken for none */
+            ledger_segment_read(ledger, segment->sku, &segment->row, row);
+    }
+    return result;
 }
 
-/* Locks the orders and finds the returnable ones, with the units that each has of each segment.
- * They come sorted by user, so that returns that meet in several quotas do not deadlock. */
-static enum db_result find_returnable(struct returning *returning)
+static bool is_usable(const struct ledger_return_segment *segment, uint32_t round)
+{
+    return segment->row.round == round && segment->row.fence < segment->fence;
+}
+
+/* The first segment of a sale, and how many of its segments follow from there on. */
+static struct ledger_return_segment *segments_of(const struct ledger_return *returned,
+                                                 const char *sku, size_t *count_out)
+{
+    size_t low = 0, high = returned->segment_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(returned->segments[middle].sku, sku) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    size_t end = low;
+    while (end < returned->segment_count && strcmp(returned->segments[end].sku, sku) == 0)
+        end++;
+    *count_out = end - low;
+    return &returned->segments[low];
+}
+
+/* ---- the orders ---- */
+
+static int compare_id(const void *key, const void *element)
+{
+    const uint64_t *id = key;
+    const struct ledger_return_order *order = element;
+    return (*id > order->order_id) - (*id < order->order_id);
+}
+
+/* Locks the orders that may change. They come sorted by user, so that transactions that meet in
+ * several quotas do not deadlock. */
+static enum db_result lock_orders(struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
     sql_clear(sql);
-    if (returned->hurried)
-        text_hold_segments(sql, returned);
-    sql_printf(sql, "SELECT o.order_id,COALESCE(o.segment,a.segment),COALESCE(a.qty,o.qty),"
-                    "o.user_id,o.qty FROM orders o FORCE INDEX(PRIMARY)"
-                    "LEFT JOIN order_allocation a ON o.segment IS NULL AND "
-                    "a.order_id=o.order_id WHERE o.order_id IN");
-    text_ids(sql, returned->order_ids, returned->order_count);
-    sql_printf(sql, " AND o.round=%u AND o.sku=", returned->round);
-    sql_identifier(sql, returned->sku);
-    sql_append(sql, " AND ", 5);
+    sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
+                    "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
+    for (size_t i = 0; i < returned->order_count; i++) {
+        if (i > 0)
+            sql_append(sql, ",", 1);
+        sql_number(sql, returned->orders[i].order_id);
+    }
+    sql_append(sql, ")AND ", 5);
     ledger_status_text(sql, returned->to);
-    sql_printf(sql, " ORDER BY o.user_id,o.order_id FOR UPDATE%s",
-               returned->hurried ? " NOWAIT" : "");
+    sql_printf(sql, " ORDER BY o.user_id,o.sku,o.order_id FOR UPDATE SKIP LOCKED");
     return ledger_query(returning->ledger);
 }
 
-/* False when the order has units of a segment that the caller does not hold. */
-static bool add_units(struct returning *returning, uint64_t order_id, uint32_t segment,
-                      uint32_t units)
+/* Takes units of a sale off its segments, from as many as it needs. False when they have not sold
+ * as many, and then nothing is taken; `damaged_out`: the whole sale has not. */
+static bool take_off(const struct ledger_return *returned, const char *sku, uint32_t round,
+                     uint32_t units, bool *damaged_out)
 {
-    for (size_t i = 0; i < returning->returned->segment_count; i++)
-        if (returning->returned->segments[i].segment == segment) {
-            returning->units[i] += units;
-            if (units > returning->greatest[i].units) {
-                returning->greatest[i].order_id = order_id;
-                returning->greatest[i].units = units;
-            }
-            return true;
+    size_t count = 0, valid = 0;
+    uint64_t sold = 0, left_sold = 0;
+    struct ledger_return_segment *segments = segments_of(returned, sku, &count);
+    for (size_t i = 0; i < count; i++)
+        if (is_usable(&segments[i], round)) {
+            valid++;
+            left_sold += segments[i].row.sold;
+            sold += segments[i].row.sold + segments[i].returned;
         }
-    return returning->returned->segment_count == 0;
-}
-
-static bool is_left_out(const struct returning *returning, uint64_t order_id)
-{
-    for (size_t i = 0; i < returning->left_out_count; i++)
-        if (returning->left_out[i] == order_id)
-            return true;
-    return false;
-}
-
-/* Adds up the units per segment. An order that several segments filled comes in several rows, next
- * to each other. False when units belong to a segment that the caller does not hold. */
-static bool read_returnable(struct returning *returning, struct db *db)
-{
-    struct ledger_return *returned = returning->returned;
-    bool complete = true;
-    returned->moved = 0;
-    memset(returning->units, 0, sizeof returning->units);
-    memset(returning->greatest, 0, sizeof returning->greatest);
-    for (char **row = db_row(db); row; row = db_row(db)) {
-        uint64_t id = ledger_u64(row[0]);
-        if (!row[1] || !row[3] || !user_id_valid(row[3], strlen(row[3]))) {
-            ledger_note_damage(returning->ledger, "orders: order_id %s, segment %s, user_id '%s'",
-                               row[0], row[1] ? row[1] : "NULL", row[3]);
+    *damaged_out = count > 0 && valid == segments[0].segments && units > sold;
+    if (units > left_sold)
+        return false;
+    for (size_t i = 0; i < count && units > 0; i++) {
+        if (!is_usable(&segments[i], round))
             continue;
-        }
-        if (is_left_out(returning, id))
-            continue;
-        if (returned->moved == 0 || returned->moved_ids[returned->moved - 1] != id) {
-            struct user_quota_return *order = &returning->orders[returned->moved];
-            ledger_user_id(order->user_id, row[3]);
-            order->order_id = id;
-            order->qty = ledger_u32(row[4]);
-            returned->moved_ids[returned->moved++] = id;
-        }
-        complete = add_units(returning, id, ledger_u32(row[1]), ledger_u32(row[2])) && complete;
+        uint32_t part = units < segments[i].row.sold ? units : segments[i].row.sold;
+        segments[i].row.sold -= part;
+        segments[i].returned += part;
+        units -= part;
     }
-    return complete;
+    return true;
 }
 
-/* Returns the number of statements appended. */
-static size_t text_segments(struct sql_text *sql, const struct returning *returning)
+static bool is_order(char **row)
+{
+    char text[USER_ID_SIZE];
+    return ledger_identifier_read(text, row[1]) &&
+           ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
+           user_id_copy(row[3], strlen(row[3]), text) &&
+           ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX);
+}
+
+static void read_order(struct returning *returning, char **row)
 {
     const struct ledger_return *returned = returning->returned;
-    uint16_t places[LEDGER_SEGMENTS_MAX];
+    uint64_t id = ledger_u64(row[0]);
+    struct ledger_return_order *order =
+        bsearch(&id, returned->orders, returned->order_count, sizeof *order, compare_id);
+    if (!order || order->moved)
+        return;
+    if (!is_order(row)) {
+        ledger_note_damage(returning->ledger,
+                           "orders: order_id %s, sku '%s', round %s, user_id '%s', qty %s", row[0],
+                           row[1], row[2], row[3], row[4]);
+        return;
+    }
+    uint32_t qty = ledger_u32(row[4]), round = ledger_u32(row[2]);
+    size_t given = 0;
+    segments_of(returned, row[1], &given);
+    order->moved = order->round_over || take_off(returned, row[1], round, qty, &order->damaged);
+    if (order->damaged)
+        ledger_note_damage(returning->ledger,
+                           "orders: order_id %s, sku '%s', has more units than its sale has sold",
+                           row[0], row[1]);
+    order->unmet = !order->moved && given > 0;
+    returning->status_count += order->moved;
+    if (!order->moved || order->round_over)
+        return;
+    struct user_quota_return *moved = &returning->moved[returning->moved_count++];
+    *moved = (struct user_quota_return){.order_id = id, .round = round, .qty = qty};
+    ledger_identifier(moved->sku, row[1]);
+    ledger_user_id(moved->user_id, row[3]);
+}
+
+static void read_orders(struct returning *returning)
+{
+    struct ledger_return *returned = returning->returned;
+    returning->moved_count = returning->status_count = 0;
+    for (size_t i = 0; i < returned->order_count; i++)
+        returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
+    for (char **row = db_row(returning->ledger->db); row; row = db_row(returning->ledger->db))
+        read_order(returning, row);
+}
+
+/* ---- the changes ---- */
+
+/* Returns the number of statements appended. The rows are locked, so their guards hold; they are
+ * there for a server that takes no locks as we know them. */
+static size_t text_segments(struct sql_text *sql, struct ledger_return *returned)
+{
     size_t count = 0;
-    ledger_segments_order(returned->segments, returned->segment_count, places);
     for (size_t i = 0; i < returned->segment_count; i++) {
-        uint32_t segment = returned->segments[places[i]].segment;
-        unsigned long long units = returning->units[places[i]];
-        unsigned long long fence = returning->fences[places[i]];
-        if (units == 0)
+        struct ledger_return_segment *segment = &returned->segments[i];
+        if (segment->returned == 0)
             continue;
-        sql_printf(sql, "UPDATE stock_segment SET sold=sold-%llu,fence=%llu WHERE sku=", units,
-                   fence);
-        sql_identifier(sql, returned->sku);
-        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%llu;", segment,
-                   returned->round, fence, units);
+        segment->row.fence = segment->fence;
+        sql_printf(sql,
+                   "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", segment->returned,
+                   (unsigned long long)segment->fence);
+        sql_identifier(sql, segment->sku);
+        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;",
+                   segment->segment, segment->row.round, (unsigned long long)segment->fence,
+                   segment->returned);
         count++;
     }
     return count;
 }
 
-/* Appends the SELECT of the segments as they are now and of whether the sale counts its users'
- * units. The question comes while the segments' rows are locked, because a sale that begins to
- * count changes all of them first. */
-static void text_rows(struct sql_text *sql, const struct ledger_return *returned)
+static void text_statuses(struct sql_text *sql, const struct ledger_return *returned)
 {
-    sql_printf(sql, "SELECT segment,round,capacity,sold,fence," USER_QUOTA_COUNTED
-                    "," USER_QUOTA_COUNTED_TO "FROM stock_segment g WHERE sku=");
-    sql_identifier(sql, returned->sku);
-    text_segment_list(sql, returned);
-    sql_printf(sql, "ORDER BY segment");
-}
-
-/* A damaged row comes without a fence: its segment is not loaded from it. */
-static void read_rows(struct db *db, struct returning *returning)
-{
-    struct ledger_return *returned = returning->returned;
-    returning->counted = false;
-    returning->counted_to = UINT64_MAX;
-    for (char **row = db_row(db); row; row = db_row(db)) {
-        struct ledger_segment now;
-        ledger_segment_read(returning->ledger, returned->sku, &now, row);
-        returning->counted |= ledger_u32(row[5]) != 0;
-        if (row[6])
-            returning->counted_to = ledger_u64(row[6]);
-        for (size_t i = 0; i < returned->segment_count; i++)
-            if (returned->segments[i].segment == now.segment)
-                returned->segments[i] = now;
+    const char *lead = "(";
+    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
+               ledger_status_name(returned->to));
+    for (size_t i = 0; i < returned->order_count; i++) {
+        if (!returned->orders[i].moved)
+            continue;
+        sql_append(sql, lead, 1);
+        sql_number(sql, returned->orders[i].order_id);
+        lead = ",";
     }
+    sql_append(sql, ")", 1);
 }
 
-/* A segment refused its units. Finds the order to be left out, if it has sold too few. */
-static void find_damaged(struct db *db, struct returning *returning)
+/* Appends a list of the sales whose units come back: each one's sku, and what `put` adds of the
+ * first of its changed segments. */
+static void for_each_sale(struct sql_text *sql, const struct ledger_return *returned,
+                          void (*put)(struct sql_text *, const struct ledger_return_segment *))
+{
+    const char *lead = "(", *sku = NULL;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        const struct ledger_return_segment *segment = &returned->segments[i];
+        if (segment->returned == 0 || (sku && strcmp(sku, segment->sku) == 0))
+            continue;
+        sku = segment->sku;
+        sql_append(sql, lead, 1);
+        sql_append(sql, "(", 1);
+        sql_identifier(sql, sku);
+        put(sql, segment);
+        sql_append(sql, ")", 1);
+        lead = ",";
+    }
+    sql_append(sql, ")", 1);
+}
+
+static void put_round(struct sql_text *sql, const struct ledger_return_segment *segment)
+{
+    sql_printf(sql, ",%u", segment->row.round);
+}
+
+static void put_segment(struct sql_text *sql, const struct ledger_return_segment *segment)
+{
+    sql_printf(sql, ",%u", segment->segment);
+}
+
+/* Asks which sales count their users' units, and for which orders. The first statement waits for
+ * the piece that is being counted and keeps the next from beginning. Both come while the segments'
+ * rows are locked, because a sale that begins to count changes all of them first. */
+static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
+{
+    sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
+    for_each_sale(sql, returned, put_round);
+    sql_printf(sql, "LOCK IN SHARE MODE;SELECT g.sku," USER_QUOTA_COUNTED "," USER_QUOTA_COUNTED_TO
+                    " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE"
+                    "(sku,segment)IN");
+    for_each_sale(sql, returned, put_segment);
+}
+
+static void read_counted(struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
-    struct ledger_segment now;
+    struct db *db = returning->ledger->db;
+    size_t count = 0;
+    memset(returning->counted_to, 0, returned->segment_count * sizeof returning->counted_to[0]);
     for (char **row = db_row(db); row; row = db_row(db)) {
-        bool valid = ledger_segment_read(returning->ledger, returned->sku, &now, row);
-        for (size_t i = 0; i < returned->segment_count; i++)
-            if (valid && now.round == returned->round &&
-                returned->segments[i].segment == now.segment && returning->units[i] > now.sold)
-                returning->damaged_id = returning->greatest[i].order_id;
+        struct ledger_return_segment *first = segments_of(returned, row[0] ? row[0] : "", &count);
+        if (count > 0 && ledger_u32(row[1]) != 0)
+            returning->counted_to[first - returned->segments] =
+                row[2] ? ledger_u64(row[2]) : UINT64_MAX;
     }
 }
 
-static enum db_result return_to_quotas(const struct returning *returning)
+static enum db_result return_to_quotas(struct returning *returning)
 {
     const struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
+    size_t kept = 0, count = 0;
+    for (size_t i = 0; i < returning->moved_count; i++) {
+        const struct user_quota_return *moved = &returning->moved[i];
+        size_t first = (size_t)(segments_of(returned, moved->sku, &count) - returned->segments);
+        if (moved->order_id <= returning->counted_to[first])
+            returning->moved[kept++] = *moved;
+    }
     sql_clear(sql);
-    bool any = user_quota_text_return(sql, returned->sku, returned->round, returning->orders,
-                                      returned->moved, returning->counted_to);
-    return any ? ledger_query(returning->ledger) : DB_OK;
+    if (kept == 0)
+        return DB_OK;
+    user_quota_text_return(sql, returning->moved, kept);
+    return ledger_query(returning->ledger);
 }
 
 /* Only the units of orders whose status changes here go back, under the locks of their rows: that
@@ -215,47 +324,28 @@ static enum db_result return_to_quotas(const struct returning *returning)
 static enum db_result return_body(struct db *db, void *context)
 {
     struct returning *returning = context;
-    struct ledger_return *returned = returning->returned;
     struct sql_text *sql = &returning->ledger->sql;
-    enum db_result result = find_returnable(returning);
+    enum db_result result = lock_segments(returning);
+    if (result == DB_OK)
+        result = lock_orders(returning);
     if (result != DB_OK)
         return result;
-    bool complete = read_returnable(returning, db);
-    if (!complete || returned->moved == 0)
-        return complete ? DB_OK : DB_NO;
+    read_orders(returning);
+    if (returning->status_count == 0)
+        return DB_OK;
     sql_clear(sql);
-    size_t guarded = text_segments(sql, returning);
-    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
-               ledger_status_name(returned->to));
-    text_ids(sql, returned->moved_ids, returned->moved);
-    if (returned->segment_count > 0) {
-        sql_append(sql, ";", 1);
-        user_quota_text_hold(sql, returned->sku, returned->round);
-        text_rows(sql, returned);
-    }
+    size_t guarded = text_segments(sql, returning->returned);
+    text_statuses(sql, returning->returned);
+    if (returning->moved_count > 0)
+        text_counted(sql, returning->returned);
     result = ledger_query(returning->ledger);
     for (size_t i = 0; i < guarded && result == DB_OK; i++)
         if (db_affected(db, i) != 1)
             result = DB_NO;
-    if (result == DB_OK && returned->segment_count > 0)
-        read_rows(db, returning);
-    else if (result == DB_NO)
-        find_damaged(db, returning);
-    return result == DB_OK && returning->counted ? return_to_quotas(returning) : result;
-}
-
-/* Leaves out the order that return_body has found damaged. False: it has found none. */
-static bool leave_out(struct returning *returning)
-{
-    unsigned long long id = returning->damaged_id;
-    returning->damaged_id = 0;
-    if (id == 0 || returning->left_out_count == LEDGER_RETURNS_MAX)
-        return false;
-    ledger_note_damage(returning->ledger,
-                       "orders: order_id %llu, sku '%s', has more units than its segment has sold",
-                       id, returning->returned->sku);
-    returning->left_out[returning->left_out_count++] = id;
-    return true;
+    if (result != DB_OK || returning->moved_count == 0)
+        return result;
+    read_counted(returning);
+    return return_to_quotas(returning);
 }
 
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)
@@ -263,13 +353,11 @@ enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *re
     assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
     assert(returned->segment_count <= LEDGER_SEGMENTS_MAX);
     assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED);
-    struct returning returning = {.ledger = ledger, .returned = returned};
-    for (size_t i = 0; i < returned->segment_count; i++)
-        returning.fences[i] = returned->segments[i].fence;
-    enum ledger_result result = LEDGER_NO;
-    do
-        result = ledger_from_db(db_run(ledger->db, return_body, &returning));
-    while (result == LEDGER_NO && leave_out(&returning));
-    bool none = result == LEDGER_OK && returned->moved == 0;
-    return none && returning.left_out_count > 0 ? LEDGER_DAMAGED : result;
+    struct returning returning;
+    returning.ledger = ledger;
+    returning.returned = returned;
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, return_body, &returning));
+    for (size_t i = 0; i < returned->order_count && result != LEDGER_OK; i++)
+        returned->orders[i].moved = false;
+    return result;
 }

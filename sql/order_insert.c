@@ -32,7 +32,7 @@ struct row {
     char key[IDENTIFIER_SIZE];
     unsigned long sku_length, user_length, key_length;
     uint32_t round, qty, segment, limit;
-    bulk_null no_segment, no_key, no_expiry;
+    bulk_null no_key, no_expiry;
     MYSQL_TIME created_at, expires_at;
 };
 
@@ -93,7 +93,7 @@ static void bind_order(struct row *row, MYSQL_BIND *bind)
     bind[2] = bulk_number(MYSQL_TYPE_LONG, &row->round);
     bind[3] = bulk_text(row->user_id, &row->user_length);
     bind[4] = bulk_number(MYSQL_TYPE_LONG, &row->qty);
-    bind[5] = bulk_nullable(bulk_number(MYSQL_TYPE_LONG, &row->segment), &row->no_segment);
+    bind[5] = bulk_number(MYSQL_TYPE_LONG, &row->segment);
     bind[6] = bulk_nullable(bulk_text(row->key, &row->key_length), &row->no_key);
     bind[7] = bulk_time(&row->created_at);
 }
@@ -213,8 +213,7 @@ static void fill_row(struct row *row, const struct ledger_order *order)
     row->round = order->round;
     row->qty = order->qty;
     row->limit = order->limit;
-    row->no_segment = order->segment == LEDGER_SEGMENT_SEVERAL;
-    row->segment = row->no_segment ? 0 : (uint32_t)order->segment;
+    row->segment = order->segment;
     row->no_key = key[0] == '\0';
     set_text(row->sku, sizeof row->sku, &row->sku_length, order->sku);
     set_text(row->user_id, sizeof row->user_id, &row->user_length, order->user_id);

@@ -90,7 +90,6 @@ static bool is_order(char **row)
            ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
            user_id_copy(row[3], strlen(row[3]), text) &&
            ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX) &&
-           (!row[5] || ledger_number_valid(row[5], 0, LEDGER_SEGMENTS_MAX - 1)) &&
            (!row[6] || ledger_identifier_read(text, row[6])) && row[7] &&
            ledger_status_known(row[7]);
 }
@@ -110,19 +109,18 @@ static void read_row(struct ledger *ledger, struct ledger_record *record, char *
     record->round = ledger_u32(row[2]);
     ledger_user_id(record->user_id, row[3]);
     record->qty = ledger_u32(row[4]);
-    record->segment = row[5] ? (int32_t)ledger_u32(row[5]) : LEDGER_SEGMENT_SEVERAL;
+    record->segment = ledger_u32(row[5]);
     ledger_identifier(record->key, row[6]);
     snprintf(record->status, sizeof record->status, "%s", row[7]);
     ledger_time_read(record->created_at, row[8]);
     ledger_time_read(record->expires_at, row[9]);
 }
 
-/* Fills in the first record of each id; *several_out: several segments filled one of the orders.
- * False when a row was not asked for: then none of them can be believed. */
-static bool read_rows(const struct order_set *set, struct ledger *ledger, bool *several_out)
+/* Fills in the first record of each id. False when a row was not asked for: then none of them can
+ * be believed. */
+static bool read_rows(const struct order_set *set, struct ledger *ledger)
 {
     struct db *db = ledger->db;
-    *several_out = false;
     for (size_t i = 0; i < set->count; i++)
         *record_at(set, i) = (struct ledger_record){.order_id = set->entries[i].order_id};
     for (char **row = db_row(db); row; row = db_row(db)) {
@@ -134,95 +132,8 @@ static bool read_rows(const struct order_set *set, struct ledger *ledger, bool *
             set->records[place]->payable = ledger_u32(row[10]) != 0;
             set->records[place]->round_over = ledger_u32(row[11]) != 0;
         }
-        *several_out |= set->records[place]->segment == LEDGER_SEGMENT_SEVERAL;
     }
     return true;
-}
-
-/* ---- the allocations of orders that several segments filled ---- */
-
-static bool is_several(const struct order_set *set, size_t i)
-{
-    return record_at(set, i)->segment == LEDGER_SEGMENT_SEVERAL && !is_repeat(set, i);
-}
-
-/* A second statement, not a join: most batches have no such order, and some orders have hundreds of
- * allocations, with which the order's own columns would be repeated. What it reads never changes,
- * so it may be read later. */
-static void text_allocations(const struct order_set *set, struct sql_text *sql)
-{
-    const char *lead = "(";
-    sql_clear(sql);
-    sql_printf(sql, "SELECT order_id,segment,qty FROM order_allocation WHERE order_id IN");
-    for (size_t i = 0; i < set->count; i++) {
-        if (!is_several(set, i))
-            continue;
-        sql_append(sql, lead, 1);
-        sql_number(sql, set->entries[i].order_id);
-        lead = ",";
-    }
-    sql_printf(sql, ")ORDER BY order_id,segment");
-}
-
-static struct ledger_block *block_resize(struct ledger_block *block, size_t allocations)
-{
-    block = realloc(block, sizeof *block + allocations * sizeof(struct ledger_allocation));
-    if (!block)
-        abort();
-    return block;
-}
-
-static void read_allocations(const struct order_set *set, struct ledger *ledger)
-{
-    size_t count = 0, size = 64;
-    struct ledger_block *block = block_resize(NULL, size);
-    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
-        size_t place = order_set_find(set, ledger_u64(row[0]));
-        struct ledger_record *record = place < set->count ? set->records[place] : NULL;
-        if (!record || record->allocation_count == LEDGER_SEGMENTS_MAX)
-            continue;
-        if (count == size)
-            block = block_resize(block, size *= 2);
-        struct ledger_allocation *allocations = (struct ledger_allocation *)block->bytes;
-        allocations[count++] =
-            (struct ledger_allocation){.segment = ledger_u32(row[1]), .qty = ledger_u32(row[2])};
-        record->allocation_count++;
-    }
-    block->next = ledger->blocks;
-    ledger->blocks = block;
-    /* They came by order, but only now does their memory stay where it is. */
-    const struct ledger_allocation *next = (const struct ledger_allocation *)block->bytes;
-    for (size_t i = 0; i < set->count; i++)
-        if (is_several(set, i)) {
-            record_at(set, i)->allocations = next;
-            next += record_at(set, i)->allocation_count;
-        }
-}
-
-/* True when the allocations are all of the order's units. */
-static bool are_all(const struct ledger_record *record)
-{
-    uint64_t units = 0;
-    for (size_t i = 0; i < record->allocation_count; i++) {
-        if (record->allocations[i].segment >= LEDGER_SEGMENTS_MAX)
-            return false;
-        units += record->allocations[i].qty;
-    }
-    return units == record->qty;
-}
-
-static void check_allocations(const struct order_set *set, struct ledger *ledger)
-{
-    for (size_t i = 0; i < set->count; i++) {
-        struct ledger_record *record = record_at(set, i);
-        if (!is_several(set, i) || are_all(record))
-            continue;
-        ledger_note_damage(ledger,
-                           "order_allocation: the rows of order_id %llu, sku '%s', do not add up "
-                           "to its qty %u",
-                           (unsigned long long)record->order_id, record->sku, record->qty);
-        *record = (struct ledger_record){.order_id = record->order_id, .damaged = true};
-    }
 }
 
 enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledger,
@@ -232,23 +143,10 @@ enum db_result order_set_fetch(const struct order_set *set, struct ledger *ledge
     enum db_result result = query(ledger);
     if (result != DB_OK)
         return result;
-    bool several = false;
-    if (!read_rows(set, ledger, &several))
+    if (!read_rows(set, ledger))
         return DB_FAILED;
-    if (several) {
-        uint64_t connection = ledger_connection(ledger);
-        text_allocations(set, &ledger->sql);
-        result = query(ledger);
-        /* After a failover the other server may lack what the first one showed. */
-        if (result == DB_OK && ledger_connection(ledger) != connection)
-            return DB_FAILED;
-        if (result == DB_OK) {
-            read_allocations(set, ledger);
-            check_allocations(set, ledger);
-        }
-    }
     for (size_t i = 1; i < set->count; i++)
         if (is_repeat(set, i))
             *record_at(set, i) = *record_at(set, i - 1);
-    return result;
+    return DB_OK;
 }

@@ -141,10 +141,10 @@ static void test_migration_that_died_half_way_is_repeated(void **state)
 {
     (void)state;
     int64_t migrations = sql_server_do("SELECT COUNT(*) FROM schema_version");
-    sql_server_do("DELETE FROM schema_version;DROP TABLE order_allocation");
+    sql_server_do("DELETE FROM schema_version;DROP TABLE order_expiry");
     assert_int_equal(ledger_migrate(ledger), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM schema_version"), migrations);
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
     assert_int_equal(sold(0), 0);
 }
 
@@ -638,32 +638,6 @@ static void test_commit_with_a_known_key_is_duplicate(void **state)
     assert_int_equal(commit_one(move(0, 1, FENCE + 1, FENCE + 2), stranger), LEDGER_OK);
 }
 
-static void test_commit_of_an_order_that_several_segments_filled(void **state)
-{
-    (void)state;
-    static const struct ledger_allocation parts[] = {{2, 3}, {0, 1}};
-    struct ledger_record record;
-    struct ledger_stock_update steps[] = {move(0, 2, FENCE, FENCE + 2),
-                                          move(2, 3, FENCE, FENCE + 1)};
-    struct ledger_order orders[] = {order(1, 4, "k"), order(2, 1, NULL)};
-    orders[0].segment = LEDGER_SEGMENT_SEVERAL;
-    orders[0].allocations = parts;
-    orders[0].allocation_count = 2;
-    assert_int_equal(ledger_commit(ledger, steps, 2, orders, 2), LEDGER_OK);
-    assert_int_equal(sold(0), 2);
-    assert_int_equal(sold(2), 3);
-    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_OK);
-    assert_int_equal(record.segment, LEDGER_SEGMENT_SEVERAL);
-    assert_int_equal(record.allocation_count, 2);
-    assert_int_equal(record.allocations[0].segment, 0);
-    assert_int_equal(record.allocations[0].qty, 1);
-    assert_int_equal(record.allocations[1].segment, 2);
-    assert_int_equal(record.allocations[1].qty, 3);
-    assert_int_equal(ledger_order_find(ledger, 2, &record), LEDGER_OK);
-    assert_int_equal(record.segment, 0);
-    assert_int_equal(record.allocation_count, 0);
-}
-
 /* Has the server close the ledger's connection. */
 static void break_connection(void)
 {
@@ -684,19 +658,13 @@ static void test_what_was_read_on_another_connection_is_not_confirmed(void **sta
     assert_int_equal(ledger_confirm(ledger, ledger_connection(ledger)), LEDGER_OK);
 }
 
-/* Orders of every kind: with and without a key, of one segment and of several. */
+/* Orders of every kind: with and without a key. */
 static struct ledger_order nth_order(uint64_t id, const char *key)
 {
-    static const struct ledger_allocation parts[] = {{0, 1}, {1, 2}};
     struct ledger_order row = order(id, 3, id % 3 == 0 ? key : NULL);
     row.user_id = id % 2 == 0 ? "a-longer-name" : "u";
-    row.segment = (int32_t)(id % 7);
+    row.segment = (uint32_t)(id % 7);
     row.created_ms += (int64_t)(id / 5);
-    if (id % 4 == 0) {
-        row.segment = LEDGER_SEGMENT_SEVERAL;
-        row.allocations = parts;
-        row.allocation_count = 2;
-    }
     return row;
 }
 
@@ -713,7 +681,6 @@ static void find_order(const struct ledger_order *row)
     assert_int_equal(record.round, row->round);
     assert_int_equal(record.qty, row->qty);
     assert_int_equal(record.segment, row->segment);
-    assert_int_equal(record.allocation_count, row->allocation_count);
 }
 
 static void test_batches_of_every_size_are_written_alike(void **state)
@@ -1231,7 +1198,6 @@ int main(void)
         TEST(test_each_guard_refuses_among_many_moves),
         TEST(test_commit_with_a_known_id_is_duplicate),
         TEST(test_commit_with_a_known_key_is_duplicate),
-        TEST(test_commit_of_an_order_that_several_segments_filled),
         TEST(test_batches_of_every_size_are_written_alike),
         TEST(test_large_batch_stands_or_falls_together),
         TEST(test_connection_lost_while_idle_is_not_noticed),

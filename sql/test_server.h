@@ -78,7 +78,7 @@ static inline void sql_server_clear(void)
 static inline void sql_server_empty(void)
 {
     sql_server_do("DELETE FROM sale;DELETE FROM stock_segment;DELETE FROM orders;"
-                  "DELETE FROM order_key;DELETE FROM order_allocation;"
+                  "DELETE FROM order_key;"
                   "DELETE FROM order_batch;DELETE FROM order_index;"
                   "DELETE FROM order_expiry;DELETE FROM user_quota;DELETE FROM quota_count;"
                   "DELETE FROM restock;DELETE FROM sale_round;DELETE FROM sale_reset;"

@@ -45,20 +45,18 @@ static int start(void **state)
     return 0;
 }
 
-/* `segment` < 0: several, 1 unit of each of the three. `expires`: NULL for never. */
+/* `expires`: NULL for never. */
 static void insert(uint64_t id, uint32_t qty, int segment, const char *status, const char *expires)
 {
     char quoted[64] = "NULL";
     if (expires)
         snprintf(quoted, sizeof quoted, "'%s'", expires);
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,status,created_at,"
-                  "expires_at)VALUES(%llu,'s',1,'u',%u,NULLIF(%d,-1),'%s','2020-01-01',%s)",
+                  "expires_at)VALUES(%llu,'s',1,'u',%u,%d,'%s','2020-01-01',%s)",
                   (unsigned long long)id, qty, segment, status, quoted);
     if (expires)
         sql_server_do("INSERT INTO order_expiry VALUES(%s,%llu,%llu)", quoted,
                       (unsigned long long)id, (unsigned long long)id);
-    for (int i = 0; i < 3 && segment < 0; i++)
-        sql_server_do("INSERT INTO order_allocation VALUES(%llu,%d,1)", (unsigned long long)id, i);
 }
 
 /* Counts the due orders, all of which must fit; ranges with none left are deleted. */
@@ -88,28 +86,51 @@ static int64_t fence_of(uint32_t segment)
     return sql_server_do("SELECT fence FROM stock_segment WHERE segment=%u", segment);
 }
 
-/* Returns orders of round 1 under locks of all segments with `fence`. */
-static enum ledger_result give_back(enum ledger_status to, const uint64_t *ids, size_t count,
-                                    uint64_t fence, struct ledger_return *returned_out)
+static struct ledger_return_segment segments[3];
+static struct ledger_return_order orders[LEDGER_RETURNS_MAX];
+
+static int compare_orders(const void *a, const void *b)
 {
-    static struct ledger_segment segments[3];
-    for (uint32_t i = 0; i < 3; i++)
-        segments[i] = (struct ledger_segment){.segment = i, .fence = fence};
-    *returned_out = (struct ledger_return){.sku = "s",
-                                           .round = 1,
-                                           .to = to,
-                                           .order_ids = ids,
-                                           .order_count = count,
-                                           .segments = segments,
-                                           .segment_count = 3};
-    return ledger_return(ledger, returned_out);
+    const struct ledger_return_order *one = a, *other = b;
+    return (one->order_id > other->order_id) - (one->order_id < other->order_id);
+}
+
+/* Returns orders under locks of the first `held` segments with `fence`. */
+static enum ledger_result give_back_to(enum ledger_status to, const uint64_t *ids, size_t count,
+                                       uint64_t fence, size_t held)
+{
+    struct ledger_return returned = {.to = to,
+                                     .orders = orders,
+                                     .order_count = count,
+                                     .segments = segments,
+                                     .segment_count = held};
+    for (uint32_t i = 0; i < held; i++)
+        segments[i] =
+            (struct ledger_return_segment){.sku = "s", .segment = i, .segments = 3, .fence = fence};
+    for (size_t i = 0; i < count; i++)
+        orders[i] = (struct ledger_return_order){.order_id = ids[i]};
+    qsort(orders, count, sizeof *orders, compare_orders);
+    return ledger_return(ledger, &returned);
+}
+
+static enum ledger_result give_back(enum ledger_status to, const uint64_t *ids, size_t count,
+                                    uint64_t fence)
+{
+    return give_back_to(to, ids, count, fence, 3);
+}
+
+static size_t moved_count(size_t count)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += orders[i].moved;
+    return found;
 }
 
 static enum ledger_result give_back_one(enum ledger_status to, uint64_t id)
 {
-    struct ledger_return returned;
-    enum ledger_result result = give_back(to, &id, 1, FENCE + 1, &returned);
-    return result == LEDGER_OK && returned.moved == 0 ? LEDGER_NO : result;
+    enum ledger_result result = give_back(to, &id, 1, FENCE + 1);
+    return result == LEDGER_OK && !orders[0].moved ? LEDGER_NO : result;
 }
 
 /* Pays one order; `record` is as it is then. */
@@ -159,36 +180,53 @@ static void test_time_to_pay_is_over_at_its_moment(void **state)
     assert_int_equal(give_back_one(LEDGER_CANCELLED, 1), LEDGER_OK);
 }
 
-static void test_units_come_back_to_where_they_came_from(void **state)
+static void test_units_come_back_to_any_segments(void **state)
 {
     (void)state;
     const uint64_t ids[] = {4, 2, 1, 3, 77};
-    struct ledger_return returned;
-    insert(1, 2, 0, "reserved", future);
+    insert(1, 2, 2, "reserved", future);
     insert(2, 1, 0, "reserved", NULL);
-    insert(3, 3, -1, "reserved", NULL);
+    insert(3, 3, 2, "reserved", NULL);
     insert(4, 2, 1, "paid", NULL);
-    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 5, FENCE + 5, &returned), LEDGER_OK);
-    assert_int_equal(returned.moved, 3);
-    assert_int_equal(sold(0), 5 - 2 - 1 - 1);
-    assert_int_equal(sold(1), 5 - 1);
-    assert_int_equal(sold(2), 5 - 1);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 5, FENCE + 5), LEDGER_OK);
+    assert_int_equal(moved_count(5), 3);
+    assert_int_equal(sold(0), 0);
+    assert_int_equal(sold(1), 4);
+    assert_int_equal(sold(2), 5);
+    assert_int_equal(segments[0].returned, 5);
+    assert_int_equal(segments[1].returned, 1);
     assert_true(has_status(3, "cancelled") && has_status(4, "paid"));
+}
+
+/* The order that does not fit waits for others of its sale's segments. */
+static void test_no_segment_returns_more_than_it_has_sold(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {1, 2, 3};
+    insert(1, 4, 1, "reserved", future);
+    insert(2, 2, 1, "reserved", future);
+    insert(3, 1, 1, "reserved", future);
+    assert_int_equal(give_back_to(LEDGER_CANCELLED, ids, 3, FENCE + 5, 1), LEDGER_OK);
+    assert_int_equal(sold(0), 0);
+    assert_true(has_status(1, "cancelled") && has_status(3, "cancelled"));
+    assert_true(has_status(2, "reserved") && !orders[1].moved && !orders[1].damaged);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 6), LEDGER_OK);
+    assert_int_equal(moved_count(3), 1);
+    assert_int_equal(sold(1), 3);
 }
 
 static void test_segments_without_units_keep_their_fence(void **state)
 {
     (void)state;
     const uint64_t ids[] = {1, 2};
-    struct ledger_return returned;
     insert(1, 2, 0, "reserved", future);
-    insert(2, 3, -1, "paid", NULL);
-    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 2, FENCE + 5, &returned), LEDGER_OK);
-    assert_int_equal(returned.moved, 1);
-    assert_int_equal(returned.segments[0].fence, FENCE + 5);
-    assert_int_equal(returned.segments[0].sold, 3);
-    assert_int_equal(returned.segments[0].capacity, 10);
-    assert_int_equal(returned.segments[1].fence, FENCE);
+    insert(2, 3, 0, "paid", NULL);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 2, FENCE + 5), LEDGER_OK);
+    assert_int_equal(moved_count(2), 1);
+    assert_int_equal(segments[0].row.fence, FENCE + 5);
+    assert_int_equal(segments[0].row.sold, 3);
+    assert_int_equal(segments[0].row.capacity, 10);
+    assert_int_equal(segments[1].row.fence, FENCE);
     assert_int_equal(sold(0), 3);
     assert_int_equal(sold(1), 5);
     assert_int_equal(fence_of(0), FENCE + 5);
@@ -206,27 +244,28 @@ static void test_nothing_is_returned_twice(void **state)
     assert_int_equal(sold(0), 3);
 }
 
-static void test_each_guard_of_a_segment_refuses_all(void **state)
+static void test_segment_that_cannot_take_them_gets_none(void **state)
 {
     (void)state;
     const uint64_t ids[] = {1, 2};
-    struct ledger_return returned;
-    const char *const spoilers[] = {"UPDATE stock_segment SET fence=2000 WHERE segment=1",
-                                    "UPDATE stock_segment SET fence=3000 WHERE segment=1",
-                                    "UPDATE stock_segment SET round=2 WHERE segment=1",
-                                    "DELETE FROM stock_segment WHERE segment=1"};
-    insert(1, 2, 0, "reserved", past);
-    insert(2, 2, 1, "reserved", past);
+    const char *const spoilers[] = {"UPDATE stock_segment SET fence=2000 WHERE segment=0",
+                                    "UPDATE stock_segment SET fence=3000 WHERE segment=0",
+                                    "UPDATE stock_segment SET round=2 WHERE segment=0",
+                                    "UPDATE stock_segment SET sold=0 WHERE segment=0",
+                                    "UPDATE stock_segment SET round=0 WHERE segment=0",
+                                    "DELETE FROM stock_segment WHERE segment=0"};
     for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++) {
-        sql_server_do("DELETE FROM stock_segment;"
+        sql_server_do("DELETE FROM orders;DELETE FROM order_expiry;DELETE FROM stock_segment;"
                       "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
-                      "('s',0,1,10,5,1000),('s',1,1,10,5,1000),('s',2,1,10,5,1000)");
+                      "('s',0,1,10,5,1000),('s',1,1,10,3,1000),('s',2,1,10,0,1000)");
+        insert(1, 2, 0, "reserved", past);
+        insert(2, 2, 0, "reserved", past);
         sql_server_do("%s", spoilers[i]);
-        assert_int_equal(give_back(LEDGER_EXPIRED, ids, 2, 2000, &returned), LEDGER_NO);
-        assert_int_equal(sold(0), 5);
-        assert_true(has_status(1, "reserved") && has_status(2, "reserved"));
-        look_for_due();
-        assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 2);
+        assert_int_equal(give_back(LEDGER_EXPIRED, ids, 2, 2000), LEDGER_OK);
+        assert_true(has_status(1, "expired") && has_status(2, "reserved"));
+        assert_int_equal(segments[0].returned, 0);
+        assert_int_equal(sold(1), 1);
+        assert_int_equal(look_for_due(), 1);
     }
 }
 
@@ -235,77 +274,66 @@ static void test_order_with_more_units_than_were_sold_is_left_out(void **state)
 {
     (void)state;
     const uint64_t ids[] = {1, 2, 3};
-    struct ledger_return returned;
     insert(1, 2, 0, "reserved", past);
-    insert(2, 2, 1, "reserved", past);
+    insert(2, 16, 1, "reserved", past);
     insert(3, 1, 1, "reserved", past);
-    sql_server_do("DELETE FROM stock_segment;"
-                  "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
-                  "('s',0,1,10,5,1000),('s',1,1,10,2,1000),('s',2,1,10,5,1000)");
-    assert_int_equal(give_back(LEDGER_EXPIRED, ids, 3, 2000, &returned), LEDGER_OK);
-    assert_int_equal(returned.moved, 2);
+    assert_int_equal(give_back(LEDGER_EXPIRED, ids, 3, 2000), LEDGER_OK);
+    assert_int_equal(moved_count(3), 2);
     assert_true(has_status(1, "expired") && has_status(2, "reserved") && has_status(3, "expired"));
-    assert_int_equal(sold(0), 3);
-    assert_int_equal(sold(1), 1);
+    assert_true(orders[1].damaged);
     assert_non_null(strstr(ledger_fault(ledger)->error, "order_id 2"));
-    assert_int_equal(give_back(LEDGER_EXPIRED, ids, 3, 3000, &returned), LEDGER_DAMAGED);
-    assert_true(has_status(2, "reserved"));
-    assert_int_equal(sold(1), 1);
+    assert_int_equal(sold(0) + sold(1) + sold(2), 12);
+    /* Nobody knows whether it is damaged who does not see all of the segments. */
+    assert_int_equal(give_back_to(LEDGER_EXPIRED, ids, 3, 3000, 2), LEDGER_OK);
+    assert_false(orders[1].moved || orders[1].damaged);
 }
 
-static void test_units_of_a_segment_that_is_not_locked_stay(void **state)
+static void test_return_waits_for_no_segment_and_no_order(void **state)
 {
     (void)state;
-    uint64_t id = 1;
-    struct ledger_segment only = {.segment = 1, .fence = FENCE + 1};
-    struct ledger_return returned = {.sku = "s",
-                                     .round = 1,
-                                     .to = LEDGER_CANCELLED,
-                                     .order_ids = &id,
-                                     .order_count = 1,
-                                     .segments = &only,
-                                     .segment_count = 1};
+    const uint64_t ids[] = {1, 2};
     insert(1, 2, 0, "reserved", NULL);
-    assert_int_equal(ledger_return(ledger, &returned), LEDGER_NO);
-    assert_true(has_status(1, "reserved"));
+    insert(2, 2, 0, "reserved", NULL);
+    const char text[] = "START TRANSACTION;SELECT * FROM orders WHERE order_id=2 FOR UPDATE;"
+                        "SELECT * FROM stock_segment WHERE segment=0 FOR UPDATE";
+    struct db *holder = sql_server_open(sql_server_url());
+    assert_int_equal(db_query(holder, text, sizeof text - 1), DB_OK);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 2, FENCE + 1), LEDGER_OK);
+    db_close(&holder);
+    assert_true(orders[0].moved && !orders[1].moved);
+    assert_int_equal(segments[0].row.round, 0);
+    assert_int_equal(sold(0), 5);
+    assert_int_equal(sold(1), 3);
 }
 
 static void test_return_does_not_deadlock_with_a_change(void **state)
 {
     (void)state;
     struct sql_rival rival;
-    uint64_t ids[] = {1, 2};
-    struct ledger_segment segments[] = {{.segment = 1, .fence = FENCE + 1},
-                                        {.segment = 0, .fence = FENCE + 2}};
-    struct ledger_return returned = {.sku = "s",
-                                     .round = 1,
-                                     .to = LEDGER_CANCELLED,
-                                     .order_ids = ids,
-                                     .order_count = 2,
-                                     .segments = segments,
-                                     .segment_count = 2};
+    const uint64_t ids[] = {1, 2};
     insert(1, 2, 0, "reserved", NULL);
-    insert(2, 1, 1, "reserved", NULL);
+    insert(2, 4, 1, "reserved", NULL);
     uint64_t retries = ledger_stats(ledger).retries;
     sql_rival_start(&rival);
-    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 2, FENCE + 1), LEDGER_OK);
     assert_int_equal(sql_rival_join(&rival), DB_OK);
     assert_int_equal(ledger_stats(ledger).retries, retries);
+    assert_int_equal(moved_count(2), 2);
     assert_int_equal(fence_of(1), FENCE + 1);
-    assert_int_equal(fence_of(0), FENCE + 2);
+    assert_int_equal(fence_of(2), FENCE + 1);
 }
 
 static void test_older_rounds_move_their_status_only(void **state)
 {
     (void)state;
-    uint64_t ids[] = {1, 2};
-    struct ledger_return returned = {
-        .sku = "s", .round = 1, .to = LEDGER_EXPIRED, .order_ids = ids, .order_count = 2};
+    struct ledger_return returned = {.to = LEDGER_EXPIRED, .orders = orders, .order_count = 2};
     insert(1, 2, 0, "reserved", past);
-    insert(2, 3, -1, "reserved", past);
+    insert(2, 3, 1, "reserved", past);
     sql_server_do("UPDATE sale SET round=2; UPDATE stock_segment SET round=2");
+    orders[0] = (struct ledger_return_order){.order_id = 1, .round_over = true};
+    orders[1] = (struct ledger_return_order){.order_id = 2, .round_over = true};
     assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
-    assert_int_equal(returned.moved, 2);
+    assert_int_equal(moved_count(2), 2);
     assert_true(has_status(1, "expired") && has_status(2, "expired"));
     assert_int_equal(sold(0), 5);
     assert_int_equal(fence_of(0), FENCE);
@@ -313,24 +341,54 @@ static void test_older_rounds_move_their_status_only(void **state)
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 0);
 }
 
+static void test_orders_of_many_sales_end_in_one_transaction(void **state)
+{
+    (void)state;
+    sql_server_do("INSERT INTO sale(sku,round,total,segments)VALUES('t',3,10,1);"
+                  "INSERT INTO stock_segment(sku,segment,round,capacity,sold,fence)VALUES"
+                  "('t',0,3,10,5,2000);"
+                  "INSERT INTO user_quota VALUES('s',1,'u',3,5,'1'),('t',3,'u',2,5,'2'),"
+                  "('t',1,'u',2,5,'')");
+    insert(1, 3, 0, "reserved", NULL);
+    insert(2, 2, 0, "reserved", NULL);
+    sql_server_do("UPDATE orders SET sku='t',round=3 WHERE order_id=2");
+    struct ledger_return_segment both[] = {
+        {.sku = "s", .segment = 2, .segments = 3, .fence = 3000},
+        {.sku = "t", .segment = 0, .segments = 1, .fence = 3001}};
+    struct ledger_return returned = {.to = LEDGER_CANCELLED,
+                                     .orders = orders,
+                                     .order_count = 2,
+                                     .segments = both,
+                                     .segment_count = 2};
+    orders[0] = (struct ledger_return_order){.order_id = 1};
+    orders[1] = (struct ledger_return_order){.order_id = 2};
+    assert_int_equal(ledger_return(ledger, &returned), LEDGER_OK);
+    assert_int_equal(moved_count(2), 2);
+    assert_int_equal(sql_server_do("SELECT sold FROM stock_segment WHERE sku='s' AND segment=2 "
+                                   "AND fence=3000"),
+                     2);
+    assert_int_equal(sql_server_do("SELECT sold FROM stock_segment WHERE sku='t' AND fence=3001"),
+                     3);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE units=0"), 2);
+}
+
 static void test_users_may_buy_again_what_they_gave_back(void **state)
 {
     (void)state;
     const uint64_t ids[] = {1, 2, 3, 4};
-    struct ledger_return returned;
     insert(1, 2, 0, "reserved", NULL);
     insert(2, 1, 1, "reserved", NULL);
     insert(3, 1, 1, "paid", NULL);
     insert(4, 1, 1, "reserved", NULL);
     sql_server_do("INSERT INTO user_quota VALUES('s',1,'u',4,5,'12,4,2,1'),('s',2,'u',4,5,''),"
                   "('t',1,'u',4,5,''),('s',1,'v',4,5,'1')");
-    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 1, &returned), LEDGER_OK);
+    assert_int_equal(give_back(LEDGER_CANCELLED, ids, 3, FENCE + 1), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT units FROM user_quota WHERE sku='s' AND round=1 AND"
                                    " user_id='u' AND order_ids='12,4' AND allowed=5"),
                      1);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM user_quota WHERE units=4"), 3);
     sql_server_do("DELETE FROM user_quota WHERE user_id='u'");
-    assert_int_equal(give_back(LEDGER_CANCELLED, &ids[3], 1, FENCE + 2, &returned), LEDGER_OK);
+    assert_int_equal(give_back(LEDGER_CANCELLED, &ids[3], 1, FENCE + 2), LEDGER_OK);
     assert_int_equal(sql_server_do("SELECT SUM(units) FROM user_quota"), 4);
 }
 
@@ -341,14 +399,15 @@ static void test_what_is_due_comes_in_order_and_in_pages(void **state)
     struct ledger_due_cursor place = {.more = false};
     size_t count = 0;
     insert(9, 1, 0, "reserved", "2020-01-01 00:00:00.000");
-    insert(3, 1, -1, "reserved", "2020-01-01 00:00:00.007");
+    insert(3, 6, 1, "reserved", "2020-01-01 00:00:00.007");
     insert(5, 1, 2, "reserved", "2020-01-01 00:00:00.007");
     insert(7, 1, 0, "reserved", future);
     insert(1, 1, 0, "reserved", "2020-01-02 00:00:00.000");
     assert_int_equal(ledger_due_list(ledger, &place, 2, due, &count), LEDGER_OK);
     assert_int_equal(count, 2);
     assert_int_equal(due[0].order_id, 3);
-    assert_int_equal(due[0].segment, LEDGER_SEGMENT_SEVERAL);
+    assert_int_equal(due[0].segment, 1);
+    assert_int_equal(due[0].qty, 6);
     assert_int_equal(due[1].order_id, 9);
     assert_true(place.more);
     assert_int_equal(ledger_due_list(ledger, &place, 2, due, &count), LEDGER_OK);
@@ -417,7 +476,6 @@ static void test_fullest_return_is_one_transaction(void **state)
 {
     (void)state;
     static uint64_t ids[LEDGER_RETURNS_MAX];
-    struct ledger_return returned;
     sql_server_do("UPDATE stock_segment SET capacity=2000, sold=2000");
     sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at,"
                   "expires_at) SELECT seq,'s',1,CONCAT('u',seq%%7),2,seq%%3,'2020-01-01',"
@@ -425,13 +483,12 @@ static void test_fullest_return_is_one_transaction(void **state)
                   "INSERT INTO order_expiry SELECT MIN(expires_at),1,1000 FROM orders");
     for (uint64_t i = 0; i < LEDGER_RETURNS_MAX; i++)
         ids[i] = i + 1;
-    assert_int_equal(give_back(LEDGER_EXPIRED, ids, LEDGER_RETURNS_MAX, 2000, &returned),
-                     LEDGER_OK);
-    assert_int_equal(returned.moved, LEDGER_RETURNS_MAX);
+    assert_int_equal(give_back(LEDGER_EXPIRED, ids, LEDGER_RETURNS_MAX, 2000), LEDGER_OK);
+    assert_int_equal(moved_count(LEDGER_RETURNS_MAX), LEDGER_RETURNS_MAX);
     assert_int_equal(look_for_due(), 1000 - LEDGER_RETURNS_MAX);
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry"), 1);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(sold(i), 2000 - 600);
+    assert_int_equal(sold(0), 200);
+    assert_int_equal(sold(1), 2000);
 }
 
 static void test_commit_that_was_not_answered_is_repeated(void **state)
@@ -478,38 +535,21 @@ static void test_many_orders_are_looked_up_in_any_order(void **state)
     (void)state;
     const uint64_t ids[] = {4, 99, 1, 3, 4, 2, 1, 0};
     insert(1, 2, 0, "reserved", future);
-    insert(2, 3, -1, "paid", NULL);
+    insert(2, 3, 2, "paid", NULL);
     insert(3, 1, 1, "expired", past);
-    insert(4, 3, -1, "reserved", past);
+    insert(4, 3, 2, "reserved", past);
     name_orders(ids, MANY);
     assert_int_equal(ledger_orders_find(ledger, list, MANY), LEDGER_OK);
     for (size_t i = 0; i < MANY; i++) {
-        bool there = ids[i] >= 1 && ids[i] <= 4, several = ids[i] == 2 || ids[i] == 4;
+        bool there = ids[i] >= 1 && ids[i] <= 4, last = ids[i] == 2 || ids[i] == 4;
         assert_int_equal(many[i].order_id, ids[i]);
         assert_int_equal(many[i].status[0] != '\0', there);
         assert_false(many[i].payable);
-        assert_int_equal(many[i].allocation_count, several ? 3 : 0);
-        assert_int_equal(many[i].segment == LEDGER_SEGMENT_SEVERAL, several);
-        for (uint32_t a = 0; a < many[i].allocation_count; a++)
-            assert_int_equal(many[i].allocations[a].segment, a);
+        assert_int_equal(many[i].segment == 2, last);
     }
     assert_string_equal(many[1].status, "");
     assert_string_equal(many[3].status, "expired");
     assert_string_equal(many[2].expires_at, "2100-01-01T00:00:00.000Z");
-}
-
-static void test_allocations_stay_until_they_are_dropped(void **state)
-{
-    (void)state;
-    const uint64_t ids[] = {1, 2};
-    insert(1, 3, -1, "reserved", NULL);
-    insert(2, 3, -1, "reserved", NULL);
-    name_orders(ids, 2);
-    assert_int_equal(ledger_orders_find(ledger, &list[0], 1), LEDGER_OK);
-    assert_int_equal(ledger_orders_find(ledger, &list[1], 1), LEDGER_OK);
-    assert_int_equal(many[0].allocations[2].segment, 2);
-    assert_int_equal(many[1].allocations[2].segment, 2);
-    ledger_orders_drop(ledger);
 }
 
 static void test_each_of_many_payments_has_its_own_outcome(void **state)
@@ -521,7 +561,7 @@ static void test_each_of_many_payments_has_its_own_outcome(void **state)
     insert(2, 1, 0, "cancelled", future);
     insert(3, 1, 0, "reserved", past);
     insert(4, 1, 0, "paid", NULL);
-    insert(5, 3, -1, "reserved", NULL);
+    insert(5, 3, 0, "reserved", NULL);
     for (int times = 0; times < 2; times++) {
         name_orders(ids, 7);
         assert_int_equal(ledger_pay(ledger, list, 7, moved), LEDGER_OK);
@@ -530,7 +570,6 @@ static void test_each_of_many_payments_has_its_own_outcome(void **state)
             assert_false(many[i].payable);
             assert_int_equal(moved[i], times == 0 && i < 2);
         }
-        assert_int_equal(many[0].allocation_count, 3);
     }
     assert_true(has_status(1, "paid") && has_status(5, "paid") && has_status(3, "reserved"));
 }
@@ -700,7 +739,7 @@ static void test_payment_that_somebody_else_made_is_confirmed_by_a_write(void **
     assert_true(after > before);
     assert_int_equal(ledger_confirm(ledger, ledger_connection(ledger)), LEDGER_OK);
     assert_true(sql_server_log() > after);
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_allocation"), 0);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
@@ -710,14 +749,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_only_reserved_orders_move),
         TEST(test_time_to_pay_is_over_at_its_moment),
-        TEST(test_units_come_back_to_where_they_came_from),
+        TEST(test_units_come_back_to_any_segments),
+        TEST(test_no_segment_returns_more_than_it_has_sold),
         TEST(test_segments_without_units_keep_their_fence),
         TEST(test_nothing_is_returned_twice),
-        TEST(test_each_guard_of_a_segment_refuses_all),
+        TEST(test_segment_that_cannot_take_them_gets_none),
         TEST(test_order_with_more_units_than_were_sold_is_left_out),
-        TEST(test_units_of_a_segment_that_is_not_locked_stay),
+        TEST(test_return_waits_for_no_segment_and_no_order),
         TEST(test_return_does_not_deadlock_with_a_change),
         TEST(test_older_rounds_move_their_status_only),
+        TEST(test_orders_of_many_sales_end_in_one_transaction),
         TEST(test_users_may_buy_again_what_they_gave_back),
         TEST(test_what_is_due_comes_in_order_and_in_pages),
         TEST(test_rows_that_overlap_lose_no_due_order),
@@ -725,7 +766,6 @@ int main(void)
         TEST(test_fullest_return_is_one_transaction),
         TEST(test_commit_that_was_not_answered_is_repeated),
         TEST(test_many_orders_are_looked_up_in_any_order),
-        TEST(test_allocations_stay_until_they_are_dropped),
         TEST(test_each_of_many_payments_has_its_own_outcome),
         TEST(test_only_orders_of_the_present_round_can_be_paid),
         TEST(test_payment_and_reset_wait_for_each_other),

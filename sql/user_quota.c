@@ -9,19 +9,11 @@
 
 #include "sql/ledger_quota.h"
 
-void user_quota_text_hold(struct sql_text *sql, const char *sku, uint32_t round)
-{
-    sql_printf(sql, "SELECT counted_to FROM quota_count WHERE sku=");
-    sql_identifier(sql, sku);
-    sql_printf(sql, " AND round=%u LOCK IN SHARE MODE;", round);
-}
-
 /* An UPDATE for each user costs the server three times as much as an INSERT of many rows that exist
  * already. Should one be missing after all, the user gets a row without units. Commas around the
  * list and the id make REPLACE match whole ids: ",12," is not in ",112,". */
-bool user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
-                            const struct user_quota_return *orders, size_t count,
-                            uint64_t counted_to)
+void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
+                            size_t count)
 {
     static const char subtract[] =
         "ON DUPLICATE KEY UPDATE units=IF(units>VALUES(allowed),units-VALUES(allowed),0),"
@@ -29,19 +21,14 @@ bool user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t roun
         "CONCAT(',',VALUES(order_ids),','),','));";
     const char *lead = USER_QUOTA_INSERT "(";
     for (size_t i = 0; i < count; i++) {
-        if (orders[i].order_id > counted_to)
-            continue;
         sql_append(sql, lead, strlen(lead));
-        sql_identifier(sql, sku);
-        sql_printf(sql, ",%u,", round);
+        sql_identifier(sql, orders[i].sku);
+        sql_printf(sql, ",%u,", orders[i].round);
         sql_user_id(sql, orders[i].user_id);
         sql_printf(sql, ",0,%u,%llu)", orders[i].qty, (unsigned long long)orders[i].order_id);
         lead = ",(";
     }
-    bool any = lead[0] == ',';
-    if (any)
-        sql_append(sql, subtract, sizeof subtract - 1);
-    return any;
+    sql_append(sql, subtract, sizeof subtract - 1);
 }
 
 void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows)

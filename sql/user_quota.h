@@ -25,25 +25,20 @@
     "(EXISTS(SELECT 1 FROM user_quota b WHERE b.sku=g.sku AND b.round=g.round)OR "                 \
     "EXISTS(SELECT 1 FROM quota_count c WHERE c.sku=g.sku AND c.round=g.round))"
 
-/* Waits for the piece that is being counted and keeps the next from beginning, so that it is
- * certain which orders of the sale are counted. Comes before user_quota_text_return, while the
- * orders' segments are locked. */
-void user_quota_text_hold(struct sql_text *sql, const char *sku, uint32_t round);
-
 /* An order whose units go back to its user. */
 struct user_quota_return {
+    char sku[IDENTIFIER_SIZE];
     char user_id[USER_ID_SIZE];
     uint64_t order_id;
+    uint32_t round;
     uint32_t qty;
 };
 
-/* Gives back the units of orders that are cancelled or expire, of one sale whose orders are counted
- * up to the id `counted_to`; those of later orders were not counted. Sorted by user, so that
- * transactions that meet in several quotas wait for each other and do not deadlock. False: there is
- * nothing to be done, and no statement. */
-bool user_quota_text_return(struct sql_text *sql, const char *sku, uint32_t round,
-                            const struct user_quota_return *orders, size_t count,
-                            uint64_t counted_to);
+/* Gives back the units of orders, one at least, that are cancelled or expire and were counted.
+ * Sorted by user, so that transactions that meet in several quotas wait for each other and do not
+ * deadlock. */
+void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
+                            size_t count);
 
 /* Deletes up to `rows` rows of what was counted in all rounds of a sale. */
 void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows);

@@ -48,7 +48,7 @@ void batch_begin(struct stock *stock, struct batch *batch, struct stock_order *c
                  size_t count)
 {
     assert(count <= STOCK_BATCH_MAX);
-    batch->order_count = batch->group_count = batch->allocation_count = 0;
+    batch->order_count = batch->group_count = 0;
     batch->update_count = batch->row_count = 0;
     memset(batch->group_slots, 0, sizeof batch->group_slots);
     for (size_t i = 0; i < count; i++)
@@ -69,7 +69,7 @@ void group_add_hold(struct group *group, struct segment_hold *hold)
 
 static bool entry_open(const struct batch_order *entry)
 {
-    return entry->allocation_count == 0 && entry->order->outcome == STOCK_OPEN;
+    return !entry->filled && entry->order->outcome == STOCK_OPEN;
 }
 
 uint32_t group_unmet(const struct group *group)
@@ -103,76 +103,59 @@ void group_retry(struct group *group, uint32_t segment)
         group->busy = true; /* it stays dirty: no units now, but it is not known to be empty */
 }
 
-static void entry_take(struct batch *batch, struct group *group, struct batch_order *entry,
-                       struct segment_hold *hold, uint32_t qty)
+static void order_fail(struct stock_order *order, bool reachable)
 {
-    assert(qty > 0 && hold->used + qty <= hold->taken && group->leftover >= qty);
-    if (entry->allocation_count++ == 0)
-        entry->first = batch->allocation_count;
-    assert(batch->allocation_count < BATCH_ALLOCATIONS_MAX);
-    batch->allocations[batch->allocation_count++] = (struct batch_allocation){hold, qty};
-    hold->used += qty;
-    group->leftover -= qty;
+    assert(order->outcome == STOCK_OPEN);
+    bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
+    order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
 }
 
-static uint32_t spare(const struct segment_hold *hold)
-{
-    return hold->state == SEGMENT_TAKEN ? hold->taken - hold->used : 0;
-}
-
-/* From one segment, so that the order is one row in the ledger. False when no segment has
- * enough. */
-static bool fill_whole(struct batch *batch, struct group *group, struct batch_order *entry)
-{
-    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
-        if (spare(hold) >= entry->order->qty) {
-            entry_take(batch, group, entry, hold, entry->order->qty);
-            return true;
-        }
-    return false;
-}
-
-/* The group's taken units suffice, as group_fill has checked; each segment is used up in turn. */
-static void fill_split(struct batch *batch, struct group *group, struct batch_order *entry)
-{
-    uint32_t wanted = entry->order->qty;
-    for (struct segment_hold *hold = group->first_hold; hold && wanted > 0;
-         hold = hold->group_next) {
-        uint32_t units = spare(hold);
-        if (units == 0)
-            continue;
-        units = units < wanted ? units : wanted;
-        entry_take(batch, group, entry, hold, units);
-        wanted -= units;
-    }
-    assert(wanted == 0);
-}
-
-void group_fill(struct batch *batch, struct group *group)
+void group_fill(struct group *group)
 {
     for (struct batch_order *entry = group->first; entry && group->leftover > 0;
          entry = entry->next)
-        if (entry_open(entry) && entry->order->qty <= group->leftover &&
-            !fill_whole(batch, group, entry))
-            fill_split(batch, group, entry);
+        if (entry_open(entry) && entry->order->qty <= group->leftover) {
+            entry->filled = true;
+            group->leftover -= entry->order->qty;
+        }
 }
 
-void batch_order_unfill(struct batch *batch, struct batch_order *entry)
+void batch_order_fail(struct batch_order *entry)
 {
-    for (size_t i = entry->first; i < entry->first + entry->allocation_count; i++) {
-        assert(batch->allocations[i].hold->used >= batch->allocations[i].qty);
-        batch->allocations[i].hold->used -= batch->allocations[i].qty;
+    entry->filled = false;
+    order_fail(entry->order, true);
+}
+
+static bool has_units(const struct segment_hold *hold)
+{
+    return hold->state == SEGMENT_TAKEN && !hold->withheld;
+}
+
+void batch_fit(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        uint32_t units = 0;
+        for (const struct segment_hold *hold = batch->groups[i].first_hold; hold;
+             hold = hold->group_next)
+            units += has_units(hold) ? hold->taken : 0;
+        for (struct batch_order *entry = batch->groups[i].first; entry; entry = entry->next) {
+            if (!entry->filled)
+                continue;
+            if (entry->order->qty <= units)
+                units -= entry->order->qty;
+            else
+                batch_order_fail(entry);
+        }
     }
-    entry->allocation_count = 0;
 }
 
 void batch_drop_late(struct batch *batch, int64_t now_ns)
 {
     for (size_t i = 0; i < batch->order_count; i++) {
         struct batch_order *entry = &batch->orders[i];
-        if (entry->allocation_count == 0 || !stock_order_late(entry->order, now_ns))
+        if (!entry->filled || !stock_order_late(entry->order, now_ns))
             continue;
-        batch_order_unfill(batch, entry);
+        entry->filled = false;
         entry->order->outcome = STOCK_AGAIN;
     }
 }
@@ -203,19 +186,6 @@ void group_decide(struct group *group, enum stock_outcome outcome, uint32_t left
         }
 }
 
-static void order_fail(struct stock_order *order, bool reachable)
-{
-    assert(order->outcome == STOCK_OPEN);
-    bool again = reachable && ++order->attempts < ATTEMPTS_MAX;
-    order->outcome = again ? STOCK_AGAIN : STOCK_UNAVAILABLE;
-}
-
-void batch_order_fail(struct batch *batch, struct batch_order *entry)
-{
-    batch_order_unfill(batch, entry);
-    order_fail(entry->order, true);
-}
-
 void group_fail(struct group *group, bool reachable)
 {
     for (struct batch_order *entry = group->first; entry; entry = entry->next)
@@ -227,7 +197,7 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
 {
     size_t count = 0;
     for (size_t i = 0; i < batch->order_count; i++)
-        if (batch->orders[i].allocation_count > 0) {
+        if (batch->orders[i].filled) {
             if (orders_out)
                 orders_out[count] = batch->orders[i].order;
             count++;
@@ -275,18 +245,6 @@ static void write_update(struct batch *batch, size_t i, enum ledger_guard guard)
     };
 }
 
-/* By segment, as the ledger lists them for a repeat of the order. Insertion: they are few, nearly
- * always one. */
-static void sort_allocations(struct ledger_allocation *allocations, size_t count)
-{
-    for (size_t i = 1; i < count; i++)
-        for (size_t j = i; j > 0 && allocations[j].segment < allocations[j - 1].segment; j--) {
-            struct ledger_allocation swapped = allocations[j];
-            allocations[j] = allocations[j - 1];
-            allocations[j - 1] = swapped;
-        }
-}
-
 /* When an order expires unless it is paid; 0: never. */
 static int64_t expires_ms(const struct stock_order *order)
 {
@@ -297,27 +255,15 @@ static int64_t expires_ms(const struct stock_order *order)
 static void write_row(struct batch *batch, const struct batch_order *entry)
 {
     const struct stock_order *order = entry->order;
-    const struct batch_allocation *from = &batch->allocations[entry->first];
-    struct ledger_allocation *to = &batch->row_allocations[entry->first];
-    bool several = entry->allocation_count > 1;
-    uint32_t units = 0;
-    for (size_t i = 0; i < entry->allocation_count; i++) {
-        assert(from[i].hold->sale == order->sale && from[i].hold->round == from[0].hold->round);
-        to[i] = (struct ledger_allocation){from[i].hold->segment, from[i].qty};
-        units += from[i].qty;
-    }
-    assert(units == order->qty); /* all or nothing: the ledger does not add them up */
-    sort_allocations(to, entry->allocation_count);
+    assert(entry->hold->sale == order->sale);
     batch->rows[batch->row_count++] = (struct ledger_order){
         .order_id = order->order_id,
         .sku = order->sku,
         .user_id = order->user_id,
         .key = order->key,
-        .round = from[0].hold->round,
+        .round = entry->hold->round,
         .qty = order->qty,
-        .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)from[0].hold->segment,
-        .allocations = to,
-        .allocation_count = several ? entry->allocation_count : 0,
+        .segment = entry->hold->segment,
         .created_ms = order->created_ms,
         .limit = order->snapshot->settings.per_user_limit,
         .expires_ms = expires_ms(order),
@@ -325,14 +271,46 @@ static void write_row(struct batch *batch, const struct batch_order *entry)
     };
 }
 
+/* The next hold that has units which no order has. */
+static struct segment_hold *next_spare(struct segment_hold *hold)
+{
+    while (hold && (!has_units(hold) || hold->used == hold->taken))
+        hold = hold->group_next;
+    return hold;
+}
+
+/* Uses up one hold after the other, so that as few segments as possible are to be updated. */
+static void share_out(struct group *group)
+{
+    struct segment_hold *hold = group->first_hold;
+    for (; hold; hold = hold->group_next)
+        hold->used = 0;
+    hold = group->first_hold;
+    for (struct batch_order *entry = group->first; entry; entry = entry->next) {
+        uint32_t units = entry->filled ? entry->order->qty : 0;
+        if (units > 0)
+            entry->hold = hold = next_spare(hold);
+        while (units > 0) {
+            hold = next_spare(hold);
+            assert(hold); /* no more orders were filled than units taken */
+            uint32_t part = hold->taken - hold->used;
+            part = part < units ? part : units;
+            hold->used += part;
+            units -= part;
+        }
+    }
+}
+
 void batch_write(struct stock *stock, struct batch *batch, enum ledger_guard guard)
 {
+    for (size_t i = 0; i < batch->group_count; i++)
+        share_out(&batch->groups[i]);
     list_updated(stock, batch);
     for (size_t i = 0; i < batch->update_count; i++)
         write_update(batch, i, guard);
     batch->row_count = 0;
     for (size_t i = 0; i < batch->order_count; i++)
-        if (batch->orders[i].allocation_count > 0)
+        if (batch->orders[i].filled)
             write_row(batch, &batch->orders[i]);
 }
 
@@ -343,46 +321,37 @@ bool batch_refused(const struct batch *batch, const struct segment_hold *hold)
     return hold->update > 0 && batch->updates[hold->update - 1].refused;
 }
 
-static void accept_order(struct batch *batch, const struct batch_order *entry)
+static void accept_order(const struct batch_order *entry)
 {
     struct stock_order *order = entry->order;
-    assert(order->outcome == STOCK_OPEN && !order->allocations); /* decided once */
+    assert(order->outcome == STOCK_OPEN); /* decided once */
     order->outcome = STOCK_ACCEPTED;
-    order->round = batch->allocations[entry->first].hold->round;
-    order->segment = batch->row_allocations[entry->first].segment;
+    order->round = entry->hold->round;
+    order->segment = entry->hold->segment;
     ledger_time_format(order->created_ms, order->created_at);
     order->expires_at[0] = '\0';
     if (expires_ms(order) != 0)
         ledger_time_format(expires_ms(order), order->expires_at);
-    if (entry->allocation_count == 1)
-        return;
-    /* The batch is used again before the answer is written, so the order gets a copy. */
-    size_t size = entry->allocation_count * sizeof *order->allocations;
-    order->allocation_count = entry->allocation_count;
-    order->allocations = malloc(size);
-    if (!order->allocations)
-        abort();
-    memcpy(order->allocations, &batch->row_allocations[entry->first], size);
 }
 
 void batch_accept(struct batch *batch)
 {
     for (size_t i = 0; i < batch->order_count; i++)
-        if (batch->orders[i].allocation_count > 0)
-            accept_order(batch, &batch->orders[i]);
+        if (batch->orders[i].filled)
+            accept_order(&batch->orders[i]);
 }
 
 void batch_decide(struct batch *batch, enum stock_outcome outcome)
 {
     for (size_t i = 0; i < batch->order_count; i++)
-        if (batch->orders[i].allocation_count > 0)
+        if (batch->orders[i].filled)
             batch->orders[i].order->outcome = outcome;
 }
 
 void batch_fail(struct batch *batch, bool reachable)
 {
     for (size_t i = 0; i < batch->order_count; i++)
-        if (batch->orders[i].allocation_count > 0)
+        if (batch->orders[i].filled)
             order_fail(batch->orders[i].order, reachable);
 }
 

@@ -6,18 +6,12 @@
 #include "stock/order.h"
 #include "stock/segment.h"
 
-/* Units of one segment that go to one order. */
-struct batch_allocation {
-    struct segment_hold *hold;
-    uint32_t qty;
-};
-
-/* One open order of the batch. It is filled when it has allocations. */
+/* One open order of the batch. */
 struct batch_order {
     struct stock_order *order;
-    struct batch_order *next; /* of the same group */
-    size_t first;             /* of its allocations */
-    size_t allocation_count;
+    struct batch_order *next;  /* of the same group */
+    bool filled;               /* units that were taken are meant for it */
+    struct segment_hold *hold; /* set by batch_write: the first of which it has units */
 };
 
 /* The open orders of one sale. Segments are tried in turn from a random one on; recovered segments
@@ -34,7 +28,7 @@ struct group {
     uint32_t retries;
     uint16_t retry[LEDGER_SEGMENTS_MAX];
     uint32_t retry_count;
-    uint32_t leftover; /* units taken and not given to an order yet */
+    uint32_t leftover; /* units taken and not meant for an order yet */
     bool busy;         /* a segment was held by somebody else */
     bool stale;        /* the ledger is in another round */
     bool held;         /* others hold rows of the ledger that it needs */
@@ -42,7 +36,6 @@ struct group {
 };
 
 enum {
-    BATCH_ALLOCATIONS_MAX = STOCK_BATCH_MAX + STOCK_HOLDS_MAX,
     BATCH_SLOTS = 2 * STOCK_BATCH_MAX, /* of the table of groups: a power of two */
 };
 
@@ -52,8 +45,6 @@ struct batch {
     struct group groups[STOCK_BATCH_MAX];
     size_t group_count;
     uint16_t group_slots[BATCH_SLOTS]; /* number of a sale's group from 1, 0: none */
-    struct batch_allocation allocations[BATCH_ALLOCATIONS_MAX];
-    size_t allocation_count;
 
     /* What batch_write makes of it for the ledger. */
     struct ledger_stock_update updates[STOCK_HOLDS_MAX];
@@ -61,7 +52,6 @@ struct batch {
     size_t update_count;
     struct ledger_order rows[STOCK_BATCH_MAX];
     size_t row_count;
-    struct ledger_allocation row_allocations[BATCH_ALLOCATIONS_MAX]; /* at the same places */
 };
 
 /* Groups the open orders by their sales. */
@@ -80,16 +70,15 @@ bool group_next(struct group *group, uint32_t *segment_out);
 /* Lets a segment be tried once more, a bounded number of times. */
 void group_retry(struct group *group, uint32_t segment);
 
-/* Gives taken units to open orders, all or nothing: whole from one segment where one has enough,
- * else from several. */
-void group_fill(struct batch *batch, struct group *group);
+/* Gives taken units to open orders, all or nothing. */
+void group_fill(struct group *group);
 
-/* Takes an order's units away from it again. */
-void batch_order_unfill(struct batch *batch, struct batch_order *entry);
+/* Takes its units away from an order that cannot be committed now: it is tried again a bounded
+ * number of times, then it is unavailable. */
+void batch_order_fail(struct batch_order *entry);
 
-/* The same for an order that cannot be committed now: it is tried again a bounded number of times,
- * then it is unavailable. */
-void batch_order_fail(struct batch *batch, struct batch_order *entry);
+/* The same for filled orders for which the holds that are not withheld have too few units. */
+void batch_fit(struct batch *batch);
 
 /* Takes their units away from filled orders whose time is over, which are not tried any more
  * (STOCK_AGAIN: the caller knows their time). */
@@ -112,14 +101,14 @@ void group_fail(struct group *group, bool reachable);
 /* Counts the filled orders, and lists them when asked to. */
 size_t batch_filled(const struct batch *batch, struct stock_order **orders_out);
 
-/* Writes the filled orders and their segments' updates, under that guard, as the ledger wants
- * them. */
+/* Shares the filled orders' units out among the holds, and writes the orders and the updates of the
+ * segments, under that guard, as the ledger wants them. */
 void batch_write(struct stock *stock, struct batch *batch, enum ledger_guard guard);
 
 /* True when the ledger refused this hold's update. */
 bool batch_refused(const struct batch *batch, const struct segment_hold *hold);
 
-/* Decides the filled orders: accepted, with where their units came from. */
+/* Decides the filled orders: accepted. */
 void batch_accept(struct batch *batch);
 
 /* Decides the filled orders: `outcome`. */

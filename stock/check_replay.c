@@ -86,20 +86,6 @@ void replay_defer(struct stock_order *const *orders, size_t count)
     }
 }
 
-static void copy_allocations(struct stock_order *order, const struct ledger_allocation *from,
-                             size_t count)
-{
-    order->allocation_count = count;
-    order->allocations = NULL;
-    if (count == 0)
-        return;
-    order->allocations = malloc(count * sizeof *from);
-    if (!order->allocations)
-        abort();
-    memcpy(order->allocations, from, count * sizeof *from);
-    order->segment = from[0].segment;
-}
-
 static_assert(sizeof((struct stock_order *)NULL)->status ==
                   sizeof((struct ledger_record *)NULL)->status,
               "a status is copied whole");
@@ -108,11 +94,9 @@ static_assert(sizeof((struct stock_order *)NULL)->status ==
  * else has committed is on the disk before it is told, see replay_confirm. */
 static void replay_one(struct stock_order *order, const struct ledger_record *record)
 {
-    assert(!order->allocations);
     order->order_id = record->order_id;
     order->round = record->round;
-    order->segment = record->segment < 0 ? 0 : (uint32_t)record->segment;
-    copy_allocations(order, record->allocations, record->allocation_count);
+    order->segment = record->segment;
     memcpy(order->created_at, record->created_at, sizeof order->created_at);
     memcpy(order->expires_at, record->expires_at, sizeof order->expires_at);
     memcpy(order->status, record->status, sizeof order->status);
@@ -160,7 +144,6 @@ static bool decide_found(struct stock *stock, struct stock_order *const *keyed,
         repeats[found++] = keyed[i];
     }
     uint64_t connection = ledger_connection(stock->ledger);
-    ledger_orders_drop(stock->ledger);
     bool done = found == 0 || ledger_orders_find(stock->ledger, wanted, found) == LEDGER_OK;
     for (size_t i = 0; i < found && done; i++) {
         decide_one(repeats[i], &records[i]);

@@ -75,15 +75,6 @@ static bool look(struct stock *stock, enum ledger_row_kind kind, struct ledger_r
 
 /* ---- a batch ---- */
 
-static bool needs_held_segment(const struct batch *batch, const struct batch_order *entry,
-                               const struct ledger_row *rows)
-{
-    for (size_t i = entry->first; i < entry->first + entry->allocation_count; i++)
-        if (rows[batch->allocations[i].hold->update - 1].held)
-            return true;
-    return false;
-}
-
 static bool drop_by_segment(struct stock *stock, struct batch *batch)
 {
     struct ledger_row *rows = rows_make(STOCK_HOLDS_MAX);
@@ -92,10 +83,10 @@ static bool drop_by_segment(struct stock *stock, struct batch *batch)
         rows[i].number = batch->updates[i].segment;
     }
     bool any = look(stock, LEDGER_ROW_SEGMENT, rows, batch->update_count);
-    for (size_t i = 0; i < batch->order_count && any; i++)
-        if (batch->orders[i].allocation_count > 0 &&
-            needs_held_segment(batch, &batch->orders[i], rows))
-            batch_order_fail(batch, &batch->orders[i]);
+    for (size_t i = 0; i < batch->update_count && any; i++)
+        batch->updated[i]->withheld = rows[i].held;
+    if (any)
+        batch_fit(batch);
     free(rows);
     return any;
 }
@@ -107,7 +98,7 @@ static bool drop_by_user(struct stock *stock, struct batch *batch)
     size_t count = 0;
     for (size_t i = 0; i < batch->order_count; i++) {
         const struct stock_order *order = batch->orders[i].order;
-        if (batch->orders[i].allocation_count == 0 || order->snapshot->settings.per_user_limit == 0)
+        if (!batch->orders[i].filled || order->snapshot->settings.per_user_limit == 0)
             continue;
         rows[count].sku = order->sku;
         rows[count].user_id = order->user_id;
@@ -117,7 +108,7 @@ static bool drop_by_user(struct stock *stock, struct batch *batch)
     bool any = look(stock, LEDGER_ROW_QUOTA, rows, count);
     for (size_t i = 0; i < count; i++)
         if (rows[i].held)
-            batch_order_fail(batch, limited[i]);
+            batch_order_fail(limited[i]);
     free(rows);
     return any;
 }

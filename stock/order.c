@@ -7,17 +7,12 @@ void stock_order_begin(struct stock_order *order)
 {
     order->outcome = STOCK_OPEN;
     order->deferred = false;
-    order->allocations = NULL;
-    order->allocation_count = 0;
     order->history = NULL;
 }
 
 void stock_order_clear(struct stock_order *order)
 {
-    free(order->allocations);
     free(order->history);
-    order->allocations = NULL;
-    order->allocation_count = 0;
     order->history = NULL;
 }
 

@@ -69,10 +69,8 @@ struct stock_order {
     bool rate_passed;   /* the rate limits have let it through; false to begin with */
 
     enum stock_outcome outcome;
-    uint32_t round;                        /* of the sale */
-    uint32_t segment;                      /* the first one that filled it */
-    struct ledger_allocation *allocations; /* NULL, or of an order that several segments filled */
-    size_t allocation_count;
+    uint32_t round;   /* of the sale */
+    uint32_t segment; /* the first one that its units were taken from */
     char created_at[LEDGER_TIME_SIZE];
     int64_t at_ms;
     struct stock_history *history;        /* NULL, or with STOCK_LIMIT */

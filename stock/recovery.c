@@ -25,7 +25,6 @@ void recovery_load(struct stock *stock, struct segment_hold *hold, const struct 
         assert(row->sold <= row->capacity);
         segment_post_load(stock, &hold->lock, row->capacity - row->sold, row->round, row->fence);
         sale_hint_set(hold->sale, hold->segment, row->capacity - row->sold);
-        stock->stats.recoveries++;
         hold->state = SEGMENT_ENDED;
         return;
     }
@@ -50,6 +49,7 @@ bool recovery_run(struct stock *stock, struct segment_hold *const *dirty, size_t
     for (size_t i = 0; i < count; i++) {
         if (result == LEDGER_OK) {
             *stale_out |= rows[i].round != dirty[i]->round;
+            stock->stats.recoveries += rows[i].round != 0 && rows[i].fence == dirty[i]->lock.fence;
             recovery_load(stock, dirty[i], &rows[i]);
         } else {
             segment_post_release(stock, dirty[i]);

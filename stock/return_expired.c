@@ -1,182 +1,88 @@
-/* Reserved orders whose time is over: found in the ledger, sorted, and ended many at a time. */
+/* Reserved orders whose time is over: found in the ledger, and ended many at a time. */
 #include "stock/return_expired.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_lookup.h"
-#include "sql/ledger_return.h"
-#include "stock/return_batch.h"
-#include "stock/segment.h"
+#include "stock/returns.h"
+#include "stock/stock_core.h"
 
-enum {
-    DUE_MAX = 3600,  /* orders that one stock_expire looks at */
-    PAUSES_MAX = 64, /* waits for busy segments of one stock_expire: about a tenth of a second */
-};
+enum { DUE_MAX = 4 * LEDGER_RETURNS_MAX }; /* orders that one stock_expire looks at */
 
-static int compare_due(const void *a, const void *b)
+static int compare_sales(const void *a, const void *b)
 {
-    const struct ledger_due *one = a, *other = b;
+    const struct return_order *one = a, *other = b;
     int by_sku = strcmp(one->sku, other->sku);
-    if (by_sku != 0)
-        return by_sku;
-    if (one->round != other->round)
-        return one->round < other->round ? -1 : 1;
-    if (one->segment != other->segment)
-        return one->segment < other->segment ? -1 : 1;
-    return one->order_id < other->order_id ? -1 : one->order_id > other->order_id;
+    return by_sku != 0 ? by_sku
+                       : (one->order_id > other->order_id) - (one->order_id < other->order_id);
 }
 
-/* How many of the next orders can share a transaction: of one sale and round, and filled by one
- * segment each. */
-static size_t alike(const struct ledger_due *due, size_t count)
+static struct return_order order_of(const struct ledger_due *due)
 {
-    size_t same = 0;
-    while (same < count && same < LEDGER_RETURNS_MAX && due[same].round == due[0].round &&
-           due[same].segment != LEDGER_SEGMENT_SEVERAL && strcmp(due[same].sku, due[0].sku) == 0)
-        same++;
-    return same;
+    struct return_order order = {
+        .order_id = due->order_id, .round = due->round, .segment = due->segment, .qty = due->qty};
+    memcpy(order.sku, due->sku, sizeof order.sku);
+    return order;
 }
 
-/* Posts the locks of the orders' first segments, as many as may be held; returns how many of the
- * orders these segments have. The orders are sorted by segment. */
-static size_t post_locks(struct stock *stock, const struct return_batch *batch,
-                         const struct ledger_due *due, size_t count)
+/* Keeps the orders that are to be tried again. `failed_out`: a server has failed. */
+static size_t keep_busy(struct return_order *orders, size_t count, bool *failed_out)
 {
-    assert(stock->hold_count == 0);
-    size_t max = return_batch_holds_max(batch);
+    size_t kept = 0;
+    *failed_out = false;
     for (size_t i = 0; i < count; i++) {
-        if (i > 0 && due[i].segment == due[i - 1].segment)
-            continue;
-        if (stock->hold_count == max)
-            return i;
-        return_batch_post_lock(stock, batch, (uint32_t)due[i].segment);
+        *failed_out |= orders[i].result == STOCK_STATE_FAILED;
+        if (orders[i].result == STOCK_STATE_BUSY)
+            orders[kept++] = orders[i];
     }
-    return count;
+    return kept;
 }
 
-static bool is_held(const struct stock *stock, const struct ledger_due *due)
+/* Ends orders until no more can be ended. A server that failed ends the pass; but the orders of
+ * other sales do not wait for those whose rows somebody holds. */
+static bool expire_part(struct stock *stock, struct return_order *orders, size_t count,
+                        struct stock_expired *expired)
 {
-    for (size_t i = 0; i < stock->hold_count; i++)
-        if (stock->holds[i].segment == (uint32_t)due->segment)
-            return true;
-    return false;
-}
-
-static bool may_pause(struct stock *stock, int *pauses)
-{
-    if (*pauses == 0)
-        return false;
-    --*pauses;
-    return_batch_pause(stock);
-    return true;
-}
-
-/* Locks those segments of the first orders, `done_out` of them, that are free. While none is free
- * it tries again: a segment from which much is sold is hardly ever free. False when Redis is
- * lost. */
-static bool lock_some(struct stock *stock, const struct return_batch *batch,
-                      const struct ledger_due *due, size_t count, int *pauses, size_t *done_out)
-{
-    do {
-        *done_out = post_locks(stock, batch, due, count);
-        if (!return_batch_lock(stock))
-            return false;
-    } while (stock->hold_count == 0 && may_pause(stock, pauses));
-    return true;
-}
-
-/* Expires the first of `count` orders that are alike, in one transaction. `done_out` says how many
- * it has dealt with; orders whose segments were busy are among them, and wait for the next pass. */
-static enum ledger_result expire_alike(struct stock *stock, struct return_batch *batch,
-                                       const struct ledger_due *due, size_t count, int *pauses,
-                                       size_t *done_out)
-{
-    assert(count > 0 && count <= LEDGER_RETURNS_MAX);
-    *done_out = count;
-    enum ledger_result begun =
-        return_batch_begin(stock, batch, due->sku, due->round, LEDGER_EXPIRED);
-    if (begun != LEDGER_OK)
-        return begun;
-    bool old = return_batch_is_old(batch);
-    size_t damaged = 0; /* they come last, as the orders are sorted by segment */
-    while (damaged < count && !return_batch_has(stock, batch, due[count - damaged - 1].order_id,
-                                                (uint32_t)due[count - damaged - 1].segment))
-        damaged++;
-    if (damaged == count)
-        return LEDGER_NO;
-    if (!old && !lock_some(stock, batch, due, count - damaged, pauses, done_out))
-        return LEDGER_FAILED;
-    for (size_t i = 0; i < *done_out; i++)
-        if (old || is_held(stock, &due[i]))
-            batch->ids[batch->returned.order_count++] = due[i].order_id;
-    *done_out += *done_out == count - damaged ? damaged : 0;
-    return batch->returned.order_count > 0 ? return_batch_return(stock, batch) : LEDGER_NO;
-}
-
-/* Expires an order that several segments filled: it needs all of their locks at once. */
-static enum ledger_result expire_several(struct stock *stock, struct return_batch *batch,
-                                         uint64_t order_id, int *pauses)
-{
-    struct ledger_record record;
-    enum stock_state_result result = STOCK_STATE_BUSY;
-    do
-        result = return_batch_try_order(stock, batch, order_id, LEDGER_EXPIRED, &record);
-    while (result == STOCK_STATE_BUSY && batch->returned.moved == 0 && may_pause(stock, pauses));
-    return result == STOCK_STATE_FAILED ? LEDGER_FAILED : LEDGER_OK;
-}
-
-/* True when the returned units are most of what their segments have left: buyers may wait for
- * them. */
-static bool is_awaited(const struct return_batch *batch)
-{
-    uint64_t left = 0;
-    for (size_t i = 0; i < batch->returned.segment_count; i++)
-        left += batch->segments[i].capacity - batch->segments[i].sold;
-    return batch->returned.segment_count > 0 && left < 2 * batch->returned.moved;
-}
-
-static enum ledger_result expire_all(struct stock *stock, const struct ledger_due *due,
-                                     size_t count, struct stock_expired *expired)
-{
-    struct return_batch *batch = calloc(1, sizeof *batch);
-    enum ledger_result result = LEDGER_OK;
-    int pauses = PAUSES_MAX;
-    if (!batch)
-        abort();
-    for (size_t i = 0, done = 1; i < count && result != LEDGER_FAILED; i += done) {
-        size_t same = alike(due + i, count - i);
-        unsigned held = stock->held_row.count;
-        batch->returned.moved = 0;
-        done = 1;
-        result = same > 0 ? expire_alike(stock, batch, due + i, same, &pauses, &done)
-                          : expire_several(stock, batch, due[i].order_id, &pauses);
-        expired->count += batch->returned.moved;
-        if (result == LEDGER_FAILED && stock->held_row.count > held)
-            result = LEDGER_NO; /* the orders of other sales do not wait for this one's */
-        if (batch->returned.moved > 0 && is_awaited(batch))
-            expired->awaited += batch->returned.moved;
+    unsigned held = stock->held_row.count;
+    struct returns returns = {.moved = 1};
+    bool failed = false;
+    while (count > 0 && returns.moved > 0 && !failed) {
+        returns = returns_end(stock, orders, count, LEDGER_EXPIRED);
+        expired->count += returns.moved;
+        expired->awaited += returns.awaited;
+        count = keep_busy(orders, count, &failed);
     }
-    return_batch_end(stock, batch);
-    free(batch);
-    return result == LEDGER_FAILED ? LEDGER_FAILED : LEDGER_OK;
+    return !failed || stock->held_row.count > held;
+}
+
+/* By sale, so that few transactions meet in one. */
+static enum ledger_result expire_all(struct stock *stock, struct return_order *orders, size_t count,
+                                     struct stock_expired *expired)
+{
+    bool done = true;
+    qsort(orders, count, sizeof *orders, compare_sales);
+    for (size_t i = 0, part; i < count && done; i += part) {
+        part = count - i < LEDGER_RETURNS_MAX ? count - i : LEDGER_RETURNS_MAX;
+        done = expire_part(stock, orders + i, part, expired);
+    }
+    return done ? LEDGER_OK : LEDGER_FAILED;
 }
 
 enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *cursor,
                                 struct stock_expired *expired_out)
 {
     struct ledger_due *due = malloc(DUE_MAX * sizeof *due);
+    struct return_order *orders = malloc(DUE_MAX * sizeof *orders);
     size_t count = 0;
-    if (!due)
+    if (!due || !orders)
         abort();
-    /* By sale, round and segment, for as few transactions and locks as possible. */
     *expired_out = (struct stock_expired){0};
     enum ledger_result result = ledger_due_list(stock->ledger, cursor, DUE_MAX, due, &count);
-    if (count > 0) {
-        qsort(due, count, sizeof *due, compare_due);
-        result = expire_all(stock, due, count, expired_out);
-    }
+    for (size_t i = 0; i < count; i++)
+        orders[i] = order_of(&due[i]);
+    if (count > 0)
+        result = expire_all(stock, orders, count, expired_out);
     free(due);
+    free(orders);
     return result;
 }

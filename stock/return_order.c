@@ -2,6 +2,7 @@
 #include "stock/return_order.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,8 +10,8 @@
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_pay.h"
 #include "sql/ledger_status.h"
-#include "stock/return_batch.h"
-#include "stock/return_group.h"
+#include "stock/returns.h"
+#include "stock/stock_core.h"
 
 enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
 
@@ -35,7 +36,6 @@ static struct trial trial_of(const struct stock *stock, struct stock_status_chan
         .resolve_until_ns = now_ns + stock->options.resolve_ms * CLOCK_NS_PER_MS,
     };
     assert(count > 0 && count <= STOCK_CHANGES_MAX);
-    ledger_orders_drop(stock->ledger);
     for (size_t i = 0; i < count; i++) {
         changes[i].moved = changes[i].doubt = false;
         trial.open[i] = &changes[i];
@@ -80,7 +80,7 @@ static bool trial_goes_on(struct stock *stock, struct trial *trial)
     bool again = doubt ? now_ns < trial->resolve_until_ns
                        : kept > 0 && !hopeless && !enough && now_ns < trial->until_ns;
     if (again)
-        return_batch_pause(stock);
+        returns_pause(stock);
     for (size_t i = 0; i < kept && !again; i++)
         if (trial->open[i]->doubt)
             trial->open[i]->result = STOCK_STATE_IN_DOUBT;
@@ -183,17 +183,47 @@ static void confirm_ended(struct stock *stock, const struct cancel_try *this_try
         this_try->ended[i]->result = STOCK_STATE_FAILED;
 }
 
+static void read_returned(struct return_order *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stock_status_change *change = orders[i].owner;
+        change->result = orders[i].result;
+        if (orders[i].result != STOCK_STATE_OK)
+            continue;
+        change->moved = orders[i].moved;
+        snprintf(change->record.status, sizeof change->record.status, "%s",
+                 ledger_status_name(LEDGER_CANCELLED));
+    }
+}
+
+static struct return_order order_of(struct stock_status_change *change)
+{
+    const struct ledger_record *record = &change->record;
+    struct return_order order = {.order_id = record->order_id,
+                                 .round = record->round,
+                                 .segment = record->segment,
+                                 .qty = record->qty,
+                                 .owner = change};
+    memcpy(order.sku, record->sku, sizeof order.sku);
+    return order;
+}
+
 static void cancel_once(struct stock *stock, struct trial *trial)
 {
     struct cancel_try this_try;
+    struct return_order orders[STOCK_CHANGES_MAX];
+    struct returns returns = {.committed = false};
     if (!cancel_read(stock, trial, &this_try)) {
         set_all(trial, STOCK_STATE_FAILED);
         return;
     }
+    for (size_t i = 0; i < this_try.pending_count; i++)
+        orders[i] = order_of(this_try.pending[i]);
+    if (this_try.pending_count > 0)
+        returns = returns_end(stock, orders, this_try.pending_count, LEDGER_CANCELLED);
+    read_returned(orders, this_try.pending_count);
     /* A commit of this call confirms all that was read before it on the same connection. */
-    bool committed =
-        return_group(stock, this_try.pending, this_try.pending_count, LEDGER_CANCELLED);
-    if (!committed || ledger_connection(stock->ledger) != this_try.connection)
+    if (!returns.committed || ledger_connection(stock->ledger) != this_try.connection)
         confirm_ended(stock, &this_try);
 }
 

@@ -45,6 +45,7 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->state = SEGMENT_POSTED;
     hold->wanted = hold->taken = hold->used = hold->left = 0;
     hold->settled = 0;
+    hold->withheld = false;
     hold->update = 0;
 }
 

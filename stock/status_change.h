@@ -11,8 +11,7 @@ enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */
 
 /* One order whose status is to change. */
 struct stock_status_change {
-    /* In: order_id. Out with OK and REFUSED: the order as it is now; its allocations stay valid
-     * until the stock is used again. */
+    /* In: order_id. Out with OK and REFUSED: the order as it is now. */
     struct ledger_record record;
     enum stock_state_result result;
     bool moved; /* out: this call has changed the order's status */

@@ -87,6 +87,7 @@ void stock_close(struct stock **stock)
         settings_book_close(&old->settings);
         rate_close(&old->rate);
         free(old->batch);
+        free(old->returning);
         free(old->holds);
         free(old->calls);
     }

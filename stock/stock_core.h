@@ -43,6 +43,7 @@ struct stock {
     uint32_t count_rows;            /* of the next piece of a counting; 0: none yet */
     struct ledger_held held;        /* of the sale that is being retired, if that takes long */
     struct batch *batch;            /* working space of the strategies */
+    struct returns_work *returning; /* that of returns.c; NULL until it is first used */
 };
 
 enum {

@@ -52,7 +52,7 @@ void strategy_fill(struct stock *stock, struct batch *batch)
         strategy_plan(stock, &batch->groups[i], post_planned);
         for (size_t j = first_hold; j < stock->hold_count; j++)
             batch->groups[i].leftover += stock->holds[j].taken;
-        group_fill(batch, &batch->groups[i]);
+        group_fill(&batch->groups[i]);
     }
 }
 
@@ -119,9 +119,9 @@ static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_r
                                      : replay_find_refused(stock, orders, count);
     bool dropped = false;
     for (size_t i = 0; i < batch->order_count; i++) {
-        if (batch->orders[i].allocation_count == 0 || batch->orders[i].order->outcome == STOCK_OPEN)
+        if (!batch->orders[i].filled || batch->orders[i].order->outcome == STOCK_OPEN)
             continue;
-        batch_order_unfill(batch, &batch->orders[i]);
+        batch->orders[i].filled = false;
         dropped = true;
     }
     return found && dropped;

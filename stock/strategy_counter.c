@@ -90,7 +90,7 @@ static bool recover(struct stock *stock, struct group *group, size_t first_hold)
 }
 
 /* Adds the units of a second take to those of the first, by the hint, from the same segment: in the
- * ledger an order has one allocation per segment, and a batch one update. */
+ * ledger a batch has one update per segment. */
 static void join(struct stock *stock, struct segment_hold *hold)
 {
     for (struct segment_hold *old = stock->holds; old < hold; old++)
@@ -184,7 +184,7 @@ static bool gather(struct stock *stock, struct batch *batch, strategy_post *post
         for (size_t i = 0; i < batch->group_count; i++) {
             count_taken(stock, &batch->groups[i], first_hold);
             alive = alive && recover(stock, &batch->groups[i], first_hold);
-            group_fill(batch, &batch->groups[i]);
+            group_fill(&batch->groups[i]);
         }
         if (!alive)
             return false;

@@ -73,7 +73,7 @@ static bool gather(struct stock *stock, struct batch *batch)
         for (size_t i = 0; i < batch->group_count; i++) {
             classify(stock, &batch->groups[i], first_hold);
             strategy_recover(stock, &batch->groups[i], first_hold);
-            group_fill(batch, &batch->groups[i]);
+            group_fill(&batch->groups[i]);
         }
     }
 }

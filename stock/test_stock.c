@@ -201,18 +201,6 @@ static void audit(const char *sku, uint32_t units)
                                    " USING(sku,round) WHERE sku='%s'",
                                    sku),
                      units);
-    assert_int_equal(
-        sql_server_do("SELECT COUNT(*) FROM stock_segment g WHERE g.sold<>"
-                      "(SELECT COALESCE(SUM(o.qty),0) FROM orders o WHERE o.sku=g.sku AND"
-                      " o.round=g.round AND o.segment=g.segment)+"
-                      "(SELECT COALESCE(SUM(a.qty),0) FROM order_allocation a JOIN orders o"
-                      " USING(order_id) WHERE o.sku=g.sku AND o.round=g.round AND"
-                      " o.segment IS NULL AND a.segment=g.segment)"),
-        0);
-    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM orders o WHERE segment IS NULL AND qty<>"
-                                   "(SELECT COALESCE(SUM(qty),0) FROM order_allocation a WHERE"
-                                   " a.order_id=o.order_id)"),
-                     0);
 }
 
 static struct stock_report reconcile(const char *sku)
@@ -300,7 +288,6 @@ static void test_accepted_order_says_where_and_when(void **state)
     reset("s", 10, 5);
     struct stock_order one = sell("s", 2);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
-    assert_null(one.allocations);
     assert_int_equal(ledger_order_find(stock_ledger(stock), one.order_id, &record), LEDGER_OK);
     assert_int_equal(record.segment, one.segment);
     assert_int_equal(record.qty, 2);
@@ -310,15 +297,10 @@ static void test_accepted_order_says_where_and_when(void **state)
 static void test_order_that_no_segment_can_fill_is_filled_from_several(void **state)
 {
     (void)state;
-    uint32_t units = 0;
     reset("s", 10, 5);
     struct stock_order one = sell("s", 5);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
-    assert_int_equal(one.allocation_count, 3);
-    assert_int_equal(one.segment, one.allocations[0].segment);
-    for (size_t i = 0; i < one.allocation_count; i++)
-        units += one.allocations[i].qty;
-    assert_int_equal(units, 5);
+    assert_int_equal(sql_server_do("SELECT COUNT(*) FROM stock_segment WHERE sold>0"), 3);
     stock_order_clear(&one);
     assert_int_equal(buy("s", 6), STOCK_SOLD_OUT);
     one = sell("s", 5);
@@ -333,7 +315,6 @@ static void test_order_over_every_segment_there_can_be(void **state)
     reset("s", 1000, 1000);
     struct stock_order one = sell("s", STOCK_QTY_MAX);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
-    assert_int_equal(one.allocation_count, 1000);
     stock_order_clear(&one);
     audit("s", 1000);
 }
@@ -346,7 +327,6 @@ static void test_order_finds_more_than_was_last_seen(void **state)
         sale_hint_set(sale_cache_find(cache, "s"), i, 1);
     struct stock_order one = sell("s", 9);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
-    assert_int_equal(one.allocation_count, 2);
     stock_order_clear(&one);
     audit("s", 9);
 }
@@ -430,25 +410,6 @@ static void test_repeat_gets_the_first_order_even_after_the_end(void **state)
     audit("s", 3);
 }
 
-static void test_repeat_tells_the_same_segments(void **state)
-{
-    (void)state;
-    static const char *const keys[] = {"a", "b", "c", "d", "e"};
-    for (int i = 0; i < 5; i++) { /* wherever the search begins */
-        reset("s", 8, 8);
-        struct stock_order first = order("s", 7, keys[i]), again = order("s", 7, keys[i]);
-        sell_all(stock, &first, 1);
-        sell_all(stock, &again, 1);
-        assert_int_equal(again.outcome, STOCK_REPLAYED);
-        assert_int_equal(first.allocation_count, 7);
-        assert_int_equal(again.allocation_count, 7);
-        assert_int_equal(again.segment, first.segment);
-        assert_memory_equal(again.allocations, first.allocations, 7 * sizeof *first.allocations);
-        stock_order_clear(&first);
-        stock_order_clear(&again);
-    }
-}
-
 static void test_key_with_another_body_is_reused(void **state)
 {
     (void)state;
@@ -481,7 +442,6 @@ static void test_duplicates_in_one_batch_are_one_order(void **state)
     assert_int_equal(orders[3].outcome, STOCK_REPLAYED);
     assert_int_equal(orders[4].outcome, STOCK_ACCEPTED);
     assert_int_equal(orders[3].order_id, orders[0].order_id);
-    assert_int_equal(orders[3].allocation_count, orders[0].allocation_count);
     for (int i = 0; i < 5; i++)
         stock_order_clear(&orders[i]);
     audit("s", 6);
@@ -1585,7 +1545,6 @@ static int run_common(const char *name)
         TEST(test_fullest_batch_is_sold),
         TEST(test_taken_order_id_is_to_be_tried_again_with_another),
         TEST(test_repeat_gets_the_first_order_even_after_the_end),
-        TEST(test_repeat_tells_the_same_segments),
         TEST(test_key_with_another_body_is_reused),
         TEST(test_duplicates_in_one_batch_are_one_order),
         TEST(test_new_orders_are_sold_beside_many_repeats),

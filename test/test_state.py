@@ -145,7 +145,6 @@ def test_each_of_many_look_ups_gets_its_own_order(pair):
     pair[0].reset("demo", 400, 8)
     orders = [pair[n % 2].order(user_id=f"u{n}", qty=60 if n % 10 == 0 else 1).json()
               for n in range(30)]
-    assert any("allocations" in order for order in orders)
     calls = [(daemon.get, f"/order/{order['order_id']}") for order in orders for daemon in pair * 4]
     unknown = [(daemon.get, "/order/1") for daemon in pair * 20]
     answers = all_at_once(calls + unknown)
@@ -364,6 +363,20 @@ def test_payment_of_an_order_that_is_changing_is_refused_before_its_deadline(sta
     assert daemon.pay(order_id).status == 200
 
 
+def test_order_whose_row_is_held_keeps_no_other_from_being_cancelled(stack, spawn):
+    daemon = spawn(stack, deadline_ms=3000)
+    daemon.reset("demo", 10, 2)
+    held, *others = [daemon.order().json()["order_id"] for _ in range(6)]
+    with stack.ledger.transaction(f"SELECT 1 FROM orders WHERE order_id={held} FOR UPDATE"):
+        with ThreadPoolExecutor(6) as pool:
+            waiting = pool.submit(daemon.cancel, held)
+            answers = list(pool.map(daemon.cancel, others))
+        assert {response.status for response in answers} == {200}
+        assert waiting.result().answer == "503 unavailable"
+    assert daemon.cancel(held).status == 200
+    assert audit_after_faults(daemon) == 0
+
+
 def test_cancel_after_redis_lost_everything(stack, spawn):
     pair = spawn(stack), spawn(stack)
     one, other = pair
@@ -424,7 +437,7 @@ def test_cancel_that_is_committed_over_a_second_connection_is_answered_200(stack
     daemon.reset("demo", 10, 1)
     order_id = daemon.order().json()["order_id"]
     proxy.delay = 0.01  # so that there is no time for a further try
-    trap = proxy.once(rb"a\.segment.* FOR UPDATE", before=Link.cut)
+    trap = proxy.once(rb"FROM orders o .* FOR UPDATE", before=Link.cut)
     response = daemon.cancel(order_id)
     trap.wait()
     assert (response.status, response.json().get("status")) == (200, "cancelled"), response

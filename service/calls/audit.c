@@ -96,10 +96,10 @@ static json_t *sale_of(json_t *sales, const struct ledger_audit_sum *sum)
     json_t *sale = json_object_get(sales, sum->sku);
     if (sale)
         return sale;
-    sale = json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:s, s:{}, s:i, s:i, s:i}", "sku",
-                     sum->sku, "round", (json_int_t)sum->round, "states", "reserved", 0, "paid", 0,
-                     "cancelled", 0, "expired", 0, "units", 0, "weighed", "0", "segments",
-                     "misallocated", 0, "unkeyed", 0, "unlisted", 0);
+    sale =
+        json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:s, s:i, s:i}", "sku", sum->sku,
+                  "round", (json_int_t)sum->round, "states", "reserved", 0, "paid", 0, "cancelled",
+                  0, "expired", 0, "units", 0, "weighed", "0", "unkeyed", 0, "unlisted", 0);
     json_object_set_new(sales, sum->sku, sale);
     return sale;
 }
@@ -108,14 +108,6 @@ static void add(json_t *object, const char *name, uint64_t number)
 {
     json_int_t old = json_integer_value(json_object_get(object, name));
     json_object_set_new(object, name, json_integer(old + (json_int_t)number));
-}
-
-static void add_units(json_t *sale, const struct ledger_audit_sum *sum)
-{
-    char segment[16];
-    snprintf(segment, sizeof segment, "%" PRIu32, sum->segment);
-    if (sum->has_segment)
-        add(json_object_get(sale, "segments"), segment, sum->units);
 }
 
 static void add_orders(json_t *sale, const struct ledger_audit_sum *sum)
@@ -127,7 +119,6 @@ static void add_orders(json_t *sale, const struct ledger_audit_sum *sum)
     uint64_t old = strtoull(weighed, NULL, 10);
     add(sale, "units", sum->units);
     json_object_set_new(sale, "weighed", long_number(old + sum->weighed));
-    add_units(sale, sum);
 }
 
 static void take_sum(const struct ledger_audit_sum *sum, void *context)
@@ -136,12 +127,6 @@ static void take_sum(const struct ledger_audit_sum *sum, void *context)
     switch (sum->kind) {
     case LEDGER_AUDIT_ORDERS:
         add_orders(sale, sum);
-        break;
-    case LEDGER_AUDIT_ALLOCATED:
-        add_units(sale, sum);
-        break;
-    case LEDGER_AUDIT_MISALLOCATED:
-        add(sale, "misallocated", sum->orders);
         break;
     case LEDGER_AUDIT_UNKEYED:
         add(sale, "unkeyed", sum->orders);
@@ -152,27 +137,12 @@ static void take_sum(const struct ledger_audit_sum *sum, void *context)
     }
 }
 
-/* The sums are found by their names, and told as a list. */
-static json_t *list_of(json_t *units)
-{
-    const char *segment;
-    json_t *count, *list = json_array();
-    json_object_foreach(units, segment, count)
-    {
-        json_array_append_new(list,
-                              json_pack("{s:I, s:O}", "segment",
-                                        (json_int_t)strtoul(segment, NULL, 10), "units", count));
-    }
-    return list;
-}
-
 static json_t *orders_json(json_t *sales, uint64_t next)
 {
     const char *sku;
     json_t *sale, *list = json_array();
     json_object_foreach(sales, sku, sale)
     {
-        json_object_set_new(sale, "segments", list_of(json_object_get(sale, "segments")));
         json_array_append(list, sale);
     }
     json_t *page = json_pack("{s:o}", "sales", list);

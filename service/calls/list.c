@@ -227,7 +227,7 @@ static void answer_page(struct answer *answer, const struct ledger_listed *order
                         uint64_t next)
 {
     enum { FRAME_MAX = 64 }; /* all but the orders */
-    size_t size = FRAME_MAX + count * (order_text_max(&(struct order_text){0}) + 1);
+    size_t size = FRAME_MAX + count * (ORDER_TEXT_MAX + 1);
     char *text = answer_begin(answer, 200, "application/json", size);
     char *at = stpcpy(text, "{\"orders\":[");
     for (size_t i = 0; i < count; i++) {

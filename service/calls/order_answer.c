@@ -10,11 +10,6 @@
 #include "service/metrics.h"
 #include "sql/ledger_status.h"
 
-enum {
-    FIXED_MAX = 576, /* names, marks, numbers, sku, a user id all escaped, status and two times */
-    ALLOCATION_MAX = 48 /* {"segment":4294967295,"qty":4294967295} and a comma */
-};
-
 static char *put(char *at, const char *text)
 {
     size_t length = strlen(text);
@@ -37,24 +32,6 @@ static char *put_escaped(char *at, const char *text)
     }
 }
 
-static char *put_allocations(char *at, const struct order_text *order)
-{
-    at = put(at, ",\"allocations\":[");
-    for (size_t i = 0; i < order->allocation_count; i++) {
-        at = put(at, i == 0 ? "{\"segment\":" : ",{\"segment\":");
-        at = decimal_put(at, order->allocations[i].segment);
-        at = put(at, ",\"qty\":");
-        at = decimal_put(at, order->allocations[i].qty);
-        at = put(at, "}");
-    }
-    return put(at, "]");
-}
-
-size_t order_text_max(const struct order_text *order)
-{
-    return FIXED_MAX + order->allocation_count * ALLOCATION_MAX;
-}
-
 /* The answer to every accepted order passes here, so it is written without printf. Skus, statuses
  * and times need no JSON escapes: their alphabets have nothing to escape. */
 char *order_put(char *at, const struct order_text *order)
@@ -71,8 +48,6 @@ char *order_put(char *at, const struct order_text *order)
     at = decimal_put(at, order->qty);
     at = put(at, ",\"segment\":");
     at = decimal_put(at, order->segment);
-    if (order->allocation_count > 0)
-        at = put_allocations(at, order);
     at = put(at, ",\"status\":\"");
     at = put(at, order->status);
     at = put(at, "\",\"created_at\":\"");
@@ -84,29 +59,24 @@ char *order_put(char *at, const struct order_text *order)
     return put(at, "\"}");
 }
 
-/* An order that one segment filled fits into the answer itself: no allocation. */
+/* An order fits into the answer itself: no allocation. */
 static void answer_text_of(struct answer *answer, unsigned status, const struct order_text *order)
 {
-    size_t size = order_text_max(order);
-    char *text = answer_begin(answer, status, "application/json", size);
+    char *text = answer_begin(answer, status, "application/json", ORDER_TEXT_MAX);
     char *end = put(order_put(text, order), "\n");
     answer->length = (size_t)(end - text);
-    assert(answer->length <= size);
+    assert(answer->length <= ORDER_TEXT_MAX);
 }
 
 void order_answer_record(struct answer *answer, const struct ledger_record *record)
 {
-    /* The ledger leaves the row's segment open when several filled the order. */
-    bool several = record->allocation_count > 0;
     struct order_text order = {
         .order_id = record->order_id,
         .sku = record->sku,
         .round = record->round,
         .user_id = record->user_id,
         .qty = record->qty,
-        .segment = several ? record->allocations[0].segment : (uint32_t)record->segment,
-        .allocations = record->allocations,
-        .allocation_count = record->allocation_count,
+        .segment = record->segment,
         .status = record->status,
         .created_at = record->created_at,
         .expires_at = record->expires_at,
@@ -125,8 +95,6 @@ static void answer_accepted(struct answer *answer, unsigned status, const char *
         .user_id = accepted->user_id,
         .qty = accepted->qty,
         .segment = accepted->segment,
-        .allocations = accepted->allocations,
-        .allocation_count = accepted->allocation_count,
         .status = order_status,
         .created_at = accepted->created_at,
         .expires_at = accepted->expires_at,

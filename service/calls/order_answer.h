@@ -13,15 +13,14 @@ struct order_text {
     const char *user_id;
     uint32_t qty;
     uint32_t segment;
-    const struct ledger_allocation *allocations;
-    size_t allocation_count; /* 0: one segment filled it */
     const char *status;
     const char *created_at;
     const char *expires_at; /* "": never */
 };
 
-/* Bytes that order_put needs at most. */
-size_t order_text_max(const struct order_text *order);
+/* Bytes of an order's JSON and a newline at most: names, marks, numbers, a sku, a user id all
+ * escaped, a status and two times. */
+enum { ORDER_TEXT_MAX = 576 };
 
 /* Writes the order as a JSON object and returns where it ends; no NUL. */
 char *order_put(char *at, const struct order_text *order);

@@ -35,7 +35,6 @@ static void work_get(struct call_worker *worker, struct request **requests, size
         records[i] = &found[i];
         found[i].order_id = requests[i]->call.order_id;
     }
-    ledger_orders_drop(ledger);
     enum ledger_result result = ledger_orders_find(ledger, records, count);
     for (size_t i = 0; i < count; i++)
         answer_found(worker, requests[i], result, &found[i]);

@@ -74,7 +74,6 @@ static void test_user_ids_are_escaped(void **state)
     }
 }
 
-/* The longest answer to an order of one segment needs no allocation. */
 static void test_longest_order_fits_inline(void **state)
 {
     (void)state;
@@ -106,42 +105,6 @@ static void test_replayed_order_is_told_as_the_first_time(void **state)
     assert_int_equal(request.answer.status, 200);
     assert_int_equal(request.answer.length, length);
     assert_memory_equal(request.answer.text, first, length);
-}
-
-static void accept_in_pieces(size_t count)
-{
-    decide(STOCK_ACCEPTED);
-    struct stock_order *order = &request.order;
-    strcpy(order->sku, WORD_64);
-    strcpy(order->user_id, WORD_64);
-    order->order_id = UINT64_MAX;
-    order->allocations = calloc(count, sizeof *order->allocations);
-    assert_non_null(order->allocations);
-    order->allocation_count = count;
-    for (size_t i = 0; i < count; i++)
-        order->allocations[i] = (struct ledger_allocation){UINT32_MAX - (uint32_t)i, UINT32_MAX};
-    order_answer(&request, PROBLEM_LEDGER_UNAVAILABLE);
-    assert_null(order->allocations);
-    assert_int_equal(order->allocation_count, 0);
-}
-
-static void test_order_of_many_segments_tells_them_all(void **state)
-{
-    (void)state;
-    for (size_t count = 2; count <= LEDGER_SEGMENTS_MAX; count *= 2) {
-        accept_in_pieces(count);
-        json_t *object = parse(request.answer.text, request.answer.length);
-        const json_t *list = json_object_get(object, "allocations");
-        assert_int_equal(json_array_size(list), count);
-        for (size_t i = 0; i < count; i++) {
-            const json_t *piece = json_array_get(list, i);
-            assert_int_equal(number(piece, "segment"), UINT32_MAX - (uint32_t)i);
-            assert_int_equal(number(piece, "qty"), UINT32_MAX);
-        }
-        assert_string_equal(member(object, "order_id"), "18446744073709551615");
-        assert_string_equal(member(object, "sku"), WORD_64);
-        json_decref(object);
-    }
 }
 
 static void test_other_outcomes_are_problems(void **state)
@@ -246,7 +209,6 @@ int main(void)
         TEST(test_user_ids_are_escaped),
         TEST(test_longest_order_fits_inline),
         TEST(test_replayed_order_is_told_as_the_first_time),
-        TEST(test_order_of_many_segments_tells_them_all),
         TEST(test_other_outcomes_are_problems),
         TEST(test_closed_sale_tells_when_it_opens_or_ended),
         TEST(test_limit_names_the_orders_there_are),

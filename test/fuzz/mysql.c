@@ -355,18 +355,9 @@ static void run_commit(struct ledger *ledger, unsigned what)
         {.sku = "a", .segment = 0, .round = 1, .units = 1, .fence = 9, .settled = 8},
         {.sku = "a", .segment = 1, .round = 1, .units = 1, .fence = 9, .settled = 8},
     };
-    const struct ledger_allocation allocations[] = {{0, 1}, {1, 1}};
     const struct ledger_order orders[] = {
         {.order_id = 1, .sku = "a", .user_id = "u", .key = "k", .round = 1, .qty = 1},
-        {.order_id = 2,
-         .sku = "a",
-         .user_id = "v",
-         .round = 1,
-         .qty = 2,
-         .limit = what % 3,
-         .segment = LEDGER_SEGMENT_SEVERAL,
-         .allocations = allocations,
-         .allocation_count = 2},
+        {.order_id = 2, .sku = "a", .user_id = "v", .round = 1, .qty = 2, .limit = what % 3},
     };
     server.commit = COMMIT_NONE;
     enum ledger_result result =
@@ -454,7 +445,6 @@ static void run_lookup(struct ledger *ledger, unsigned what)
     if (ledger_order_find(ledger, 17, &record) == LEDGER_OK)
         assert(fits(record.status, sizeof record.status) && fits(record.sku, IDENTIFIER_SIZE));
     server.first = NULL;
-    ledger_orders_drop(ledger);
     ledger_keys_find(ledger, keys, 2);
     char sku[IDENTIFIER_SIZE];
     if (ledger_count_find(ledger, sku) == LEDGER_OK)

@@ -326,10 +326,10 @@ MUTANTS = {
     "quota_not_given_back": Mutant(
         "a user may buy again what was cancelled",
         (("sql/ledger_return.c",
-          "return result == DB_OK && returning->counted ? return_to_quotas(returning) : result;",
+          "return return_to_quotas(returning);",
           "(void)return_to_quotas;\n    return result;"),
-         (RETURNS, "return result == DB_OK && counted ? return_to_quotas(ledger, returning) : "
-          "result;", "(void)return_to_quotas, (void)counted;\n    return result;")),
+         (RETURNS, "return result == DB_OK ? return_to_quotas(ledger, returning) : result;",
+          "(void)return_to_quotas;\n    return result;")),
         "test_status/test_users_may_buy_again_what_they_gave_back",
         "test_state.py::test_user_may_buy_again_what_was_cancelled"),
     "window_not_confirmed": Mutant(
@@ -375,13 +375,13 @@ MUTANTS = {
         "an order's units come back once",
         (("sql/ledger_return.c", "ledger_status_text(sql, returned->to);",
           "sql_printf(sql, \"TRUE\");"),
-         (RETURNS, "!version_may(&row->now, returned->to, ledger->txn)", "false")),
+         (RETURNS, "version_may(&row->now, returned->to, ledger->txn)", "true")),
         "test_status/test_only_reserved_orders_move",
         "test_state.py::test_racing_cancels_of_two_daemons_return_units_once"),
     "cancel_answered_too_early": Mutant(
         "a cancellation that is answered is committed",
-        (("stock/return_batch.c", "case LEDGER_UNKNOWN:\n        return STOCK_STATE_IN_DOUBT;",
-          "case LEDGER_UNKNOWN:\n        return STOCK_STATE_OK;"),),
+        (("stock/returns.c", "result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT",
+          "result == LEDGER_UNKNOWN ? STOCK_STATE_OK"),),
         "test_returns/test_ledger_that_stays_away_leaves_it_in_doubt",
         "test_state.py::test_commit_of_a_move_lost"),
     "seen_cancel_not_confirmed": Mutant(
@@ -391,11 +391,53 @@ MUTANTS = {
         "test_returns/test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered"),
     "return_not_published": Mutant(
         "units that came back end the memory of a sold-out sale in every process",
-        (("stock/return_batch.c",
-          "    redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(batch->sale));\n", ""),),
+        (("stock/returns.c",
+          "        redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(work->parts[i].sale));\n",
+          ""),),
         "test_returns/test_return_is_published",
         "test_state.py::test_every_daemon_is_told_of_a_return",
         simulated=NOT_SEEN),
+    "return_without_its_units": Mutant(
+        "the units of an order that ends can be sold again",
+        (("sql/ledger_return.c", "order->round_over || take_off(",
+          "order->round_over || true || take_off("),
+         (RETURNS, "order->round_over || take_off(", "order->round_over || true || take_off(")),
+        "test_status/test_units_come_back_to_any_segments",
+        "test_state.py::test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere"),
+    "return_of_more_than_was_sold": Mutant(
+        "an order ends only together with all of its units",
+        (("sql/ledger_return.c", "if (units > left_sold)", "if (units > left_sold && sold == 0)"),
+         (RETURNS, "if (units > left_sold)", "if (units > left_sold && sold == 0)")),
+        "test_status/test_no_segment_returns_more_than_it_has_sold"),
+    "return_to_another_round": Mutant(
+        "units come back to the round that they were sold in",
+        (("sql/ledger_return.c",
+          "segment->row.round == round && segment->row.fence < segment->fence",
+          "segment->row.round >= round && segment->row.fence < segment->fence"),
+         (RETURNS, "segment->row.round == order->order.round",
+          "segment->row.round >= order->order.round")),
+        "test_status/test_segment_that_cannot_take_them_gets_none"),
+    "return_twice_to_one_segment": Mutant(
+        "what a batch has taken off a segment no other order of it gives back there",
+        (("sql/ledger_return.c", "segments[i].row.sold -= part;", "(void)part;"),
+         (RETURNS, "segment->row.sold -= part;", "(void)part;")),
+        "test_status/test_no_segment_returns_more_than_it_has_sold"),
+    "return_looks_no_further": Mutant(
+        "an order ends though others have sold what this process thinks was sold elsewhere",
+        (("stock/returns.c", "if (parts[i].moved ||", "if (true || parts[i].moved ||"),),
+        "test_returns/test_units_come_back_though_the_hints_are_wrong"),
+    "return_waits_for_an_order": Mutant(
+        "an order whose row is held keeps no other from ending",
+        (("sql/ledger_return.c", "o.order_id FOR UPDATE SKIP LOCKED", "o.order_id FOR UPDATE"),),
+        "test_status/test_return_waits_for_no_segment_and_no_order",
+        "test_state.py::test_order_whose_row_is_held_keeps_no_other_from_being_cancelled",
+        simulated=NO_PART),
+    "order_without_its_units": Mutant(
+        "the segments have sold what the orders hold",
+        (("stock/batch.c", "uint32_t units = entry->filled ? entry->order->qty : 0;",
+          "uint32_t units = entry->filled ? 1 : 0;"),),
+        "test_stock/test_order_that_no_segment_can_fill_is_filled_from_several",
+        "test_sellout.py::test_qty_that_no_segment_can_fill_comes_from_several"),
     # ---- payment and expiry ----
     "payment_without_the_row_lock": Mutant(
         "an order ends in one status",
@@ -580,18 +622,20 @@ REDUNDANT = {
         (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
     "return_sets_the_fence_back": Mutant(
         "a return that comes late changes no segment that others have sold from",
-        (("sql/ledger_return.c", "AND round=%u AND fence<%llu AND",
+        (("sql/ledger_return.c",
+          "segment->row.round == round && segment->row.fence < segment->fence",
+          "segment->row.round == round"),
+         ("sql/ledger_return.c", "AND round=%u AND fence<%llu AND",
           "AND round=%u AND fence<>%llu AND"),
-         (RETURNS, "row->now.segment.fence >= returning->fences[i]",
-          "row->now.segment.fence == returning->fences[i]"))),
+         (RETURNS, " &&\n           segment->row.fence < segment->fence", ""))),
     "settles_wait_for_a_trip": Mutant(
         "no segment stays locked behind the last batch",
         (("stock/sell.c", "    if (stock->stats.redis_calls == trips)\n        "
           "stock_run_posted(stock);", "    (void)trips;"),)),
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",
-        (("stock/return_batch.c",
-          "if (found == LEDGER_OK && sale_snapshot(sale).round < round)",
+        (("stock/returns.c",
+          "if (found == LEDGER_OK && sale_snapshot(part->sale).round < latest)",
           "if (found == LEDGER_OK && false)"),)),
 }
 

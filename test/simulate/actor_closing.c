@@ -20,7 +20,14 @@
 #include "test/simulate/story.h"
 #include "test/simulate/world.h"
 
-enum { TRIES_MAX = 250, PAUSE_MS = 20, COUNT_MS = 1000, WAIT_MS = 300, TOLD_MAX = 4 /* tries */ };
+enum {
+    TRIES_MAX = 250,
+    PAUSE_MS = 20,
+    COUNT_MS = 1000,
+    WAIT_MS = 300,
+    CANCEL_MS = 5, /* its tries take memory, which a schedule has little of */
+    TOLD_MAX = 4,  /* tries */
+};
 
 static void wait_a_moment(void)
 {
@@ -93,7 +100,7 @@ static bool cancel(struct stock *stock, uint64_t order_id)
         if (i > 0)
             wait_a_moment();
         change.record.order_id = order_id;
-        stock_cancel(stock, &change, 1, WAIT_MS);
+        stock_cancel(stock, &change, 1, CANCEL_MS);
         promise_state(&change, "cancelled");
         if (change.result == STOCK_STATE_OK || change.result == STOCK_STATE_REFUSED)
             return true;

@@ -138,11 +138,7 @@ static enum db_result insert_order(struct ledger *ledger, const struct ledger_or
                                         .segment = order->segment,
                                         .status = LEDGER_RESERVED,
                                         .created_ms = order->created_ms,
-                                        .expires_ms = order->expires_ms,
-                                        .allocation_count = order->allocation_count};
-    assert(order->allocation_count <= ALLOCATIONS_MAX);
-    for (size_t i = 0; i < order->allocation_count; i++)
-        version->order.allocations[i] = order->allocations[i];
+                                        .expires_ms = order->expires_ms};
     return DB_OK;
 }
 

@@ -115,11 +115,6 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
     return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
-void ledger_orders_drop(struct ledger *ledger)
-{
-    (void)ledger;
-}
-
 enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
                                      struct ledger_record *record_out)
 {
@@ -271,6 +266,7 @@ static enum db_result find_due(struct ledger *ledger, void *context)
         strcpy(due->sku, seen->sku);
         due->round = seen->order.round;
         due->segment = seen->order.segment;
+        due->qty = seen->order.qty;
     }
     qsort(question->due_out, question->count, sizeof *question->due_out, compare_due);
     return DB_OK;

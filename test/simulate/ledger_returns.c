@@ -10,127 +10,175 @@
 
 struct returning {
     struct ledger_return *returned;
-    struct row *orders[LEDGER_RETURNS_MAX]; /* whose status changes */
-    uint32_t units[LEDGER_SEGMENTS_MAX];
-    uint64_t fences[LEDGER_SEGMENTS_MAX]; /* the caller's; the answer overwrites those it gave */
+    struct row *locked[LEDGER_RETURNS_MAX]; /* orders that may change, by user */
+    size_t locked_count;
+    struct row *moved[LEDGER_RETURNS_MAX]; /* whose status changes */
+    bool units[LEDGER_RETURNS_MAX];        /* of these: its units come back */
+    size_t moved_count;
 };
 
-static int compare_ids(const void *a, const void *b)
-{
-    const uint64_t *one = a, *other = b;
-    return *one < *other ? -1 : *one > *other;
-}
+/* ---- what is locked ---- */
 
-static bool add_units(struct returning *returning, uint32_t segment, uint32_t units)
+static void lock_segments(struct ledger *ledger, struct ledger_return *returned)
 {
-    for (size_t i = 0; i < returning->returned->segment_count; i++)
-        if (returning->returned->segments[i].segment == segment) {
-            returning->units[i] += units;
-            return true;
-        }
-    return returning->returned->segment_count == 0;
-}
-
-static bool add_order(struct returning *returning, const struct order_row *order)
-{
-    bool complete = true;
-    for (size_t i = 0; i < order->allocation_count; i++)
-        complete &= add_units(returning, order->allocations[i].segment, order->allocations[i].qty);
-    if (order->allocation_count == 0)
-        complete = add_units(returning, (uint32_t)order->segment, order->qty);
-    return complete;
-}
-
-/* Locks the orders that can be returned. `complete_out`: the caller holds all of their segments. */
-static enum db_result find_returnable(struct ledger *ledger, struct returning *returning,
-                                      bool *complete_out)
-{
-    struct ledger_return *returned = returning->returned;
-    uint64_t ids[LEDGER_RETURNS_MAX];
-    memcpy(ids, returned->order_ids, returned->order_count * sizeof *ids);
-    qsort(ids, returned->order_count, sizeof *ids, compare_ids);
-    returned->moved = 0;
-    *complete_out = true;
-    memset(returning->units, 0, sizeof returning->units);
-    for (size_t i = 0; i < returned->order_count; i++) {
-        struct row *row = i > 0 && ids[i] == ids[i - 1] ? NULL : row_of_order(ids[i]);
-        if (!row)
-            continue;
-        enum db_result result = session_lock(ledger, row);
-        if (result != DB_OK)
-            return result;
-        if (!row->now.there || row->now.order.round != returned->round ||
-            strcmp(row->now.sku, returned->sku) != 0 ||
-            !version_may(&row->now, returned->to, ledger->txn)) {
-            txn_give(ledger->txn, row);
-            continue;
-        }
-        returning->orders[returned->moved] = row;
-        returned->moved_ids[returned->moved++] = ids[i];
-        *complete_out &= add_order(returning, &row->now.order);
-    }
-    return DB_OK;
-}
-
-/* False when a segment refuses. */
-static enum db_result return_units(struct ledger *ledger, struct returning *returning,
-                                   bool *refused_out)
-{
-    struct ledger_return *returned = returning->returned;
-    *refused_out = false;
     for (size_t i = 0; i < returned->segment_count; i++) {
-        if (returning->units[i] == 0)
-            continue;
-        struct row *row = row_of_segment(returned->sku, returned->segments[i].segment);
-        enum db_result result = row ? session_lock(ledger, row) : DB_OK;
-        if (result != DB_OK)
-            return result;
-        if (!row || !row->now.there || row->now.segment.round != returned->round ||
-            row->now.segment.fence >= returning->fences[i] ||
-            row->now.segment.sold < returning->units[i]) {
-            *refused_out = true;
-            continue;
-        }
-        struct segment_row *segment = &txn_change(ledger->txn, row)->segment;
-        segment->sold -= returning->units[i];
-        segment->fence = returning->fences[i];
+        struct ledger_return_segment *segment = &returned->segments[i];
+        struct row *row = row_of_segment(segment->sku, segment->segment);
+        segment->row = (struct ledger_segment){0};
+        segment->returned = 0;
+        if (row && txn_take(ledger->txn, row) && row->now.there)
+            segment_of_version(&segment->row, &row->now);
     }
-    return DB_OK;
 }
 
-static void change_statuses(struct ledger *ledger, struct returning *returning)
+static int compare_users(const void *a, const void *b)
 {
-    for (size_t i = 0; i < returning->returned->moved; i++)
-        txn_change(ledger->txn, returning->orders[i])->order.status = returning->returned->to;
+    const struct version *one = &(*(struct row *const *)a)->now;
+    const struct version *other = &(*(struct row *const *)b)->now;
+    int order = strcmp(one->user_id, other->user_id);
+    if (order == 0)
+        order = strcmp(one->sku, other->sku);
+    return order != 0 ? order : one->order.order_id < other->order.order_id ? -1 : 1;
 }
 
-static enum db_result hold_count(struct ledger *ledger, const struct ledger_return *returned)
+static void lock_orders(struct ledger *ledger, struct returning *returning)
 {
-    struct row *row = row_of_count(returned->sku);
-    const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
-    bool there = row && (row->now.there || seen->there);
-    return there && row->now.count.round == returned->round ? session_lock(ledger, row) : DB_OK;
+    const struct ledger_return *returned = returning->returned;
+    returning->locked_count = 0;
+    for (size_t i = 0; i < returned->order_count; i++) {
+        struct row *row = row_of_order(returned->orders[i].order_id);
+        bool mine = row && row->owner == ledger->txn;
+        if (!row || !txn_take(ledger->txn, row))
+            continue;
+        if (row->now.there && version_may(&row->now, returned->to, ledger->txn))
+            returning->locked[returning->locked_count++] = row;
+        else if (!mine)
+            txn_give(ledger->txn, row);
+    }
+    qsort(returning->locked, returning->locked_count, sizeof returning->locked[0], compare_users);
 }
 
-static bool counts_users(const struct ledger *ledger, const struct ledger_return *returned)
+/* ---- what comes back ---- */
+
+static bool is_usable(const struct ledger_return_segment *segment, const struct version *order)
 {
-    const struct row *row;
-    if (count_seen(returned->sku, returned->round, ledger->txn))
-        return true;
-    for (size_t i = 0; (row = table_row(TABLE_QUOTA, i)); i++) {
-        const struct version *seen = row_seen(row, ledger->txn);
-        if (seen->there && seen->quota.round == returned->round &&
-            strcmp(seen->sku, returned->sku) == 0)
+    return strcmp(segment->sku, order->sku) == 0 && segment->row.round == order->order.round &&
+           segment->row.fence < segment->fence;
+}
+
+static bool take_off(struct ledger_return *returned, const struct version *order, bool *damaged_out)
+{
+    uint32_t units = order->order.qty, left_sold = 0, sold = 0, valid = 0, segments = 0;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        const struct ledger_return_segment *segment = &returned->segments[i];
+        if (!is_usable(segment, order))
+            continue;
+        valid++;
+        segments = segment->segments;
+        left_sold += segment->row.sold;
+        sold += segment->row.sold + segment->returned;
+    }
+    *damaged_out = valid > 0 && valid == segments && units > sold;
+    if (units > left_sold)
+        return false;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        struct ledger_return_segment *segment = &returned->segments[i];
+        uint32_t part = !is_usable(segment, order)  ? 0
+                        : units < segment->row.sold ? units
+                                                    : segment->row.sold;
+        segment->row.sold -= part;
+        segment->returned += part;
+        units -= part;
+    }
+    return true;
+}
+
+static bool is_given(const struct ledger_return *returned, const char *sku)
+{
+    for (size_t i = 0; i < returned->segment_count; i++)
+        if (strcmp(returned->segments[i].sku, sku) == 0)
             return true;
-    }
     return false;
 }
 
-static enum db_result return_to_quota(struct ledger *ledger, const struct ledger_return *returned,
-                                      const struct version *order)
+static struct ledger_return_order *order_in(struct ledger_return *returned, uint64_t order_id)
 {
-    const struct row_key key = {
-        .sku = returned->sku, .round = returned->round, .user_id = order->user_id};
+    for (size_t i = 0; i < returned->order_count; i++)
+        if (returned->orders[i].order_id == order_id)
+            return &returned->orders[i];
+    abort();
+}
+
+static void share_out(struct returning *returning)
+{
+    struct ledger_return *returned = returning->returned;
+    returning->moved_count = 0;
+    for (size_t i = 0; i < returned->order_count; i++)
+        returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
+    for (size_t i = 0; i < returning->locked_count; i++) {
+        struct row *row = returning->locked[i];
+        struct ledger_return_order *order = order_in(returned, row->now.order.order_id);
+        order->moved = order->round_over || take_off(returned, &row->now, &order->damaged);
+        order->unmet = !order->moved && is_given(returned, row->now.sku);
+        if (!order->moved)
+            continue;
+        returning->units[returning->moved_count] = !order->round_over;
+        returning->moved[returning->moved_count++] = row;
+    }
+}
+
+/* ---- what changes ---- */
+
+static void change_rows(struct ledger *ledger, struct returning *returning)
+{
+    struct ledger_return *returned = returning->returned;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        struct ledger_return_segment *segment = &returned->segments[i];
+        if (segment->returned == 0)
+            continue;
+        struct row *row = row_of_segment(segment->sku, segment->segment);
+        struct segment_row *change = &txn_change(ledger->txn, row)->segment;
+        change->sold -= segment->returned;
+        change->fence = segment->row.fence = segment->fence;
+    }
+    for (size_t i = 0; i < returning->moved_count; i++)
+        txn_change(ledger->txn, returning->moved[i])->order.status = returned->to;
+}
+
+static enum db_result hold_counts(struct ledger *ledger, const struct returning *returning)
+{
+    enum db_result result = DB_OK;
+    for (size_t i = 0; i < returning->moved_count && result == DB_OK; i++) {
+        const struct version *order = &returning->moved[i]->now;
+        struct row *row = returning->units[i] ? row_of_count(order->sku) : NULL;
+        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
+        bool there = row && (row->now.there || seen->there);
+        if (there && row->now.count.round == order->order.round)
+            result = session_lock(ledger, row);
+    }
+    return result;
+}
+
+/* Up to which id the orders of the order's sale are counted; 0: none is. */
+static uint64_t counted_to(const struct ledger *ledger, const struct version *order)
+{
+    const struct row *row;
+    const struct version *count = count_seen(order->sku, order->order.round, ledger->txn);
+    if (count)
+        return count->count.cleared ? count->count.counted_to : 0;
+    for (size_t i = 0; (row = table_row(TABLE_QUOTA, i)); i++) {
+        const struct version *seen = row_seen(row, ledger->txn);
+        if (seen->there && seen->quota.round == order->order.round &&
+            strcmp(seen->sku, order->sku) == 0)
+            return UINT64_MAX;
+    }
+    return 0;
+}
+
+static enum db_result return_to_quota(struct ledger *ledger, const struct version *order)
+{
+    uint32_t round = order->order.round;
+    const struct row_key key = {.sku = order->sku, .round = round, .user_id = order->user_id};
     struct row *row;
     enum db_result result = session_lock_key(ledger, TABLE_QUOTA, &key, &row);
     if (result != DB_OK)
@@ -144,99 +192,82 @@ static enum db_result return_to_quota(struct ledger *ledger, const struct ledger
         return DB_OK;
     }
     version->there = true;
-    text_copy(version->sku, returned->sku);
+    text_copy(version->sku, order->sku);
     text_copy(version->user_id, order->user_id);
-    *quota = (struct quota_row){.round = returned->round, .allowed = qty};
+    *quota = (struct quota_row){.round = round, .allowed = qty};
     quota_id_add(quota, order->order.order_id);
     return DB_OK;
 }
 
 static enum db_result return_to_quotas(struct ledger *ledger, const struct returning *returning)
 {
-    const struct ledger_return *returned = returning->returned;
-    const struct version *count = count_seen(returned->sku, returned->round, ledger->txn);
-    uint64_t counted_to = !count ? UINT64_MAX : count->count.cleared ? count->count.counted_to : 0;
-    enum db_result result = DB_OK;
-    size_t any = 0;
-    for (size_t i = 0; i < returned->moved; i++)
-        any += returned->moved_ids[i] <= counted_to;
-    if (any == 0)
+    const struct version *counted[LEDGER_RETURNS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < returning->moved_count; i++) {
+        const struct version *order = &returning->moved[i]->now;
+        if (returning->units[i] && order->order.order_id <= counted_to(ledger, order))
+            counted[count++] = order;
+    }
+    if (count == 0)
         return DB_OK;
-    result = session_send(ledger, true);
+    enum db_result result = session_send(ledger, true);
     if (result != DB_OK)
         return result;
-    for (size_t i = 0; i < returned->moved && result == DB_OK; i++)
-        if (returned->moved_ids[i] <= counted_to)
-            result = return_to_quota(ledger, returned, &returning->orders[i]->now);
+    for (size_t i = 0; i < count && result == DB_OK; i++)
+        result = return_to_quota(ledger, counted[i]);
     return session_answer(ledger, result);
 }
 
-static void read_rows(struct ledger *ledger, struct ledger_return *returned)
-{
-    for (size_t i = 0; i < returned->segment_count; i++) {
-        const struct row *row = row_of_segment(returned->sku, returned->segments[i].segment);
-        const struct version *seen = row ? row_seen(row, ledger->txn) : NULL;
-        if (seen && seen->there)
-            segment_of_version(&returned->segments[i], seen);
-    }
-}
+/* ---- the transaction ---- */
 
-static enum db_result hold_segments(struct ledger *ledger, const struct ledger_return *returned)
+static enum db_result lock_all(struct ledger *ledger, struct returning *returning)
 {
     enum db_result result = DB_OK;
-    for (size_t i = 0; i < returned->segment_count && result == DB_OK; i++) {
-        struct row *row = row_of_segment(returned->sku, returned->segments[i].segment);
-        result = row ? session_lock(ledger, row) : DB_OK;
+    if (returning->returned->segment_count > 0) {
+        result = session_send(ledger, true);
+        if (result == DB_OK) {
+            lock_segments(ledger, returning->returned);
+            result = session_answer(ledger, DB_OK);
+        }
     }
-    return result;
+    if (result == DB_OK)
+        result = session_send(ledger, true);
+    if (result != DB_OK)
+        return result;
+    lock_orders(ledger, returning);
+    return session_answer(ledger, DB_OK);
 }
 
 static enum db_result return_body(struct ledger *ledger, void *context)
 {
     struct returning *returning = context;
-    struct ledger_return *returned = returning->returned;
-    bool complete = true, refused = false, counted = false;
-    enum db_result result = session_send(ledger, true);
-    ledger->hurried = returned->hurried;
-    if (result == DB_OK)
-        result = returned->hurried ? hold_segments(ledger, returned) : DB_OK;
-    if (result == DB_OK)
-        result = find_returnable(ledger, returning, &complete);
-    ledger->hurried = false;
-    result = session_answer(ledger, result);
+    enum db_result result = lock_all(ledger, returning);
     if (result != DB_OK)
         return result;
-    if (!complete || returned->moved == 0)
-        return complete ? DB_OK : DB_NO;
+    share_out(returning);
+    if (returning->moved_count == 0)
+        return DB_OK;
     result = session_send(ledger, true);
     if (result != DB_OK)
         return result;
-    result = return_units(ledger, returning, &refused);
-    if (result == DB_OK) {
-        change_statuses(ledger, returning);
-        if (returned->segment_count > 0)
-            result = hold_count(ledger, returned);
-    }
-    if (result == DB_OK && returned->segment_count > 0)
-        counted = counts_users(ledger, returned);
-    result = session_answer(ledger, result);
-    if (result == DB_OK && refused)
-        result = DB_NO;
-    if (result == DB_OK && returned->segment_count > 0)
-        read_rows(ledger, returned);
-    return result == DB_OK && counted ? return_to_quotas(ledger, returning) : result;
+    change_rows(ledger, returning);
+    result = session_answer(ledger, hold_counts(ledger, returning));
+    return result == DB_OK ? return_to_quotas(ledger, returning) : result;
 }
 
 enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)
 {
     struct returning *returning = calloc(1, sizeof *returning);
     returning->returned = returned;
-    for (size_t i = 0; i < returned->segment_count; i++)
-        returning->fences[i] = returned->segments[i].fence;
     enum ledger_result result = session_result(session_run(ledger, return_body, returning));
-    for (size_t i = 0; i < returned->moved && story_told; i++)
-        story("    ledger: order %llu becomes %s", (unsigned long long)returned->moved_ids[i],
-              ledger_status_name(returned->to));
+    for (size_t i = 0; i < returned->order_count; i++) {
+        struct ledger_return_order *order = &returned->orders[i];
+        if (result != LEDGER_OK)
+            order->moved = false;
+        if (order->moved && story_told)
+            story("    ledger: order %llu becomes %s", (unsigned long long)order->order_id,
+                  ledger_status_name(returned->to));
+    }
     story("    ledger: return: %s", result == LEDGER_OK        ? "done"
                                     : result == LEDGER_NO      ? "refused"
                                     : result == LEDGER_UNKNOWN ? "unknown"

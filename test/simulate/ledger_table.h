@@ -16,7 +16,7 @@
 #include "sql/ledger_segment.h"
 #include "sql/ledger_status.h"
 
-enum { NAME_MAX_SIZE = 16, ALLOCATIONS_MAX = 8, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
+enum { NAME_MAX_SIZE = 16, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
 
 enum table {
     TABLE_SALE,
@@ -47,11 +47,9 @@ struct segment_row {
 struct order_row {
     uint64_t order_id;
     uint32_t round, qty;
-    int32_t segment;
+    uint32_t segment;
     enum ledger_status status;
     int64_t created_ms, expires_ms; /* 0: never */
-    size_t allocation_count;
-    struct ledger_allocation allocations[ALLOCATIONS_MAX];
 };
 
 struct quota_row {

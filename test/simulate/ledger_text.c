@@ -77,15 +77,6 @@ bool version_may(const struct version *version, enum ledger_status to, const str
     return order->status == LEDGER_RESERVED && allowed;
 }
 
-static void copy_allocations(struct ledger_record *record, const struct order_row *order)
-{
-    size_t size = order->allocation_count * sizeof order->allocations[0];
-    struct ledger_allocation *copied = malloc(size);
-    memcpy(copied, order->allocations, size);
-    record->allocations = copied;
-    record->allocation_count = order->allocation_count;
-}
-
 void record_of_row(struct ledger_record *record, const struct row *row, const struct txn *txn,
                    bool for_payment)
 {
@@ -107,8 +98,6 @@ void record_of_row(struct ledger_record *record, const struct row *row, const st
     record->round = order->round;
     record->qty = order->qty;
     record->segment = order->segment;
-    if (order->segment == LEDGER_SEGMENT_SEVERAL)
-        copy_allocations(record, order);
 }
 
 void quota_id_add(struct quota_row *quota, uint64_t order_id)

@@ -127,9 +127,8 @@ static const struct {
                     "FROM sale ORDER BY sku"},
     {"segment", "sku,segment,round,capacity,sold,fence,settings_version)"
                 "FROM stock_segment ORDER BY sku,segment"},
-    {"order", "order_id,sku,round,user_id,qty,COALESCE(segment,-1),status+0,"
+    {"order", "order_id,sku,round,user_id,qty,segment,status+0,"
               "COALESCE(idempotency_key,'')," MS("expires_at") ")FROM orders ORDER BY order_id"},
-    {"part", "order_id,segment,qty)FROM order_allocation ORDER BY order_id,segment"},
     {"key", "user_id,idempotency_key,order_id)FROM order_key ORDER BY user_id,idempotency_key"},
     {"quota", "sku,LPAD(round,3,0),user_id,units,allowed,order_ids)"
               "FROM user_quota ORDER BY sku,round,user_id"},
@@ -255,17 +254,6 @@ static void dump_lines(const char *name, size_t count)
         add(model_text, "%s %s\n", name, lines[i]);
 }
 
-static void dump_parts(void)
-{
-    const struct row *row;
-    size_t count = 0;
-    for (size_t i = 0; (row = table_row(TABLE_ORDER, i)); i++)
-        for (size_t j = 0; row->was.there && j < row->was.order.allocation_count; j++)
-            sprintf(lines[count++], "%llu %u %u", (unsigned long long)row->was.order.order_id,
-                    row->was.order.allocations[j].segment, row->was.order.allocations[j].qty);
-    dump_lines("part", count);
-}
-
 static void dump_model(void)
 {
     model_text[0] = '\0';
@@ -276,8 +264,6 @@ static void dump_model(void)
             if (row->was.there)
                 tables[table].line_of(lines[count++], &row->was);
         dump_lines(tables[table].name, count);
-        if (table == TABLE_ORDER)
-            dump_parts();
     }
 }
 
@@ -445,7 +431,6 @@ struct commit_case {
     struct ledger_order orders[ORDERS_MAX];
     size_t order_count;
     bool repeats; /* an order id, which several tables refuse */
-    struct ledger_allocation allocations[ORDERS_MAX][SEGMENTS_MAX];
     char keys[ORDERS_MAX][8];
 };
 
@@ -458,7 +443,6 @@ static void fill_orders(struct commit_case *made, const char *sku, const struct 
     made->order_count = 1 + below(ORDERS_MAX);
     made->repeats = one_in(40);
     for (size_t i = 0; i < made->order_count; i++) {
-        bool several = segments > 1 && one_in(5);
         made->keys[i][0] = '\0';
         if (one_in(3))
             sprintf(made->keys[i], "k%u", below(30));
@@ -468,16 +452,12 @@ static void fill_orders(struct commit_case *made, const char *sku, const struct 
             .user_id = users[below(USERS)],
             .key = made->keys[i],
             .round = sale->round,
-            .qty = several ? 3 : 1 + below(2),
-            .segment = several ? LEDGER_SEGMENT_SEVERAL : (int32_t)below((uint32_t)segments),
-            .allocations = made->allocations[i],
-            .allocation_count = several ? 2 : 0,
+            .qty = 1 + below(3),
+            .segment = below((uint32_t)segments),
             .created_ms = now_ms,
             .limit = limit,
             .expires_ms = expires_ms,
         };
-        made->allocations[i][0] = (struct ledger_allocation){0, 1};
-        made->allocations[i][1] = (struct ledger_allocation){1, 2};
     }
 }
 
@@ -486,9 +466,7 @@ static uint32_t units_of(const struct commit_case *made, uint32_t segment)
     uint32_t units = 0;
     for (size_t i = 0; i < made->order_count; i++) {
         const struct ledger_order *order = &made->orders[i];
-        units += order->segment == (int32_t)segment ? order->qty : 0;
-        for (size_t j = 0; j < order->allocation_count; j++)
-            units += order->allocations[j].segment == segment ? order->allocations[j].qty : 0;
+        units += order->segment == segment ? order->qty : 0;
     }
     return units;
 }
@@ -609,10 +587,6 @@ static void compare_records(struct ledger_record *records, struct ledger_record 
         assert_int_equal(record->round, other->round);
         assert_int_equal(record->qty, other->qty);
         assert_int_equal(record->segment, other->segment);
-        assert_int_equal(record->allocation_count, other->allocation_count);
-        for (size_t j = 0; j < record->allocation_count; j++)
-            assert_memory_equal(&record->allocations[j], &other->allocations[j],
-                                sizeof record->allocations[j]);
     }
 }
 
@@ -633,7 +607,6 @@ static void call_orders(void)
     struct ledger_record records[IDS_MAX], others[IDS_MAX], *pointers[IDS_MAX], *other[IDS_MAX];
     size_t count = name_records(records, others, pointers, other);
     begin("find orders");
-    ledger_orders_drop(real);
     compare(ledger_orders_find(real, pointers, count),
             model_ledger_orders_find(model, other, count));
     compare_records(records, others, count);
@@ -645,7 +618,6 @@ static void call_pay(void)
     bool moved[IDS_MAX], other_moved[IDS_MAX];
     size_t count = name_records(records, others, pointers, other);
     begin("pay");
-    ledger_orders_drop(real);
     compare(ledger_pay(real, pointers, count, moved),
             model_ledger_pay(model, other, count, other_moved));
     assert_memory_equal(moved, other_moved, count * sizeof *moved);
@@ -654,50 +626,67 @@ static void call_pay(void)
 
 static int compare_ids(const void *a, const void *b)
 {
-    const uint64_t *one = a, *other = b;
-    return *one < *other ? -1 : *one > *other;
+    const struct ledger_return_order *one = a, *other = b;
+    return (one->order_id > other->order_id) - (one->order_id < other->order_id);
+}
+
+/* Names orders of both sales, each once, and says of some that their round is over. */
+static size_t name_returns(struct ledger_return_order *orders)
+{
+    size_t count = 1 + below(IDS_MAX), kept = 0;
+    for (size_t i = 0; i < count; i++)
+        orders[i] = (struct ledger_return_order){.order_id = any_id(), .round_over = one_in(20)};
+    qsort(orders, count, sizeof *orders, compare_ids);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || orders[kept - 1].order_id != orders[i].order_id)
+            orders[kept++] = orders[i];
+    return kept;
+}
+
+/* Names some of the segments of both sales. */
+static size_t name_segments(struct ledger_return_segment *segments)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t held = 0;
+    for (size_t n = 0; n < 2; n++) {
+        size_t count = find_segments(skus[n], rows);
+        for (size_t i = 0; i < count; i++)
+            if (!one_in(3))
+                segments[held++] =
+                    (struct ledger_return_segment){.sku = skus[n],
+                                                   .segment = (uint32_t)i,
+                                                   .segments = (uint32_t)count,
+                                                   .fence = rows[i].fence + 1 - one_in(15)};
+    }
+    return held;
 }
 
 static void call_return(void)
 {
-    static struct ledger_return returned, other;
-    struct ledger_segment rows[LEDGER_SEGMENTS_MAX], segments[SEGMENTS_MAX], others[SEGMENTS_MAX];
-    uint64_t ids[IDS_MAX];
-    const char *sku = skus[below(2)];
+    struct ledger_return_segment segments[2 * SEGMENTS_MAX], other_segments[2 * SEGMENTS_MAX];
+    struct ledger_return_order orders[IDS_MAX], others[IDS_MAX];
     begin("return");
-    struct ledger_sale sale = find_sale(sku);
-    size_t count = find_segments(sku, rows);
-    if (count == 0)
-        return;
-    bool old = one_in(8);
-    size_t held = old ? 0 : one_in(4) ? 1 : count;
-    for (size_t i = 0; i < held; i++) {
-        segments[i] = (struct ledger_segment){.segment = (uint32_t)i,
-                                              .fence = rows[i].fence + 1 - one_in(15)};
-        others[i] = segments[i];
-    }
-    size_t id_count = 1 + below(IDS_MAX);
-    for (size_t i = 0; i < id_count; i++)
-        ids[i] = any_id();
-    returned = (struct ledger_return){.sku = sku,
-                                      .round = sale.round - (old ? 1 : 0),
-                                      .to = one_in(2) ? LEDGER_CANCELLED : LEDGER_EXPIRED,
-                                      .order_ids = ids,
-                                      .order_count = id_count,
-                                      .segments = segments,
-                                      .segment_count = held};
-    other = returned;
-    other.segments = others;
+    struct ledger_return returned = {.to = one_in(2) ? LEDGER_CANCELLED : LEDGER_EXPIRED,
+                                     .orders = orders,
+                                     .order_count = name_returns(orders),
+                                     .segments = segments,
+                                     .segment_count = name_segments(segments)};
+    struct ledger_return other = returned;
+    memcpy(others, orders, sizeof others);
+    memcpy(other_segments, segments, sizeof other_segments);
+    other.orders = others;
+    other.segments = other_segments;
     enum ledger_result result = ledger_return(real, &returned);
     compare(result, model_ledger_return(model, &other));
-    if (result != LEDGER_OK)
-        return;
-    assert_int_equal(returned.moved, other.moved);
-    qsort(returned.moved_ids, returned.moved, sizeof *returned.moved_ids, compare_ids);
-    assert_memory_equal(returned.moved_ids, other.moved_ids,
-                        returned.moved * sizeof *returned.moved_ids);
-    for (size_t i = 0; i < held && returned.moved > 0; i++)
-        assert_memory_equal(&segments[i], &others[i], sizeof segments[i]);
+    for (size_t i = 0; i < returned.order_count; i++) {
+        assert_int_equal(orders[i].moved, others[i].moved);
+        assert_int_equal(orders[i].unmet, others[i].unmet);
+        assert_int_equal(orders[i].damaged, others[i].damaged);
+    }
+    for (size_t i = 0; i < returned.segment_count; i++) {
+        assert_int_equal(segments[i].returned, other_segments[i].returned);
+        assert_memory_equal(&segments[i].row, &other_segments[i].row, sizeof segments[i].row);
+    }
 }
 
 static void call_keys(void)
