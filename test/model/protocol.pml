@@ -4,7 +4,10 @@
  * Redis forgets, leases run out, answers are lost, transactions end late and workers die. spin
  * visits every state that the budgets below allow and checks:
  *
- *   - no segment sells more than its capacity, and the ledger's counters equal its orders;
+ *   - no segment sells more than its capacity or fewer than no units, and the units sold of all
+ *     segments together are those of the accepted orders;
+ *   - where Redis is settled at the ledger's fence, it has the units that the ledger has left;
+ *   - a return whose client heard that nothing came back does not come back later;
  *   - an order that was accepted is in the ledger, and one that was refused never will be;
  *   - "sold out" is said only while the ledger has too few units;
  *   - once the faults have stopped, the last unit is sold within a bounded number of tries.
@@ -27,7 +30,7 @@
 #define CALM_SLOT (SLOTS - 1)
 #define PASSES_FAULTY 2 /* that an order makes under faults before it is refused */
 #define PASSES_CALM 5   /* that decide every order when there are no faults */
-#define ANY 3           /* a hint that says nothing */
+#define ANY 3           /* a hint that says nothing; a return that tries every segment */
 
 mtype = { NONE, ACCEPTED, ENDED }                /* what the ledger knows of an order */
 mtype = { SILENCE, YES, NO, SOLD_OUT, IN_DOUBT } /* what its client heard */
@@ -53,7 +56,7 @@ byte fences;        /* grows even when Redis forgets: it follows the server's cl
 typedef ledger_segment { byte capacity; byte sold; byte fence }
 ledger_segment ledger[SEGMENTS];
 
-typedef order_row { mtype state; mtype told; byte units[SEGMENTS] }
+typedef order_row { mtype state; mtype told; byte units }
 order_row orders[SLOTS];
 bool restocked;
 
@@ -61,11 +64,11 @@ bool restocked;
  * waiting. */
 typedef transaction {
     bool late;
-    bool denied;           /* its client was told that the order is refused, or it tries anew */
+    bool denied;           /* its client was told that nothing was done, or it tries anew */
     mtype kind;
     byte slot;
     byte units[SEGMENTS];  /* sold, or added by a restock */
-    byte fence[SEGMENTS];  /* of the hold; 0: the segment is not concerned */
+    byte fence[SEGMENTS];  /* of the hold; 0: the segment is not held */
     byte settled[SEGMENTS]
 }
 transaction sent[2 * WORKERS];
@@ -85,7 +88,7 @@ bool calm;
 #define REFUSES(t, s)                                                       \
     (t.fence[s] != 0 &&                                                     \
      ((t.kind == SALE && (!CHAINED(t, s) || t.units[s] > LEFT(s))) ||       \
-      (t.kind != SALE && ledger[s].fence >= t.fence[s])))
+      (t.kind == RESTOCK && ledger[s].fence >= t.fence[s])))
 
 inline change_segment(t, s) {
     if
@@ -93,29 +96,79 @@ inline change_segment(t, s) {
     :: t.fence[s] != 0 ->
         ledger[s].fence = t.fence[s];
         if
-        :: t.kind == SALE ->
-            ledger[s].sold = ledger[s].sold + t.units[s];
-            orders[t.slot].units[s] = t.units[s]
-        :: t.kind == RETURN ->
-            assert(ledger[s].sold >= orders[t.slot].units[s]);
-            ledger[s].sold = ledger[s].sold - orders[t.slot].units[s]
+        :: t.kind == SALE -> ledger[s].sold = ledger[s].sold + t.units[s]
         :: t.kind == RESTOCK -> ledger[s].capacity = ledger[s].capacity + t.units[s]
         fi;
         assert(ledger[s].sold <= ledger[s].capacity)
     fi
 }
 
+/* Units have no home: a return takes those of its order off what the held segments have sold, in
+ * any parts. REACH is how far that goes; FITS, whether n units off the first segment and the rest
+ * off the second are a way to do it. */
+#ifdef MUTANT_RETURN_BEYOND_SOLD
+#define REACH(t, s) (t.fence[s] != 0 -> ledger[s].capacity : 0)
+#else
+#define REACH(t, s) (t.fence[s] != 0 -> ledger[s].sold : 0)
+#endif
+#define REST(t, n) (orders[t.slot].units - (n))
+#define FITS(t, n) ((n) <= REACH(t, 0) && REST(t, n) >= 0 && REST(t, n) <= REACH(t, 1))
+
+/* A segment of which n units come off has got a later fence than the hold's. */
+#ifdef MUTANT_RETURN_UNGUARDED
+#define OVERTAKEN(t, s, n) false
+#else
+#define OVERTAKEN(t, s, n) ((n) > 0 && ledger[s].fence >= t.fence[s])
+#endif
+
 #ifdef MUTANT_RETURN_UNCHECKED
-#define RETURNABLE(t) true
+#define RETURNABLE(t) (orders[t.slot].units > 0)
 #else
 #define RETURNABLE(t) (orders[t.slot].state == ACCEPTED)
 #endif
 
+inline take_off(t, s, units_) {
+    if
+    :: (units_) > 0 ->
+        assert(ledger[s].sold >= (units_));
+        ledger[s].sold = ledger[s].sold - (units_);
+        ledger[s].fence = t.fence[s]
+    :: else
+    fi
+}
+
+/* An order that somebody else has ended, or whose units do not fit, is left as it is: the
+ * transaction is carried out and changes nothing. */
+inline execute_return(t) {
+    ok = true;
+    part = 0;
+    if
+    :: RETURNABLE(t) && FITS(t, 0) -> moved = true
+    :: RETURNABLE(t) && FITS(t, 1) -> moved = true; part = 1
+    :: RETURNABLE(t) && FITS(t, 2) -> moved = true; part = 2
+    :: else -> moved = false
+    fi;
+    if
+    :: !moved
+    :: moved && (OVERTAKEN(t, 0, part) || OVERTAKEN(t, 1, REST(t, part))) -> ok = false
+    :: else ->
+        assert(!t.denied);
+        take_off(t, 0, part);
+        take_off(t, 1, REST(t, part));
+        orders[t.slot].state = ENDED
+    fi;
+    part = 0;
+    moved = false
+}
+
 /* Carries the transaction out, all of it or nothing. */
 inline execute(t) {
+    ok = false;
     if
-    :: REFUSES(t, 0) || REFUSES(t, 1) || (t.kind == SALE && orders[t.slot].state != NONE) ||
-       (t.kind == RETURN && !RETURNABLE(t)) || (t.kind == RESTOCK && restocked) -> ok = false
+    :: t.kind == RETURN -> execute_return(t)
+    :: t.kind != RETURN &&
+       (REFUSES(t, 0) || REFUSES(t, 1) || (t.kind == SALE && orders[t.slot].state != NONE) ||
+        (t.kind == RESTOCK && restocked)) -> skip
     :: else ->
         ok = true;
         change_segment(t, 0);
@@ -123,8 +176,8 @@ inline execute(t) {
         if
         :: t.kind == SALE ->
             assert(!t.denied);
+            orders[t.slot].units = t.units[0] + t.units[1];
             orders[t.slot].state = ACCEPTED
-        :: t.kind == RETURN -> orders[t.slot].state = ENDED
         :: t.kind == RESTOCK -> restocked = true
         fi
     fi
@@ -212,8 +265,35 @@ inline release(s) {
     }
 }
 
+/* stock_load.lua: Redis gets what the ledger's row said under this hold, which ends. */
+inline load(s, units_) {
+    atomic {
+        if
+        :: redis[s].holder == f[s] ->
+            if
+#ifndef MUTANT_RECOVERY_NOT_LOADED
+            :: !ahead ->
+                redis[s].present = true;
+                redis[s].available = units_;
+                redis[s].settled = f[s];
+                redis[s].open = 0
+#endif
+            :: else
+            fi;
+            redis[s].holder = 0
+        :: else
+        fi;
+        f[s] = 0;
+        k[s] = 0;
+        p[s] = 0;
+        left = 0;
+        ahead = false;
+        MAY_DIE
+    }
+}
+
 /* The ledger's fence becomes ours, unless it is ahead; what its row says is then final until
- * somebody takes again, and Redis is loaded with it (stock_load.lua). */
+ * somebody takes again, and Redis is loaded with it. */
 inline recover(s) {
     atomic {
         ahead = ledger[s].fence > f[s];
@@ -225,28 +305,7 @@ inline recover(s) {
         hint[s] = (ahead -> ANY : left);
         MAY_DIE
     }
-    atomic {
-        if
-        :: redis[s].holder == f[s] ->
-            if
-#ifndef MUTANT_RECOVERY_NOT_LOADED
-            :: !ahead ->
-                redis[s].present = true;
-                redis[s].available = left;
-                redis[s].settled = f[s];
-                redis[s].open = 0
-#endif
-            :: else
-            fi;
-            redis[s].holder = 0
-        :: else
-        fi;
-        f[s] = 0;
-        k[s] = 0;
-        left = 0;
-        ahead = false;
-        MAY_DIE
-    }
+    load(s, left)
 }
 
 inline begin_transaction(kind_, slot_) {
@@ -259,6 +318,32 @@ inline begin_transaction(kind_, slot_) {
     }
 }
 
+/* A return or a restock also reads the rows of the held segments, under their locks: which have
+ * changed (their fence is the hold's), and how much they have left. */
+inline execute_and_read(kind_) {
+#ifdef MUTANT_RETURN_LOADS_REDIS
+    for (x : 0 .. SEGMENTS - 1) {
+        if
+        :: kind_ == RETURN && marked[x] -> k[x] = hint[x] - LEFT(x)
+        :: else
+        fi
+    }
+#endif
+    execute(sent[t]);
+    for (x : 0 .. SEGMENTS - 1) {
+        if
+        :: kind_ != SALE && ok && f[x] != 0 && ledger[x].fence == f[x] ->
+            changed[x] = true;
+#ifdef MUTANT_RETURN_LOADS_REDIS
+            k[x] = (kind_ == RETURN && marked[x] -> k[x] + LEFT(x) : LEFT(x))
+#else
+            k[x] = LEFT(x)
+#endif
+        :: else
+        fi
+    }
+}
+
 /* Sends the worker's transaction. `known`: an answer came back, and `ok` is what it said. A lost
  * answer leaves the transaction done, never done, or still to come. */
 inline commit(kind_, slot_) {
@@ -266,7 +351,7 @@ inline commit(kind_, slot_) {
         begin_transaction(kind_, slot_);
         known = true;
         if
-        :: execute(sent[t])
+        :: execute_and_read(kind_)
         :: !calm && faults_seen < FAULTS && !sent[t + WORKERS].late ->
             faults_seen++;
             known = false;
@@ -447,53 +532,91 @@ inline sell() {
 
 /* --- Units that come back, and new ones --- */
 
-#ifdef UNMARKED_RETURNS
-#define MARK(s) skip
+#if defined(UNMARKED_RETURNS)
+#define MARKABLE(s) false
+#elif defined(MUTANT_RETURN_MARKS_DIRTY)
+#define MARKABLE(s) (redis[s].present)
 #else
-#define MARK(s) redis[s].open = f[s]
+#define MARKABLE(s) (redis[s].present && redis[s].open == 0)
 #endif
 
-/* Locks a segment and marks it dirty, in one trip. The mark makes the next holder recover what a
- * dead one left; without it (UNMARKED_RETURNS) the question to the ledger still does. */
+/* stock_open.lua, in one trip with the lock. A segment that is dirty or missing keeps what it says.
+ * The mark makes the next holder recover what a dead one left; without it (UNMARKED_RETURNS) the
+ * question to the ledger still does. */
 inline lock_and_mark(s) {
     atomic {
         lock_segment(s);
         if
-        :: f[s] != 0 -> MARK(s)
+        :: f[s] != 0 && MARKABLE(s) ->
+            redis[s].open = f[s];
+            p[s] = redis[s].settled;
+#ifdef MUTANT_RETURN_LOADS_REDIS
+            hint[s] = redis[s].available;
+#endif
+            marked[s] = true
         :: else
         fi;
         MAY_DIE
     }
 }
 
-/* Commits a change of the locked segments and loads them from the ledger. */
-inline change(kind_, slot_) {
-    commit(kind_, slot_);
+/* Ends the hold of a segment after a transaction that was carried out. */
+inline end_hold(s) {
     if
-    :: f[0] != 0 && ok -> recover(0)
-    :: f[0] != 0 && !ok -> release(0)
+    :: f[s] == 0
+    :: f[s] != 0 && changed[s] -> load(s, k[s])
+    :: f[s] != 0 && !changed[s] && marked[s] -> settle(s, p[s], 0)
+    :: f[s] != 0 && !changed[s] && !marked[s] -> release(s)
+    fi
+}
+
+inline recover_held() {
+    if
+    :: f[0] != 0 -> recover(0)
     :: else
     fi;
     if
-    :: f[1] != 0 && ok -> recover(1)
-    :: f[1] != 0 && !ok -> release(1)
+    :: f[1] != 0 -> recover(1)
     :: else
     fi
 }
 
+/* Holds any segments that are free, whichever the order was taken from. A return whose answer was
+ * lost is forbidden by the raised fences, if it is still to come; the order's status then says what
+ * became of it. */
 inline return_order(other) {
-    busy = false;
     if
-    :: orders[other].units[0] > 0 -> lock_and_mark(0)
+    :: s = 0
+    :: s = 1
+    :: s = ANY
+    fi;
+    if
+    :: s != 1 -> lock_and_mark(0)
     :: else
     fi;
     if
-    :: orders[other].units[1] > 0 -> lock_and_mark(1)
+    :: s != 0 -> lock_and_mark(1)
     :: else
     fi;
+    s = 0;
     if
-    :: busy -> release(0); release(1)
-    :: else -> change(RETURN, other)
+    :: f[0] == 0 && f[1] == 0
+    :: else ->
+        commit(RETURN, other);
+        if
+        :: known && ok -> end_hold(0); end_hold(1)
+        :: known && !ok -> recover_held()
+        :: !known ->
+            recover_held();
+            atomic {
+                sent[t + WORKERS].denied = (orders[other].state != ENDED);
+                MAY_DIE
+            }
+        :: !known && faults_seen < FAULTS -> /* the ledger is away for long */
+            faults_seen++;
+            release(0);
+            release(1)
+        fi
     fi
 }
 
@@ -505,7 +628,11 @@ inline restock() {
     :: busy -> release(0); release(1)
     :: else ->
         k[1] = 1;
-        change(RESTOCK, CALM_SLOT)
+        commit(RESTOCK, CALM_SLOT);
+        if
+        :: ok -> end_hold(0); end_hold(1)
+        :: !ok -> release(0); release(1)
+        fi
     fi
 }
 
@@ -513,9 +640,9 @@ inline restock() {
 
 #define LOCALS                                                   \
     byte f[SEGMENTS], k[SEGMENTS], p[SEGMENTS], hint[SEGMENTS];  \
-    bool suspect[SEGMENTS];                                      \
-    byte slot, quantity, unmet, wanted, left, passes, looked, s, x, t; \
-    bool busy, dirty, ok, known, ahead;                          \
+    bool suspect[SEGMENTS], marked[SEGMENTS], changed[SEGMENTS]; \
+    byte slot, quantity, unmet, wanted, left, passes, looked, s, x, t, part; \
+    bool busy, dirty, ok, known, ahead, moved;                   \
     mtype told
 
 inline forget() {
@@ -525,10 +652,13 @@ inline forget() {
             k[x] = 0;
             p[x] = 0;
             hint[x] = ANY;
-            suspect[x] = false
+            suspect[x] = false;
+            marked[x] = false;
+            changed[x] = false
         }
-        busy = false; dirty = false; ok = false; known = false; ahead = false;
+        busy = false; dirty = false; ok = false; known = false; ahead = false; moved = false;
         unmet = 0; wanted = 0; left = 0; passes = 0; looked = 0; s = 0; x = 0; quantity = 0;
+        part = 0;
         told = SILENCE
     }
 }
@@ -573,8 +703,8 @@ next:   forget();
 
 /* Redis and the network, as long as there is somebody to suffer from them. */
 active proctype faults() {
-    byte x;
-    bool ok;
+    byte x, part;
+    bool ok, moved;
     do
     :: atomic { !calm && faults_seen < FAULTS && !remembers -> /* a restart is to come */
            faults_seen++;
@@ -594,27 +724,25 @@ active proctype faults() {
     od
 }
 
-inline count_units(s) {
-    for (x : 0 .. SLOTS - 1) {
-        if
-        :: orders[x].state == ACCEPTED -> left = left + orders[x].units[s]
-        :: else
-        fi
-    }
-    assert(left == ledger[s].sold);
-    left = 0
+inline check_segment(s) {
+    assert(ledger[s].sold <= ledger[s].capacity);
+    assert(!redis[s].present || redis[s].open != 0 || redis[s].settled != ledger[s].fence ||
+           redis[s].available == LEFT(s))
 }
 
 inline check() {
     d_step {
         left = 0;
-        count_units(0);
-        count_units(1);
         for (x : 0 .. SLOTS - 1) {
+            left = left + (orders[x].state == ACCEPTED -> orders[x].units : 0);
             assert(orders[x].told != YES || orders[x].state != NONE);
             assert((orders[x].told != NO && orders[x].told != SOLD_OUT) ||
                    orders[x].state == NONE)
         }
+        assert(left == ledger[0].sold + ledger[1].sold);
+        check_segment(0);
+        check_segment(1);
+        left = 0;
         x = 0
     }
 }
@@ -639,8 +767,7 @@ proctype seller() {
         atomic {
             orders[slot].state = NONE;
             orders[slot].told = SILENCE;
-            orders[slot].units[0] = 0;
-            orders[slot].units[1] = 0
+            orders[slot].units = 0
         }
         if
         :: told == SOLD_OUT && quantity == 2 -> quantity = 1
@@ -669,8 +796,7 @@ inline simplify() {
         for (x : 0 .. SLOTS - 1) {
             orders[x].state = NONE;
             orders[x].told = SILENCE;
-            orders[x].units[0] = 0;
-            orders[x].units[1] = 0
+            orders[x].units = 0
         }
         for (x : 0 .. 2 * WORKERS - 1) {
             sent[x].denied = false;
