@@ -97,6 +97,34 @@ def test_cancels_that_wait_for_a_segment_let_other_calls_go_first(stack, spawn):
     assert audit(daemon) == 1
 
 
+@pytest.mark.parametrize("how", ["cancel", "expire"])
+def test_units_come_back_while_the_segment_they_were_taken_from_is_locked(daemon, how):
+    """Units have no home: other segments take them in, and they are sold again from there."""
+    stack = daemon.stack
+    daemon.reset("demo", 12, 4, pay_within_s=600)
+    orders = [daemon.order(user_id=f"u{n}").json() for n in range(12)]
+    segment = orders[0]["segment"]
+    ids = [order["order_id"] for order in orders if order["segment"] == segment]
+    lock = f"seckill:{{demo:{segment}}}:lock"
+    wait_until(lambda: stack.redis("SET", lock, "elsewhere", "NX", "PX", 600_000), "the lock")
+    if how == "cancel":
+        assert [daemon.cancel(order_id).status for order_id in ids] == [200] * 3
+    else:
+        listed = ",".join(ids)
+        stack.ledger.run("UPDATE orders SET expires_at = '2020-01-01'"
+                         f" WHERE order_id IN({listed});"
+                         " UPDATE order_expiry SET expires_at = '2020-01-01'"
+                         f" WHERE first_id IN({listed})")
+        wait_until(lambda: statuses(stack.ledger).get("expired") == (3, 3), "their end")
+    held = stack.ledger.run(f"SELECT sold FROM stock_segment WHERE segment = {segment}")
+    assert (daemon.stock()["available"], held) == (3, [("3",)])
+    wait_until(lambda: daemon.order(user_id="next").status == 201, "a sale of what came back")
+    assert len(sell_out(daemon)) == 2
+    assert stack.redis("GET", lock) == b"elsewhere"
+    stack.redis("DEL", lock)
+    assert audit(daemon) == 12
+
+
 def test_older_rounds_orders_give_nothing_back(pair):
     one, other = pair
     one.reset("demo", 10, 5)
