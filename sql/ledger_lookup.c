@@ -50,13 +50,3 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
     sql_clear(&ledger->sql);
     return order_set_fetch(&set, ledger, ledger_read) == DB_OK ? LEDGER_OK : LEDGER_FAILED;
 }
-
-enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
-                                     struct ledger_record *record_out)
-{
-    record_out->order_id = order_id;
-    enum ledger_result result = ledger_orders_find(ledger, &record_out, 1);
-    if (result == LEDGER_OK && record_out->damaged)
-        return LEDGER_DAMAGED;
-    return result == LEDGER_OK && record_out->status[0] == '\0' ? LEDGER_NO : result;
-}

@@ -10,11 +10,6 @@
 enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_record *const *records,
                                       size_t count);
 
-/* Looks up one order. LEDGER_NO: no such order.
- * LEDGER_DAMAGED: its rows make no sense. */
-enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
-                                     struct ledger_record *record_out);
-
 struct ledger_key {
     const char *user_id;
     const char *key;

@@ -673,7 +673,7 @@ static void find_order(const struct ledger_order *row)
     struct ledger_record record;
     char time[LEDGER_TIME_SIZE];
     ledger_time_format(row->created_ms, time);
-    assert_int_equal(ledger_order_find(ledger, row->order_id, &record), LEDGER_OK);
+    assert_int_equal(sql_order_find(ledger, row->order_id, &record), LEDGER_OK);
     assert_string_equal(record.sku, row->sku);
     assert_string_equal(record.user_id, row->user_id);
     assert_string_equal(record.key, row->key ? row->key : "");
@@ -1116,7 +1116,7 @@ static void test_order_is_found_as_it_was_written(void **state)
     struct ledger_order row = order(UINT64_MAX, 2, "k:1");
     ledger_time_format(row.created_ms, time);
     assert_int_equal(commit_one(move(0, 2, FENCE, FENCE + 1), row), LEDGER_OK);
-    assert_int_equal(ledger_order_find(ledger, UINT64_MAX, &record), LEDGER_OK);
+    assert_int_equal(sql_order_find(ledger, UINT64_MAX, &record), LEDGER_OK);
     assert_true(record.order_id == UINT64_MAX);
     assert_string_equal(record.sku, "s");
     assert_string_equal(record.user_id, "u");
@@ -1126,7 +1126,7 @@ static void test_order_is_found_as_it_was_written(void **state)
     assert_int_equal(record.round, 1);
     assert_int_equal(record.qty, 2);
     assert_int_equal(record.segment, 0);
-    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_NO);
+    assert_int_equal(sql_order_find(ledger, 1, &record), LEDGER_NO);
 }
 
 static void test_order_without_a_key_has_an_empty_one(void **state)
@@ -1134,7 +1134,7 @@ static void test_order_without_a_key_has_an_empty_one(void **state)
     (void)state;
     struct ledger_record record;
     assert_int_equal(commit_one(move(0, 1, FENCE, FENCE + 1), order(1, 1, "")), LEDGER_OK);
-    assert_int_equal(ledger_order_find(ledger, 1, &record), LEDGER_OK);
+    assert_int_equal(sql_order_find(ledger, 1, &record), LEDGER_OK);
     assert_string_equal(record.key, "");
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_key"), 0);
     assert_int_equal(sql_server_do("SELECT idempotency_key IS NULL FROM orders"), 1);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "sql/db.h"
+#include "sql/ledger_lookup.h"
 
 /* The server's url; fails the test when the environment does not say it. */
 static inline const char *sql_server_url(void)
@@ -98,6 +99,19 @@ static inline int64_t sql_server_log(void)
         now = sql_server_do("%s", question);
     }
     return now;
+}
+
+/* Looks up one order. LEDGER_NO: no such order. LEDGER_DAMAGED: its row makes no sense. */
+static inline enum ledger_result sql_order_find(struct ledger *ledger, uint64_t order_id,
+                                                struct ledger_record *record_out)
+{
+    record_out->order_id = order_id;
+    enum ledger_result result = ledger_orders_find(ledger, &record_out, 1);
+    if (result != LEDGER_OK)
+        return result;
+    return record_out->damaged             ? LEDGER_DAMAGED
+           : record_out->status[0] == '\0' ? LEDGER_NO
+                                           : LEDGER_OK;
 }
 
 /* ---- another transaction ---- */

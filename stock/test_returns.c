@@ -330,11 +330,11 @@ static void test_orders_get_their_time_from_the_settings(void **state)
         assert_int_equal(many[i].outcome, STOCK_ACCEPTED);
     assert_string_equal(many[39].created_at, "2026-09-21T14:13:20.162Z");
     assert_string_equal(many[39].expires_at, "2026-09-21T14:14:50.162Z");
-    ledger_order_find(stock_ledger(stock), many[39].order_id, &record);
+    sql_order_find(stock_ledger(stock), many[39].order_id, &record);
     assert_string_equal(record.expires_at, many[39].expires_at);
-    ledger_order_find(stock_ledger(stock), expiring, &record);
+    sql_order_find(stock_ledger(stock), expiring, &record);
     assert_string_equal(record.expires_at, "2026-09-21T14:14:50.123Z");
-    ledger_order_find(stock_ledger(stock), lasting, &record);
+    sql_order_find(stock_ledger(stock), lasting, &record);
     assert_string_equal(record.expires_at, "");
     assert_int_equal(sql_server_do("SELECT COUNT(*) FROM order_expiry e JOIN orders o ON "
                                    "e.expires_at=o.expires_at AND order_id BETWEEN first_id AND "
@@ -362,7 +362,7 @@ static void test_unpaid_orders_expire_and_are_sold_again(void **state)
         expired += expire();
     assert_int_equal(expired, reserved);
     assert_int_equal(expire(), 0);
-    ledger_order_find(stock_ledger(stock), several, &record);
+    sql_order_find(stock_ledger(stock), several, &record);
     assert_string_equal(record.status, "expired");
     assert_int_equal(pay(several), STOCK_STATE_REFUSED);
     audit((uint32_t)sql_server_do("SELECT COUNT(*) FROM orders WHERE status"

@@ -288,7 +288,7 @@ static void test_accepted_order_says_where_and_when(void **state)
     reset("s", 10, 5);
     struct stock_order one = sell("s", 2);
     assert_int_equal(one.outcome, STOCK_ACCEPTED);
-    assert_int_equal(ledger_order_find(stock_ledger(stock), one.order_id, &record), LEDGER_OK);
+    assert_int_equal(sql_order_find(stock_ledger(stock), one.order_id, &record), LEDGER_OK);
     assert_int_equal(record.segment, one.segment);
     assert_int_equal(record.qty, 2);
     assert_string_equal(record.created_at, one.created_at);

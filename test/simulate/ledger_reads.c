@@ -115,14 +115,6 @@ enum ledger_result ledger_orders_find(struct ledger *ledger, struct ledger_recor
     return result == LEDGER_OK ? LEDGER_OK : LEDGER_FAILED;
 }
 
-enum ledger_result ledger_order_find(struct ledger *ledger, uint64_t order_id,
-                                     struct ledger_record *record_out)
-{
-    record_out->order_id = order_id;
-    enum ledger_result result = ledger_orders_find(ledger, &record_out, 1);
-    return result == LEDGER_OK && record_out->status[0] == '\0' ? LEDGER_NO : result;
-}
-
 struct keys_question {
     struct ledger_key *keys;
     size_t count;
