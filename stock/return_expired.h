@@ -15,8 +15,8 @@ struct stock_expired {
 
 /* Expires reserved orders whose time is over: the next few thousand after `cursor`, which moves on
  * and says whether there are more; then call again at once. Orders are left out while somebody else
- * keeps their rows, or all of their sale's segments; they come again once the cursor starts over, all zero. LEDGER_OK or
- * LEDGER_FAILED. Safe to run in several processes, but pointless. */
+ * keeps their rows, or all of their sale's segments; they come again once the cursor starts over,
+ * all zero. LEDGER_OK or LEDGER_FAILED. Safe to run in several processes, but pointless. */
 enum ledger_result stock_expire(struct stock *stock, struct ledger_due_cursor *cursor,
                                 struct stock_expired *expired_out);
 

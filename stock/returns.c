@@ -344,8 +344,8 @@ static void recover(struct stock *stock, struct returns_work *work)
 }
 
 /* Loads the segments that units came back to. The others keep their last fence in the ledger, so
- * what Redis says of them still counts; where the ledger's fence is beyond the lock's, Redis is told
- * of it. */
+ * what Redis says of them still counts; where the ledger's fence is beyond the lock's, Redis is
+ * told of it. */
 static void load(struct stock *stock, struct returns_work *work)
 {
     for (size_t i = 0; i < work->returned.segment_count; i++) {
