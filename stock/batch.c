@@ -205,14 +205,6 @@ size_t batch_filled(const struct batch *batch, struct stock_order **orders_out)
     return count;
 }
 
-static int compare_holds(const void *left, const void *right)
-{
-    const struct segment_hold *a = *(struct segment_hold *const *)left;
-    const struct segment_hold *b = *(struct segment_hold *const *)right;
-    int order = a->sale == b->sale ? 0 : strcmp(sale_sku(a->sale), sale_sku(b->sale));
-    return order != 0 ? order : (a->segment > b->segment) - (a->segment < b->segment);
-}
-
 /* Lists the holds that have sold units, in the order in which all transactions take the segments'
  * rows. */
 static void list_updated(struct stock *stock, struct batch *batch)
@@ -225,7 +217,7 @@ static void list_updated(struct stock *stock, struct batch *batch)
     }
     assert(batch->update_count <= STOCK_HOLDS_MAX);
     if (batch->update_count > 1)
-        qsort(batch->updated, batch->update_count, sizeof batch->updated[0], compare_holds);
+        qsort(batch->updated, batch->update_count, sizeof batch->updated[0], segment_compare);
 }
 
 static void write_update(struct batch *batch, size_t i, enum ledger_guard guard)

@@ -13,7 +13,7 @@ struct stock_expired {
     size_t awaited; /* of these, orders whose units buyers may wait for */
 };
 
-/* Expires reserved orders whose time is over: the next few thousand after `cursor`, which moves on
+/* Expires reserved orders whose time is over: some hundreds after `cursor`, which moves on
  * and says whether there are more; then call again at once. Orders are left out while somebody else
  * keeps their rows, or all of their sale's segments; they come again once the cursor starts over,
  * all zero. LEDGER_OK or LEDGER_FAILED. Safe to run in several processes, but pointless. */

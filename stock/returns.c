@@ -237,14 +237,6 @@ static bool lock(struct stock *stock, struct returns_work *work)
 
 /* ---- the ledger ---- */
 
-static int compare_holds(const void *a, const void *b)
-{
-    const struct segment_hold *one = *(struct segment_hold *const *)a;
-    const struct segment_hold *other = *(struct segment_hold *const *)b;
-    int order = one->sale == other->sale ? 0 : strcmp(sale_sku(one->sale), sale_sku(other->sale));
-    return order != 0 ? order : (one->segment > other->segment) - (one->segment < other->segment);
-}
-
 static void list_segments(struct stock *stock, struct returns_work *work)
 {
     struct ledger_return *returned = &work->returned;
@@ -252,7 +244,7 @@ static void list_segments(struct stock *stock, struct returns_work *work)
     for (size_t i = 0; i < stock->hold_count; i++)
         if (is_locked(&stock->holds[i]))
             work->holds[returned->segment_count++] = &stock->holds[i];
-    qsort(work->holds, returned->segment_count, sizeof work->holds[0], compare_holds);
+    qsort(work->holds, returned->segment_count, sizeof work->holds[0], segment_compare);
     for (size_t i = 0; i < returned->segment_count; i++) {
         const struct segment_hold *hold = work->holds[i];
         work->segments[i] =

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "lock/redis_pipeline.h"
@@ -13,6 +14,14 @@ enum { TAKE_LOST = 0, TAKE_TOOK = 1 };
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
 {
     snprintf(name_out, SECLOCK_NAME_MAX, "%s:%u", sku, segment);
+}
+
+int segment_compare(const void *left, const void *right)
+{
+    const struct segment_hold *a = *(struct segment_hold *const *)left;
+    const struct segment_hold *b = *(struct segment_hold *const *)right;
+    int order = a->sale == b->sale ? 0 : strcmp(sale_sku(a->sale), sale_sku(b->sale));
+    return order != 0 ? order : (a->segment > b->segment) - (a->segment < b->segment);
 }
 
 /* Each script gets the token, and does nothing unless that token still holds the lock: a holder

@@ -40,6 +40,10 @@ struct segment_hold {
 /* The lock name of a segment, "sku:7". */
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX]);
 
+/* For qsort: two pointers to holds, by sku and segment. All transactions take the rows of segments
+ * in this order. */
+int segment_compare(const void *left, const void *right);
+
 /* Begins a hold of which nothing is known yet. Its stock update will name the round and the
  * settings of `snapshot`, by which its orders are decided. */
 void segment_begin(struct segment_hold *hold, struct sale *sale,
