@@ -18,16 +18,21 @@ static void begin_call(struct script_call *call, enum script_id id, const struct
 
 /* A token of its own for each hold, not the owner's: two batches of one thread must not take
  * each other's segment. */
-void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
-                      struct script_call *call_out)
+void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms)
 {
-    char fence[SCRIPT_KEY_MAX];
     assert(strlen(name) < SECLOCK_NAME_MAX && strlen(prefix) < SECLOCK_PREFIX_MAX);
     assert(lease_ms > 0);
     *hold = (struct lock_hold){.state = SECLOCK_STATE_RELEASED, .lease_ms = lease_ms};
     strcpy(hold->name, name);
     strcpy(hold->prefix, prefix);
     lock_random_text(hold->token);
+}
+
+void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
+                      struct script_call *call_out)
+{
+    char fence[SCRIPT_KEY_MAX];
+    lock_redis_prepare(hold, prefix, name, lease_ms);
     begin_call(call_out, SCRIPT_lock_acquire, hold);
     lock_redis_key(prefix, name, "fence", fence);
     script_key(call_out, fence);

@@ -20,12 +20,16 @@ struct lock_hold {
     int64_t deadline_ns;
 };
 
-/* Begins a hold of `name` with a new token and writes the call that acquires it. */
+/* Begins a hold of `name` with a new token, for a script of the caller's that acquires the lock as
+ * lua/lock_acquire.lua does and begins its answer like that script. */
+void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms);
+
+/* The same, and writes the call that acquires the lock alone. */
 void lock_redis_begin(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms,
                       struct script_call *call_out);
 
-/* Reads the answer to that call, sent at monotonic `sent_ns`. SECLOCK_OK, SECLOCK_BUSY,
- * SECLOCK_FAILED or SECLOCK_UNKNOWN. */
+/* Reads the answer to the call that acquires the lock, sent at monotonic `sent_ns`. SECLOCK_OK,
+ * SECLOCK_BUSY, SECLOCK_FAILED or SECLOCK_UNKNOWN. */
 enum seclock_result lock_redis_acquired(struct lock_hold *hold, const struct script_call *call,
                                         int64_t sent_ns);
 

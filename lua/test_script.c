@@ -86,7 +86,10 @@ static struct script_call fence_raise(int64_t fence)
 
 static struct script_call take(const char *token, int round, int wanted)
 {
-    struct script_call call = begin(SCRIPT_stock_take, LOCK, SEGMENT, token);
+    struct script_call call = begin(SCRIPT_stock_take, LOCK, SEGMENT, NULL);
+    script_key(&call, FENCE);
+    script_text(&call, token);
+    script_int(&call, 10000);
     script_int(&call, round);
     script_int(&call, wanted);
     return call;
@@ -139,6 +142,18 @@ static void load_and_lock(int available)
 static void lock_and_load(void)
 {
     load_and_lock(10);
+}
+
+/* Asserts that the call locked the segment at the fence that is stored now, and took units. */
+static void expect_took(struct script_call call, int taken, int64_t settled, int left)
+{
+    EXPECT(call, 1, redis_server_do("GET " FENCE), taken, settled, left);
+}
+
+/* Asserts that the call locked the segment and found it in need of a recovery. */
+static void expect_dirty(struct script_call call)
+{
+    EXPECT(call, 1, redis_server_do("GET " FENCE));
 }
 
 static void sleep_ms(int ms)
@@ -316,6 +331,7 @@ static void test_full_redis_settles_and_releases(void **state)
     EXPECT(run(settle("mine", 99, 1)), 1, 7);
     EXPECT(run(back), 1);
     assert_int_equal(run(acquire("other", 5000)).result, REDIS_FAILED);
+    assert_int_equal(run(take("other", 3, 1)).result, REDIS_FAILED);
     redis_server_do("CONFIG SET maxmemory 0");
     EXPECT(run(segment_read()), 1, 9, 3, 0, 99);
     lock_as("mine");
@@ -375,15 +391,17 @@ static void test_take_decrements_and_marks_the_round_open(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(take("mine", 3, 4)), 1, 4, 77, 6);
+    EXPECT(run(lock_release("mine")), 1);
+    expect_took(run(take("next", 3, 4)), 4, 77, 6);
     EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+    EXPECT(run(lock_release("next")), 1);
 }
 
 static void test_take_of_more_than_there_is_takes_all(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(take("mine", 3, 11)), 1, 10, 77, 0);
+    expect_took(run(take("mine", 3, 11)), 10, 77, 0);
     EXPECT(run(segment_read()), 1, 0, 3, 1, 77);
 }
 
@@ -391,29 +409,58 @@ static void test_take_from_an_empty_segment_leaves_it_settled(void **state)
 {
     (void)state;
     load_and_lock(0);
-    EXPECT(run(take("mine", 3, 1)), 1, 0, 77, 0);
+    expect_took(run(take("mine", 3, 1)), 0, 77, 0);
     EXPECT(run(segment_read()), 1, 0, 3, 0, 77);
 }
 
-static void test_take_without_the_lock_is_lost(void **state)
+static void test_take_is_busy_while_another_holds_the_lock(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(take("other", 3, 1)), 0);
-    EXPECT(run(lock_release("mine")), 1);
-    EXPECT(run(take("mine", 3, 1)), 0);
+    int64_t fence = redis_server_do("GET " FENCE);
+    struct script_call call = run(take("other", 3, 1));
+    assert_int_equal(call.value_count, 2);
+    assert_int_equal(call.values[0], 0);
+    assert_in_range(call.values[1], 9000, 10000);
+    assert_int_equal(redis_server_do("GET " FENCE), fence);
     EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
+}
+
+static void test_take_locks_for_its_lease_at_a_greater_fence(void **state)
+{
+    (void)state;
+    lock_and_load();
+    int64_t fence = redis_server_do("GET " FENCE);
+    EXPECT(run(lock_release("mine")), 1);
+    assert_true(run(take("next", 3, 1)).values[1] > fence);
+    assert_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
+    assert_in_range(redis_server_do("TTL " FENCE), 600000, 604800);
+    EXPECT(run(lock_release("next")), 1);
+    redis_server_do("SET " FENCE " %lld", (long long)FENCE_AHEAD);
+    EXPECT(run(take("last", 3, 1)), 1, FENCE_AHEAD + 1);
+}
+
+static void test_take_sent_again_keeps_its_fence_and_takes_nothing(void **state)
+{
+    (void)state;
+    lock_and_load();
+    EXPECT(run(lock_release("mine")), 1);
+    int64_t fence = run(take("next", 3, 4)).values[1];
+    redis_server_do("PEXPIRE " LOCK " 100");
+    EXPECT(run(take("next", 3, 4)), 1, fence);
+    assert_in_range(redis_server_do("PTTL " LOCK), 9000, 10000);
+    EXPECT(run(segment_read()), 1, 6, 3, 1, 77);
+    redis_server_do("DEL " FENCE);
+    assert_true(run(take("next", 3, 4)).values[1] > fence);
 }
 
 static void test_take_from_an_open_round_is_dirty(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(take("mine", 3, 1)), 1, 1, 77, 9);
-    EXPECT(run(take("mine", 3, 1)), 2);
+    expect_took(run(take("mine", 3, 1)), 1, 77, 9);
     EXPECT(run(lock_release("mine")), 1);
-    lock_as("next");
-    EXPECT(run(take("next", 3, 1)), 2);
+    expect_dirty(run(take("next", 3, 1)));
     EXPECT(run(segment_read()), 1, 9, 3, 1, 77);
 }
 
@@ -421,8 +468,8 @@ static void test_take_of_another_round_is_dirty(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(take("mine", 2, 1)), 2);
-    EXPECT(run(take("mine", 4, 1)), 2);
+    expect_dirty(run(take("mine", 2, 1)));
+    expect_dirty(run(take("mine", 4, 1)));
     EXPECT(run(segment_read()), 1, 10, 3, 0, 77);
 }
 
@@ -430,12 +477,20 @@ static void test_take_from_a_missing_or_torn_segment_is_dirty(void **state)
 {
     (void)state;
     static const char *const fields[] = {"available", "round", "open", "settled"};
-    lock_as("mine");
-    EXPECT(run(take("mine", 3, 1)), 2);
+    expect_dirty(run(take("mine", 3, 1)));
+    redis_server_do("SET " SEGMENT " text");
+    expect_dirty(run(take("mine", 3, 1)));
+    redis_server_do("DEL " SEGMENT);
     for (size_t i = 0; i < 4; i++) {
         lock_and_load();
         redis_server_do("HDEL " SEGMENT " %s", fields[i]);
-        EXPECT(run(take("mine", 3, 1)), 2);
+        expect_dirty(run(take("mine", 3, 1)));
+    }
+    static const char *const nonsense[] = {"many", "-1"};
+    for (size_t i = 0; i < 2; i++) {
+        lock_and_load();
+        redis_server_do("HSET " SEGMENT " available %s", nonsense[i]);
+        expect_dirty(run(take("mine", 3, 1)));
     }
 }
 
@@ -534,17 +589,17 @@ static void test_pipeline_answers_each_call_in_order(void **state)
 {
     (void)state;
     struct script_call calls[] = {
-        acquire("mine", 5000), load("mine", 10, 3, 77), acquire("mine", 5000),  take("mine", 3, 4),
-        settle("mine", 78, 1), take("mine", 3, 1),      acquire("other", 5000), segment_read()};
+        acquire("mine", 5000), load("mine", 10, 3, 77), acquire("mine", 5000), take("mine", 3, 4),
+        settle("mine", 78, 1), take("other", 3, 1),     acquire("mine", 5000), segment_read()};
     script_run(redis, calls, 8);
     assert_int_equal(calls[0].values[0], 1);
     EXPECT(calls[1], 1);
     assert_true(calls[2].values[1] > calls[0].values[1]);
-    EXPECT(calls[3], 1, 4, 77, 6);
+    EXPECT(calls[3], 1, calls[2].values[1], 4, 77, 6);
     EXPECT(calls[4], 1, 7);
-    EXPECT(calls[5], 0);
-    assert_true(calls[6].values[1] > calls[2].values[1]);
-    EXPECT(calls[7], 1, 7, 3, 0, 78);
+    assert_true(calls[5].values[1] > calls[3].values[1]);
+    assert_int_equal(calls[6].values[0], 0);
+    EXPECT(calls[7], 1, 6, 3, 1, 78);
 }
 
 static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
@@ -557,7 +612,7 @@ static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
     uint64_t reloads = redis_stats(redis).reloads;
     redis_server_do("SCRIPT FLUSH");
     script_run(redis, calls, 3);
-    EXPECT(calls[0], 1, 4, 77, 6);
+    expect_took(calls[0], 4, 77, 6);
     EXPECT(calls[1], 1, 6);
     EXPECT(calls[2], 1, 6, 3, 0, 78);
     assert_int_equal(redis_stats(redis).reloads, reloads + 3);
@@ -568,20 +623,20 @@ static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
 }
 
 /* After a restart another client came first, so the server knows the second of two scripts and not
- * the first. The acquire must still run before the take. */
+ * the first. The settle must still run before the take. */
 static void test_first_pipeline_of_a_connection_keeps_its_order(void **state)
 {
     (void)state;
     lock_and_load();
-    EXPECT(run(lock_release("mine")), 1);
+    run(take("mine", 3, 1));
     redis_server_do("SCRIPT FLUSH");
     run(take("other", 3, 1));
     redis_close(&redis);
     redis = redis_server_open(1000);
-    struct script_call calls[] = {acquire("mine", 5000), take("mine", 3, 4)};
+    struct script_call calls[] = {settle("mine", 88, 0), take("next", 3, 4)};
     script_run(redis, calls, 2);
-    assert_int_equal(calls[0].values[0], 1);
-    EXPECT(calls[1], 1, 4, 77, 6);
+    EXPECT(calls[0], 1, 9);
+    expect_took(calls[1], 4, 88, 5);
 }
 
 static void test_script_error_is_failed_and_the_rest_goes_on(void **state)
@@ -589,12 +644,12 @@ static void test_script_error_is_failed_and_the_rest_goes_on(void **state)
     (void)state;
     lock_as("mine");
     redis_server_do("SET " SEGMENT " text");
-    struct script_call calls[] = {take("mine", 3, 4), lock_release("mine")};
+    struct script_call calls[] = {load("mine", 10, 3, 77), lock_release("mine")};
     script_run(redis, calls, 2);
     assert_int_equal(calls[0].result, REDIS_FAILED);
     assert_int_equal(calls[0].value_count, 0);
     assert_non_null(strstr(redis_error(redis), "WRONGTYPE"));
-    EXPECT(calls[1], 1);
+    EXPECT(calls[1], 0); /* the load had begun with it */
 }
 
 static void test_calls_that_cannot_be_sent_are_failed(void **state)
@@ -863,7 +918,9 @@ int main(void)
         TEST(test_take_decrements_and_marks_the_round_open),
         TEST(test_take_of_more_than_there_is_takes_all),
         TEST(test_take_from_an_empty_segment_leaves_it_settled),
-        TEST(test_take_without_the_lock_is_lost),
+        TEST(test_take_is_busy_while_another_holds_the_lock),
+        TEST(test_take_locks_for_its_lease_at_a_greater_fence),
+        TEST(test_take_sent_again_keeps_its_fence_and_takes_nothing),
         TEST(test_take_from_an_open_round_is_dirty),
         TEST(test_take_of_another_round_is_dirty),
         TEST(test_take_from_a_missing_or_torn_segment_is_dirty),

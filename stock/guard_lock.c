@@ -2,7 +2,7 @@
  *
  * why_two: the scripts that change the counter in Redis check the token of the lock beside it, and
  * the chain of fences needs numbers of one scale, which that lock makes. So the segment's lock is
- * taken as always, in the same round trip as the units, and the guard lock decides before that who
+ * taken as always, by the same call as the units, and the guard lock decides before that who
  * may try. The ledger refuses a holder that outlives either lock. Resets and recoveries need the
  * segment's lock alone: nobody sells without it. */
 #include "stock/guard_lock.h"

@@ -8,8 +8,11 @@
 #include "base/clock.h"
 #include "lock/redis_pipeline.h"
 
-/* First number of stock_take.lua and stock_open.lua; 2 is dirty. */
-enum { TAKE_LOST = 0, TAKE_TOOK = 1 };
+/* First number of stock_open.lua; 2 is dirty. */
+enum { OPEN_LOST = 0, OPEN_MARKED = 1 };
+
+/* How many numbers stock_take.lua returns for a segment that is locked and settled. */
+enum { TAKE_VALUES = 5 };
 
 void segment_name(const char *sku, uint32_t segment, char name_out[SECLOCK_NAME_MAX])
 {
@@ -24,8 +27,8 @@ int segment_compare(const void *left, const void *right)
     return order != 0 ? order : (a->segment > b->segment) - (a->segment < b->segment);
 }
 
-/* Each script gets the token, and does nothing unless that token still holds the lock: a holder
- * that outlived its lease changes nothing in Redis. */
+/* Each script gets the token, and does nothing unless that token holds the lock, which stock_take
+ * acquires: a holder that outlived its lease changes nothing in Redis. */
 static struct script_call *segment_call(struct stock *stock, enum script_id id,
                                         const struct lock_hold *lock)
 {
@@ -36,7 +39,7 @@ static struct script_call *segment_call(struct stock *stock, enum script_id id,
     script_key(call, key);
     lock_redis_key(STOCK_PREFIX, lock->name, "segment", key);
     script_key(call, key);
-    if (id == SCRIPT_stock_retire) {
+    if (id == SCRIPT_stock_retire || id == SCRIPT_stock_take) {
         lock_redis_key(STOCK_PREFIX, lock->name, "fence", key);
         script_key(call, key);
     }
@@ -58,23 +61,23 @@ void segment_begin(struct segment_hold *hold, struct sale *sale,
     hold->update = 0;
 }
 
-static void post_lock(struct stock *stock, struct segment_hold *hold, struct sale *sale,
-                      const struct sale_snapshot *snapshot, uint32_t segment)
+/* Begins a hold whose first call is the next of the pipeline. */
+static void begin_posted(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                         const struct sale_snapshot *snapshot, uint32_t segment,
+                         char name_out[SECLOCK_NAME_MAX])
 {
-    char name[SECLOCK_NAME_MAX];
-    segment_name(sale_sku(sale), segment, name);
+    segment_name(sale_sku(sale), segment, name_out);
     segment_begin(hold, sale, snapshot, segment);
     assert(hold >= stock->holds && hold < stock->holds + STOCK_HOLDS_MAX);
     hold->call = stock->call_count;
     hold->sent_ns = clock_now_ns();
-    lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
 }
 
 static void read_lock(struct stock *stock, struct segment_hold *hold)
 {
     assert(hold->state == SEGMENT_POSTED && stock->call_count == 0);
     switch (lock_redis_acquired(&hold->lock, &stock->calls[hold->call], hold->sent_ns)) {
-    case SECLOCK_OK: /* until a take tells otherwise: nothing is known of its contents */
+    case SECLOCK_OK: /* until the contents tell otherwise */
         hold->state = SEGMENT_DIRTY;
         break;
     case SECLOCK_UNKNOWN: /* it may be held in our name until its lease ends */
@@ -89,9 +92,12 @@ static void read_lock(struct stock *stock, struct segment_hold *hold)
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
 {
-    post_lock(stock, hold, sale, snapshot, segment);
+    char name[SECLOCK_NAME_MAX];
+    begin_posted(stock, hold, sale, snapshot, segment, name);
     hold->wanted = wanted;
+    lock_redis_prepare(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms);
     struct script_call *take = segment_call(stock, SCRIPT_stock_take, &hold->lock);
+    script_int(take, stock->options.lease_ms);
     script_int(take, snapshot->round);
     script_int(take, wanted);
 }
@@ -113,20 +119,15 @@ static bool knows_too_few(const struct segment_hold *hold)
 
 static enum segment_state taken_state(struct segment_hold *hold, const struct script_call *take)
 {
-    if (take->result == REDIS_UNKNOWN)
-        return SEGMENT_DOUBT;
-    if (take->result != REDIS_ANSWERED)
-        return SEGMENT_DIRTY; /* Redis refused the script: the ledger knows better */
-    if (take->values[0] == TAKE_LOST)
-        return SEGMENT_BUSY;
+    const int64_t *values = take->values;
     /* Another round, an open one, nothing, or nonsense: whatever it is, the ledger sets it
      * right. */
-    if (take->values[0] != TAKE_TOOK || take->values[1] < 0 || take->values[1] > hold->wanted ||
-        take->values[2] < 0 || take->values[3] < 0 || take->values[3] > LEDGER_TOTAL_MAX)
+    if (take->value_count != TAKE_VALUES || values[2] < 0 || values[2] > hold->wanted ||
+        values[3] < 0 || values[4] < 0 || values[4] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
-    hold->taken = (uint32_t)take->values[1];
-    hold->settled = (uint64_t)take->values[2];
-    hold->left = (uint32_t)take->values[3];
+    hold->taken = (uint32_t)values[2];
+    hold->settled = (uint64_t)values[3];
+    hold->left = (uint32_t)values[4];
     sale_hint_set(hold->sale, hold->segment, hold->left);
     if (knows_too_few(hold)) {
         hold->taken = 0; /* the recovery counts them */
@@ -139,16 +140,16 @@ void segment_read_take(struct stock *stock, struct segment_hold *hold)
 {
     read_lock(stock, hold);
     if (hold->state == SEGMENT_DIRTY)
-        hold->state = taken_state(hold, &stock->calls[hold->call + 1]);
+        hold->state = taken_state(hold, &stock->calls[hold->call]);
 }
 
 static enum segment_state opened_state(struct segment_hold *hold, const struct script_call *open)
 {
     if (open->result == REDIS_UNKNOWN)
         return SEGMENT_DOUBT;
-    if (open->result != REDIS_ANSWERED || open->values[0] == TAKE_LOST)
+    if (open->result != REDIS_ANSWERED || open->values[0] == OPEN_LOST)
         return SEGMENT_BUSY; /* without the mark nothing is changed */
-    if (open->values[0] != TAKE_TOOK || open->values[1] < 0 || open->values[2] < 0 ||
+    if (open->values[0] != OPEN_MARKED || open->values[1] < 0 || open->values[2] < 0 ||
         open->values[2] > LEDGER_TOTAL_MAX)
         return SEGMENT_DIRTY;
     hold->settled = (uint64_t)open->values[1];
@@ -159,7 +160,9 @@ static enum segment_state opened_state(struct segment_hold *hold, const struct s
 void segment_post_open(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment)
 {
-    post_lock(stock, hold, sale, snapshot, segment);
+    char name[SECLOCK_NAME_MAX];
+    begin_posted(stock, hold, sale, snapshot, segment, name);
+    lock_redis_begin(&hold->lock, STOCK_PREFIX, name, stock->options.lease_ms, stock_call(stock));
     segment_call(stock, SCRIPT_stock_open, &hold->lock);
 }
 
@@ -181,9 +184,9 @@ bool segment_read_mark(const struct stock *stock, struct segment_mark *mark)
 {
     const struct script_call *call = &stock->calls[mark->call];
     assert(stock->call_count == 0);
-    mark->marked = call->result == REDIS_ANSWERED && call->values[0] == TAKE_TOOK;
+    mark->marked = call->result == REDIS_ANSWERED && call->values[0] == OPEN_MARKED;
     mark->settled = mark->marked ? (uint64_t)call->values[1] : 0;
-    return call->result == REDIS_ANSWERED && call->values[0] != TAKE_LOST;
+    return call->result == REDIS_ANSWERED && call->values[0] != OPEN_LOST;
 }
 
 static void post_settle(struct stock *stock, struct lock_hold *lock, uint64_t fence, uint32_t back)

@@ -9,8 +9,8 @@
 #include "stock/stock_core.h"
 
 enum segment_state {
-    SEGMENT_POSTED, /* lock and take are in the pipeline */
-    SEGMENT_BUSY,   /* somebody else holds the lock, or it was lost at once */
+    SEGMENT_POSTED, /* its calls are in the pipeline */
+    SEGMENT_BUSY,   /* somebody else holds the lock, or it was not marked open */
     SEGMENT_EMPTY,  /* locked and settled, and nothing is left in it */
     SEGMENT_TAKEN,  /* locked and marked open; units may be taken from it */
     SEGMENT_DIRTY,  /* locked, to be recovered before anything can be taken */
@@ -25,7 +25,7 @@ struct segment_hold {
     uint32_t settings_version;
     enum segment_state state;
     struct lock_hold lock;
-    size_t call; /* where its lock call stands in the pipeline; the take follows it */
+    size_t call; /* where the call that locks it stands in the pipeline */
     int64_t sent_ns;
     uint32_t wanted;  /* units asked for */
     uint32_t taken;   /* units taken from Redis */
@@ -57,7 +57,8 @@ void segment_post_open(struct stock *stock, struct segment_hold *hold, struct sa
                        const struct sale_snapshot *snapshot, uint32_t segment);
 void segment_read_open(struct stock *stock, struct segment_hold *hold);
 
-/* Posts the lock and a take of up to `wanted` units. segment_read_take sets state and hint. */
+/* Posts one call: the lock and a take of up to `wanted` units. segment_read_take sets the state and
+ * the hint. */
 void segment_post_take(struct stock *stock, struct segment_hold *hold, struct sale *sale,
                        const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted);
 void segment_read_take(struct stock *stock, struct segment_hold *hold);

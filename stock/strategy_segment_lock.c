@@ -40,11 +40,8 @@ static void classify(struct stock *stock, struct group *group, size_t first_hold
         if (hold < &stock->holds[first_hold])
             continue;
         assert(hold->state != SEGMENT_POSTED); /* its answer was read */
-        /* Locked, and then the take did not find the lock: it took nothing, so nothing is to be
-         * settled. */
-        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
         group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
-        if (lost || hold->state == SEGMENT_EMPTY)
+        if (hold->state == SEGMENT_EMPTY)
             segment_post_release(stock, hold);
         else if (hold->state == SEGMENT_TAKEN)
             group->leftover += hold->taken;

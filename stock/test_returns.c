@@ -44,18 +44,20 @@ static enum stock_state_result pay(uint64_t id)
 /* Locks segment 0 as a holder that will never come back, with a take of one unit or without. */
 static void lock_and_die(int lease_ms, bool take)
 {
-    struct script_call calls[2];
+    struct script_call call;
     struct lock_hold hold;
     struct redis *redis = redis_server_open(1000);
-    lock_redis_begin(&hold, STOCK_PREFIX, "s:0", lease_ms, &calls[0]);
-    script_begin(&calls[1], SCRIPT_stock_take);
-    script_key(&calls[1], "seckill:{s:0}:lock");
-    script_key(&calls[1], "seckill:{s:0}:segment");
-    script_text(&calls[1], hold.token);
-    script_int(&calls[1], 1);
-    script_int(&calls[1], 1);
-    script_run(redis, calls, take ? 2 : 1);
-    assert_int_equal(calls[0].values[0], 1);
+    lock_redis_prepare(&hold, STOCK_PREFIX, "s:0", lease_ms);
+    script_begin(&call, SCRIPT_stock_take);
+    script_key(&call, "seckill:{s:0}:lock");
+    script_key(&call, "seckill:{s:0}:segment");
+    script_key(&call, "seckill:{s:0}:fence");
+    script_text(&call, hold.token);
+    script_int(&call, lease_ms);
+    script_int(&call, 1);
+    script_int(&call, take ? 1 : 0);
+    script_run(redis, &call, 1);
+    assert_int_equal(call.values[0], 1);
     redis_close(&redis);
 }
 

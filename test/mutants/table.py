@@ -27,7 +27,8 @@ MUTANTS = {
     # ---- the lock and its fence ----
     "lock_taken_from_its_holder": Mutant(
         "a lock has one holder",
-        (("lua/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),),
+        (("lua/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),
+         ("lua/stock_take.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])")),
         "test_script/test_acquire_is_busy_while_another_holds_it",
         "test_sellout.py::test_one_unit_is_sold_once"),
     "release_of_others_locks": Mutant(
@@ -58,8 +59,8 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "take_without_the_lock": Mutant(
         "only the lock's holder takes units",
-        (("lua/stock_take.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
-        "test_script/test_take_without_the_lock_is_lost"),
+        (("lua/stock_take.lua", "call('GET', KEYS[1]) ~= token", "false"),),
+        "test_script/test_take_is_busy_while_another_holds_the_lock"),
     "settle_without_the_lock": Mutant(
         "only the lock's holder settles its round",
         (("lua/stock_settle.lua",
@@ -74,7 +75,7 @@ MUTANTS = {
     # ---- take, settle, recover ----
     "no_dirty_mark": Mutant(
         "units of a holder that died are sold",
-        (("lua/stock_take.lua", "'available', available - taken, 'open', ARGV[1])",
+        (("lua/stock_take.lua", "'available', available - taken, 'open', token)",
           "'available', available - taken)"),),
         "test_script/test_take_decrements_and_marks_the_round_open",
         "test_crash.py::test_kill_9_at_each_step_of_an_order"),
@@ -616,7 +617,7 @@ REDUNDANT = {
           "return row->settings_version"))),
     "take_from_another_round": Mutant(
         "nobody takes units of another round",
-        (("lua/stock_take.lua", " or segment[2] ~= ARGV[2]", ""),)),
+        (("lua/stock_take.lua", " or segment[2] ~= ARGV[3]", ""),)),
     "return_without_its_mark": Mutant(
         "a return that broke off leaves its segments dirty",
         (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),

@@ -324,7 +324,9 @@ void redis_lua_open(void)
     luaL_openlibs(lua);
     lua_newtable(lua);
     lua_pushcfunction(lua, call);
-    lua_setfield(lua, -2, "call");
+    lua_pushvalue(lua, -1);
+    lua_setfield(lua, -3, "call");
+    lua_setfield(lua, -2, "pcall"); /* it fails as "call" does: no simulated key changes its type */
     lua_pushcfunction(lua, set_repl);
     lua_setfield(lua, -2, "set_repl");
     lua_pushnumber(lua, 0);

@@ -82,6 +82,8 @@ static void guard_end(const char *const *keys, size_t count, const char *token)
 {
     if (count == 0 || !ends_in(keys[0], ":lock") || strcmp(before.token, token) == 0)
         return;
+    if (before.token[0] == '\0' && strcmp(token_of(keys[0]), token) == 0)
+        return; /* it has acquired the lock */
     if (before.token[0] != '\0' && strcmp(token_of(keys[0]), before.token) != 0)
         promise_break("%s was taken from %s by %s", keys[0], before.token, token);
     if (count > 1 && ends_in(keys[1], ":segment") &&
