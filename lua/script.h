@@ -91,8 +91,10 @@ void script_int(struct script_call *call, int64_t value);
  * because a script's first use on a connection carries its text, so that a server that has just
  * started knows the script. The exception is a SCRIPT FLUSH while the connection lives: calls whose
  * script the server forgot are sent again and run after the rest of their pipeline. Callers must
- * bear that. In a cluster the calls are split by their nodes and only those of one slot run in
- * order, see lua/cluster_run.h; each call has a key. */
+ * bear that. Neighbouring calls of stock_take or of stock_settle go as one, which the server runs
+ * without another client's commands in between; each gets its own result. In a cluster every call
+ * goes by itself, to its node, and only those of one slot run in order, see lua/cluster_run.h; each
+ * call has a key. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
 /* False when the last script_run or command_run lost Redis, or did not reach it. In a cluster: when

@@ -328,7 +328,7 @@ static void test_full_redis_settles_and_releases(void **state)
     lock_and_load();
     run(take("mine", 3, 4));
     redis_server_do("CONFIG SET maxmemory 1");
-    EXPECT(run(settle("mine", 99, 1)), 1, 7);
+    EXPECT(run(settle("mine", 99, 1)), 1);
     EXPECT(run(back), 1);
     assert_int_equal(run(acquire("other", 5000)).result, REDIS_FAILED);
     assert_int_equal(run(take("other", 3, 1)).result, REDIS_FAILED);
@@ -501,7 +501,7 @@ static void test_settle_ends_the_round_at_its_fence(void **state)
     (void)state;
     lock_and_load();
     run(take("mine", 3, 4));
-    EXPECT(run(settle("mine", 88, 0)), 1, 6);
+    EXPECT(run(settle("mine", 88, 0)), 1);
     EXPECT(run(segment_read()), 1, 6, 3, 0, 88);
     assert_int_equal(redis_server_do("EXISTS " LOCK), 0);
 }
@@ -511,7 +511,7 @@ static void test_settle_gives_units_back(void **state)
     (void)state;
     lock_and_load();
     run(take("mine", 3, 4));
-    EXPECT(run(settle("mine", 77, 3)), 1, 9);
+    EXPECT(run(settle("mine", 77, 3)), 1);
     EXPECT(run(segment_read()), 1, 9, 3, 0, 77);
 }
 
@@ -596,10 +596,163 @@ static void test_pipeline_answers_each_call_in_order(void **state)
     EXPECT(calls[1], 1);
     assert_true(calls[2].values[1] > calls[0].values[1]);
     EXPECT(calls[3], 1, calls[2].values[1], 4, 77, 6);
-    EXPECT(calls[4], 1, 7);
+    EXPECT(calls[4], 1);
     assert_true(calls[5].values[1] > calls[3].values[1]);
     assert_int_equal(calls[6].values[0], 0);
     EXPECT(calls[7], 1, 6, 3, 1, 78);
+}
+
+/* ---- calls that go as one ---- */
+
+enum { MANY = 40 }; /* more than go as one */
+
+/* Calls of segment `number`, whose token is its own. */
+static struct script_call call_of(enum script_id id, int number)
+{
+    static const char *const fields[] = {"lock", "segment", "fence"};
+    char key[64], token[16];
+    struct script_call call;
+    script_begin(&call, id);
+    for (int i = 0; i < (id == SCRIPT_stock_take ? 3 : 2); i++) {
+        snprintf(key, sizeof key, "unit:{s:%d}:%s", number, fields[i]);
+        script_key(&call, key);
+    }
+    snprintf(token, sizeof token, "token%d", number);
+    script_text(&call, token);
+    return call;
+}
+
+static struct script_call take_of(int number, int wanted)
+{
+    struct script_call call = call_of(SCRIPT_stock_take, number);
+    script_int(&call, 10000);
+    script_int(&call, 3);
+    script_int(&call, wanted);
+    return call;
+}
+
+static struct script_call settle_of(int number, int64_t fence, int back)
+{
+    struct script_call call = call_of(SCRIPT_stock_settle, number);
+    script_int(&call, fence);
+    script_int(&call, back);
+    return call;
+}
+
+/* Settled segments 0 to MANY-1 of round 3; segment i has 10 + i units, settled at 70 + i. */
+static void make_segments(void)
+{
+    for (int i = 0; i < MANY; i++)
+        redis_server_do("HSET unit:{s:%d}:segment available %d round 3 open '' settled %d", i,
+                        10 + i, 70 + i);
+}
+
+static int64_t available(int number)
+{
+    return redis_server_do("HGET unit:{s:%d}:segment available", number);
+}
+
+static void test_joined_takes_and_settles_are_each_answered(void **state)
+{
+    (void)state;
+    struct script_call calls[2 * MANY];
+    make_segments();
+    for (int i = 0; i < MANY; i++) {
+        calls[i] = take_of(i, 1 + i % 3);
+        calls[MANY + i] = settle_of(i, 100 + i, i % 2);
+    }
+    script_run(redis, calls, 2 * MANY);
+    for (int i = 0; i < MANY; i++) {
+        int64_t fence = redis_server_do("GET unit:{s:%d}:fence", i);
+        EXPECT(calls[i], 1, fence, 1 + i % 3, 70 + i, 9 + i - i % 3);
+        EXPECT(calls[MANY + i], 1);
+        assert_int_equal(available(i), 9 + i - i % 3 + i % 2);
+        assert_int_equal(redis_server_do("HGET unit:{s:%d}:segment settled", i), 100 + i);
+        assert_int_equal(redis_server_do("EXISTS unit:{s:%d}:lock", i), 0);
+    }
+}
+
+static void test_joined_call_that_fails_leaves_the_others_theirs(void **state)
+{
+    (void)state;
+    struct script_call calls[5];
+    make_segments();
+    redis_server_do("SET unit:{s:0}:lock other PX 5000");
+    redis_server_do("DEL unit:{s:1}:segment");
+    redis_server_do("HSET unit:{s:2}:fence a b");
+    for (int i = 0; i < 5; i++)
+        calls[i] = take_of(i, 4);
+    script_run(redis, calls, 5);
+    assert_int_equal(calls[0].value_count, 2);
+    assert_int_equal(calls[0].values[0], 0);
+    assert_in_range(calls[0].values[1], 4000, 5000);
+    EXPECT(calls[1], 1, redis_server_do("GET unit:{s:1}:fence"));
+    assert_int_equal(calls[2].result, REDIS_FAILED);
+    assert_int_equal(calls[2].value_count, 0);
+    assert_non_null(strstr(redis_error(redis), "WRONGTYPE"));
+    for (int i = 3; i < 5; i++)
+        EXPECT(calls[i], 1, redis_server_do("GET unit:{s:%d}:fence", i), 4, 70 + i, 6 + i);
+    for (int i = 0; i < 5; i++)
+        calls[i] = settle_of(i, 200, 4);
+    script_run(redis, calls, 5);
+    for (int i = 0; i < 5; i++)
+        EXPECT(calls[i], i >= 3);
+}
+
+static void test_full_redis_refuses_joined_takes_and_settles(void **state)
+{
+    (void)state;
+    struct script_call takes[4], settles[4];
+    make_segments();
+    for (int i = 0; i < 4; i++)
+        takes[i] = take_of(i, 2);
+    script_run(redis, takes, 2);
+    redis_server_do("CONFIG SET maxmemory 1");
+    script_run(redis, takes + 2, 2);
+    for (int i = 0; i < 4; i++)
+        settles[i] = settle_of(3 - i, 100, 1);
+    script_run(redis, settles, 4); /* the first ones do not hold their locks */
+    redis_server_do("CONFIG SET maxmemory 0");
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(takes[i].result, i < 2 ? REDIS_ANSWERED : REDIS_FAILED);
+        EXPECT(settles[3 - i], i < 2);
+        assert_int_equal(available(i), 10 + i - (i < 2));
+        assert_int_equal(redis_server_do("EXISTS unit:{s:%d}:lock", i), 0);
+    }
+}
+
+static void test_joined_calls_that_the_server_forgot_are_sent_again(void **state)
+{
+    (void)state;
+    struct script_call calls[3];
+    make_segments();
+    for (int i = 0; i < 3; i++)
+        calls[i] = take_of(i, 0);
+    script_run(redis, calls, 3);
+    redis_server_do("SCRIPT FLUSH");
+    for (int i = 0; i < 3; i++)
+        calls[i] = take_of(i, 5);
+    script_run(redis, calls, 3);
+    for (int i = 0; i < 3; i++)
+        EXPECT(calls[i], 1, redis_server_do("GET unit:{s:%d}:fence", i), 5, 70 + i, 5 + i);
+    assert_int_equal(redis_stats(redis).reloads, 3);
+}
+
+static void test_lost_or_odd_reply_is_all_joined_calls(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {"", "*1\r\n:1\r\n", ":1\r\n", "-OOM full\r\n"};
+    for (size_t i = 0; i < 4; i++) {
+        struct fake_redis fake;
+        struct redis *dying = fake_redis_open(&fake, answers[i], 200);
+        struct script_call calls[] = {take_of(0, 1), take_of(1, 1)};
+        script_run(dying, calls, 2);
+        for (size_t j = 0; j < 2; j++) {
+            assert_int_equal(calls[j].result, i == 3 ? REDIS_FAILED : REDIS_UNKNOWN);
+            assert_int_equal(calls[j].value_count, 0);
+        }
+        fake_redis_close(&fake, &dying);
+    }
 }
 
 static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
@@ -613,7 +766,7 @@ static void test_scripts_that_the_server_forgot_are_sent_again(void **state)
     redis_server_do("SCRIPT FLUSH");
     script_run(redis, calls, 3);
     expect_took(calls[0], 4, 77, 6);
-    EXPECT(calls[1], 1, 6);
+    EXPECT(calls[1], 1);
     EXPECT(calls[2], 1, 6, 3, 0, 78);
     assert_int_equal(redis_stats(redis).reloads, reloads + 3);
     /* The server knows the script again, so this call costs no reload. */
@@ -635,7 +788,7 @@ static void test_first_pipeline_of_a_connection_keeps_its_order(void **state)
     redis = redis_server_open(1000);
     struct script_call calls[] = {settle("mine", 88, 0), take("next", 3, 4)};
     script_run(redis, calls, 2);
-    EXPECT(calls[0], 1, 9);
+    EXPECT(calls[0], 1);
     expect_took(calls[1], 4, 88, 5);
 }
 
@@ -933,6 +1086,11 @@ int main(void)
         TEST(test_read_tells_a_missing_or_torn_segment),
         TEST(test_drop_removes_the_segment_for_its_holder_alone),
         TEST(test_pipeline_answers_each_call_in_order),
+        TEST(test_joined_takes_and_settles_are_each_answered),
+        TEST(test_joined_call_that_fails_leaves_the_others_theirs),
+        TEST(test_full_redis_refuses_joined_takes_and_settles),
+        TEST(test_joined_calls_that_the_server_forgot_are_sent_again),
+        TEST(test_lost_or_odd_reply_is_all_joined_calls),
         TEST(test_scripts_that_the_server_forgot_are_sent_again),
         TEST(test_first_pipeline_of_a_connection_keeps_its_order),
         TEST(test_script_error_is_failed_and_the_rest_goes_on),

@@ -28,7 +28,7 @@ MUTANTS = {
     "lock_taken_from_its_holder": Mutant(
         "a lock has one holder",
         (("lua/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),
-         ("lua/stock_take.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])")),
+         ("lua/stock_take.lua", "'NX', 'PX', lease)", "'PX', lease)")),
         "test_script/test_acquire_is_busy_while_another_holds_it",
         "test_sellout.py::test_one_unit_is_sold_once"),
     "release_of_others_locks": Mutant(
@@ -45,9 +45,8 @@ MUTANTS = {
         simulated=NO_PART),
     "full_redis_settles_nothing": Mutant(
         "a full Redis settles and releases segments",
-        (("lua/stock_settle.lua", "redis.call('DEL', KEYS[1])\n", ""),
-         ("lua/stock_settle.lua", "return {1, left}",
-          "redis.call('DEL', KEYS[1])\nreturn {1, left}")),
+        (("lua/stock_settle.lua", "  call('DEL', lock)\n", ""),
+         ("lua/stock_settle.lua", "return 1", "call('DEL', lock)\nreturn 1")),
         "test_script/test_full_redis_settles_and_releases",
         "test_faults.py::test_redis_that_fills_up_under_an_order_settles_it",
         simulated=NO_PART),
@@ -59,12 +58,16 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "take_without_the_lock": Mutant(
         "only the lock's holder takes units",
-        (("lua/stock_take.lua", "call('GET', KEYS[1]) ~= token", "false"),),
+        (("lua/stock_take.lua", "call('GET', lock) ~= token", "false"),),
         "test_script/test_take_is_busy_while_another_holds_the_lock"),
+    "joined_calls_share_their_arguments": Mutant(
+        "each segment is locked and settled by its own hold's token",
+        (("lua/include/joined.lua", "keys_each, i * args_each", "keys_each, 0"),),
+        "test_script/test_joined_takes_and_settles_are_each_answered"),
     "settle_without_the_lock": Mutant(
         "only the lock's holder settles its round",
         (("lua/stock_settle.lua",
-          "redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'open') ~= ARGV[1]",
+          "call('GET', lock) ~= token or call('HGET', segment, 'open') ~= token",
           "false"),),
         "test_script/test_settle_without_the_lock_is_lost"),
     "load_without_the_lock": Mutant(
@@ -81,7 +84,7 @@ MUTANTS = {
         "test_crash.py::test_kill_9_at_each_step_of_an_order"),
     "take_ignores_the_mark": Mutant(
         "nobody takes from a segment whose last round is not settled",
-        (("lua/stock_take.lua", " or segment[3] ~= ''", ""),),
+        (("lua/stock_take.lua", "    or segment[3] ~= '' then", "    then"),),
         "test_script/test_take_from_an_open_round_is_dirty"),
     "settle_at_the_old_fence": Mutant(
         "Redis is settled at the fence that the ledger has",
@@ -617,7 +620,7 @@ REDUNDANT = {
           "return row->settings_version"))),
     "take_from_another_round": Mutant(
         "nobody takes units of another round",
-        (("lua/stock_take.lua", " or segment[2] ~= ARGV[3]", ""),)),
+        (("lua/stock_take.lua", " or segment[2] ~= ARGV[arg + 3]", ""),)),
     "return_without_its_mark": Mutant(
         "a return that broke off leaves its segments dirty",
         (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),

@@ -51,10 +51,13 @@ int64_t redis_server_us(void)
 
 /* ---- what only a lock's holder may do ---- */
 
+enum { JOINED_MAX = COMMAND_WORDS_MAX / 5 }; /* calls of two keys and three arguments */
+
+/* Before a script, of each of the calls that are joined in it. */
 static struct {
     char token[STORE_TEXT_MAX]; /* of the lock; "": it is free */
     struct store_value segment;
-} before;
+} before[JOINED_MAX];
 
 static bool ends_in(const char *key, const char *field)
 {
@@ -68,26 +71,46 @@ static const char *token_of(const char *key)
     return value->kind == STORE_STRING ? value->fields[0].text : "";
 }
 
-static void guard_begin(const char *const *keys, size_t count)
+static bool has_segment(const char *const *keys, size_t count)
 {
-    if (count == 0 || !ends_in(keys[0], ":lock"))
-        return;
-    strcpy(before.token, token_of(keys[0]));
-    if (count > 1 && ends_in(keys[1], ":segment"))
-        before.segment = *store_get(keys[1], redis_server_us() / 1000);
+    return count > 1 && ends_in(keys[1], ":segment");
+}
+
+/* The keys of one call: up to the next lock. */
+static size_t keys_of_call(const char *const *keys, size_t count)
+{
+    size_t n = 1;
+    while (n < count && !ends_in(keys[n], ":lock"))
+        n++;
+    return n;
+}
+
+/* How many calls are joined. */
+static size_t guard_begin(const char *const *keys, size_t count)
+{
+    size_t calls = 0;
+    for (size_t i = 0, some; i < count; i += some, calls++) {
+        some = keys_of_call(keys + i, count - i);
+        assert(calls < JOINED_MAX);
+        strcpy(before[calls].token, token_of(keys[i]));
+        if (has_segment(keys + i, some))
+            before[calls].segment = *store_get(keys[i + 1], redis_server_us() / 1000);
+    }
+    return calls;
 }
 
 /* Only the holder of a segment's lock changes the segment, or takes the lock away. */
-static void guard_end(const char *const *keys, size_t count, const char *token)
+static void guard_end(size_t call, const char *const *keys, size_t count, const char *token)
 {
-    if (count == 0 || !ends_in(keys[0], ":lock") || strcmp(before.token, token) == 0)
+    const char *holder = before[call].token;
+    if (strcmp(holder, token) == 0)
         return;
-    if (before.token[0] == '\0' && strcmp(token_of(keys[0]), token) == 0)
+    if (holder[0] == '\0' && strcmp(token_of(keys[0]), token) == 0)
         return; /* it has acquired the lock */
-    if (before.token[0] != '\0' && strcmp(token_of(keys[0]), before.token) != 0)
-        promise_break("%s was taken from %s by %s", keys[0], before.token, token);
-    if (count > 1 && ends_in(keys[1], ":segment") &&
-        !store_is_same(&before.segment, store_get(keys[1], redis_server_us() / 1000)))
+    if (holder[0] != '\0' && strcmp(token_of(keys[0]), holder) != 0)
+        promise_break("%s was taken from %s by %s", keys[0], holder, token);
+    if (has_segment(keys, count) &&
+        !store_is_same(&before[call].segment, store_get(keys[1], redis_server_us() / 1000)))
         promise_break("%s was changed by %s, which does not hold its lock", keys[1], token);
 }
 
@@ -107,10 +130,12 @@ static redisReply *run_script(const struct redis_words *words)
     size_t keys = (size_t)atoi(words->text[2]);
     const char *const *texts = &words->text[3];
     store_script();
-    guard_begin(texts, keys);
-    redisReply *reply = redis_lua_run(script, texts, keys, texts + keys,
-                                      (size_t)words->count - 3 - keys, redis_server_us());
-    guard_end(texts, keys, texts[keys]);
+    size_t args = (size_t)words->count - 3 - keys;
+    bool guarded = keys > 0 && ends_in(texts[0], ":lock");
+    size_t calls = guarded ? guard_begin(texts, keys) : 0;
+    redisReply *reply = redis_lua_run(script, texts, keys, texts + keys, args, redis_server_us());
+    for (size_t i = 0; i < calls; i++)
+        guard_end(i, texts + i * keys / calls, keys / calls, texts[keys + i * args / calls]);
     return reply;
 }
 
@@ -140,8 +165,12 @@ static void tell(const struct redis_message *message, const struct redis_words *
     for (int i = 3; i < words->count; i++)
         snprintf(args + strlen(args), sizeof args - strlen(args), " %s", words->text[i]);
     for (size_t i = 0; i < reply->elements; i++)
-        snprintf(answer + strlen(answer), sizeof answer - strlen(answer), " %lld",
-                 (long long)reply->element[i]->integer);
+        if (reply->element[i]->str)
+            snprintf(answer + strlen(answer), sizeof answer - strlen(answer), " %s;",
+                     reply->element[i]->str);
+        else
+            snprintf(answer + strlen(answer), sizeof answer - strlen(answer), " %lld",
+                     (long long)reply->element[i]->integer);
     bool number = reply->type == REDIS_REPLY_INTEGER;
     if (number)
         snprintf(answer, sizeof answer, " %lld", (long long)reply->integer);

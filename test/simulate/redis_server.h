@@ -10,7 +10,7 @@
 struct redisReply;
 struct task;
 
-enum { MESSAGE_COMMANDS_MAX = 64, COMMAND_WORDS_MAX = 24 };
+enum { MESSAGE_COMMANDS_MAX = 64, COMMAND_WORDS_MAX = 128 };
 
 /* One command of a pipeline. */
 struct redis_words {
