@@ -35,6 +35,7 @@ enum {
     COLLIDED_PART = 8,  /* of a batch's orders that met only busy segments */
     PAUSE_US_MIN = 200, /* after a batch of which nothing could be decided */
     PAUSE_US_MAX = 1000,
+    PAUSE_DOUBLINGS = 4, /* of the pause, by further such batches in a row */
 };
 
 struct order_worker {
@@ -47,10 +48,10 @@ struct order_worker {
     bool busy;                                   /* of the queue: it carries a batch */
     struct stock_stats seen;                     /* what the metrics know already */
     uint64_t redis_connects, ledger_connects;
-    uint64_t recoveries;  /* that were logged */
-    enum problem refusal; /* of orders of the batch that were not decided */
-    unsigned random;
-    _Atomic int64_t turned_ns; /* when it last began to look for orders; others may read */
+    uint64_t recoveries;         /* that were logged */
+    enum problem refusal;        /* of orders of the batch that were not decided */
+    unsigned random, collisions; /* in a row: batches of which nothing could be decided */
+    _Atomic int64_t turned_ns;   /* when it last began to look for orders; others may read */
 };
 
 /* ---- from the queue and back ---- */
@@ -373,11 +374,14 @@ static void log_late(const struct order_worker *worker, const struct late *late,
 
 /* ---- one batch after the other ---- */
 
-/* Workers that met each other's segments must not try again in step. */
+/* Workers that met each other's segments must not try again in step. Where a sale has few segments
+ * the worker that holds them goes on, and the other one tries ever more rarely. */
 static void pause_randomly(struct order_worker *worker)
 {
     long us = PAUSE_US_MIN + rand_r(&worker->random) % (PAUSE_US_MAX - PAUSE_US_MIN);
-    clock_sleep_ns(us * 1000);
+    clock_sleep_ns((us * 1000) << worker->collisions);
+    if (worker->collisions < PAUSE_DOUBLINGS)
+        worker->collisions++;
 }
 
 /* Several workers of few segments keep meeting each other's: that costs more than working beside
@@ -413,7 +417,9 @@ static void carry(struct order_worker *worker, size_t taken)
     if (decided > 0 && !failed)
         atomic_store(&worker->shard->sold_ns, clock_now_ns());
     measure(worker);
-    if (decided == 0) {
+    if (decided > 0) {
+        worker->collisions = 0;
+    } else {
         stock_flush(worker->stock); /* what was given back must be there for others */
         queue_finish(worker->shard->orders, &worker->busy);
         pause_randomly(worker);
