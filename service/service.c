@@ -62,8 +62,6 @@ static void open_shard(struct service *service, unsigned number)
     shard->stock.mysql_url = service->ledgers.urls[number];
     shard->stock.shard = number;
     shard_open(shard);
-    if (service->shard_count > 1)
-        queue_join(shard->orders, &service->busy_shards);
 }
 
 void service_open(struct service *service)
@@ -142,16 +140,6 @@ size_t service_queue_depth(const struct service *service)
     for (unsigned i = 0; i < service->shard_count; i++)
         sum += queue_depth(service->shards[i].orders);
     return sum;
-}
-
-int64_t service_batch_wait_ns(const struct service *service)
-{
-    int64_t most_ns = 0;
-    for (unsigned i = 0; i < service->shard_count; i++) {
-        int64_t ns = queue_batch_wait_ns(service->shards[i].orders);
-        most_ns = ns > most_ns ? ns : most_ns;
-    }
-    return most_ns;
 }
 
 size_t service_queue_capacity(const struct service *service)

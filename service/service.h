@@ -34,7 +34,7 @@ struct service {
     struct stock_options stock; /* what all shards have in common */
     struct shard shards[SHARDS_MAX];
     unsigned shard_count;
-    _Atomic unsigned busy_shards; /* whose order workers carry batches */
+    _Atomic unsigned other_daemons; /* that share the ledgers, by the live thread's last count */
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;
@@ -76,9 +76,6 @@ int64_t service_sale_ms(const struct service *service, const char *sku);
  * thread; takes no lock. */
 size_t service_queue_depth(const struct service *service);
 size_t service_queue_capacity(const struct service *service);
-
-/* How long orders wait for a larger batch now, on the shard where they wait longest. Any thread. */
-int64_t service_batch_wait_ns(const struct service *service);
 
 /* Whether a shard is prepared: the daemon can sell something. Any thread; takes no lock. */
 bool service_prepared(const struct service *service);

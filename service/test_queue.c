@@ -106,9 +106,9 @@ static void test_requests_come_out_in_order_and_in_batches(void **state)
     assert_ptr_equal(taken[0], &requests[2]);
 }
 
-/* ---- workers beside each other ---- */
+/* ---- the rule of batches ---- */
 
-enum { MANY = 200 };
+enum { MANY = 400 };
 
 static struct request many[MANY];
 static struct request *taken_many[MANY];
@@ -133,134 +133,125 @@ static void send_many(int count)
     sent += count;
 }
 
-static size_t take_beside(size_t max, int wait_ms, bool *busy)
+static void leave_many(int count)
 {
-    return queue_take_beside(queue, taken_many, max, wait_ms, busy);
-}
-
-static void test_batch_is_half_of_what_is_in_flight(void **state)
-{
-    (void)state;
-    bool busy = false;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &busy), 50);
-    assert_true(busy);
-    assert_int_equal(take_beside(20, 0, &busy), 20);
-    assert_int_equal(take_beside(512, 0, &busy), 30);
-    assert_int_equal(take_beside(512, 0, &busy), 0);
-    assert_true(busy); /* until queue_finish */
-    queue_finish(queue, &busy);
-    assert_false(busy);
-}
-
-/* Those that have been answered a moment ago count, as they come again. */
-static void test_batch_follows_what_was_in_flight_of_late(void **state)
-{
-    (void)state;
-    bool busy = false;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &busy), 50);
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < count; i++)
         queue_leave(queue, 0);
-    assert_true(take_beside(512, 0, &busy) > 40);
+}
+
+/* Takes without waiting. With patience the requests wait for a whole batch. */
+static size_t take_whole(size_t max)
+{
+    return queue_take_batch(queue, taken_many, max, WAIT_MS * CLOCK_NS_PER_MS, 0);
+}
+
+/* Waits with a patience of `patience_ms`. */
+static size_t take_patiently(int patience_ms)
+{
+    return queue_take_batch(queue, taken_many, 512, patience_ms * CLOCK_NS_PER_MS, WAIT_MS);
+}
+
+static void test_batch_is_half_of_the_requests_in_flight(void **state)
+{
+    (void)state;
+    send_many(200);
+    assert_int_equal(take_whole(512), 100);
+    assert_int_equal(take_whole(512), 100); /* by a second worker */
+    assert_int_equal(take_whole(512), 0);
+}
+
+static void test_batch_is_at_most_what_the_worker_carries(void **state)
+{
+    (void)state;
+    send_many(100);
+    for (int i = 0; i < 5; i++) /* as many workers as there are batches */
+        assert_int_equal(take_whole(20), 20);
+    assert_int_equal(take_whole(20), 0);
 }
 
 static void test_few_requests_are_one_batch(void **state)
 {
     (void)state;
-    bool busy = false;
     send_many(QUEUE_BATCH_MIN);
-    assert_int_equal(take_beside(512, 0, &busy), QUEUE_BATCH_MIN);
+    assert_int_equal(take_whole(512), QUEUE_BATCH_MIN);
 }
 
-static void test_small_batch_is_not_taken_beside_another(void **state)
+/* So a second worker does not halve the batches of the first one. */
+static void test_whole_batch_of_few_is_three_quarters(void **state)
 {
     (void)state;
-    bool one = false, other = false;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &one), 50);
-    assert_int_equal(take_beside(512, 0, &other), 50); /* it is large */
-    queue_finish(queue, &other);
-    send_many(10);
-    assert_int_equal(take_beside(512, 0, &other), 0);
-    assert_false(other);
-    assert_int_equal(take_beside(512, 0, &one), 10); /* with which none is beside */
+    send_many(20);
+    assert_int_equal(take_whole(512), 20);
+    leave_many(20);
+    send_many(13);
+    assert_int_equal(take_whole(512), 0);
+    send_many(2); /* of 20, or 19 after one batch */
+    assert_int_equal(take_whole(512), 15);
 }
 
-static void test_whole_batch_is_taken_beside_another(void **state)
+static void test_lonely_request_does_not_wait(void **state)
 {
     (void)state;
-    bool one = false, other = false;
-    send_many(100);
-    assert_int_equal(take_beside(2, 0, &one), 2);
-    assert_int_equal(take_beside(512, 0, &one), 50);
-    assert_int_equal(take_beside(512, 0, &one), 48);
-    send_many(2);
-    assert_int_equal(take_beside(2, 0, &other), 2);
+    for (int i = 0; i < 3; i++) {
+        send_many(1);
+        assert_int_equal(take_whole(512), 1);
+        leave_many(1);
+    }
 }
 
-/* While the workers of a joined queue are busy, batches are larger, and a second worker waits for
- * twice as many. */
-static void test_batches_are_larger_beside_a_busy_queue(void **state)
+static void test_second_worker_waits_for_a_whole_batch(void **state)
 {
     (void)state;
-    bool one = false, other = false;
-    _Atomic unsigned busy = 0;
-    queue_join(queue, &busy);
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &one), 50); /* nobody else is busy */
-    assert_int_equal(busy, 1);
-    busy++;
-    assert_int_equal(take_beside(40, 0, &other), 0);
-    assert_int_equal(take_beside(25, 0, &other), 25);
-    queue_finish(queue, &other);
-    assert_int_equal(busy, 2);
-    assert_int_equal(take_beside(512, 0, &one), 25); /* all */
-    queue_finish(queue, &one);
-    assert_int_equal(busy, 1);
+    send_many(150);
+    assert_int_equal(take_whole(512), 75);
+    leave_many(60); /* answered */
+    assert_int_equal(take_whole(70), 70);
+    assert_int_equal(take_whole(512), 0); /* 5 wait of 150 */
+    send_many(50);
+    assert_int_equal(take_whole(40), 40);
 }
 
-static void test_worker_gathers_only_beside_a_busy_queue(void **state)
+static void test_batch_remembers_clients_that_were_just_answered(void **state)
 {
     (void)state;
-    bool one = false;
-    _Atomic unsigned busy = 0;
-    queue_join(queue, &busy);
     send_many(100);
-    assert_int_equal(take_beside(90, 0, &one), 50);
-    while (queue_waiting(queue))
-        take_beside(512, 0, &one);
-    queue_gather(queue); /* returns */
-    busy++;
+    assert_int_equal(take_whole(512), 64);
+    assert_int_equal(take_whole(36), 36);
+    leave_many(100);
+    send_many(50);
+    assert_int_equal(take_whole(512), 0);
+    send_many(25);
+    assert_int_equal(take_whole(512), 75 - 11);
+}
+
+static void test_requests_wait_for_the_patience_only(void **state)
+{
+    (void)state;
+    enum { PATIENCE_MS = 20 };
+    send_many(100);
+    assert_int_equal(take_whole(512), 64);
     int64_t start_ns = clock_now_ns();
-    queue_gather(queue); /* none waits */
-    assert_true(clock_now_ns() - start_ns >= QUEUE_GATHER_US * 1000LL);
-    for (int i = 0; i < 100; i++)
-        queue_leave(queue, 0);
-    send_many(90);
-    queue_gather(queue); /* most wait */
-    assert_int_equal(take_beside(512, 0, &one), 90);
-    queue_finish(queue, &one);
+    assert_int_equal(take_patiently(PATIENCE_MS), 36); /* while the first worker hangs */
+    assert_in_range(clock_now_ns() - start_ns, (PATIENCE_MS - 1) * CLOCK_NS_PER_MS,
+                    WAIT_MS / 2 * CLOCK_NS_PER_MS);
 }
 
-static void test_requests_wait_for_another_batch_for_a_while_only(void **state)
+static void test_patience_counts_from_the_arrival(void **state)
 {
     (void)state;
-    bool one = false, other = false;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &one), 50);
-    assert_int_equal(take_beside(40, 0, &one), 40);
-    int64_t start_ns = clock_now_ns();
-    assert_int_equal(take_beside(512, WAIT_MS, &other), 10);
-    int64_t ms = (clock_now_ns() - start_ns) / CLOCK_NS_PER_MS;
-    assert_in_range(ms, QUEUE_BESIDE_MS - 1, WAIT_MS / 2);
+    enum { PATIENCE_MS = 20 };
+    send_many(20);
+    assert_int_equal(take_whole(512), 20);
+    leave_many(20);
+    send_many(1);
+    clock_sleep_ns(PATIENCE_MS * CLOCK_NS_PER_MS);
+    assert_int_equal(queue_take_batch(queue, taken_many, 512, PATIENCE_MS * CLOCK_NS_PER_MS, 0), 1);
 }
 
 static void *take_later(void *count_out)
 {
     struct request *taken[MAX];
-    bool busy = false;
-    *(size_t *)count_out = queue_take_beside(queue, taken, MAX, WAIT_MS, &busy);
+    *(size_t *)count_out = queue_take_batch(queue, taken, MAX, CLOCK_NS_PER_MS, WAIT_MS);
     return NULL;
 }
 
@@ -268,14 +259,12 @@ static void *take_later(void *count_out)
 static void test_request_does_not_wait_for_a_worker_that_hangs(void **state)
 {
     (void)state;
-    bool one = false;
     size_t count = 0;
     pthread_t other;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &one), 50);
-    assert_int_equal(take_beside(512, 0, &one), 50);
+    send_many(64);
+    assert_int_equal(take_whole(512), 64);
     assert_int_equal(pthread_create(&other, NULL, take_later, &count), 0);
-    clock_sleep_ns(3 * QUEUE_BESIDE_MS * CLOCK_NS_PER_MS);
+    clock_sleep_ns(20 * CLOCK_NS_PER_MS);
     int64_t start_ns = clock_now_ns();
     send_many(1);
     pthread_join(other, NULL);
@@ -283,124 +272,37 @@ static void test_request_does_not_wait_for_a_worker_that_hangs(void **state)
     assert_true(clock_now_ns() - start_ns < WAIT_MS / 2 * CLOCK_NS_PER_MS);
 }
 
-static void test_half_of_few_requests_is_taken_beside_another(void **state)
-{
-    (void)state;
-    bool one = false, other = false;
-    send_many(4);
-    assert_int_equal(take_beside(512, 0, &one), 4);
-    send_many(2); /* of six */
-    assert_int_equal(take_beside(512, 0, &other), 0);
-    send_many(2); /* of eight */
-    assert_int_equal(take_beside(512, 0, &other), 4);
-}
-
-static void test_workers_that_collided_carry_one_batch_at_a_time(void **state)
-{
-    (void)state;
-    bool one = false, other = false;
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &one), 50);
-    queue_collided(queue);
-    assert_int_equal(take_beside(512, 0, &other), 0);
-    queue_finish(queue, &one);
-    assert_int_equal(take_beside(32, 0, &other), 32);
-    for (int i = 1; i < QUEUE_ALONE_TAKES; i++) {
-        send_many(1);
-        assert_int_equal(take_beside(1, 0, &other), 1);
-    }
-    assert_int_equal(take_beside(1, 0, &one), 1); /* forgotten */
-}
-
-/* ---- flows ---- */
-
-/* Takes batches of `max` until nothing waits, and checks the flows of what came, in order. */
-/* ---- beside other daemons ---- */
-
-static void leave_many(int count)
-{
-    for (int i = 0; i < count; i++)
-        queue_leave(queue, 0);
-}
-
-static void test_with_a_batch_wait_all_that_wait_are_one_batch(void **state)
-{
-    (void)state;
-    bool busy = false;
-    queue_beside(queue, WAIT_MS);
-    assert_int_equal(queue_batch_wait_ns(queue), WAIT_MS * CLOCK_NS_PER_MS);
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &busy), 100);
-    leave_many(100);
-    send_many(75); /* of 100 that were in flight of late */
-    assert_int_equal(take_beside(512, 0, &busy), 75);
-}
-
-static void test_few_wait_for_a_batch_for_a_while_only(void **state)
-{
-    (void)state;
-    enum { BATCH_WAIT_MS = 20 };
-    bool busy = false;
-    queue_beside(queue, BATCH_WAIT_MS);
-    send_many(100);
-    assert_int_equal(take_beside(512, 0, &busy), 100);
-    leave_many(100);
-    queue_finish(queue, &busy);
-    int64_t start_ns = clock_now_ns();
-    send_many(10);
-    assert_int_equal(take_beside(512, 0, &busy), 0);
-    assert_false(busy);
-    assert_int_equal(take_beside(512, WAIT_MS, &busy), 10);
-    assert_true(clock_now_ns() - start_ns >= BATCH_WAIT_MS * CLOCK_NS_PER_MS);
-}
-
+/* After a crowd has gone, each batch forgets a part of it. */
 static void test_lonely_client_waits_for_nobody_in_the_end(void **state)
 {
     (void)state;
-    bool busy = false;
-    queue_beside(queue, 1);
     send_many(5);
-    assert_int_equal(take_beside(512, 0, &busy), 5);
+    assert_int_equal(take_whole(512), 5);
     leave_many(5);
-    queue_finish(queue, &busy);
     for (int i = 0; i < 5; i++) {
         send_many(1);
-        assert_int_equal(take_beside(512, WAIT_MS, &busy), 1);
+        assert_int_equal(take_patiently(1), 1);
         leave_many(1);
-        queue_finish(queue, &busy);
     }
-    queue_beside(queue, 10 * WAIT_MS);
     send_many(1);
-    assert_int_equal(take_beside(512, 0, &busy), 1);
-}
-
-static void test_with_a_batch_wait_only_full_batches_go_beside(void **state)
-{
-    (void)state;
-    bool one = false, other = false;
-    queue_beside(queue, WAIT_MS);
-    send_many(50);
-    assert_int_equal(take_beside(50, 0, &one), 50);
-    send_many(49);
-    assert_int_equal(take_beside(50, 0, &other), 0);
-    send_many(1);
-    assert_int_equal(take_beside(50, 0, &other), 50);
+    assert_int_equal(take_whole(512), 1);
 }
 
 static void test_stopped_queue_waits_for_no_batch(void **state)
 {
     (void)state;
-    bool busy = false;
-    queue_beside(queue, WAIT_MS);
-    send_many(100);
-    assert_int_equal(take_beside(10, 0, &busy), 10);
-    assert_int_equal(take_beside(90, 0, &busy), 90);
+    send_many(64);
+    assert_int_equal(take_whole(512), 64);
     send_many(1);
-    assert_int_equal(take_beside(512, 0, &busy), 0);
+    assert_int_equal(take_whole(512), 0);
     queue_stop(queue);
-    assert_int_equal(take_beside(512, 0, &busy), 1);
+    assert_int_equal(take_whole(512), 1);
+    assert_int_equal(take_patiently(WAIT_MS), 0);
 }
 
+/* ---- flows ---- */
+
+/* Takes batches of `max` until nothing waits, and checks the flows of what came, in order. */
 static void expect_flows(size_t max, const char *flows)
 {
     struct request *taken[MAX];
@@ -602,19 +504,18 @@ static void *produce(void *argument)
     return NULL;
 }
 
-static bool beside; /* whether the consumers are workers beside each other */
+static bool in_batches; /* whether the consumers take by the rule of batches */
 
 /* Takes until the queue is stopped; of each producer the requests must come in order. */
 static void *consume(void *argument)
 {
-    bool *in_order = argument, busy = false;
+    bool *in_order = argument;
     uint64_t last[PRODUCERS] = {0};
     struct request *taken[4];
     *in_order = true;
     for (size_t count = 1; count > 0 || !queue_stopped(queue);) {
-        queue_finish(queue, &busy);
-        count =
-            beside ? queue_take_beside(queue, taken, 4, WAIT_MS, &busy) : take(taken, 4, WAIT_MS);
+        count = in_batches ? queue_take_batch(queue, taken, 4, CLOCK_NS_PER_MS, WAIT_MS)
+                           : take(taken, 4, WAIT_MS);
         for (size_t i = 0; i < count; i++) {
             int of = 0;
             while (taken[i] < crowd[of] || taken[i] >= crowd[of] + EACH)
@@ -658,12 +559,12 @@ static void test_threads_hand_over_each_request_once(void **state)
     hand_over();
 }
 
-static void test_workers_beside_each_other_take_each_request_once(void **state)
+static void test_workers_take_each_request_in_one_batch(void **state)
 {
     (void)state;
     memset(crowd, 0, sizeof crowd);
     atomic_store(&left, 0);
-    beside = true;
+    in_batches = true;
     hand_over();
 }
 
@@ -687,22 +588,18 @@ int main(void)
         TEST(test_all_that_wait_are_woken_for_a_list),
         TEST(test_stop_wakes_all_and_ends_waiting),
         TEST(test_threads_hand_over_each_request_once),
-        TEST(test_workers_beside_each_other_take_each_request_once),
-        TEST_MANY(test_batch_is_half_of_what_is_in_flight),
-        TEST_MANY(test_batch_follows_what_was_in_flight_of_late),
+        TEST(test_workers_take_each_request_in_one_batch),
+        TEST_MANY(test_batch_is_half_of_the_requests_in_flight),
+        TEST_MANY(test_batch_is_at_most_what_the_worker_carries),
         TEST_MANY(test_few_requests_are_one_batch),
-        TEST_MANY(test_small_batch_is_not_taken_beside_another),
-        TEST_MANY(test_whole_batch_is_taken_beside_another),
-        TEST_MANY(test_batches_are_larger_beside_a_busy_queue),
-        TEST_MANY(test_worker_gathers_only_beside_a_busy_queue),
-        TEST_MANY(test_requests_wait_for_another_batch_for_a_while_only),
+        TEST_MANY(test_whole_batch_of_few_is_three_quarters),
+        TEST_MANY(test_lonely_request_does_not_wait),
+        TEST_MANY(test_second_worker_waits_for_a_whole_batch),
+        TEST_MANY(test_batch_remembers_clients_that_were_just_answered),
+        TEST_MANY(test_requests_wait_for_the_patience_only),
+        TEST_MANY(test_patience_counts_from_the_arrival),
         TEST_MANY(test_request_does_not_wait_for_a_worker_that_hangs),
-        TEST_MANY(test_half_of_few_requests_is_taken_beside_another),
-        TEST_MANY(test_workers_that_collided_carry_one_batch_at_a_time),
-        TEST_MANY(test_with_a_batch_wait_all_that_wait_are_one_batch),
-        TEST_MANY(test_few_wait_for_a_batch_for_a_while_only),
         TEST_MANY(test_lonely_client_waits_for_nobody_in_the_end),
-        TEST_MANY(test_with_a_batch_wait_only_full_batches_go_beside),
         TEST_MANY(test_stopped_queue_waits_for_no_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,16 +75,12 @@
       "A file with one shop token a line, which SIGHUP reads again. Excludes shop_token.")         \
     X(UNSIGNED, order_workers, "2", "threads", 1, 64,                                              \
       "Threads that carry batches of orders through Redis and the ledger, each with connections "  \
-      "of its own. A thread begins beside another one only when a whole batch waits.")             \
+      "of its own. More than two are busy only when orders fill batches of max_batch.")            \
     X(UNSIGNED, http_threads, "1", "threads", 1, 64,                                               \
       "Threads that read requests and write answers.")                                             \
     X(UNSIGNED, max_batch, "512", "orders", 1, 512,                                                \
-      "The most orders that share one lock and one commit. Below that a batch follows the orders " \
-      "in flight: half of them. 1 is the classic scheme: a lock and a commit per order.")          \
-    X(UNSIGNED, batch_wait_ms, "10", "ms", 0, 1000,                                                \
-      "How long an order may wait for others to share its batch, at most, while other daemons "    \
-      "share the Redis: all daemons together then carry few large batches, as one would. 0: not "  \
-      "at all, which is sooner and costs the servers up to four times as much.")                   \
+      "The most orders that share one lock and one commit. Below that a batch is half of the "     \
+      "orders in flight. 1 is the classic scheme: a lock and a commit per order.")                 \
     X(CHOICE, strategy, "segment_lock", CONFIG_STRATEGIES, 0, 0,                                   \
       "How the daemon takes units without overselling.")                                           \
     X(CHOICE, lock, "redis", CONFIG_LOCKS, 0, 0,                                                   \

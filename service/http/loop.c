@@ -39,8 +39,7 @@ enum {
     POLLED_TURN_MS = 2,   /* while connections are polled, see libmicrohttpd_ms */
     RUNS_AFTER_REPLY = 3, /* see run */
     NAP_POLLED = 16,      /* see nap */
-    NAP_PART = 4,
-    NAP_NS_MAX = 2500000,
+    NAP_NS = 2500000,
     HANGUPS_MAX = 1024,  /* looked at in one turn, */
     HANGUPS_MS = 50,     /* and then not again for so long */
     ACCEPTS_OF_RUN = 10, /* libmicrohttpd accepts no more clients in one run */
@@ -152,17 +151,16 @@ static int wait_ms(const struct http_thread *thread)
 
 /* ---- the loop ---- */
 
-/* Beside other daemons orders wait in their queue for a larger batch (queue_beside). Meanwhile
- * further ones come in ones and twos, and each turn asks about all that wait. So these turns are
- * rarer. Answers end a nap. */
+/* Beside other daemons orders wait longer for a whole batch (see order_patience_ns). Meanwhile
+ * further orders come in ones and twos, and each turn polls every order that waits. So these turns
+ * are rarer. Answers end a nap. */
 static void nap(const struct http_thread *thread)
 {
-    int64_t ns =
-        thread->polled >= NAP_POLLED ? service_batch_wait_ns(thread->service) / NAP_PART : 0;
-    if (ns == 0 || thread->runs_due > 0 || thread->closing)
+    if (thread->polled < NAP_POLLED || thread->runs_due > 0 || thread->closing ||
+        atomic_load_explicit(&thread->service->other_daemons, memory_order_relaxed) == 0)
         return;
     struct pollfd answers = {.fd = thread->wake_fd, .events = POLLIN};
-    const struct timespec most = {.tv_nsec = ns < NAP_NS_MAX ? ns : NAP_NS_MAX};
+    const struct timespec most = {.tv_nsec = NAP_NS};
     ppoll(&answers, 1, &most, NULL);
 }
 

@@ -140,13 +140,10 @@ static void turn_sales(struct live *live, int64_t now_ns)
     live->redis_answers = live->redis_answers && redis;
 }
 
-/* The daemons that share a Redis share the ledgers, too. */
-static void tell_queues(const struct live *live)
+/* The daemons that share a Redis share the ledgers, too: see order_patience_ns. */
+static void note_daemons(struct live *live)
 {
-    const struct service *service = live->service;
-    bool others = live_group_others(live->group) > 0;
-    for (unsigned i = 0; i < service->shard_count; i++)
-        queue_beside(service->shards[i].orders, others ? service->config.batch_wait_ms : 0);
+    atomic_store(&live->service->other_daemons, (unsigned)live_group_others(live->group));
 }
 
 /* Failures are no news for the log: the probes of both servers have told of them. */
@@ -160,7 +157,7 @@ static void turn(struct live *live)
         turn_sales(live, now_ns);
         publish(live, own);
     }
-    tell_queues(live);
+    note_daemons(live);
     json_decref(own);
     fault_clear(redis_fault(live->redis));
     for (unsigned n = 0; n < live->service->shard_count; n++)

@@ -6,10 +6,10 @@
  *     └── orders that met busy segments ◄─────────────────────┤
  *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────┘
  *
- * why_no_waiting: while a worker commits one batch the next one gathers in the queue by itself. A
- * worker that waited for a fuller batch would only add to the answer time, but for the moment that
- * gather explains. Only a worker beside another waits for a whole batch (queue_take_beside): then
- * one batch goes through Redis while another is in the ledger. */
+ * why_patience: queue.h has the rule of batches. While a worker carries a batch, the next one fills
+ * by itself, so a request that waits for as long as one batch takes loses little, and shares its
+ * lock and its commit with more requests. Daemons with a part of the orders each share the ledger's
+ * time in turns, so a request waits for one batch of each. */
 #include "service/workers/orders.h"
 
 #include <assert.h>
@@ -29,11 +29,10 @@
 #include "stock/sell.h"
 
 enum {
-    IDLE_MS = 1000, /* how often an idle worker pings its servers */
-    GATHER_US = 50, /* see gather */
-    GATHER_PART = 8,
-    COLLIDED_PART = 8,  /* of a batch's orders that met only busy segments */
-    PAUSE_US_MIN = 200, /* after a batch of which nothing could be decided */
+    IDLE_MS = 1000,       /* how often an idle worker pings its servers */
+    LINGER_MS = 10,       /* see take_next */
+    PATIENCE_MS_MAX = 50, /* a worker whose last batch met a slow server must not stay slow */
+    PAUSE_US_MIN = 200,   /* after a batch of which nothing could be decided */
     PAUSE_US_MAX = 1000,
     PAUSE_DOUBLINGS = 4, /* of the pause, by further such batches in a row */
 };
@@ -44,9 +43,8 @@ struct order_worker {
     struct stock *stock;
     struct request *requests[STOCK_BATCH_MAX];
     struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
-    size_t last;                                 /* size of the last batch */
-    bool busy;                                   /* of the queue: it carries a batch */
-    struct stock_stats seen;                     /* what the metrics know already */
+    int64_t took_ns;         /* by the last batch of which something was decided */
+    struct stock_stats seen; /* what the metrics know already */
     uint64_t redis_connects, ledger_connects;
     uint64_t recoveries;         /* that were logged */
     enum problem refusal;        /* of orders of the batch that were not decided */
@@ -384,17 +382,6 @@ static void pause_randomly(struct order_worker *worker)
         worker->collisions++;
 }
 
-/* Several workers of few segments keep meeting each other's: that costs more than working beside
- * each other gains. */
-static void note_collisions(struct order_worker *worker, size_t count)
-{
-    size_t again = 0;
-    for (size_t i = 0; i < count; i++)
-        again += worker->orders[i]->outcome == STOCK_AGAIN && worker->orders[i]->passes > 0;
-    if (again * COLLIDED_PART > count)
-        queue_collided(worker->shard->orders);
-}
-
 static void carry(struct order_worker *worker, size_t taken)
 {
     int64_t start_ns = clock_now_ns();
@@ -409,7 +396,6 @@ static void carry(struct order_worker *worker, size_t taken)
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     log_held(worker);
-    note_collisions(worker, count);
     int64_t decided_ns = clock_now_ns();
     measure_stages(worker, count, decided_ns - start_ns);
     size_t decided = answer(worker, count, decided_ns, &late);
@@ -418,42 +404,34 @@ static void carry(struct order_worker *worker, size_t taken)
         atomic_store(&worker->shard->sold_ns, clock_now_ns());
     measure(worker);
     if (decided > 0) {
+        worker->took_ns = clock_now_ns() - start_ns;
         worker->collisions = 0;
     } else {
         stock_flush(worker->stock); /* what was given back must be there for others */
-        queue_finish(worker->shard->orders, &worker->busy);
         pause_randomly(worker);
     }
 }
 
-/* Clients that were answered together order again together, and the first of them would get a round
- * and a commit of its own while the others arrive. After a much larger batch the worker gives them
- * a moment: far less than that round would take. */
-static size_t gather(struct order_worker *worker, size_t taken, size_t max)
+/* How long an order may wait for a whole batch: one batch of each daemon. */
+static int64_t order_patience_ns(const struct order_worker *worker)
 {
-    if (taken * GATHER_PART < worker->last) {
-        clock_sleep_ns(GATHER_US * 1000);
-        taken += queue_take(worker->shard->orders, worker->requests + taken, max - taken, 0);
-    }
-    assert(taken > 0 && taken <= max);
-    worker->last = taken;
-    return taken;
+    const struct service *service = worker->shard->service;
+    int64_t daemons = 1 + atomic_load_explicit(&service->other_daemons, memory_order_relaxed);
+    int64_t most_ns = PATIENCE_MS_MAX * CLOCK_NS_PER_MS;
+    return worker->took_ns < most_ns / daemons ? worker->took_ns * daemons : most_ns;
 }
 
-/* why_flush: the settle of a batch rides with the next batch's trip to Redis. When the worker does
- * not take the next batch at once, it sends the settle alone, or segments would stay locked for a
- * lease; and before another worker may take, which would find them locked. */
+/* why_linger: the settle of a batch rides with the next batch's trip to Redis. Without a next batch
+ * soon, the worker sends the settle alone, or segments would stay locked for a lease. */
 static size_t take_next(struct order_worker *worker, size_t max)
 {
     struct queue *queue = worker->shard->orders;
-    if (worker->busy)
-        queue_gather(queue);
-    size_t taken = queue_take_beside(queue, worker->requests, max, 0, &worker->busy);
+    int64_t patience_ns = order_patience_ns(worker);
+    size_t taken = queue_take_batch(queue, worker->requests, max, patience_ns, LINGER_MS);
     if (taken > 0)
         return taken;
     stock_flush(worker->stock);
-    queue_finish(queue, &worker->busy);
-    return queue_take_beside(queue, worker->requests, max, IDLE_MS, &worker->busy);
+    return queue_take_batch(queue, worker->requests, max, patience_ns, IDLE_MS);
 }
 
 /* Keeps idle connections alive, and finds out when they are not. */
@@ -471,7 +449,7 @@ static void run(void *context)
     struct queue *queue = worker->shard->orders;
     size_t max = worker->shard->config->max_batch;
     prctl(PR_SET_NAME, "order-worker");
-    prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel doubles the moment of gather */
+    prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel adds 50 us to each patience */
     if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
         max = stock_batch_max(worker->stock);
     assert(max > 0 && max <= STOCK_BATCH_MAX);
@@ -479,7 +457,7 @@ static void run(void *context)
         atomic_store_explicit(&worker->turned_ns, clock_now_ns(), memory_order_relaxed);
         size_t taken = take_next(worker, max);
         if (taken > 0)
-            carry(worker, gather(worker, taken, max));
+            carry(worker, taken);
         else if (atomic_load(&worker->shard->prepared))
             ping(worker);
     }
