@@ -7,9 +7,9 @@
  *   HTTP threads ◄─ answers, one wake-up per thread ◄─────────┘
  *
  * why_patience: queue.h has the rule of batches. While a worker carries a batch, the next one fills
- * by itself, so a request that waits for as long as one batch takes loses little, and shares its
+ * by itself, so a request that waits for most of the time of one batch loses little, and shares its
  * lock and its commit with more requests. Daemons with a part of the orders each share the ledger's
- * time in turns, so a request waits for one batch of each. */
+ * time in turns, so a request waits for as much of each one's batch. */
 #include "service/workers/orders.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@
 
 enum {
     IDLE_MS = 1000,       /* how often an idle worker pings its servers */
-    LINGER_MS = 10,       /* see take_next */
+    LINGER_MS = 2,        /* see take_next */
     PATIENCE_MS_MAX = 50, /* a worker whose last batch met a slow server must not stay slow */
     PAUSE_US_MIN = 200,   /* after a batch of which nothing could be decided */
     PAUSE_US_MAX = 1000,
@@ -412,13 +412,14 @@ static void carry(struct order_worker *worker, size_t taken)
     }
 }
 
-/* How long an order may wait for a whole batch: one batch of each daemon. */
+/* How long an order may wait for a whole batch: three quarters of a batch of each daemon. */
 static int64_t order_patience_ns(const struct order_worker *worker)
 {
     const struct service *service = worker->shard->service;
     int64_t daemons = 1 + atomic_load_explicit(&service->other_daemons, memory_order_relaxed);
     int64_t most_ns = PATIENCE_MS_MAX * CLOCK_NS_PER_MS;
-    return worker->took_ns < most_ns / daemons ? worker->took_ns * daemons : most_ns;
+    int64_t own_ns = worker->took_ns / 4 * 3;
+    return own_ns < most_ns / daemons ? own_ns * daemons : most_ns;
 }
 
 /* why_linger: the settle of a batch rides with the next batch's trip to Redis. Without a next batch
