@@ -222,8 +222,8 @@ static void decay_peak(struct queue *queue)
     note_in_flight(queue);
 }
 
-size_t queue_take_batch(struct queue *queue, struct request **requests_out, size_t max,
-                        int64_t patience_ns, int wait_ms)
+size_t queue_take(struct queue *queue, struct request **requests_out, size_t max,
+                  int64_t patience_ns, int wait_ms)
 {
     size_t count = 0;
     pthread_mutex_lock(&queue->mutex);
@@ -240,19 +240,6 @@ size_t queue_take_batch(struct queue *queue, struct request **requests_out, size
     bool wake = queue->first && queue->sleepers > 0;
     pthread_mutex_unlock(&queue->mutex);
     if (wake) /* the requests that are left are for another worker, or for its patience */
-        pthread_cond_signal(&queue->arrived);
-    return count;
-}
-
-size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms)
-{
-    pthread_mutex_lock(&queue->mutex);
-    if (wait_ms > 0)
-        wait_for_batch(queue, 0, wait_ms);
-    size_t count = take_locked(queue, requests_out, max);
-    bool wake = queue->first && queue->sleepers > 0;
-    pthread_mutex_unlock(&queue->mutex);
-    if (wake) /* the requests that are left are for another worker */
         pthread_cond_signal(&queue->arrived);
     return count;
 }

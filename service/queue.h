@@ -64,16 +64,12 @@ size_t queue_capacity(const struct queue *queue);
  * a place for it, and wakes a waiting worker. */
 void queue_push(struct queue *queue, struct request *first, struct request *last);
 
-/* Takes up to `max` of the waiting requests into `requests_out`, a share of each flow in turn;
- * waits up to `wait_ms` for the first one. Returns how many: 0 when none came, or the queue is
- * stopped and empty. */
-size_t queue_take(struct queue *queue, struct request **requests_out, size_t max, int wait_ms);
-
-/* Takes a batch by the rule above; waits up to `wait_ms` until one may leave. A request waits for
- * `patience_ns` at most while a worker waits here, whatever the other workers do. A stopped queue
- * gives what it has at once. Returns the size of the batch, or 0. */
-size_t queue_take_batch(struct queue *queue, struct request **requests_out, size_t max,
-                        int64_t patience_ns, int wait_ms);
+/* Takes a batch of up to `max` requests by the rule above, a share of each flow in turn; waits up
+ * to `wait_ms` until one may leave. A request waits for `patience_ns` at most while a worker waits
+ * here, whatever the other workers do. A stopped queue gives what it has at once. Returns the size
+ * of the batch, or 0. */
+size_t queue_take(struct queue *queue, struct request **requests_out, size_t max,
+                  int64_t patience_ns, int wait_ms);
 
 /* True when requests wait; a hint, as others may take them at the same moment. */
 bool queue_waiting(const struct queue *queue);

@@ -46,7 +46,7 @@ static void set_flows(const char *flows)
 
 static size_t take(struct request **requests_out, size_t max, int wait_ms)
 {
-    return queue_take(queue, requests_out, max, wait_ms);
+    return queue_take(queue, requests_out, max, 0, wait_ms);
 }
 
 /* Pushes requests [from, to) as one list. */
@@ -142,13 +142,13 @@ static void leave_many(int count)
 /* Takes without waiting. With patience the requests wait for a whole batch. */
 static size_t take_whole(size_t max)
 {
-    return queue_take_batch(queue, taken_many, max, WAIT_MS * CLOCK_NS_PER_MS, 0);
+    return queue_take(queue, taken_many, max, WAIT_MS * CLOCK_NS_PER_MS, 0);
 }
 
 /* Waits with a patience of `patience_ms`. */
 static size_t take_patiently(int patience_ms)
 {
-    return queue_take_batch(queue, taken_many, 512, patience_ms * CLOCK_NS_PER_MS, WAIT_MS);
+    return queue_take(queue, taken_many, 512, patience_ms * CLOCK_NS_PER_MS, WAIT_MS);
 }
 
 static void test_batch_is_half_of_the_requests_in_flight(void **state)
@@ -245,13 +245,13 @@ static void test_patience_counts_from_the_arrival(void **state)
     leave_many(20);
     send_many(1);
     clock_sleep_ns(PATIENCE_MS * CLOCK_NS_PER_MS);
-    assert_int_equal(queue_take_batch(queue, taken_many, 512, PATIENCE_MS * CLOCK_NS_PER_MS, 0), 1);
+    assert_int_equal(queue_take(queue, taken_many, 512, PATIENCE_MS * CLOCK_NS_PER_MS, 0), 1);
 }
 
 static void *take_later(void *count_out)
 {
     struct request *taken[MAX];
-    *(size_t *)count_out = queue_take_batch(queue, taken, MAX, CLOCK_NS_PER_MS, WAIT_MS);
+    *(size_t *)count_out = queue_take(queue, taken, MAX, CLOCK_NS_PER_MS, WAIT_MS);
     return NULL;
 }
 
@@ -514,7 +514,7 @@ static void *consume(void *argument)
     struct request *taken[4];
     *in_order = true;
     for (size_t count = 1; count > 0 || !queue_stopped(queue);) {
-        count = in_batches ? queue_take_batch(queue, taken, 4, CLOCK_NS_PER_MS, WAIT_MS)
+        count = in_batches ? queue_take(queue, taken, 4, CLOCK_NS_PER_MS, WAIT_MS)
                            : take(taken, 4, WAIT_MS);
         for (size_t i = 0; i < count; i++) {
             int of = 0;

@@ -179,7 +179,7 @@ static void run(void *context)
     struct queue *queue = thread->queue;
     prctl(PR_SET_NAME, thread->kind->thread);
     while (!queue_stopped(queue) || queue_waiting(queue)) {
-        size_t taken = queue_take(queue, thread->requests, thread->kind->batch, IDLE_MS);
+        size_t taken = queue_take(queue, thread->requests, thread->kind->batch, 0, IDLE_MS);
         int64_t start_ns = clock_now_ns();
         carry(thread, taken);
         if (taken > 0)

@@ -428,11 +428,11 @@ static size_t take_next(struct order_worker *worker, size_t max)
 {
     struct queue *queue = worker->shard->orders;
     int64_t patience_ns = order_patience_ns(worker);
-    size_t taken = queue_take_batch(queue, worker->requests, max, patience_ns, LINGER_MS);
+    size_t taken = queue_take(queue, worker->requests, max, patience_ns, LINGER_MS);
     if (taken > 0)
         return taken;
     stock_flush(worker->stock);
-    return queue_take_batch(queue, worker->requests, max, patience_ns, IDLE_MS);
+    return queue_take(queue, worker->requests, max, patience_ns, IDLE_MS);
 }
 
 /* Keeps idle connections alive, and finds out when they are not. */

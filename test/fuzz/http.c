@@ -164,11 +164,11 @@ static void carry_all(void)
 {
     struct request *request;
     while (queue_waiting(service->shards[0].orders) &&
-           queue_take(service->shards[0].orders, &request, 1, 0) == 1)
+           queue_take(service->shards[0].orders, &request, 1, 0, 0) == 1)
         carry_order(request);
     for (int kind = 0; kind < CALL_KINDS; kind++)
         while (queue_waiting(service->shards[0].calls[kind]) &&
-               queue_take(service->shards[0].calls[kind], &request, 1, 0) == 1)
+               queue_take(service->shards[0].calls[kind], &request, 1, 0, 0) == 1)
             carry_call(service->shards[0].calls[kind], request);
 }
 
