@@ -63,6 +63,15 @@ bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column)
     return column && identifier_copy(column, strlen(column), out);
 }
 
+bool ledger_order_valid(char **row)
+{
+    char sku[IDENTIFIER_SIZE], user_id[USER_ID_SIZE];
+    return ledger_identifier_read(sku, row[1]) &&
+           ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
+           user_id_copy(row[3], strlen(row[3]), user_id) &&
+           ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX);
+}
+
 char **ledger_round_row(struct ledger *ledger, const char *table)
 {
     for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {

@@ -39,6 +39,9 @@ bool ledger_number_valid(const char *column, uint64_t min, uint64_t max);
 /* Copies a sku or key. False, and "", when the column has no identifier. */
 bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column);
 
+/* True for a row of orders that begins with a valid sku, round, user and quantity behind its id. */
+bool ledger_order_valid(char **row);
+
 /* The next row of `table` whose first columns are a sku and a round; notes damaged ones before it.
  * NULL: no row is left. */
 char **ledger_round_row(struct ledger *ledger, const char *table);

@@ -127,12 +127,11 @@ static enum db_result lock_orders(struct returning *returning)
 
 /* Takes units of a sale off its segments, from as many as it needs. False when they have not sold
  * as many, and then nothing is taken; `damaged_out`: the whole sale has not. */
-static bool take_off(const struct ledger_return *returned, const char *sku, uint32_t round,
+static bool take_off(struct ledger_return_segment *segments, size_t count, uint32_t round,
                      uint32_t units, bool *damaged_out)
 {
-    size_t count = 0, valid = 0;
+    size_t valid = 0;
     uint64_t sold = 0, left_sold = 0;
-    struct ledger_return_segment *segments = segments_of(returned, sku, &count);
     for (size_t i = 0; i < count; i++)
         if (is_usable(&segments[i], round)) {
             valid++;
@@ -153,15 +152,6 @@ static bool take_off(const struct ledger_return *returned, const char *sku, uint
     return true;
 }
 
-static bool is_order(char **row)
-{
-    char text[USER_ID_SIZE];
-    return ledger_identifier_read(text, row[1]) &&
-           ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
-           user_id_copy(row[3], strlen(row[3]), text) &&
-           ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX);
-}
-
 static void read_order(struct returning *returning, char **row)
 {
     const struct ledger_return *returned = returning->returned;
@@ -170,7 +160,7 @@ static void read_order(struct returning *returning, char **row)
         bsearch(&id, returned->orders, returned->order_count, sizeof *order, compare_id);
     if (!order || order->moved)
         return;
-    if (!is_order(row)) {
+    if (!ledger_order_valid(row)) {
         ledger_note_damage(returning->ledger,
                            "orders: order_id %s, sku '%s', round %s, user_id '%s', qty %s", row[0],
                            row[1], row[2], row[3], row[4]);
@@ -178,8 +168,8 @@ static void read_order(struct returning *returning, char **row)
     }
     uint32_t qty = ledger_u32(row[4]), round = ledger_u32(row[2]);
     size_t given = 0;
-    segments_of(returned, row[1], &given);
-    order->moved = order->round_over || take_off(returned, row[1], round, qty, &order->damaged);
+    struct ledger_return_segment *segments = segments_of(returned, row[1], &given);
+    order->moved = order->round_over || take_off(segments, given, round, qty, &order->damaged);
     if (order->damaged)
         ledger_note_damage(returning->ledger,
                            "orders: order_id %s, sku '%s', has more units than its sale has sold",

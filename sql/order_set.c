@@ -85,12 +85,8 @@ static void text_rows(const struct order_set *set, struct sql_text *sql)
 
 static bool is_order(char **row)
 {
-    char text[USER_ID_SIZE];
-    return ledger_identifier_read(text, row[1]) &&
-           ledger_number_valid(row[2], 1, LEDGER_ROUND_MAX) && row[3] &&
-           user_id_copy(row[3], strlen(row[3]), text) &&
-           ledger_number_valid(row[4], 1, LEDGER_TOTAL_MAX) &&
-           (!row[6] || ledger_identifier_read(text, row[6])) && row[7] &&
+    char text[IDENTIFIER_SIZE];
+    return ledger_order_valid(row) && (!row[6] || ledger_identifier_read(text, row[6])) && row[7] &&
            ledger_status_known(row[7]);
 }
 

@@ -357,24 +357,30 @@ static void load(struct stock *stock, struct returns_work *work)
  * has perhaps missed a change. */
 static void reload_stale(struct stock *stock, const struct returns_work *work)
 {
+    const struct sale *reloaded = NULL; /* the holds are sorted by sale */
     for (size_t i = 0; i < work->returned.segment_count; i++) {
         const struct segment_hold *hold = work->holds[i];
         struct sale *sale = hold->sale;
-        if (work->segments[i].row.round != hold->round && sale_snapshot(sale).round == hold->round)
-            stock_sale_reload(stock, sale_sku(sale), &sale);
+        if (work->segments[i].row.round == hold->round || sale == reloaded ||
+            sale_snapshot(sale).round != hold->round)
+            continue;
+        reloaded = sale;
+        stock_sale_reload(stock, sale_sku(sale), &sale);
     }
 }
 
-/* Nobody was refused units while more than one order can want were left. */
+/* Nobody was refused units while more than one order can want were left. The parts and the holds
+ * are sorted alike. */
 static void find_awaited(struct returns_work *work)
 {
+    size_t at = 0;
     for (size_t i = 0; i < work->part_count; i++) {
         struct part *part = &work->parts[i];
         uint64_t left = 0;
         bool any = false;
-        for (size_t j = 0; j < work->returned.segment_count; j++) {
-            const struct ledger_return_segment *segment = &work->segments[j];
-            if (work->holds[j]->sale != part->sale || segment->row.round == 0)
+        for (; at < work->returned.segment_count && work->holds[at]->sale == part->sale; at++) {
+            const struct ledger_return_segment *segment = &work->segments[at];
+            if (segment->row.round == 0)
                 continue;
             left += segment->row.capacity - segment->row.sold - segment->returned;
             any |= segment->returned > 0;
@@ -476,7 +482,6 @@ struct returns returns_end(struct stock *stock, struct return_order *orders, siz
             end_parts(stock, parts + i, together, to, &returns);
         part_count = keep_unmet(parts, part_count);
     }
-    stock_run_posted(stock);
     free(parts);
     return returns;
 }
