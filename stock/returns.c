@@ -165,7 +165,9 @@ static void post_segment(struct stock *stock, struct returns_work *work, const s
 static void plan(struct stock *stock, struct returns_work *work, const struct part *part,
                  bool named)
 {
-    uint32_t segments = part->snapshot.segments, start = stock_random(stock, segments);
+    uint32_t segments = part->snapshot.segments;
+    assert(segments > 0 && part->count > 0); /* a sale is cached only with segments */
+    uint32_t start = stock_random(stock, segments);
     size_t from = stock_random(stock, (uint32_t)part->count);
     struct need need = {.least = part->least, .most = (segments + HOLDS_PART - 1) / HOLDS_PART};
     memset(work->planned, 0, sizeof work->planned);
