@@ -345,6 +345,7 @@ def test_sale_is_paused_without_a_mouse(chrome, daemon):
     assert daemon.stock()["paused"] is True
     page.wait("document.querySelector('dialog') === null")  # the news may come before the answer
     begin(page, "resume")
+    page.wait(text_has("dialog h2", "Resume demo"))  # it opens once the sale is read
     page.press("Escape")
     page.wait("document.activeElement.dataset.action === 'resume'")
     assert daemon.stock()["paused"] is True
