@@ -39,7 +39,7 @@ bool ledger_number_valid(const char *column, uint64_t min, uint64_t max);
 /* Copies a sku or key. False, and "", when the column has no identifier. */
 bool ledger_identifier_read(char out[IDENTIFIER_SIZE], const char *column);
 
-/* True for a row of orders that begins with a valid sku, round, user and quantity behind its id. */
+/* True when columns 1 to 4 of a row of orders are a valid sku, round, user and quantity. */
 bool ledger_order_valid(char **row);
 
 /* The next row of `table` whose first columns are a sku and a round; notes damaged ones before it.

@@ -98,13 +98,6 @@ static struct ledger_return_segment *segments_of(const struct ledger_return *ret
 
 /* ---- the orders ---- */
 
-static int compare_id(const void *key, const void *element)
-{
-    const uint64_t *id = key;
-    const struct ledger_return_order *order = element;
-    return (*id > order->order_id) - (*id < order->order_id);
-}
-
 /* Locks the orders that may change. They come sorted by user, so that transactions that meet in
  * several quotas do not deadlock. */
 static enum db_result lock_orders(struct returning *returning)
@@ -155,9 +148,9 @@ static bool take_off(struct ledger_return_segment *segments, size_t count, uint3
 static void read_order(struct returning *returning, char **row)
 {
     const struct ledger_return *returned = returning->returned;
-    uint64_t id = ledger_u64(row[0]);
-    struct ledger_return_order *order =
-        bsearch(&id, returned->orders, returned->order_count, sizeof *order, compare_id);
+    struct ledger_return_order key = {.order_id = ledger_u64(row[0])};
+    struct ledger_return_order *order = bsearch(&key, returned->orders, returned->order_count,
+                                                sizeof key, ledger_return_order_compare);
     if (!order || order->moved)
         return;
     if (!ledger_order_valid(row)) {
@@ -179,7 +172,7 @@ static void read_order(struct returning *returning, char **row)
     if (!order->moved || order->round_over)
         return;
     struct user_quota_return *moved = &returning->moved[returning->moved_count++];
-    *moved = (struct user_quota_return){.order_id = id, .round = round, .qty = qty};
+    *moved = (struct user_quota_return){.order_id = key.order_id, .round = round, .qty = qty};
     ledger_identifier(moved->sku, row[1]);
     ledger_user_id(moved->user_id, row[3]);
 }

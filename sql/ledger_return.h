@@ -30,11 +30,18 @@ struct ledger_return_order {
     bool damaged;    /* out: nor has its whole sale */
 };
 
+/* Compares the ids of two struct ledger_return_order, for qsort and bsearch. */
+static inline int ledger_return_order_compare(const void *left, const void *right)
+{
+    const struct ledger_return_order *a = left, *b = right;
+    return (a->order_id > b->order_id) - (a->order_id < b->order_id);
+}
+
 /* Orders of any sales that are cancelled, or expire, together. */
 struct ledger_return {
     enum ledger_status to; /* LEDGER_CANCELLED or LEDGER_EXPIRED */
     struct ledger_return_order *orders;
-    size_t order_count; /* 1..LEDGER_RETURNS_MAX, each id once, ascending */
+    size_t order_count; /* 1..LEDGER_RETURNS_MAX, each id once, in the order of the ids */
     struct ledger_return_segment *segments;
     size_t segment_count; /* 0..LEDGER_SEGMENTS_MAX, sorted by sku and segment */
 };

@@ -89,12 +89,6 @@ static int64_t fence_of(uint32_t segment)
 static struct ledger_return_segment segments[3];
 static struct ledger_return_order orders[LEDGER_RETURNS_MAX];
 
-static int compare_orders(const void *a, const void *b)
-{
-    const struct ledger_return_order *one = a, *other = b;
-    return (one->order_id > other->order_id) - (one->order_id < other->order_id);
-}
-
 /* Returns orders under locks of the first `held` segments with `fence`. */
 static enum ledger_result give_back_to(enum ledger_status to, const uint64_t *ids, size_t count,
                                        uint64_t fence, size_t held)
@@ -109,7 +103,7 @@ static enum ledger_result give_back_to(enum ledger_status to, const uint64_t *id
             (struct ledger_return_segment){.sku = "s", .segment = i, .segments = 3, .fence = fence};
     for (size_t i = 0; i < count; i++)
         orders[i] = (struct ledger_return_order){.order_id = ids[i]};
-    qsort(orders, count, sizeof *orders, compare_orders);
+    qsort(orders, count, sizeof *orders, ledger_return_order_compare);
     return ledger_return(ledger, &returned);
 }
 

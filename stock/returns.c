@@ -257,12 +257,6 @@ static void list_segments(struct stock *stock, struct returns_work *work)
     }
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    const struct ledger_return_order *one = a, *other = b;
-    return (one->order_id > other->order_id) - (one->order_id < other->order_id);
-}
-
 static void list_orders(struct returns_work *work)
 {
     struct ledger_return *returned = &work->returned;
@@ -273,7 +267,7 @@ static void list_orders(struct returns_work *work)
             work->orders[returned->order_count++] = (struct ledger_return_order){
                 .order_id = work->parts[i].orders[j].order_id,
                 .round_over = work->parts[i].orders[j].round < work->parts[i].snapshot.round};
-    qsort(work->orders, returned->order_count, sizeof work->orders[0], compare_ids);
+    qsort(work->orders, returned->order_count, sizeof work->orders[0], ledger_return_order_compare);
     for (size_t i = 0; i < returned->order_count; i++)
         if (kept == 0 || work->orders[kept - 1].order_id != work->orders[i].order_id)
             work->orders[kept++] = work->orders[i];
@@ -302,7 +296,8 @@ static void read_results(struct returns_work *work, enum ledger_result result,
             struct return_order *order = &part->orders[j];
             struct ledger_return_order key = {.order_id = order->order_id};
             const struct ledger_return_order *ended =
-                bsearch(&key, work->orders, work->returned.order_count, sizeof key, compare_ids);
+                bsearch(&key, work->orders, work->returned.order_count, sizeof key,
+                        ledger_return_order_compare);
             bool repeat = j > 0 && part->orders[j - 1].order_id == order->order_id;
             order->result = result_of(result, ended);
             order->moved = order->result == STOCK_STATE_OK && !repeat;

@@ -624,19 +624,13 @@ static void call_pay(void)
     compare_records(records, others, count);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    const struct ledger_return_order *one = a, *other = b;
-    return (one->order_id > other->order_id) - (one->order_id < other->order_id);
-}
-
 /* Names orders of both sales, each once, and says of some that their round is over. */
 static size_t name_returns(struct ledger_return_order *orders)
 {
     size_t count = 1 + below(IDS_MAX), kept = 0;
     for (size_t i = 0; i < count; i++)
         orders[i] = (struct ledger_return_order){.order_id = any_id(), .round_over = one_in(20)};
-    qsort(orders, count, sizeof *orders, compare_ids);
+    qsort(orders, count, sizeof *orders, ledger_return_order_compare);
     for (size_t i = 0; i < count; i++)
         if (kept == 0 || orders[kept - 1].order_id != orders[i].order_id)
             orders[kept++] = orders[i];
