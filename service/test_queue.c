@@ -504,7 +504,7 @@ static void *produce(void *argument)
     return NULL;
 }
 
-static bool in_batches; /* whether the consumers take by the rule of batches */
+static int64_t consumers_patience_ns;
 
 /* Takes until the queue is stopped; of each producer the requests must come in order. */
 static void *consume(void *argument)
@@ -514,8 +514,7 @@ static void *consume(void *argument)
     struct request *taken[4];
     *in_order = true;
     for (size_t count = 1; count > 0 || !queue_stopped(queue);) {
-        count = in_batches ? queue_take(queue, taken, 4, CLOCK_NS_PER_MS, WAIT_MS)
-                           : take(taken, 4, WAIT_MS);
+        count = queue_take(queue, taken, 4, consumers_patience_ns, WAIT_MS);
         for (size_t i = 0; i < count; i++) {
             int of = 0;
             while (taken[i] < crowd[of] || taken[i] >= crowd[of] + EACH)
@@ -564,7 +563,7 @@ static void test_workers_take_each_request_in_one_batch(void **state)
     (void)state;
     memset(crowd, 0, sizeof crowd);
     atomic_store(&left, 0);
-    in_batches = true;
+    consumers_patience_ns = CLOCK_NS_PER_MS;
     hand_over();
 }
 
