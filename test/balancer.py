@@ -17,7 +17,7 @@ SERVERS = ("one", "two", "three", "four")
 NOBODY = "127.0.0.1:1"
 STATISTICS = """
 listen statistics
-    bind 127.0.0.1:{port}
+    bind {address}
     stats enable
     stats uri /
 """
@@ -26,12 +26,15 @@ NGINX = shutil.which("nginx", path="/usr/sbin:" + os.environ.get("PATH", ""))
 
 
 class Balancer(Program):
-    """Context manager: a proxy, of which `front` is where clients connect."""
+    """Context manager: a proxy. Clients connect to `front`; tests may connect to `beside`, too."""
 
     good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
     def listening(self):
-        with contextlib.suppress(OSError), socket.create_connection(self.front, 1):
+        """A proxy binds its addresses one after another: it is there when it answers at all."""
+        with contextlib.suppress(OSError):
+            for address in (self.front, self.beside):
+                socket.create_connection(address, 1).close()
             return self.front
         return None
 
@@ -44,9 +47,9 @@ class HaProxy(Balancer):
     def __init__(self, daemons, directory, **settings):
         path = directory / "haproxy.cfg"
         super().__init__(HAPROXY, "-db", "-f", path, directory=directory)
-        self.front, self.statistics = ("127.0.0.1", free_port()), free_port()
+        self.front, self.beside = (("127.0.0.1", free_port()) for _ in range(2))
         path.write_text((DIRECTORY / "haproxy.cfg").read_text() +
-                        STATISTICS.format(port=self.statistics))
+                        STATISTICS.format(address="%s:%d" % self.beside))
         self.env = {"SECKILL_PROXY_BIND": "%s:%d" % self.front,
                     **{f"SECKILL_PROXY_{name.upper()}": str(value)
                        for name, value in settings.items()}}
@@ -58,7 +61,7 @@ class HaProxy(Balancer):
 
     def statuses(self, backend="daemons"):
         """Of the servers, in their order."""
-        url = f"http://127.0.0.1:{self.statistics}/;csv"
+        url = "http://%s:%d/;csv" % self.beside
         with urllib.request.urlopen(url, timeout=5) as page:
             rows = csv.DictReader(page.read().decode().removeprefix("# ").splitlines())
         found = {row["svname"]: row["status"] for row in rows if row["pxname"] == backend}
@@ -91,14 +94,14 @@ class Nginx(Balancer):
         super().__init__(NGINX, "-p", directory, "-c", path, "-g", "daemon off;",
                          directory=directory)
         (directory / "logs").mkdir(exist_ok=True)
-        self.front, self.headed = (("127.0.0.1", free_port()) for _ in range(2))
+        self.front, self.beside = (("127.0.0.1", free_port()) for _ in range(2))
         text = (DIRECTORY / "nginx.conf").read_text()
         for number in range(len(SERVERS)):
             where = daemons[number].options["listen"] if number < len(daemons) else None
             text = re.sub(rf"server 127.0.0.1:808{number + 1} .*;\n",
                           f"server {where} max_fails=1 fail_timeout=1s;\n" if where else "\n", text)
         for old, new in ((r"listen 80;", "listen %s:%d;" % self.front),
-                         (r"listen 8079 ", "listen %s:%d " % self.headed),
+                         (r"listen 8079 ", "listen %s:%d " % self.beside),
                          (r"worker_processes auto", "worker_processes 1"),
                          (r"/run/nginx-seckill.pid", str(directory / "nginx.pid"))):
             assert old in text, old

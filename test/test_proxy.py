@@ -233,7 +233,7 @@ def test_nginx_takes_the_header_of_a_balancer_before_it(behind):
     proxy, _ = behind(rate_address_per_min=1, rate_address_burst=1)
     answers = []
     for client in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
-        with socket.create_connection(proxy.headed, 30) as sock:
+        with socket.create_connection(proxy.beside, 30) as sock:
             sock.sendall(f"PROXY TCP4 {client} 198.51.100.1 40000 80\r\n".encode() + order_bytes())
             answers.append(read_response(sock).status)
     assert answers == [201, 429, 201]
