@@ -31,7 +31,7 @@ class Balancer(Program):
     good_statuses = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
     def listening(self):
-        """A proxy binds its addresses one after another: it is there when it answers at all."""
+        """A proxy binds one address after the other: it is up when both take a connection."""
         with contextlib.suppress(OSError):
             for address in (self.front, self.beside):
                 socket.create_connection(address, 1).close()
