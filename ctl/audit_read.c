@@ -136,11 +136,10 @@ static int read_orders(struct audit *audit)
     return status;
 }
 
-static bool see_order(void *argument, const char *line, size_t length)
+static bool see_order(void *argument, const json_t *order)
 {
     struct audit *audit = argument;
-    (void)length;
-    acked_see(&audit->acked, strtoull(line, NULL, 10));
+    acked_see(&audit->acked, strtoull(answer_text(order, "order_id"), NULL, 10));
     return true;
 }
 

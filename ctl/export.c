@@ -11,10 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/csv.h"
+#include "base/user_id.h"
+#include "ctl/answer.h"
 #include "ctl/listing.h"
 #include "ctl/sale.h"
 #include "ctl/say.h"
+
+enum { USER_FIELD_SIZE = 2 * USER_ID_SIZE + 2 };
 
 struct export
 {
@@ -24,37 +27,48 @@ struct export
     int error; /* errno of a write that failed */
 };
 
-/* One order as a line of JSON: numbers as numbers, all but the id, which scripts would round. */
-static void print_json(FILE *out, char *line)
+/* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one that
+ * begins like a formula, so it gets a ' in front; so does one that begins with a ', so that whoever
+ * takes one ' away has every id again. */
+static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
 {
-    static const char *const names[] = {"order_id", "sku",        "user_id",    "qty",  "segment",
-                                        "status",   "created_at", "expires_at", "round"};
-    static const bool number[] = {false, false, false, true, true, false, false, false, true};
-    enum { USER = 2 };
-    json_t *order = json_object();
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *field = csv_next(&line);
-        if (!field || *field == '\0')
-            continue;
-        json_object_set_new(order, names[i],
-                            number[i] ? json_integer(strtoll(field, NULL, 10))
-                                      : json_string(i == USER ? csv_user_plain(field) : field));
+    bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
+    char *to = out;
+    if (quoted)
+        *to++ = '"';
+    if (user_id[0] != '\0' && strchr("=+-@'", user_id[0]))
+        *to++ = '\'';
+    for (const char *from = user_id; *from; from++) {
+        if (*from == '"')
+            *to++ = '"';
+        *to++ = *from;
     }
-    json_dumpf(order, out, JSON_COMPACT);
-    fputc('\n', out);
-    json_decref(order);
+    if (quoted)
+        *to++ = '"';
+    *to = '\0';
+    return out;
 }
 
-static bool take(void *argument, const char *line, size_t length)
+static void print_line(FILE *out, const json_t *order)
+{
+    char user[USER_FIELD_SIZE], user_id[USER_ID_SIZE];
+    snprintf(user_id, sizeof user_id, "%s", answer_text(order, "user_id"));
+    fprintf(out, "%s,%s,%s,%lld,%lld,%s,%s,%s,%lld\r\n", answer_text(order, "order_id"),
+            answer_text(order, "sku"), user_field(user_id, user),
+            (long long)answer_integer(order, "qty"), (long long)answer_integer(order, "segment"),
+            answer_text(order, "status"), answer_text(order, "created_at"),
+            answer_text(order, "expires_at"), (long long)answer_integer(order, "round"));
+}
+
+static bool take(void *argument, const json_t *order)
 {
     struct export *export = argument;
-    char copy[length + 1];
-    memcpy(copy, line, length);
-    copy[length] = '\0';
-    if (export->json)
-        print_json(export->out, copy);
-    else
-        fprintf(export->out, "%s\r\n", copy);
+    if (export->json) {
+        json_dumpf(order, export->out, JSON_COMPACT);
+        fputc('\n', export->out);
+    } else {
+        print_line(export->out, order);
+    }
     export->count++;
     if (ferror(export->out))
         export->error = errno;
@@ -69,7 +83,8 @@ static int write_orders(struct context *context, struct export *export)
                               .take = take,
                               .argument = export};
     if (!export->json)
-        fputs(LISTING_HEADER "\r\n", export->out);
+        fputs("order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n",
+              export->out);
     int status = listing_walk(context, &listing);
     if (fflush(export->out) != 0 && export->error == 0)
         export->error = errno;

@@ -5,7 +5,6 @@
  * not. */
 #include "ctl/http.h"
 
-#include <assert.h>
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,15 +27,6 @@ struct http {
     CURL *curl; /* keeps its connections for further calls */
     long timeout_s;
     size_t daemon; /* the last one that could be reached */
-};
-
-/* One transfer: the answer's body goes to `reply`, or to `piece` for a 200. */
-struct transfer {
-    struct http *http;
-    struct reply *reply;
-    http_piece *piece;
-    void *argument;
-    bool stopped;
 };
 
 struct http *http_open(const struct config *config, long timeout_s)
@@ -91,14 +81,7 @@ static size_t take_text(struct reply *reply, const char *data, size_t length)
 
 static size_t take_body(char *data, size_t size, size_t count, void *argument)
 {
-    struct transfer *transfer = argument;
-    long status = 0;
-    curl_easy_getinfo(transfer->http->curl, CURLINFO_RESPONSE_CODE, &status);
-    size_t length = size * count;
-    if (!transfer->piece || status != 200)
-        return take_text(transfer->reply, data, length);
-    transfer->stopped = !transfer->piece(transfer->argument, data, length);
-    return transfer->stopped ? 0 : length;
+    return take_text(argument, data, size * count);
 }
 
 /* A header that is not NULL, on the list. */
@@ -127,8 +110,7 @@ static struct curl_slist *make_headers(const struct http *http, const struct cal
     return add_header(headers, "Content-Type: ", call->body ? "application/json" : NULL);
 }
 
-static void set_target(struct http *http, const struct call *call, const struct address *address,
-                       bool bounded)
+static void set_target(struct http *http, const struct call *call, const struct address *address)
 {
     char url[ADDRESS_SIZE + URL_PATH_MAX];
     CURL *curl = http->curl;
@@ -144,26 +126,22 @@ static void set_target(struct http *http, const struct call *call, const struct 
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
     /* On a connection that it has used before, libcurl would repeat a change without a word. */
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, changes(call) ? 1L : 0L);
-    if (bounded)
-        curl_easy_setopt(curl, CURLOPT_TIMEOUT, http->timeout_s);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, http->timeout_s);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, http->timeout_s);
 }
 
-static CURLcode transfer_run(struct transfer *transfer, const struct call *call,
-                             const struct address *address)
+static CURLcode transfer(struct http *http, const struct call *call, const struct address *address,
+                         struct reply *reply)
 {
-    struct http *http = transfer->http;
     char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
     struct curl_slist *headers = make_headers(http, call);
-    set_target(http, call, address, transfer->piece == NULL);
+    set_target(http, call, address);
     curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, take_body);
-    curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, transfer);
+    curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, reply);
     if (body)
         curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
     CURLcode code = curl_easy_perform(http->curl);
-    curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &transfer->reply->status);
+    curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &reply->status);
     curl_slist_free_all(headers);
     free(body);
     return code;
@@ -186,11 +164,10 @@ static bool timed_out_connecting(CURL *curl, CURLcode code)
     return code == CURLE_OPERATION_TIMEDOUT && sent == 0;
 }
 
-static void judge_no_answer(const struct transfer *transfer, const struct call *call, CURLcode code,
-                            const struct address *address)
+static void judge_no_answer(CURL *curl, const struct call *call, CURLcode code,
+                            const struct address *address, struct reply *reply)
 {
-    struct reply *reply = transfer->reply;
-    bool unsent = never_sent(code) || timed_out_connecting(transfer->http->curl, code);
+    bool unsent = never_sent(code) || timed_out_connecting(curl, code);
     reply->outcome = unsent || !changes(call) ? OUTCOME_FAILED : OUTCOME_UNKNOWN;
     snprintf(reply->why, sizeof reply->why, "%s: %s", address->shown, curl_easy_strerror(code));
     if (unsent)
@@ -230,34 +207,32 @@ static void judge_answer(const struct call *call, struct reply *reply)
         reply->outcome = certain || !changes(call) ? OUTCOME_FAILED : OUTCOME_UNKNOWN;
 }
 
-static void call_address(struct transfer *transfer, const struct call *call,
-                         const struct address *address)
+static void call_address(struct http *http, const struct call *call, const struct address *address,
+                         struct reply *reply)
 {
-    struct reply *reply = transfer->reply;
     bool repeated = reply->repeated;
     reply_free(reply);
     reply->repeated = repeated;
-    CURLcode code = transfer_run(transfer, call, address);
+    CURLcode code = transfer(http, call, address, reply);
     if (code == CURLE_OK)
         judge_answer(call, reply);
     else
-        judge_no_answer(transfer, call, code, address);
+        judge_no_answer(http->curl, call, code, address, reply);
     if (!reply->text)
         take_text(reply, "", 0);
 }
 
 /* Goes on to the next daemon only while none can have got the request. */
-static void call_any(struct transfer *transfer, const struct call *call)
+static void call_any(struct http *http, const struct call *call, struct reply *reply)
 {
-    struct http *http = transfer->http;
     const struct config *config = http->config;
     if (call->address || call->class == CLASS_BUYER || call->class == CLASS_SHOP) {
-        call_address(transfer, call, call->address ? call->address : &config->shop);
+        call_address(http, call, call->address ? call->address : &config->shop, reply);
         return;
     }
     for (size_t tried = 0; tried < config->admin_count; tried++) {
-        call_address(transfer, call, &config->admin[http->daemon]);
-        if (transfer->reply->outcome != OUTCOME_FAILED || transfer->reply->status != 0)
+        call_address(http, call, &config->admin[http->daemon], reply);
+        if (reply->outcome != OUTCOME_FAILED || reply->status != 0)
             return;
         http->daemon = (http->daemon + 1) % config->admin_count;
     }
@@ -274,24 +249,13 @@ static bool says_nothing(const struct reply *reply)
 
 void http_call(struct http *http, const struct call *call, struct reply *reply_out)
 {
-    struct transfer transfer = {.http = http, .reply = reply_out};
     *reply_out = (struct reply){.text = NULL};
-    call_any(&transfer, call);
+    call_any(http, call, reply_out);
     for (int i = 0; i < REPEATS_MAX && reply_out->outcome == OUTCOME_UNKNOWN; i++) {
         reply_out->repeated = true;
         clock_sleep_ns(REPEAT_PAUSE_MS * CLOCK_NS_PER_MS);
-        call_any(&transfer, call);
+        call_any(http, call, reply_out);
         if (says_nothing(reply_out))
             reply_out->outcome = OUTCOME_UNKNOWN;
     }
-}
-
-void http_stream(struct http *http, const struct call *call, http_piece *piece, void *argument,
-                 struct reply *reply_out)
-{
-    struct transfer transfer = {
-        .http = http, .reply = reply_out, .piece = piece, .argument = argument};
-    assert(!changes(call));
-    *reply_out = (struct reply){.text = NULL};
-    call_any(&transfer, call);
 }

@@ -52,12 +52,4 @@ void http_close(struct http *http);
 void http_call(struct http *http, const struct call *call, struct reply *reply_out);
 void reply_free(struct reply *reply);
 
-/* Hands over pieces of the body of a 200 as they come. False ends the transfer. */
-typedef bool http_piece(void *argument, const char *piece, size_t length);
-
-/* The same for an answer of any length, in which only a silence may not last longer than the
- * time-out. OUTCOME_FAILED after a part of the body: it broke; reply_out->status is then 200. */
-void http_stream(struct http *http, const struct call *call, http_piece *piece, void *argument,
-                 struct reply *reply_out);
-
 #endif

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/csv.h"
 #include "ctl/metrics.h"
 #include "ctl/options.h"
 #include "ctl/say.h"
@@ -177,27 +176,6 @@ static void test_table_of_many_rows(void **state)
     fclose(out);
 }
 
-static void test_csv_of_user_ids(void **state)
-{
-    static const char *const ids[] = {"u1",  "a@b.org", "=1+1",          "'x",
-                                      "a,b", "\"",      "\"a\",\"\"b\"", "-,\""};
-    (void)state;
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        char field[CSV_USER_SIZE], line[2 * CSV_USER_SIZE];
-        snprintf(line, sizeof line, "1,%s,,3", csv_user(ids[i], field));
-        char *rest = line;
-        assert_string_equal(csv_next(&rest), "1");
-        assert_string_equal(csv_user_plain(csv_next(&rest)), ids[i]);
-        assert_string_equal(csv_next(&rest), "");
-        assert_string_equal(csv_next(&rest), "3");
-        assert_null(csv_next(&rest));
-    }
-    char cut[] = "\"a";
-    char *rest = cut;
-    assert_string_equal(csv_next(&rest), "a");
-    assert_null(csv_next(&rest));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,7 +185,6 @@ int main(void)
         cmocka_unit_test(test_control_characters_are_overwritten),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_csv_of_user_ids),
         cmocka_unit_test(test_table_is_aligned_by_characters),
         cmocka_unit_test(test_table_of_many_rows),
     };

@@ -1,4 +1,4 @@
-/* The answer to a request: a fixed problem, a text, or a stream. */
+/* The answer to a request: a fixed problem or a text. */
 #include "service/answer.h"
 
 #include <assert.h>
@@ -161,21 +161,6 @@ void answer_prepared(struct answer *answer, struct prepared *prepared)
     answer->prepared = prepared;
 }
 
-void answer_stream(struct answer *answer, unsigned status, const char *content_type)
-{
-    answer_clear(answer);
-    answer->status = status;
-    answer->content_type = content_type;
-    answer->stream = true;
-}
-
-void answer_live(struct answer *answer)
-{
-    answer_clear(answer);
-    answer->status = 200;
-    answer->live = true;
-}
-
 /* content_type stays: it means nothing without one of the members cleared here. */
 void answer_clear(struct answer *answer)
 {
@@ -191,6 +176,5 @@ void answer_clear(struct answer *answer)
     answer->new_order_id = 0;
     answer->retry_after_s = 0;
     answer->limit = 0;
-    answer->stream = answer->live = false;
     answer->problem = PROBLEM_NONE;
 }

@@ -1,4 +1,4 @@
-/* The answer to a request: a fixed problem, a text, or a stream. Knows nothing of HTTP threads. */
+/* The answer to a request: a fixed problem or a text. Knows nothing of HTTP threads. */
 #ifndef SECKILL_SERVICE_ANSWER_H
 #define SECKILL_SERVICE_ANSWER_H
 
@@ -101,8 +101,6 @@ struct answer {
     struct prepared *prepared; /* NULL, or a hold of an answer that many requests share */
     unsigned status;
     const char *content_type; /* a constant text */
-    bool stream;              /* instead of the text the request's stream follows */
-    bool live;                /* instead, the events of the live page follow */
     char *text;               /* inline_text, or malloc'ed and the answer's own */
     size_t length;
     size_t allocated;          /* bytes of the malloc'ed text, as answers_bytes counts them */
@@ -150,12 +148,6 @@ void answer_json(struct answer *answer, unsigned status, struct json_t *value);
 
 /* Answers with what many requests share, and takes over the caller's hold of it. */
 void answer_prepared(struct answer *answer, struct prepared *prepared);
-
-/* The request's stream is the answer. */
-void answer_stream(struct answer *answer, unsigned status, const char *content_type);
-
-/* The events of the live page are the answer, as long as its client stays. */
-void answer_live(struct answer *answer);
 
 /* Frees what the answer owns, and leaves it empty. */
 void answer_clear(struct answer *answer);

@@ -41,7 +41,6 @@ extern const struct call_kind_row call_kinds[CALL_KINDS];
  *   orders, look-ups, payments, lists of a user     deadline_ms, then 503                  2 s
  *   cancels, the operator's calls and listings,     lease_ms + deadline_ms / 2, or         4 s
  *     for they may wait for a holder that died        deadline_ms if that is more, then 503
- *   each page of a CSV                              the same, then the stream is cut       4 s
  *
  * http/connection.c: connection_expire enforces it. All else is answered from memory. A client that
  * has not finished a first line has asked nothing yet, and one that does not take its answer keeps

@@ -166,23 +166,21 @@ static bool is_answered(const struct command *commands, size_t count)
     return answered;
 }
 
-bool live_group_turn(struct live_group *group, struct redis *redis, const char *text, bool look,
+bool live_group_turn(struct live_group *group, struct redis *redis, const char *text,
                      int64_t now_ns)
 {
     struct command commands[OWN_COMMANDS + 2 * LIVE_MEMBERS_MAX + 1];
     char keys[LIVE_MEMBERS_MAX][KEY_SIZE];
     struct command *asked = commands + OWN_COMMANDS;
     size_t count = post_own(group, text, commands);
-    if (look)
-        count += post_look(group, keys, asked);
+    count += post_look(group, keys, asked);
     command_run(redis, commands, count);
     bool answered = is_answered(commands, count);
-    if (answered && look) {
+    if (answered) {
         keep(group, asked, redis, now_ns);
         learn(group, &commands[count - 1]);
-    }
-    if (answered)
         group->size = (unsigned)command_int(&commands[OWN_COMMANDS - 1], -1);
+    }
     command_clear(commands, count);
     return answered;
 }

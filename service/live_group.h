@@ -27,10 +27,10 @@ struct live_group;
 struct live_group *live_group_open(const char *name);
 void live_group_close(struct live_group **group);
 
-/* Says `text`, one JSON object, and with `look` reads what the others have said and forgets those
- * that are gone, in one round trip. False when Redis did not answer: then what is known of the
- * others stays, and ages. */
-bool live_group_turn(struct live_group *group, struct redis *redis, const char *text, bool look,
+/* Says `text`, one JSON object, reads what the others have said and forgets those that are gone, in
+ * one round trip. False when Redis did not answer: then what is known of the others stays, and
+ * ages. */
+bool live_group_turn(struct live_group *group, struct redis *redis, const char *text,
                      int64_t now_ns);
 
 /* How many other daemons Redis knew of when it last answered. One that has died may be counted for

@@ -10,7 +10,6 @@ bool request_move(struct request *request, enum request_state from, enum request
         [REQUEST_QUEUED] = {[REQUEST_TAKEN] = true, [REQUEST_WITHDRAWN] = true},
         [REQUEST_TAKEN] =
             {[REQUEST_QUEUED] = true, [REQUEST_DONE] = true, [REQUEST_TIMED_OUT] = true},
-        [REQUEST_DONE] = {[REQUEST_QUEUED] = true},
     };
     assert(from < REQUEST_STATES && to < REQUEST_STATES && allowed[from][to]);
     /* A deadline and a worker may want the request at the same moment: the exchange lets one of

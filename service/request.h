@@ -5,7 +5,6 @@
  *                  │         └────► TIMED_OUT    (deadline: its client knows its id, so it gets no
  *                  │                              other id; the worker gives it back)
  *                  └────► WITHDRAWN              (deadline came first: no worker may take it)
- *                         DONE ─► QUEUED         (a stream, for its next page)
  *
  * The state says which thread has the request: a worker between TAKEN and handing it back, its HTTP
  * thread otherwise, and nobody while it is QUEUED. Only the HTTP thread that made a request frees
@@ -71,7 +70,6 @@ struct http_thread;
 struct request;
 struct request_list;
 struct route;
-struct stream;
 
 /* The HTTP thread's part: no other thread touches it, at any time. */
 struct request_http {
@@ -122,7 +120,6 @@ struct request_call {
     struct ledger_filter filter; /* of a listing */
     uint64_t after;              /* the listing goes on behind this order */
     uint32_t limit;              /* orders on a page */
-    struct stream *stream;       /* NULL, or the pages of an answer of any length */
 };
 
 struct request {

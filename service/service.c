@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "service/admin_actions.h"
-#include "service/live_feed.h"
+#include "service/live_page.h"
 #include "service/stock_snapshot.h"
 
 enum {
@@ -90,7 +90,7 @@ void service_open(struct service *service)
     drain_open(&service->drain, &service->phase);
     service->sale_cache = sale_cache_open();
     service->stock_snapshots = stock_snapshots_open();
-    service->live_feed = live_feed_open();
+    service->live_page = live_page_open();
     service->admin_actions = admin_actions_open();
     for (unsigned i = 0; i < service->shard_count; i++)
         open_shard(service, i);
@@ -101,7 +101,7 @@ void service_close(struct service *service)
     for (unsigned i = 0; i < service->shard_count; i++)
         shard_close(&service->shards[i]);
     admin_actions_close(&service->admin_actions);
-    live_feed_close(&service->live_feed);
+    live_page_close(&service->live_page);
     stock_snapshots_close(&service->stock_snapshots);
     sale_cache_close(&service->sale_cache);
     tokens_close(&service->tokens);

@@ -17,7 +17,7 @@ enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
 struct admin_actions;
 struct health;
 struct http_room;
-struct live_feed;
+struct live_page;
 struct observer;
 struct stock_snapshots;
 
@@ -47,9 +47,8 @@ struct service {
     /* Of the listeners, for the metrics; the second is NULL without admin_listen. Set before the
      * first HTTP thread starts. */
     const struct http_room *public_room, *admin_room;
-    struct live_feed *live_feed;         /* live thread to the pages */
+    struct live_page *live_page;         /* live thread to the dashboard */
     struct admin_actions *admin_actions; /* call workers to the live thread */
-    _Atomic int streams;                 /* answers being streamed */
     _Atomic int phase;                   /* enum service_phase */
     struct drain drain;                  /* what changes the phase */
 };

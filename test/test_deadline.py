@@ -134,7 +134,6 @@ def calls_of_all_classes(daemon, orders):
         "reconcile": admin("POST", "/admin/reconcile", {"sku": "demo"}),
         "sales": admin("GET", "/admin/sales"),
         "orders": admin("GET", "/admin/orders"),
-        "csv": admin("GET", "/admin/orders.csv"),
         "audit": admin("GET", "/admin/audit"),
         "ready": usual(daemon.get, "/readyz"),
         "alive": usual(daemon.get, "/healthz"),

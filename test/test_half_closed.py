@@ -65,13 +65,6 @@ def standing_still(server):
 
 # --- the HTTP threads' time -----------------------------------------------------------------------
 
-def test_half_closed_page_of_the_dashboard_costs_no_core(daemon):
-    with ask(daemon, get("/dashboard/live")) as page:
-        assert page.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-        assert busy(daemon) < BUSY_MAX
-        assert page.recv(1 << 20), "no further event"
-
-
 @pytest.mark.parametrize("leave", ["half-closed", "closed", "reset"])
 def test_buyer_who_leaves_while_the_ledger_stands_still_costs_no_core(private_stack, spawn, leave):
     daemon = spawn(private_stack, admin_listen="127.0.0.1:0")
@@ -139,16 +132,3 @@ def test_calls_held_for_the_sake_of_orders_are_answered_to_half_closed_clients(s
         socks = [clients.enter_context(ask(daemon, get("/stock/demo"))) for _ in range(500)]
         answers = [read_to_end(sock)[:12] for sock in socks]
     assert {answer: answers.count(answer) for answer in answers} == {b"HTTP/1.1 200": len(socks)}
-
-
-def test_stream_is_complete_for_a_half_closed_client(daemon):
-    daemon.reset(total=3000)
-    socks = []
-    with ExitStack() as clients:
-        for number in range(50):
-            socks.append(clients.enter_context(
-                ask(daemon, b"".join(order_bytes(user_id=f"u{number}-{n}") for n in range(50)))))
-        for sock in socks:
-            assert read_to_end(sock).count(b"HTTP/1.1 201 ") == 50
-    with ask(daemon, get("/admin/orders.csv")) as client:
-        assert read_response(client).body.count(b",demo,") == 2500

@@ -14,7 +14,7 @@ PROBLEM = re.compile(r'X\(\w+, (\d+), "(\w+)"')
 ROUTE = re.compile(r'^    \{"(\w+)", "([^"]+)", (true|false), ROUTE_(\w+), (true|false),', re.M)
 TAILS = {"/order/": "{order_id}", "/stock/": "{sku}", "/admin/stock/": "{sku}",
          "/admin/sale/": "{sku}", "/admin/audit/": "{sku}"}
-NO_EXAMPLES = {"text/html", "text/css", "text/javascript", "text/event-stream"}
+NO_EXAMPLES = {"text/html", "text/css", "text/javascript"}
 # What any call may answer, beside its own.
 ALWAYS = {"400", "408", "413", "414", "431", "default"}
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("openapi examples")
 STORY = [
     ("resetSale", "create", "create"),
     ("listActions", None, "actions"),
+    ("getLiveState", None, "an_excerpt"),
     ("placeOrder", "one_unit", "one_unit"),
     ("placeOrder", "one_unit", "repeated"),
     ("placeOrder", "two_units", "two_units"),
@@ -33,7 +34,6 @@ STORY = [
     ("cancelOrder", None, "cancelled"),
     ("listUserOrders", None, "paid"),
     ("listOrders", None, "paid"),
-    ("exportOrders", None, "paid"),
     ("auditOrders", None, "sums"),
     ("auditSale", None, "audit"),
     ("addStock", "add", "add"),
@@ -59,7 +59,8 @@ STORY = [
     ("getMetrics", None, "an_excerpt"),
     ("getDescription", None, "an_excerpt"),
 ]
-LATE = {"getStock", "auditSale"}  # up to 100 ms old; Redis hears of a batch after its answers
+# Up to 100 ms old; Redis hears of a batch after its answers; a daemon is prepared after its start.
+LATE = {"getStock", "auditSale", "getLiveState"}
 WITHOUT_KEY = {"two_units", "next_round"}
 ELSEWHERE = {("getReadiness", "unavailable"), ("getServing", "takes_none")}
 PROBLEMS = Description().document["components"]["examples"]
@@ -97,25 +98,14 @@ class Reader:
         raise AssertionError(f"no answer {name} of {operation_id}")
 
     def fits(self, told, got):
-        if isinstance(told, str):
-            return self.text_fits(told, got)
+        if isinstance(told, str):  # a page of metrics holds the lines of its example
+            return set(told.splitlines()) <= set(got.splitlines())
         for name, value in told.items():
             if name == "order_id" and self.ids.setdefault(value, got[name]) != got[name]:
                 return False
             if name == "orders" and not all(map(self.fits, value, got[name])):
                 return False
         return alike(told, got)
-
-    def text_fits(self, told, got):
-        """A page of metrics holds the lines of its example; a table has them and no others."""
-        if told.startswith("#"):
-            return set(told.splitlines()) <= set(got.splitlines())
-        told_lines, got_lines = told.splitlines(), got.splitlines()
-        ids = {line.split(",")[0]: line.split(",")[0] for line in told_lines[1:]}
-        return (told_lines[0] == got_lines[0] and len(told_lines) == len(got_lines)
-                and [self.ids[name] for name in ids] == [row.split(",")[0] for row in got_lines[1:]]
-                and all(alike({"created_at": row}, {"created_at": other})
-                        for row, other in zip(told_lines, got_lines)))
 
     def tell(self, operation_id, sent, name):
         status, response, told = self.find(operation_id, name)

@@ -234,7 +234,7 @@ def test_a_list_that_is_too_short_denies_nothing(two, daemon, spawn):
              ("GET", f"/order/{order_id}"), ("POST", f"/order/{order_id}/pay"),
              ("POST", f"/order/{order_id}/cancel"), ("GET", "/stock/one"),
              ("GET", "/user/u1/orders"), ("GET", "/admin/stock/one"), ("GET", "/admin/sales"),
-             ("GET", "/admin/orders"), ("GET", "/admin/orders.csv"), ("GET", "/admin/audit/one"),
+             ("GET", "/admin/orders"), ("GET", "/admin/audit/one"),
              ("PATCH", "/admin/sale/one", {"paused": True}),
              ("POST", "/admin/reconcile", {"sku": "one"}),
              ("POST", "/admin/stock/reset", {"sku": "one", "total": 5, "segments": 1}))

@@ -9,7 +9,7 @@ from audit import answered
 from daemon import STEADY
 from harness.client import assert_problem
 from harness.processes import wait_until
-from test_live import page
+from test_live import Page
 from test_seckillctl import Control
 
 ADMIN = "/admin/orders"
@@ -285,20 +285,20 @@ def test_operators_program_over_both(shop, tmp_path):
 
 def test_dashboard_shows_both_and_what_is_missing(shop):
     fill(shop)
-    with page(shop.daemon) as opened:
-        state, _ = opened.until(lambda state: len(state["sales"]) == 4 and all(
-            sale["segments"] for sale in state["sales"]))
-        assert {sale["sku"]: sale["sold"] for sale in state["sales"]} == dict.fromkeys("abcd", 10)
-        kinds = [server["kind"] for server in state["daemons"][0]["servers"]]
-        assert kinds == ["redis", "ledger", "ledger"] and state["error"] is None
-        shop.proxy.refuse()
-        state, _ = opened.until(lambda state: state["error"])
-        assert state["error"]["server"] == "ledger" and "shard 1" in state["error"]["detail"]
-        shop.buy("a")
-        state, _ = opened.until(lambda state: any(
-            sale["sku"] == "a" and sale["sold"] == 11 for sale in state["sales"]))
-        assert {sale["sku"] for sale in state["sales"]} == set("abcd")
-        assert all(sale["segments"] for sale in state["sales"])
+    page = Page(shop.daemon)
+    state, _ = page.until(lambda state: len(state["sales"]) == 4 and all(
+        sale["segments"] for sale in state["sales"]))
+    assert {sale["sku"]: sale["sold"] for sale in state["sales"]} == dict.fromkeys("abcd", 10)
+    kinds = [server["kind"] for server in state["daemons"][0]["servers"]]
+    assert kinds == ["redis", "ledger", "ledger"] and state["error"] is None
+    shop.proxy.refuse()
+    state, _ = page.until(lambda state: state["error"])
+    assert state["error"]["server"] == "ledger" and "shard 1" in state["error"]["detail"]
+    shop.buy("a")
+    state, _ = page.until(lambda state: any(
+        sale["sku"] == "a" and sale["sold"] == 11 for sale in state["sales"]))
+    assert {sale["sku"] for sale in state["sales"]} == set("abcd")
+    assert all(sale["segments"] for sale in state["sales"])
 
 
 def test_metrics_have_the_sales_of_both(shop):

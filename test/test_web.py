@@ -10,7 +10,7 @@ from harness.processes import ROOT
 FILES = {"/dashboard": ("dashboard.html", "text/html"),
          "/dashboard/dashboard.css": ("dashboard.css", "text/css"),
          "/dashboard/dashboard.js": ("dashboard.js", "text/javascript"),
-         "/dashboard/stream.js": ("stream.js", "text/javascript"),
+         "/dashboard/feed.js": ("feed.js", "text/javascript"),
          "/dashboard/icon.svg": ("icon.svg", "image/svg+xml"),
          "/dashboard/uplot.css": ("uplot/uPlot.min.css", "text/css"),
          "/dashboard/uplot.js": ("uplot/uPlot.iife.min.js", "text/javascript")}

@@ -122,11 +122,15 @@ class Sale {
 
     /** How many orders a user has in a sale; pages go on while they name a next one. */
     static int countOrders(String userId, String sku) throws Exception {
+        String user = URLEncoder.encode(userId, StandardCharsets.UTF_8);
+        return countPages(URL + "/user/" + user + "/orders?sku=" + sku, SHOP);
+    }
+
+    /** The orders of a list; pages go on while they name a next one. */
+    static int countPages(String url, String token) throws Exception {
         int found = 0;
         for (String after = "0"; after != null; ) {
-            String user = URLEncoder.encode(userId, StandardCharsets.UTF_8);
-            String path = "/user/" + user + "/orders?sku=" + sku;
-            String page = call("GET", URL + path + "&after=" + after, null, null, SHOP);
+            String page = call("GET", url + "&after=" + after, null, null, token);
             for (Matcher order = member("order_id").matcher(page); order.find(); ) found++;
             after = field(page, "next");
         }
@@ -165,8 +169,8 @@ class Sale {
         System.out.println("buyer-0 has " + countOrders(buyer(0), sku) + " order");
         String stock = call("GET", URL + "/stock/" + sku, null, null, null);
         System.out.println("sold " + field(stock, "sold") + " as of " + field(stock, "as_of"));
-        String csv = admin("GET", "/admin/orders.csv?sku=" + sku, null, null);
-        System.out.println("exported " + (csv.lines().count() - 1) + " orders");
+        int sold = countPages(ADMIN_URL + "/admin/orders?limit=1000&sku=" + sku, ADMIN);
+        System.out.println("exported " + sold + " orders");
         String next = nextRound(sku, buyers, field(sale, "round"));
         System.out.println("round " + field(next, "round") + " waits for the operator");
     }

@@ -10,7 +10,6 @@ import { readFileSync } from "node:fs";
 const URL_ = process.env.SALE_URL ?? "http://127.0.0.1:8080";
 const ADMIN_URL = process.env.SALE_ADMIN_URL ?? URL_;
 const TRY_MS = 5_000; // for one try: more than the service takes for any call, 4 s
-const EXPORT_MS = 600_000; // for a try of an export, which is a stream of any length
 const LOST_S = 3; // before the next try, if no answer came: more than deadline_ms, 2 s
 const GIVE_UP_MS = 60_000; // for all tries of a call; choose what a buyer waits for
 
@@ -31,9 +30,9 @@ class Refused extends Error {
 class Undecided extends Error {}
 
 /** One try. Status 0 means that no whole answer came. */
-async function send(url, { tryMs, ...options }) {
+async function send(url, options) {
   try {
-    const answer = await fetch(url, { ...options, signal: AbortSignal.timeout(tryMs) });
+    const answer = await fetch(url, { ...options, signal: AbortSignal.timeout(TRY_MS) });
     const text = await answer.text();
     const waitS = Number(answer.headers.get("Retry-After") ?? LOST_S);
     return { status: answer.status, waitS, text };
@@ -44,12 +43,12 @@ async function send(url, { tryMs, ...options }) {
 
 /** Repeats the very same request until the service has decided. That is safe for every call that
  * carries a key, and for those that are harmless to repeat by nature. */
-async function call(method, path, { body, key, token, base = URL_, tryMs = TRY_MS } = {}) {
+async function call(method, path, { body, key, token, base = URL_ } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
   if (token) headers.Authorization = `Bearer ${token}`;
-  const options = { method, headers, body: body && JSON.stringify(body), tryMs };
+  const options = { method, headers, body: body && JSON.stringify(body) };
   const end = performance.now() + GIVE_UP_MS;
   for (;;) {
     const { status, waitS, text } = await send(base + path, options);
@@ -102,12 +101,16 @@ async function cancel(orderId) {
   }
 }
 
-/** All orders of a user in a sale; pages go on while they name a next one. */
+/** All orders of a user in a sale. */
 async function ordersOf(userId, sku) {
+  return pages(`/user/${encodeURIComponent(userId)}/orders?sku=${sku}`, { token: SHOP });
+}
+
+/** All orders of a list; pages go on while they name a next one. */
+async function pages(path, options) {
   const found = [];
   for (let after = "0"; after !== undefined; ) {
-    const path = `/user/${encodeURIComponent(userId)}/orders?sku=${sku}&after=${after}`;
-    const page = await json("GET", path, { token: SHOP });
+    const page = await json("GET", `${path}&after=${after}`, options);
     found.push(...page.orders);
     after = page.next;
   }
@@ -141,6 +144,6 @@ console.log("order", order.order_id, "is", order.status);
 console.log("buyer-0 has", (await ordersOf("buyer-0@example.com", sku)).length, "order");
 const stock = await json("GET", `/stock/${sku}`);
 console.log("sold", stock.sold, "as of", stock.as_of);
-const csv = await call("GET", `/admin/orders.csv?sku=${sku}`, operator({ tryMs: EXPORT_MS }));
-console.log("exported", csv.trim().split("\r\n").length - 1, "orders");
+const sold = await pages(`/admin/orders?sku=${sku}&limit=1000`, operator());
+console.log("exported", sold.length, "orders");
 console.log("round", (await nextRound(sku, sale)).round, "waits for the operator");

@@ -13,9 +13,7 @@ SALE_ADMIN_TOKEN_FILE  run/admin.token by default
 SALE_SHOP_TOKEN_FILE   only where the service has a shop token
 SALE_DATABASE          the shop's table, shop.sqlite by default
 """
-import csv
 import http.client
-import io
 import json
 import os
 import sqlite3
@@ -164,21 +162,25 @@ def cancel(order_id):
         raise
 
 
-def orders_of(user_id, sku):
-    """All orders of a user in a sale; pages go on while they name a next one."""
+def pages(get, path):
+    """All orders of a list; pages go on while they name a next one."""
     found, after = [], "0"
     while after is not None:
-        page = json.loads(call("GET", "/user/%s/orders?sku=%s&after=%s" % (
-            urllib.parse.quote(user_id, safe=""), sku, after), token=SHOP))
+        page = json.loads(get("GET", f"{path}&after={after}"))
         found += page["orders"]
         after = page.get("next")
     return found
 
 
+def orders_of(user_id, sku):
+    """All orders of a user in a sale."""
+    user = urllib.parse.quote(user_id, safe="")
+    return pages(lambda *asked: call(*asked, token=SHOP), f"/user/{user}/orders?sku={sku}")
+
+
 def export(sku):
     """All orders of the sale, as a list of dicts."""
-    text = admin("GET", "/admin/orders.csv?sku=" + sku)
-    return list(csv.DictReader(io.StringIO(text)))
+    return pages(admin, f"/admin/orders?limit=1000&sku={sku}")
 
 
 def next_round(sku, sale):

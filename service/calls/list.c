@@ -1,5 +1,4 @@
-/* GET /user/{user_id}/orders, GET /admin/orders and GET /admin/orders.csv: who bought, page by
- * page. */
+/* GET /user/{user_id}/orders and GET /admin/orders: who bought, page by page. */
 #include "service/calls/list.h"
 
 #include <assert.h>
@@ -12,7 +11,6 @@
 #include "base/user_id.h"
 #include "service/calls/every_shard.h"
 #include "service/calls/order_answer.h"
-#include "service/http/stream.h"
 #include "service/http/unescape.h"
 #include "service/order_id.h"
 
@@ -22,8 +20,7 @@ enum {
     FETCH_MS_MAX = 200, /* how long a page may look for orders that the filter lets through */
 };
 
-/* How many of the parameters below a call takes. */
-enum parameters { PARAMETERS_OF_STREAM = 2, PARAMETERS_OF_PAGE = 4 };
+enum { PARAMETERS = 4 }; /* of a query */
 
 /* ---- what is asked for ---- */
 
@@ -61,7 +58,7 @@ static const struct {
     const char *name;
     bool (*read)(struct request_call *asked, const char *value);
     const char *detail;
-} parameters[PARAMETERS_OF_PAGE] = {
+} parameters[PARAMETERS] = {
     {"sku", read_sku, "sku must be 1 to 64 characters out of A-Z a-z 0-9 . _ : -"},
     {"status", read_status, "status must be reserved, paid, cancelled or expired."},
     {"after", read_after, "after must be an order id, as next gives it."},
@@ -70,9 +67,9 @@ static const struct {
 
 /* Reads one parameter. NULL, or what is wrong with it. */
 static const char *read_one(struct request_call *asked, const struct call_parameter *given,
-                            enum parameters count, bool *seen)
+                            bool *seen)
 {
-    for (size_t i = 0; i < (size_t)count; i++) {
+    for (size_t i = 0; i < PARAMETERS; i++) {
         if (strcmp(parameters[i].name, given->name) != 0)
             continue;
         if (seen[i])
@@ -80,16 +77,13 @@ static const char *read_one(struct request_call *asked, const struct call_parame
         seen[i] = true;
         return parameters[i].read(asked, given->value) ? NULL : parameters[i].detail;
     }
-    return count == PARAMETERS_OF_PAGE
-               ? "There is a query parameter other than sku, status, after and limit."
-               : "There is a query parameter other than sku and status.";
+    return "There is a query parameter other than sku, status, after and limit.";
 }
 
 /* Fills in filter, after and limit. NULL, or what is wrong with the query. */
-static const char *read_query(struct request_call *asked, const struct call *call,
-                              enum parameters count)
+static const char *read_query(struct request_call *asked, const struct call *call)
 {
-    bool seen[PARAMETERS_OF_PAGE] = {false};
+    bool seen[PARAMETERS] = {false};
     const char *detail = NULL;
     asked->filter = (struct ledger_filter){.sku = ""};
     asked->after = 0;
@@ -97,7 +91,7 @@ static const char *read_query(struct request_call *asked, const struct call *cal
     if (call->parameter_count > PARAMETERS_MAX)
         return "There are too many query parameters.";
     for (size_t i = 0; i < call->parameter_count && !detail; i++)
-        detail = read_one(asked, &call->parameters[i], count, seen);
+        detail = read_one(asked, &call->parameters[i], seen);
     return detail;
 }
 
@@ -172,20 +166,13 @@ static void cut_orders(struct orders *orders, size_t max)
     orders->next = orders->rows[max - 1].order_id;
 }
 
-/* A page may be of one shard alone, so each is asked for as many orders as it may have. Pages of a
- * stream have no such limit: what is read there is written. */
-static size_t limit_of_each(const struct request_call *asked, size_t shards)
-{
-    return asked->stream ? (asked->limit + shards - 1) / shards : asked->limit;
-}
-
 /* Reads the next page of the shards in order of the ids, of at most asked->limit orders;
  * asked->after is then where the following page begins, 0 when there is none. The caller frees the
  * orders; NULL when a ledger failed. */
 static struct ledger_listed *fetch(struct call_worker *worker, struct shard_range range,
                                    struct request_call *asked, size_t *count_out)
 {
-    size_t each = limit_of_each(asked, range.count);
+    size_t each = asked->limit; /* a page may be of one shard alone */
     int64_t now_ns = clock_now_ns(), slice_ns = FETCH_MS_MAX * CLOCK_NS_PER_MS / range.count;
     struct orders orders = {.rows = calloc(range.count * each, sizeof *orders.rows)};
     if (!orders.rows)
@@ -200,7 +187,7 @@ static struct ledger_listed *fetch(struct call_worker *worker, struct shard_rang
         add_orders(&orders, &more);
     }
     if (range.count > 1)
-        cut_orders(&orders, asked->stream ? SIZE_MAX : asked->limit);
+        cut_orders(&orders, asked->limit);
     asked->after = orders.next;
     *count_out = orders.count;
     return orders.rows;
@@ -289,7 +276,7 @@ enum call_start call_list_user(struct service *service, struct request *request,
 {
     (void)service;
     struct request_call *asked = &request->call;
-    const char *detail = read_query(asked, call, PARAMETERS_OF_PAGE);
+    const char *detail = read_query(asked, call);
     if (!detail && !read_user(asked, call->tail))
         detail = "The user_id in the path must be " USER_ID_FORM ", and percent-encoded.";
     return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
@@ -299,92 +286,6 @@ enum call_start call_list_all(struct service *service, struct request *request,
                               const struct call *call)
 {
     (void)service;
-    const char *detail = read_query(&request->call, call, PARAMETERS_OF_PAGE);
+    const char *detail = read_query(&request->call, call);
     return detail ? call_refuse(request, detail) : call_send(request, work_page, false);
-}
-
-/* ---- all orders as a stream of lines ---- */
-
-static const char header_line[] =
-    "order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n";
-
-enum { CSV_USER_SIZE = 2 * USER_ID_SIZE + 2 };
-
-/* A user id as a field. A spreadsheet would run one that begins like a formula, so it gets a ' in
- * front; so does one that begins with a ', so that whoever takes one ' away has every id again. */
-static const char *csv_user(const char *user_id, char out[CSV_USER_SIZE])
-{
-    bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
-    char *to = out;
-    if (quoted)
-        *to++ = '"';
-    if (strchr("=+-@'", user_id[0]))
-        *to++ = '\'';
-    for (const char *from = user_id; *from; from++) {
-        if (*from == '"')
-            *to++ = '"';
-        *to++ = *from;
-    }
-    if (quoted)
-        *to++ = '"';
-    *to = '\0';
-    return out;
-}
-
-/* RFC 4180. Only user ids may need quotes: skus, numbers and times have no commas in them. */
-static void write_lines(struct stream *stream, const struct ledger_listed *orders, size_t count)
-{
-    char user_id[CSV_USER_SIZE];
-    for (size_t i = 0; i < count; i++)
-        stream_printf(
-            stream, "%llu,%s,%s,%u,%u,%s,%s,%s,%u\r\n", (unsigned long long)orders[i].order_id,
-            orders[i].sku, csv_user(orders[i].user_id, user_id), orders[i].qty, orders[i].segment,
-            orders[i].status, orders[i].created_at, orders[i].expires_at, orders[i].round);
-}
-
-/* Makes one page; it may be empty, when the filter lets little through. A failure on the first page
- * is a problem; later the head of the answer is gone, and only its end can tell. */
-static void csv(struct call_worker *worker, struct request *request)
-{
-    struct stream *stream = request->call.stream;
-    bool first = !request->answer.stream;
-    size_t count = 0;
-    struct shard_range range = every_shard_of(worker, request->call.filter.sku);
-    if (first && !every_shard_up(worker, range, request))
-        return;
-    struct ledger_listed *orders = fetch(worker, range, &request->call, &count);
-    stream_clear(stream);
-    stream->ended = request->call.after == 0;
-    stream->failed = !orders;
-    if (orders && first)
-        answer_stream(&request->answer, 200, "text/csv; charset=utf-8; header=present");
-    else if (!orders && first)
-        answer_problem(&request->answer, every_shard_problem(worker));
-    if (first)
-        stream_printf(stream, "%s", header_line);
-    if (orders)
-        write_lines(stream, orders, count);
-    free(orders);
-}
-
-static void work_csv(struct call_worker *worker, struct request **requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        csv(worker, requests[i]);
-}
-
-enum call_start call_list_csv(struct service *service, struct request *request,
-                              const struct call *call)
-{
-    const char *detail = read_query(&request->call, call, PARAMETERS_OF_STREAM);
-    if (detail)
-        return call_refuse(request, detail);
-    request->call.limit = LIMIT_MAX;
-    request->call.stream = stream_open(&service->streams);
-    if (!request->call.stream) {
-        answer_detail(&request->answer, PROBLEM_OVERLOADED,
-                      "Too many listings are being read; try again later.");
-        return START_ANSWERED;
-    }
-    return call_send(request, work_csv, false);
 }

@@ -1,5 +1,4 @@
-/* GET /user/{user_id}/orders, GET /admin/orders and GET /admin/orders.csv: who bought, page by
- * page. */
+/* GET /user/{user_id}/orders and GET /admin/orders: who bought, page by page. */
 #ifndef SECKILL_SERVICE_CALLS_LIST_H
 #define SECKILL_SERVICE_CALLS_LIST_H
 
@@ -9,8 +8,6 @@
 enum call_start call_list_user(struct service *service, struct request *request,
                                const struct call *call);
 enum call_start call_list_all(struct service *service, struct request *request,
-                              const struct call *call);
-enum call_start call_list_csv(struct service *service, struct request *request,
                               const struct call *call);
 
 #endif

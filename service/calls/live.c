@@ -7,15 +7,19 @@
 
 #include "service/admin_actions.h"
 #include "service/faults.h"
+#include "service/live_page.h"
 
 enum { DETAIL_SIZE = 320 };
 
 enum call_start call_live_get(struct service *service, struct request *request,
                               const struct call *call)
 {
-    (void)service;
     (void)call;
-    answer_live(&request->answer);
+    struct prepared *text = live_page_get(service->live_page);
+    if (text)
+        answer_prepared(&request->answer, text);
+    else
+        answer_problem(&request->answer, PROBLEM_UNAVAILABLE); /* the daemon has just begun */
     return START_ANSWERED;
 }
 

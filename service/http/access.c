@@ -53,21 +53,19 @@ static void write_line(const struct http_thread *thread, const struct http_conne
                        unsigned long suppressed)
 {
     const struct request_http *http = &request->http;
-    char address[NETWORKS_TEXT_SIZE], size[BYTES_SIZE] = "", left_out[BYTES_SIZE] = "";
+    char address[NETWORKS_TEXT_SIZE], left_out[BYTES_SIZE] = "";
     int64_t ms = (thread->now_ns - request->arrived_ns) / CLOCK_NS_PER_MS;
     access_address(thread, connection, address);
-    if (bytes != ACCESS_BYTES_UNKNOWN)
-        snprintf(size, sizeof size, " bytes=%zu", bytes);
     if (suppressed > 0)
         snprintf(left_out, sizeof left_out, " suppressed=%lu", suppressed);
     const char *path = http->path ? http->path : "other";
     bool open_end = path[strlen(path) - 1] == '/'; /* what follows is the client's */
     log_each(status >= 500 ? LOG_WARN : LOG_INFO, status >= 500 ? "request_failed" : "request",
-             "method=%s path=%s%s status=%u ms=%lld%s address=%s%s%s",
+             "method=%s path=%s%s status=%u ms=%lld bytes=%zu address=%s%s%s",
              !http->path  ? "other"
              : http->head ? "HEAD"
                           : http->method,
-             path, open_end ? "*" : "", status, (long long)ms, size, address,
+             path, open_end ? "*" : "", status, (long long)ms, bytes, address,
              TRACE_LOG(&request->trace), left_out);
 }
 

@@ -12,15 +12,13 @@
 void access_sample(struct http_thread *thread, struct request *request);
 
 /* Writes the line of a request that is about to be answered, if it has one: that of a sample, or of
- * an answer with a status of 500 and above, unless only the answer to a probe. `bytes` of the body;
- * ACCESS_BYTES_UNKNOWN of a stream. HTTP thread. */
+ * an answer with a status of 500 and above, unless only the answer to a probe. `bytes` of the body.
+ * HTTP thread. */
 void access_answered(struct http_thread *thread, const struct http_connection *connection,
                      const struct request *request, unsigned status, size_t bytes);
 
 /* Writes the address of a connection's client, as far as trusted proxies tell it. */
 void access_address(const struct http_thread *thread, const struct http_connection *connection,
                     char text_out[NETWORKS_TEXT_SIZE]);
-
-#define ACCESS_BYTES_UNKNOWN ((size_t)-1)
 
 #endif

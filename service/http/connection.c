@@ -17,10 +17,8 @@
 
 #include "base/clock.h"
 #include "service/http/fair.h"
-#include "service/http/live_stream.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
-#include "service/http/stream.h"
 #include "service/log.h"
 #include "service/metrics.h"
 
@@ -51,7 +49,7 @@ static struct request *request_new(struct http_thread *thread, struct http_conne
     trace_begin(&request->trace, NULL, NULL); /* until its head was read */
     request->http.body_length = 0;
     request->call.changes = request->call.again = false;
-    assert(!connection->request && !request->call.stream);
+    assert(!connection->request);
     request->http.connection = connection;
     connection->request = request;
     return request;
@@ -63,7 +61,6 @@ static void request_free(struct http_thread *thread, struct request *request)
     request_phase(request, PHASE_FREE);
     request_list_remove(request);
     answer_clear(&request->answer);
-    stream_close(&request->call.stream);
     if (request->http.body != request->http.inline_body)
         free(request->http.body);
     request->http.body = request->http.inline_body;
@@ -94,7 +91,6 @@ void connection_stop_polling(struct http_thread *thread, struct request *request
 void connection_abandon(struct http_thread *thread, struct http_connection *connection)
 {
     struct request *request = connection->request;
-    live_stream_close(connection);
     if (!request)
         return;
     assert(request->http.connection == connection);

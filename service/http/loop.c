@@ -26,7 +26,6 @@
 #include "service/http/exchange.h"
 #include "service/http/fair.h"
 #include "service/http/listen.h"
-#include "service/http/live_stream.h"
 #include "service/http/proxied.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
@@ -258,7 +257,6 @@ static bool turn(struct http_thread *thread)
     take_returned(thread);
     expire_due(thread);
     fair_release(thread);
-    live_stream_turn(thread);
     if (thread->proxied)
         proxied_turn(thread->proxied);
     run(thread);

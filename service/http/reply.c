@@ -6,10 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "service/http/live_stream.h"
 #include "service/http/access.h"
 #include "service/http/prepared.h"
-#include "service/http/stream.h"
 #include "service/metrics.h"
 
 static const char problem_type[] = "application/problem+json";
@@ -228,39 +226,6 @@ static enum MHD_Result reply_prepared(struct http_thread *thread,
     return queue_single(thread, connection, request, status, response, bytes);
 }
 
-static enum MHD_Result reply_stream(struct http_thread *thread, struct http_connection *connection,
-                                    struct request *request)
-{
-    struct MHD_Response *response = stream_response(request);
-    add_no_store(response);
-    add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->answer.content_type);
-    if (thread->closing)
-        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    if (request->http.head) /* otherwise the last chunk is sent, before the next answer */
-        MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
-    return queue_single(thread, connection, request, request->answer.status, response,
-                        ACCESS_BYTES_UNKNOWN);
-}
-
-/* Each stream has a connection of its own: its end is the connection's. */
-static enum MHD_Result reply_live(struct http_thread *thread, struct http_connection *connection,
-                                  const struct request *request)
-{
-    static const char content_type[] = "text/event-stream";
-    struct MHD_Response *response = request->http.head
-                                        ? response_new("", 0, false, content_type, true)
-                                        : live_stream_open(thread, connection);
-    if (!response)
-        return reply_problem(thread, connection, request, PROBLEM_OVERLOADED);
-    if (!request->http.head) {
-        add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
-        add_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    }
-    add_no_store(response);
-    add_header(response, "X-Accel-Buffering", "no"); /* of proxies, which would hold events back */
-    return queue_single(thread, connection, request, MHD_HTTP_OK, response, ACCESS_BYTES_UNKNOWN);
-}
-
 enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection *connection,
                              struct request *request)
 {
@@ -269,10 +234,6 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
         return reply_problem(thread, connection, request, answer->problem);
     if (answer->prepared)
         return reply_prepared(thread, connection, request, answer->prepared);
-    if (answer->live)
-        return reply_live(thread, connection, request);
-    if (answer->stream)
-        return reply_stream(thread, connection, request);
     return reply_text(thread, connection, request, answer, false);
 }
 

@@ -29,7 +29,6 @@ static const struct route routes[] = {
     {"GET", "/admin/stock/", true, ROUTE_ADMIN, false, CALL_ADMIN, call_stock_get_exact},
     {"GET", "/user/{user_id}/orders", true, ROUTE_SHOP, false, CALL_LIST, call_list_user},
     {"GET", "/admin/orders", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_all},
-    {"GET", "/admin/orders.csv", false, ROUTE_ADMIN, false, CALL_LISTING, call_list_csv},
     {"GET", "/admin/audit", false, ROUTE_ADMIN, false, CALL_LISTING, call_audit_orders},
     {"GET", "/admin/audit/", true, ROUTE_ADMIN, false, CALL_LISTING, call_audit_sale},
     {"GET", "/admin/sales", false, ROUTE_ADMIN, false, CALL_ADMIN, call_sale_list},

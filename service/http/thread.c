@@ -113,8 +113,7 @@ void request_phase(struct request *request, enum http_phase phase)
         [PHASE_EXPIRED] = {[PHASE_READY] = true, [PHASE_ABANDONED] = true},
         /* FREE: it came back. Until then a queue or a worker points to it. */
         [PHASE_ABANDONED] = {[PHASE_FREE] = true},
-        /* IN_FLIGHT: a stream, for its next page. */
-        [PHASE_READY] = {[PHASE_IN_FLIGHT] = true, [PHASE_FREE] = true},
+        [PHASE_READY] = {[PHASE_FREE] = true},
     };
     assert(allowed[request->http.phase][phase]);
     request->http.phase = phase;
@@ -181,12 +180,6 @@ bool request_suspend_now(struct request *request)
     if (due)
         suspend(request);
     return due;
-}
-
-void request_suspend_answer(struct request *request)
-{
-    assert(request->http.wait == WAIT_NONE);
-    suspend(request);
 }
 
 /* A polled connection is asked about in the next run anyway. */

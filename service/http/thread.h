@@ -16,7 +16,6 @@ struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
 struct http_room;
-struct live_stream;
 struct proxied;
 
 /* Requests in order of their time limits; each list has limits of one length. */
@@ -35,10 +34,9 @@ struct connection_list {
  * does not report the end of every request, but it reports the end of every connection. */
 struct http_connection {
     struct MHD_Connection *mhd;
-    int fd;                   /* libmicrohttpd's */
-    struct request *request;  /* the one that is being received or answered, or NULL */
-    bool answered;            /* an answer to it was queued, or written past libmicrohttpd */
-    struct live_stream *live; /* its answer is a stream of events; or NULL */
+    int fd;                  /* libmicrohttpd's */
+    struct request *request; /* the one that is being received or answered, or NULL */
+    bool answered;           /* an answer to it was queued, or written past libmicrohttpd */
 
     struct connection_list *list;        /* the one of the thread's lists it is in, or NULL */
     struct http_connection *prev, *next; /* in that list */
@@ -107,21 +105,20 @@ struct http_thread {
     size_t busy;                             /* connections whose request is complete */
     _Atomic size_t connections;              /* open ones; others may read */
     _Atomic unsigned room_asked;             /* connections that others ask the thread to close */
-    int64_t room_log_ns;              /* when the next line about connections may be logged */
-    size_t polled;                    /* connections that are asked about in every turn */
-    size_t in_flight;                 /* requests sent on and not come back */
-    struct live_stream *live_streams; /* of all its connections that have one */
-    size_t replies;                   /* queued in the last run of libmicrohttpd */
-    size_t answers;                   /* of these, to requests that had waited */
-    size_t accepts;                   /* clients that connected in the last run */
-    size_t accepts_seen;              /* and since the last look at those that wait, see loop.c */
-    bool stuck;                       /* at that look clients waited, and none had been accepted */
-    int64_t stuck_look_ns;            /* when to look again */
-    unsigned runs_due;                /* of libmicrohttpd, before the thread may wait again */
-    int64_t now_ns;                   /* of this turn */
-    _Atomic int64_t turned_ns;        /* the same, which others may read */
-    bool closing;                     /* answers close their connections */
-    bool ending;                      /* its last turns: nothing may be sent on any more */
+    int64_t room_log_ns;       /* when the next line about connections may be logged */
+    size_t polled;             /* connections that are asked about in every turn */
+    size_t in_flight;          /* requests sent on and not come back */
+    size_t replies;            /* queued in the last run of libmicrohttpd */
+    size_t answers;            /* of these, to requests that had waited */
+    size_t accepts;            /* clients that connected in the last run */
+    size_t accepts_seen;       /* and since the last look at those that wait, see loop.c */
+    bool stuck;                /* at that look clients waited, and none had been accepted */
+    int64_t stuck_look_ns;     /* when to look again */
+    unsigned runs_due;         /* of libmicrohttpd, before the thread may wait again */
+    int64_t now_ns;            /* of this turn */
+    _Atomic int64_t turned_ns; /* the same, which others may read */
+    bool closing;              /* answers close their connections */
+    bool ending;               /* its last turns: nothing may be sent on any more */
     struct MHD_Response *problems[2][PROBLEM_COUNT]; /* [1]: and close the connection */
     size_t problem_bytes[PROBLEM_COUNT];             /* of their texts */
 };
@@ -172,10 +169,6 @@ void request_suspend(struct request *request);
 
 /* Does so when that time has come; false when nobody asked for it. For exchange_access. */
 bool request_suspend_now(struct request *request);
-
-/* Suspends the connection of a request whose answer has begun, from within the callback that makes
- * the next piece, until request_resume. */
-void request_suspend_answer(struct request *request);
 
 /* Ends the suspension, if the request's connection is suspended. */
 void request_resume(struct request *request);

@@ -78,15 +78,15 @@ export function conditionsOf(state) {
   return found.sort((a, b) => (a.level === b.level ? 0 : a.level === "bad" ? -1 : 1));
 }
 
-// The stream gives nothing: the figures are those of the last event.
-export function lostCondition(stream) {
-  if (stream.refused) {
+// The feed gives nothing: the figures are those of the last state.
+export function lostCondition(feed) {
+  if (feed.refused) {
     return warning("token", "The figures are shown to holders of the admin token: enter it.");
   }
-  const age = stream.age();
+  const age = feed.age();
   const figures = age === null ? "there are no figures yet"
-    : `all figures are those of ${clock(stream.now() - age)}`;
-  return bad("lost", `No answer since ${stream.silentSeconds()} s: ${figures}. ` +
+    : `all figures are those of ${clock(feed.now() - age)}`;
+  return bad("lost", `No answer since ${feed.silentSeconds()} s: ${figures}. ` +
     "The page goes on trying.");
 }
 

@@ -1,17 +1,17 @@
-// The dashboard: joins the stream, the views and the admin actions.
+// The dashboard: joins the feed, the views and the admin actions.
 import { create } from "./actions.js";
 import { token } from "./admin.js";
 import { note, showConditions } from "./alarm_view.js";
 import { Watch, changesOf, conditionsOf, lostCondition, serversOf } from "./alarms.js";
 import { Daemons } from "./daemons.js";
 import { find, setData, setText, show } from "./dom.js";
+import { Feed } from "./feed.js";
 import { Figures } from "./figures.js";
 import { clock, plural, shortName } from "./format.js";
 import { History } from "./history.js";
 import { Journal } from "./journal.js";
 import { askToken, perform } from "./perform.js";
 import { Sales } from "./sales.js";
-import { Stream } from "./stream.js";
 import { themeButton } from "./theme.js";
 
 const TICK_MS = 250;
@@ -20,8 +20,8 @@ const DONE_MS = 8000;
 const history = new History();
 const watch = new Watch();
 const figures = new Figures(history);
-const stream = new Stream("dashboard/live", receive);
-const now = () => stream.now();
+const feed = new Feed("dashboard/live", receive);
+const now = () => feed.now();
 const sales = new Sales((action, sale) => perform(action, sale.sku, context), now);
 const daemons = new Daemons((name, length) => history.last(name, "accepted", length), now);
 const journal = new Journal(now, showToken);
@@ -29,7 +29,7 @@ const context = { now, onDone: finish };
 let last = null; // the last state
 let doneTimer;
 
-// ---- the stream ----
+// ---- the feed ----
 
 function receive(state) {
   history.add(Date.parse(state.at), state.daemons);
@@ -47,15 +47,15 @@ function calm() {
   return `All well: ${plural(last.daemons.length, "daemon")}, ${plural(servers, "server")}`;
 }
 
-// What is wrong: the stream itself, and what its last event said.
+// What is wrong: the feed itself, and what its last event said.
 function judge() {
-  const lost = stream.lost();
+  const lost = feed.lost();
   const conditions =
-    [...(lost ? [lostCondition(stream)] : []), ...(last ? conditionsOf(last) : [])];
+    [...(lost ? [lostCondition(feed)] : []), ...(last ? conditionsOf(last) : [])];
   setData(document.body, "lost", lost);
   setData(find("link"), "state", lost ? "bad" : last ? "good" : "wait");
-  setText(find("link"), stream.refused ? "wants the token"
-    : lost ? `no answer since ${stream.silentSeconds()} s`
+  setText(find("link"), feed.refused ? "wants the token"
+    : lost ? `no answer since ${feed.silentSeconds()} s`
     : last ? "live" : "connecting");
   note(watch.compare(conditions, performance.now()), now());
   if (lost || last) {
@@ -94,7 +94,7 @@ function shards() {
 // An action has ended, or the token has changed (no text).
 function finish(text) {
   showToken();
-  stream.changeToken();
+  feed.changeToken();
   journal.refresh();
   if (text) {
     setText(find("done"), text);

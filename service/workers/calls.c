@@ -16,7 +16,6 @@
 #include "service/calls/every_shard.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
-#include "service/http/stream.h"
 #include "service/queue.h"
 
 enum { IDLE_MS = 1000 }; /* the longest wait for a request; a stopped queue ends it at once */
@@ -91,32 +90,23 @@ static bool hop(struct call_worker_thread *thread, struct request *request)
     return true;
 }
 
-/* Whether the answer of a request, which has begun, ends in the middle. */
-static bool is_cut(const struct request *request)
-{
-    return request->answer.stream && request->call.stream->failed;
-}
-
 /* Before the requests are given back, which gives their answers away. A client's own mistakes are
  * no 503. */
 static void log_faults(struct call_worker_thread *thread, struct request **group, size_t count)
 {
-    size_t refused = 0, cut = 0;
+    size_t refused = 0;
     const struct trace *example = NULL;
     for (size_t i = 0; i < count; i++) {
         refused += group[i]->answer.status == 503 && !group[i]->call.again;
-        cut += is_cut(group[i]);
-        if (refused + cut > 0 && !example)
+        if (refused > 0 && !example)
             example = &group[i]->trace;
     }
     const char *effect = refused > 0
                              ? "the calls were answered 503: unavailable, nothing was done; "
                                "outcome_unknown, the change may be done"
-                         : cut > 0 ? "the answers, which had begun, ended incomplete"
-                                   : "none: the calls were carried out by a further try";
-    size_t calls = refused + cut;
-    bool others = every_shard_log(&thread->worker, thread->kind->failed, calls, effect, example);
-    faults_log(thread->worker.stock, thread->kind->failed, others ? 0 : calls, effect, example);
+                             : "none: the calls were carried out by a further try";
+    bool others = every_shard_log(&thread->worker, thread->kind->failed, refused, effect, example);
+    faults_log(thread->worker.stock, thread->kind->failed, others ? 0 : refused, effect, example);
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 

@@ -1,7 +1,7 @@
-/* The live thread: says once a second how this daemon is, to the group and to the open pages.
+/* The live thread: says once a second how this daemon is, to the group and to open dashboards.
  *
- * why_a_thread: neither orders nor HTTP threads wait for what a page shows. While no page is open
- * the thread sends one packet to Redis a second and asks the ledger nothing.
+ * why_a_thread: neither orders nor HTTP threads wait for what a page shows, and any number of pages
+ * costs what one does: they share a text.
  *
  * why_health_first: a server that hangs would hold each event back for a time limit. What is known
  * to be down is not asked until it is up again. */
@@ -16,9 +16,10 @@
 #include "base/fault.h"
 #include "base/worker.h"
 #include "service/admin_actions.h"
+#include "service/http/prepared.h"
 #include "service/json_text.h"
-#include "service/live_feed.h"
 #include "service/live_group.h"
+#include "service/live_page.h"
 #include "service/live_sales.h"
 #include "service/live_state.h"
 #include "service/workers/health.h"
@@ -27,8 +28,6 @@
 enum {
     REDIS_MS_MAX = 500,
     LEDGER_MS_MAX = 1000,
-    LOOK_TURNS = 60,    /* without a page: to forget daemons that have died */
-    SLICE_MS = 100,     /* how soon a page that opens gets its first event */
     LEAVE_MS_MAX = 200, /* the end of the daemon does not wait longer for Redis */
 };
 
@@ -40,11 +39,10 @@ struct live {
     struct live_group *group;
     struct live_sales *sales;
     struct live_state state;
-    unsigned turn;
     bool redis_answers, ledger_answers[SHARDS_MAX]; /* in the present turn */
 };
 
-/* ---- one event ---- */
+/* ---- one text ---- */
 
 /* A server that was not asked has no error of its own: then the probe's word tells. */
 static json_t *failure(const char *server, const char *error, enum health_state state)
@@ -93,16 +91,16 @@ static void publish(struct live *live, json_t *own)
     size_t more = 0;
     ledger_time_format(clock_wall_ms(), at);
     json_t *daemons = daemons_json(live, own, clock_now_ns(), &more);
-    json_t *event = json_pack("{s:s, s:s, s:o, s:I}", "at", at, "daemon", live->state.name,
-                              "daemons", daemons, "daemons_more", (json_int_t)more);
-    live_sales_add(live->sales, event);
-    json_object_set_new(event, "error", error_json(live));
-    char *text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(event);
+    json_t *all = json_pack("{s:s, s:s, s:o, s:I}", "at", at, "daemon", live->state.name, "daemons",
+                            daemons, "daemons_more", (json_int_t)more);
+    live_sales_add(live->sales, all);
+    json_object_set_new(all, "error", error_json(live));
+    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    json_decref(all);
     if (!text)
         abort();
-    live_feed_publish(live->service->live_feed, text, strlen(text));
-    free(text);
+    live_page_publish(live->service->live_page,
+                      prepared_new("application/json", "no-store", text, strlen(text)));
 }
 
 /* ---- one turn ---- */
@@ -112,15 +110,15 @@ static bool is_up(enum health_state state)
     return state != HEALTH_DOWN && state != HEALTH_UNKNOWN;
 }
 
-/* Says how this daemon is; `look`: and reads what the others say. */
-static void turn_group(struct live *live, const json_t *own, bool look, int64_t now_ns)
+/* Says how this daemon is, and reads what the others say. */
+static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 {
     live->redis_answers = is_up(health_redis(live->service->health, now_ns));
     char *text = json_dumps(own, JSON_COMPACT | JSON_REAL_PRECISION(10));
     if (!text)
         abort();
     if (live->redis_answers) {
-        live->redis_answers = live_group_turn(live->group, live->redis, text, look, now_ns);
+        live->redis_answers = live_group_turn(live->group, live->redis, text, now_ns);
         admin_actions_flush(live->service->admin_actions, live->redis);
     }
     free(text);
@@ -150,30 +148,15 @@ static void note_daemons(struct live *live)
 static void turn(struct live *live)
 {
     int64_t now_ns = clock_now_ns();
-    bool pages = live_feed_pages(live->service->live_feed) > 0;
     json_t *own = live_state_take(&live->state, now_ns);
-    turn_group(live, own, pages || live->turn % LOOK_TURNS == 0, now_ns);
-    if (pages) {
-        turn_sales(live, now_ns);
-        publish(live, own);
-    }
+    turn_group(live, own, now_ns);
+    turn_sales(live, now_ns);
+    publish(live, own);
     note_daemons(live);
     json_decref(own);
     fault_clear(redis_fault(live->redis));
     for (unsigned n = 0; n < live->service->shard_count; n++)
         fault_clear(ledger_fault(live->ledgers[n]));
-    live->turn++;
-}
-
-/* Until the next turn is due, or the first page opens. False when the thread is to end. */
-static bool pause_turn(struct live *live, int64_t due_ns)
-{
-    const struct live_feed *feed = live->service->live_feed;
-    bool pages = live_feed_pages(feed) > 0;
-    while (clock_now_ns() < due_ns && (pages || live_feed_pages(feed) == 0))
-        if (!worker_sleep_ns(&live->thread, SLICE_MS * CLOCK_NS_PER_MS))
-            return false;
-    return !worker_stopping(&live->thread);
 }
 
 static void run(void *context)
@@ -184,7 +167,7 @@ static void run(void *context)
     do {
         due_ns = clock_now_ns() + LIVE_PAUSE_MS * CLOCK_NS_PER_MS;
         turn(live);
-    } while (pause_turn(live, due_ns));
+    } while (worker_sleep_ns(&live->thread, due_ns - clock_now_ns()));
     redis_set_timeout(live->redis, LEAVE_MS_MAX);
     if (is_up(health_redis(live->service->health, clock_now_ns()))) {
         admin_actions_flush(live->service->admin_actions, live->redis);

@@ -1,4 +1,4 @@
-/* The live thread: says once a second how this daemon is, to the group and to the open pages. */
+/* The live thread: says once a second how this daemon is, to the group and to open dashboards. */
 #ifndef SECKILL_SERVICE_WORKERS_LIVE_H
 #define SECKILL_SERVICE_WORKERS_LIVE_H
 

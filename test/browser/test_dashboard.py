@@ -11,7 +11,7 @@ from harness.processes import free_port, wait_until
 
 LIVE = "document.querySelector('#link').dataset.state === 'good'"
 WELL = "document.querySelector('#alarms').dataset.state === 'good'"
-NETWORK = ("Failed to load resource: net::", "EventSource")  # a browser says so of a dead server
+NETWORK = ("Failed to load resource: net::",)  # a browser says so of a dead server
 
 
 def dashboard(chrome, daemon, size=DESKTOP, **options):
@@ -78,7 +78,7 @@ def test_page_elsewhere_asks_for_the_token_once(chrome, daemon):
                        extraHTTPHeaders={"X-Forwarded-For": "192.0.2.9"})
     page.wait(text_has("#link", "wants the token"))
     page.wait(text_has("#alarms", "holders of the admin token"))
-    page.wait("performance.now() > 4000")  # four retries of a stream that was lost
+    page.wait("performance.now() > 4000")  # four questions of a page that lost its daemon
     assert daemon.metric('seckill_unauthorized_total{class="admin"}') == 1
     enter_token(page)
     page.wait(LIVE)
