@@ -36,13 +36,9 @@
       "Calls that waited before they were handled, for the sake of orders.")                       \
     X(CONNECTIONS_ROOM, "seckill_connections_closed_total", "reason=\"room\"",                     \
       "Connections closed: the longest waiting one to make room, one that was idle for too long, " \
-      "and new ones as their address has too many, there is no room, or with proxy_protocol no "   \
-      "header came or they are no proxy's.")                                                       \
+      "and new ones as there is no room.")                                                         \
     X(CONNECTIONS_IDLE, "seckill_connections_closed_total", "reason=\"idle\"", "")                 \
-    X(CONNECTIONS_ADDRESS, "seckill_connections_closed_total", "reason=\"address\"", "")           \
     X(CONNECTIONS_FULL, "seckill_connections_closed_total", "reason=\"full\"", "")                 \
-    X(CONNECTIONS_HEADER, "seckill_connections_closed_total", "reason=\"proxy_header\"", "")       \
-    X(CONNECTIONS_NO_PROXY, "seckill_connections_closed_total", "reason=\"no_proxy\"", "")         \
     X(RECOVERIES, "seckill_recoveries_total", "",                                                  \
       "Segments whose counters were set again from the ledger.")                                   \
     X(LEDGER_REFUSALS, "seckill_ledger_refusals_total", "",                                        \

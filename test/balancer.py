@@ -42,7 +42,7 @@ class Balancer(Program):
 class HaProxy(Balancer):
     """`OPTIONS` are those of the daemons behind it; it asks them at their admin_listen."""
 
-    OPTIONS = {"proxy_protocol": "on", "trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
+    OPTIONS = {"trusted_proxies": "127.0.0.1", "lame_duck_ms": 2500}
 
     def __init__(self, daemons, directory, **settings):
         path = directory / "haproxy.cfg"

@@ -164,26 +164,6 @@ def test_buyer_gets_an_idle_place_while_the_orders_of_others_are_under_way(stack
         assert [read_response(sock).status for sock in buyers] == [201] * 20
 
 
-def test_address_has_so_many_connections_and_a_proxy_any_number(stack, spawn):
-    daemon = spawn(stack, connections_per_address=5, trusted_proxies="127.0.0.3",
-                   admin_listen="127.0.0.1:0")
-    daemon.reset()
-    with ExitStack() as clients:
-        def open_many(source, count):
-            return [clients.enter_context(connect(daemon, source)) for _ in range(count)]
-        mine = open_many("127.0.0.1", 5)
-        assert [ask(sock) for sock in mine] == [200] * 5
-        for sock in open_many("127.0.0.1", 3):
-            assert read_to_end(sock) == b""
-        assert closed(daemon, "address") == 3
-        for sock in open_many("127.0.0.2", 5) + open_many("127.0.0.3", 20):
-            assert ask(sock) == 200
-        assert [ask(sock) for sock in mine] == [200] * 5
-        mine[0].close()
-        wait_until(lambda: again(daemon), "a place for the address")
-    assert "address=127.0.0.1 connections_per_address=5" in daemon.log()
-
-
 def again(daemon):
     with suppress(ConnectionError), connect(daemon) as sock:
         sock.sendall(GET)

@@ -67,17 +67,6 @@ static bool read_token_file(const struct sources *sources, unsigned token, unsig
     return true;
 }
 
-/* Each value is right by itself, and together nobody could be served. */
-static bool refuse_unknown_proxies(const struct sources *sources, const struct config *config)
-{
-    if (strcmp(config->proxy_protocol, "on") != 0 || config->trusted_proxies[0] != '\0')
-        return true;
-    sources_complain(sources, OPTION_proxy_protocol);
-    fprintf(sources->err, "trusted_proxies must name the proxies, as connections from others are "
-                          "closed; 127.0.0.1 if they come by a Unix socket alone\n");
-    return false;
-}
-
 static enum config_result load(struct sources *sources, struct config *config, char **argv,
                                char **envp, FILE *out)
 {
@@ -96,7 +85,6 @@ static enum config_result load(struct sources *sources, struct config *config, c
     memcpy(config->old_name_used, sources->old_name_used, sizeof config->old_name_used);
     good = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) && good;
     good = read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config) && good;
-    good = good && refuse_unknown_proxies(sources, config);
     return good ? CONFIG_OK : CONFIG_BAD;
 }
 

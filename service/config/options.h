@@ -114,11 +114,6 @@
       "Proxies whose X-Forwarded-For the daemon believes, such as 10.0.0.0/8, fd00::/8: the "      \
       "client is the right-most address that is no such proxy. Empty: the daemon ignores the "     \
       "header.")                                                                                   \
-    X(CHOICE, proxy_protocol, "off", CONFIG_SWITCH, 0, 0,                                          \
-      "on: each connection to the address of listen begins with a header of the PROXY protocol, "  \
-      "version 1 or 2, which names the client. The daemon closes connections that are not from "   \
-      "trusted_proxies (or a Unix socket), and those without a good header. trusted_proxies must " \
-      "not be empty then.")                                                                        \
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "The daemon answers an order within this time from its first line, if need be with 503. "    \
       "Clients should wait longer. docs/integration.md has the times of the other calls.")         \
@@ -130,10 +125,6 @@
       "Clients connected at a time, over all HTTP threads. Each takes a file descriptor: the "     \
       "daemon accepts fewer clients when it may not open that many (ulimit -n). For a further "    \
       "client it closes the connection that has waited longest for its own.")                      \
-    X(UNSIGNED, connections_per_address, "0", "connections", 0, 1000000,                           \
-      "Of these, how many one client address may have; an IPv6 address counts as its /64. The "    \
-      "daemon closes further ones at once. Addresses of trusted_proxies may have any number. 0: "  \
-      "no limit.")                                                                                 \
     X(UNSIGNED, idle_ms, "120000", "ms", 100, 3600000,                                             \
       "How long a connection may wait for its client: from when it is accepted, and again from "   \
       "each answer, to the end of a request's first line; and for the client to take an answer.")  \

@@ -441,17 +441,6 @@ static void test_complaint_names_what_was_given(void **state)
     assert_refused(LIST("--lane=1"), no_words, LIST("unknown flag --lane; --help"));
 }
 
-static void test_proxy_protocol_needs_proxies(void **state)
-{
-    (void)state;
-    struct load load;
-    assert_refused(LIST("--proxy-protocol=on"), no_words,
-                   LIST("proxy_protocol = on", "trusted_proxies must name the proxies"));
-    load_words(&load, LIST("--proxy-protocol=on", "--trusted-proxies=10.0.0.1"), no_words);
-    assert_int_equal(load.result, CONFIG_OK);
-    load_free(&load);
-}
-
 static void test_log_warns_of_old_names(void **state)
 {
     (void)state;
@@ -724,7 +713,6 @@ int main(void)
         cmocka_unit_test(test_token_file),
         cmocka_unit_test(test_long_values_are_refused),
         cmocka_unit_test(test_help_and_version),
-        cmocka_unit_test(test_proxy_protocol_needs_proxies),
         cmocka_unit_test(test_values_compared_and_exchanged),
         cmocka_unit_test(test_reference_file_holds_the_defaults),
     };

@@ -192,8 +192,7 @@ struct http_connection *connection_open(struct http_thread *thread, struct MHD_C
     connection->mhd = mhd;
     connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     watch_hangup(thread, connection);
-    room_enter(thread, connection,
-               MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+    room_enter(thread, connection);
     return connection;
 }
 

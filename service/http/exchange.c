@@ -21,9 +21,10 @@
 enum MHD_Result exchange_accept(void *cls, const struct sockaddr *from, socklen_t length)
 {
     struct http_thread *thread = cls;
+    (void)from;
     (void)length;
     thread->accepts++;
-    return room_admits(thread, from) ? MHD_YES : MHD_NO;
+    return room_admits(thread) ? MHD_YES : MHD_NO;
 }
 
 void exchange_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,

@@ -26,7 +26,6 @@
 #include "service/http/exchange.h"
 #include "service/http/fair.h"
 #include "service/http/listen.h"
-#include "service/http/proxied.h"
 #include "service/http/reply.h"
 #include "service/http/room.h"
 #include "service/http/route.h"
@@ -143,8 +142,6 @@ static int wait_ms(const struct http_thread *thread)
         if (thread->lists[i].first)
             ms = sooner_ms(thread, thread->lists[i].first->http.until_ns, ms);
     ms = sooner_ms(thread, room_until_ns(thread), ms);
-    if (thread->proxied)
-        ms = sooner_ms(thread, proxied_until_ns(thread->proxied), ms);
     return ms > 0 ? (int)ms : 0;
 }
 
@@ -257,8 +254,6 @@ static bool turn(struct http_thread *thread)
     take_returned(thread);
     expire_due(thread);
     fair_release(thread);
-    if (thread->proxied)
-        proxied_turn(thread->proxied);
     run(thread);
     if (thread->answers > 0) /* answers to waiting requests are written in the next run: now */
         run(thread);
@@ -266,13 +261,6 @@ static bool turn(struct http_thread *thread)
     unstick(thread);
     repeat_hangups(thread);
     return events;
-}
-
-/* Whether clients have connected and are not libmicrohttpd's yet. */
-static bool has_newcomers(const struct http_thread *thread)
-{
-    return listener_has_waiting(thread->listen_fd) ||
-           (thread->proxied && proxied_waiting(thread->proxied) > 0);
 }
 
 /* A client that has connected must not be reset: new ones are kept off, handshakes under way end,
@@ -284,12 +272,11 @@ static void stop_accepting(struct http_thread *thread, int64_t until_ns)
     if (!thread->listen_inherited && listener_ignore_new(thread->listen_fd))
         while (thread->now_ns < handshakes_ns && thread->now_ns < until_ns)
             turn(thread);
-    while (!thread->listen_inherited && thread->now_ns < until_ns && has_newcomers(thread))
+    while (!thread->listen_inherited && thread->now_ns < until_ns &&
+           listener_has_waiting(thread->listen_fd))
         turn(thread);
-    if (!thread->proxied) {
-        MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
-        assert(listener == thread->listen_fd);
-    }
+    MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
+    assert(listener == thread->listen_fd);
     close(thread->listen_fd);
     thread->listen_fd = -1;
 }
@@ -331,7 +318,6 @@ static void thread_main(void *context)
     while (atomic_load(&thread->service->phase) < SERVICE_DRAINS)
         turn(thread);
     drain(thread);
-    proxied_close(&thread->proxied);
     MHD_stop_daemon(thread->daemon);
     assert(thread->connections == 0);
 }
@@ -382,21 +368,6 @@ static bool watch(struct http_thread *thread, int fd)
     return epoll_ctl(thread->loop_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* Takes the listening socket away from libmicrohttpd, which then accepts nobody by itself. */
-static bool begin_proxied(struct http_thread *thread)
-{
-    MHD_socket listener = MHD_quiesce_daemon(thread->daemon);
-    assert(listener == thread->listen_fd);
-    thread->proxied = proxied_open(thread);
-    return thread->proxied && watch(thread, proxied_fd(thread->proxied));
-}
-
-static bool is_proxied(const struct http_thread *thread)
-{
-    return (thread->classes & ROUTE_BIT(ROUTE_BUYER)) != 0 &&
-           strcmp(thread->service->config.proxy_protocol, "on") == 0;
-}
-
 /* Makes the thread's descriptors; libmicrohttpd has made its own. False with errno. */
 static bool open_files(struct http_thread *thread)
 {
@@ -407,8 +378,7 @@ static bool open_files(struct http_thread *thread)
     thread->loop_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
     return thread->wake_fd >= 0 && thread->loop_fd >= 0 && thread->hangup_fd >= 0 &&
-           watch(thread, info->epoll_fd) && watch(thread, thread->wake_fd) &&
-           (!is_proxied(thread) || begin_proxied(thread));
+           watch(thread, info->epoll_fd) && watch(thread, thread->wake_fd);
 }
 
 static void close_files(struct http_thread *thread)
@@ -422,7 +392,6 @@ static void close_files(struct http_thread *thread)
 /* Gives the listening socket back to the caller, as http_start has failed. */
 static void undo_start(struct http_thread *thread)
 {
-    proxied_close(&thread->proxied);
     if (thread->daemon) {
         MHD_quiesce_daemon(thread->daemon);
         MHD_stop_daemon(thread->daemon);

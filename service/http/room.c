@@ -18,7 +18,6 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "service/http/address_count.h"
 #include "service/http/listen.h"
 #include "service/http/reply.h"
 #include "service/log.h"
@@ -32,17 +31,16 @@ enum {
 };
 
 struct http_room {
-    unsigned most;                   /* places, as configured */
-    _Atomic unsigned max;            /* places now: fewer while descriptors are lacking */
-    _Atomic unsigned taken;          /* places; a connection that is told to go has none */
-    _Atomic unsigned connected;      /* connections, with those that are told to go */
-    struct address_count *addresses; /* NULL: no limit */
-    struct http_room *beside;        /* the other listener's, with the same descriptors; or NULL */
+    unsigned most;              /* places, as configured */
+    _Atomic unsigned max;       /* places now: fewer while descriptors are lacking */
+    _Atomic unsigned taken;     /* places; a connection that is told to go has none */
+    _Atomic unsigned connected; /* connections, with those that are told to go */
+    struct http_room *beside;   /* the other listener's, with the same descriptors; or NULL */
     struct http_thread *threads[LISTENER_SOCKETS_MAX];
     _Atomic size_t thread_count; /* of those that have joined: the first serve already */
 };
 
-struct http_room *room_open(unsigned max, unsigned per_address)
+struct http_room *room_open(unsigned max)
 {
     struct http_room *room = calloc(1, sizeof *room);
     if (!room)
@@ -50,7 +48,6 @@ struct http_room *room_open(unsigned max, unsigned per_address)
     assert(max > 0);
     room->most = max;
     atomic_init(&room->max, max);
-    room->addresses = per_address > 0 ? address_count_open(per_address) : NULL;
     return room;
 }
 
@@ -61,7 +58,6 @@ void room_close(struct http_room **room_pointer)
     if (!room)
         return;
     assert(atomic_load(&room->taken) == 0 && atomic_load(&room->connected) == 0);
-    address_count_close(&room->addresses);
     free(room);
 }
 
@@ -92,14 +88,6 @@ void room_use(const struct http_room *room, struct room_use *use_out)
 
 /* ---- who may come ---- */
 
-/* The address that is counted; false where there is none, or it is a proxy's. */
-static bool counted_address(const struct http_thread *thread, const struct sockaddr *from,
-                            struct address *address_out)
-{
-    return thread->room->addresses && address_of(from, address_out) &&
-           !networks_hold(&atomic_load(&thread->service->proxies)->networks, address_out);
-}
-
 /* Whether a line about refused or closed connections is due. */
 static bool may_log(struct http_thread *thread)
 {
@@ -109,20 +97,9 @@ static bool may_log(struct http_thread *thread)
     return true;
 }
 
-bool room_admits(struct http_thread *thread, const struct sockaddr *from)
+bool room_admits(struct http_thread *thread)
 {
     struct http_room *room = thread->room;
-    struct address address;
-    char text[NETWORKS_TEXT_SIZE];
-    if (counted_address(thread, from, &address) && address_count_full(room->addresses, &address)) {
-        metrics_count(METRIC_CONNECTIONS_ADDRESS);
-        address_text(&address, text);
-        if (may_log(thread))
-            log_event(LOG_WARN, "connections_of_address_full",
-                      "address=%s connections_per_address=%u", text,
-                      thread->service->config.connections_per_address);
-        return false;
-    }
     if (atomic_load(&room->connected) < room_accept_max(room))
         return true;
     metrics_count(METRIC_CONNECTIONS_FULL); /* requests are under way on all connections */
@@ -231,14 +208,10 @@ static void ask_for_places(struct http_thread *thread, unsigned count)
     http_wake(thread);
 }
 
-void room_enter(struct http_thread *thread, struct http_connection *connection,
-                const struct sockaddr *from)
+void room_enter(struct http_thread *thread, struct http_connection *connection)
 {
     struct http_room *room = thread->room;
     connection->thread = thread;
-    connection->address_counted = counted_address(thread, from, &connection->address);
-    if (connection->address_counted)
-        address_count_add(room->addresses, &connection->address);
     waiting_add(thread, connection);
     thread->strangers++;
     atomic_fetch_add(&thread->connections, 1);
@@ -285,8 +258,6 @@ void room_leave(struct http_thread *thread, struct http_connection *connection)
         go(thread, connection);
     waiting_not_busy(thread, connection);
     thread->strangers -= !connection->known;
-    if (connection->address_counted)
-        address_count_remove(room->addresses, &connection->address);
     size_t before = atomic_fetch_sub(&thread->connections, 1);
     unsigned connected = atomic_fetch_sub(&room->connected, 1);
     assert(before > 0 && connected > 0);

@@ -12,10 +12,9 @@
 enum { ROOM_EXTRA = 32 };
 
 struct http_room;
-struct sockaddr;
 
-/* Makes room for `max` connections, of each address at most `per_address` (0: no limit). */
-struct http_room *room_open(unsigned max, unsigned per_address);
+/* Makes room for `max` connections. */
+struct http_room *room_open(unsigned max);
 
 /* Frees it, after all HTTP threads have ended. NULL is fine. */
 void room_close(struct http_room **room);
@@ -40,14 +39,13 @@ void room_use(const struct http_room *room, struct room_use *use_out);
 
 /* The functions below are for the HTTP thread alone. */
 
-/* Whether a client of this address may connect; proxies among trusted_proxies always may. */
-bool room_admits(struct http_thread *thread, const struct sockaddr *from);
+/* Whether a further client may connect. */
+bool room_admits(struct http_thread *thread);
 
 /* The connection was accepted, and waits for its client. Where it is one too many, a connection
  * that has waited long for its client is closed: of this thread, or of the thread that has most
  * connections. A request that is complete is never given up. */
-void room_enter(struct http_thread *thread, struct http_connection *connection,
-                const struct sockaddr *from);
+void room_enter(struct http_thread *thread, struct http_connection *connection);
 
 /* Clients wait and are not accepted. If there are places, descriptors are lacking: where most
  * connections are, at this listener or the other one, there are fewer places from now on, and some

@@ -111,9 +111,8 @@ struct http_server *http_server_open(struct service *service, char *error_out, s
     if (!server)
         abort();
     server->service = service;
-    server->public_room =
-        room_open(service->connections_max, service->config.connections_per_address);
-    server->admin_room = room_open(service->operators_max, 0);
+    server->public_room = room_open(service->connections_max);
+    server->admin_room = room_open(service->operators_max);
     room_pair(server->public_room, server->admin_room);
     if (open_public(server, error_out, error_size) && start_admin(server, error_out, error_size))
         return server;

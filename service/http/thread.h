@@ -16,7 +16,6 @@ struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
 struct http_room;
-struct proxied;
 
 /* Requests in order of their time limits; each list has limits of one length. */
 struct request_list {
@@ -47,8 +46,6 @@ struct http_connection {
     bool known; /* its client has taken an answer, and leaves none lying; or is owed one */
     bool busy;  /* a complete request has no answer yet */
     bool told_to_go;
-    bool address_counted;
-    struct address address;
 };
 
 enum { HTTP_LINES = 3 }; /* of held calls, see fair.c */
@@ -75,7 +72,7 @@ struct http_thread {
     struct service *service;
     unsigned classes; /* of calls that it serves, see route.h */
     const char *name;
-    struct proxied *proxied; /* accepts in libmicrohttpd's stead; NULL: without proxy_protocol */
+
     struct worker worker;
     struct MHD_Daemon *daemon;
     int listen_fd;
