@@ -39,18 +39,13 @@ static bool check_files(const char *option, const char *urls)
     return good;
 }
 
-/* Reading it has told all other mistakes; only what is accepted and old is left to say. */
+/* Reading it has told all other mistakes. */
 static int check_config(const struct config *config)
 {
     bool files = check_files("redis_url", config->redis_url);
     files = check_files("lock_servers", config->lock_servers) && files;
     if (!files)
         return STATUS_BAD;
-    for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
-        if (config->old_name_used[i])
-            fprintf(stderr, SECKILL_PROGRAM ": %s is the old name of %s\n",
-                    config_option_names[i].name,
-                    config_options[config_option_names[i].option].name);
     printf(SECKILL_PROGRAM ": the configuration is good\n");
     return STATUS_GOOD;
 }

@@ -235,13 +235,6 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path, stack, 
     assert spawn(stack, config=path, listen="127.0.0.4:0", env=env).address[0] == "127.0.0.4"
 
 
-def test_old_name_of_an_option_is_accepted_with_one_warning(stack, spawn):
-    daemon = spawn(stack, lanes=2, env={"SECKILL_FRONTS": "3"})
-    assert "order_workers=2 http_threads=3" in daemon.log()
-    assert re.findall(r"level=warn event=option_renamed (.*)", daemon.log()) == [
-        "old=lanes new=order_workers", "old=fronts new=http_threads"]
-
-
 def test_every_thread_is_named_after_its_work(stack, spawn):
     daemon = spawn(stack, order_workers=2, http_threads=3)
     tasks = Path(f"/proc/{daemon.process.pid}/task")

@@ -81,8 +81,6 @@ static enum config_result load(struct sources *sources, struct config *config, c
     for (unsigned i = 0; i < OPTION_COUNT; i++)
         good = apply(sources, i, config) && good; /* all mistakes are told at once */
     config->mode = sources->mode;
-    /* Not logged here: the log is set up later, by one of these options. */
-    memcpy(config->old_name_used, sources->old_name_used, sizeof config->old_name_used);
     good = read_token_file(sources, OPTION_admin_token, OPTION_admin_token_file, config) && good;
     good = read_token_file(sources, OPTION_shop_token, OPTION_shop_token_file, config) && good;
     return good ? CONFIG_OK : CONFIG_BAD;
@@ -133,10 +131,6 @@ void config_log(const struct config *config)
     char text[LOG_TEXT_MAX];
     config_print(config, text, sizeof text);
     log_event(LOG_INFO, "starting", "%s", text);
-    for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
-        if (config->old_name_used[i])
-            log_event(LOG_WARN, "option_renamed", "old=%s new=%s", config_option_names[i].name,
-                      config_options[config_option_names[i].option].name);
 }
 
 void config_free(struct config *config)

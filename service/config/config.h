@@ -14,10 +14,8 @@ enum config_result {
 
 /*
  * Reads the options: defaults, then the file (--config FILE or SECKILL_CONFIG), then the
- * environment, then the flags; each overrides the one before. In all of them a renamed option has
- * its old name as well: of two flags the last one wins, as always; of two variables the one with
- * the present name, so that one environment can serve an older daemon, too; two lines of a file are
- * an error, as always.
+ * environment, then the flags; each overrides the one before. Of two flags the last
+ * one wins; two lines of a file are an error.
  *
  * argv and envp end in NULL as main's do and are not kept. A message names the option, where it
  * stood, its value (passwords masked) and what is allowed; there may be several. What the files of
@@ -37,8 +35,7 @@ size_t config_print(const struct config *config, char *buffer, size_t size);
 /* Sets the log's level, format and priorities, on standard error. Main thread. */
 void config_setup_log(const struct config *config);
 
-/* Writes to the log all options (event `starting`), and a warning for each old name that was used
- * (`option_renamed old=… new=…`). */
+/* Writes to the log all options (event `starting`). */
 void config_log(const struct config *config);
 
 /* Frees the texts and sets everything to zero. Harmless when repeated. */

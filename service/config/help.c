@@ -28,15 +28,6 @@ static void print_wrapped(FILE *out, const char *prefix, const char *text)
     }
 }
 
-/* The option's old name, NULL if it never had another. */
-static const char *old_name_of(const struct option *option)
-{
-    for (size_t i = 0; i < OPTION_OLD_COUNT; i++)
-        if (&config_options[config_option_names[i].option] == option)
-            return config_option_names[i].name;
-    return NULL;
-}
-
 static void print_option_help(FILE *out, const struct option *option)
 {
     char flag[OPTION_NAME_SIZE];
@@ -46,11 +37,6 @@ static void print_option_help(FILE *out, const struct option *option)
     fprintf(out, "      Allowed: ");
     value_print_allowed(out, option);
     fprintf(out, ".\n      Default: %s\n", option->initial[0] ? option->initial : "none");
-    const char *old = old_name_of(option);
-    if (old) {
-        option_write_flag(old, flag);
-        fprintf(out, "      Old name, still accepted: --%s\n", flag);
-    }
 }
 
 static void print_help(FILE *out)
@@ -95,9 +81,6 @@ static void print_reference(FILE *out)
         const struct option *option = &config_options[i];
         fprintf(out, "\n");
         print_wrapped(out, "# ", option->doc);
-        const char *old = old_name_of(option);
-        if (old)
-            fprintf(out, "# Old name, still accepted: %s\n", old);
         fprintf(out, "# Allowed: ");
         value_print_allowed(out, option);
         fprintf(out, ".\n#%s =%s%s\n", option->name, option->initial[0] ? " " : "",
@@ -136,7 +119,6 @@ static void print_sentences(FILE *out, const char *text)
 
 static void print_option_manual(FILE *out, const struct option *option)
 {
-    const char *old = old_name_of(option);
     fprintf(out, ".TP\n.B ");
     print_roff(out, option->name, strlen(option->name));
     if (option->initial[0]) {
@@ -148,8 +130,6 @@ static void print_option_manual(FILE *out, const struct option *option)
     fprintf(out, ".br\nAllowed: ");
     value_print_allowed(out, option);
     fprintf(out, ".\n");
-    if (old)
-        fprintf(out, ".br\nOld name, still accepted: %s.\n", old);
 }
 
 static void print_manual(FILE *out)

@@ -13,16 +13,6 @@ const struct option config_options[OPTION_COUNT] = {
 #undef OPTION
 };
 
-/* Old names first: sources.c offers the values in this order, and the present name must win. */
-const struct option_name config_option_names[OPTION_NAME_COUNT] = {
-#define OLD_NAME(old, present) {#old, OPTION_##present},
-    CONFIG_RENAMED(OLD_NAME)
-#undef OLD_NAME
-#define PRESENT_NAME(type, name, initial, detail, min, max, doc) {#name, OPTION_##name},
-        CONFIG_OPTIONS(PRESENT_NAME)
-#undef PRESENT_NAME
-};
-
 void option_write_flag(const char *name, char flag_out[OPTION_NAME_SIZE])
 {
     size_t i = 0;

@@ -158,12 +158,6 @@
       "Answers with a status of 500 and above always do (event=request_failed), but for those to " \
       "probes, /metrics and the dashboard; 20 a second at most of each HTTP thread.")
 
-/* X(old name, present name). The old name is accepted wherever the present one is, and config_log
- * warns of it. */
-#define CONFIG_RENAMED(X)                                                                          \
-    X(lanes, order_workers)                                                                        \
-    X(fronts, http_threads)
-
 #define CONFIG_FIELD_ADDRESS char *
 #define CONFIG_FIELD_LISTENER char *
 #define CONFIG_FIELD_URL char *
@@ -177,10 +171,7 @@
 #define CONFIG_FIELD_NETWORKS char *
 #define CONFIG_FIELD(type, name, initial, detail, min, max, doc) CONFIG_FIELD_##type name;
 
-/* The number of each old name, and of each option, in the order of its table. */
-#define OPTION_OLD(old, present) OPTION_OLD_##old,
-enum { CONFIG_RENAMED(OPTION_OLD) OPTION_OLD_COUNT };
-#undef OPTION_OLD
+/* The number of each option, in the order of the table. */
 #define OPTION(type, name, initial, detail, min, max, doc) OPTION_##name,
 enum { CONFIG_OPTIONS(OPTION) OPTION_COUNT };
 #undef OPTION
@@ -191,7 +182,6 @@ enum config_mode { CONFIG_SERVE, CONFIG_CHECK, CONFIG_MIGRATE, CONFIG_PRINT_GRAN
 /* One field per option. Texts belong to the struct and are never NULL after CONFIG_OK. */
 struct config {
     enum config_mode mode;
-    bool old_name_used[OPTION_OLD_COUNT];
     CONFIG_OPTIONS(CONFIG_FIELD)
 };
 
@@ -199,10 +189,7 @@ struct config {
 
 #define CONFIG_VALUE_MAX 2048 /* bytes of one value */
 
-enum {
-    OPTION_NAME_SIZE = 32, /* bytes of an option as a flag or a variable, with the NUL */
-    OPTION_NAME_COUNT = OPTION_OLD_COUNT + OPTION_COUNT,
-};
+enum { OPTION_NAME_SIZE = 32 }; /* bytes of an option as a flag or a variable, with the NUL */
 
 enum option_type {
     ADDRESS,
@@ -230,16 +217,6 @@ struct option {
 };
 
 extern const struct option config_options[OPTION_COUNT];
-
-/* A name that an option is known by. */
-struct option_name {
-    const char *name;
-    unsigned option; /* which of config_options */
-};
-
-/* All names that are accepted: first the old ones, as OPTION_OLD_… numbers them, then the present
- * ones. */
-extern const struct option_name config_option_names[OPTION_NAME_COUNT];
 
 /* A name as it is on the command line, without the dashes, and in the environment. */
 void option_write_flag(const char *name, char flag_out[OPTION_NAME_SIZE]);

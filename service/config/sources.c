@@ -14,17 +14,13 @@
 #include "service/config/value.h"
 #include "service/log.h"
 
-/* Notes a value under the number of its name in config_option_names. Within one origin the later
- * one wins: of flags the last; of variables the present name, as the old ones are asked first. */
-static void offer(struct sources *sources, size_t name, enum origin origin, const char *value)
+/* Notes a value; of one origin the later one wins. */
+static void offer(struct sources *sources, size_t option, enum origin origin, const char *value)
 {
-    assert(name < OPTION_NAME_COUNT && value);
-    struct setting *setting = &sources->settings[config_option_names[name].option];
-    if (name < OPTION_OLD_COUNT)
-        sources->old_name_used[name] = true;
+    assert(option < OPTION_COUNT && value);
+    struct setting *setting = &sources->settings[option];
     if (origin >= setting->origin) {
         setting->origin = origin;
-        setting->name = config_option_names[name].name;
         setting->value = value;
     }
 }
@@ -43,11 +39,11 @@ void sources_print_origin(const struct sources *sources, unsigned option)
         fprintf(sources->err, "%s:%u", sources->path, setting->line);
         break;
     case ORIGIN_ENVIRONMENT:
-        option_write_variable(setting->name, name);
+        option_write_variable(config_options[option].name, name);
         fprintf(sources->err, "the environment variable %s", name);
         break;
     case ORIGIN_FLAG:
-        option_write_flag(setting->name, name);
+        option_write_flag(config_options[option].name, name);
         fprintf(sources->err, "the flag --%s", name);
         break;
     }
@@ -65,16 +61,15 @@ void sources_complain(const struct sources *sources, unsigned option)
 
 /* ---- the file ---- */
 
-/* The number of the name in config_option_names; OPTION_NAME_COUNT for an unknown one. */
-static size_t find_name(const char *name)
+/* The number of the option; OPTION_COUNT for an unknown one. */
+static size_t find_option(const char *name)
 {
     size_t i = 0;
-    while (i < OPTION_NAME_COUNT && strcmp(config_option_names[i].name, name) != 0)
+    while (i < OPTION_COUNT && strcmp(config_options[i].name, name) != 0)
         i++;
     return i;
 }
 
-/* Old names are accepted, but never suggested. */
 static bool refuse_name(const struct sources *sources, unsigned line, const char *name)
 {
     struct suggestion suggestion = {.wanted = name, .distance = SIZE_MAX};
@@ -101,19 +96,18 @@ static bool read_line(struct sources *sources, unsigned number, char *line)
     }
     *equals = '\0';
     const char *word = text_trim(line);
-    size_t name = find_name(word);
-    if (name == OPTION_NAME_COUNT)
+    size_t option = find_option(word);
+    if (option == OPTION_COUNT)
         return refuse_name(sources, number, word);
-    unsigned option = config_option_names[name].option;
     struct setting *setting = &sources->settings[option];
-    /* Of two lines one is a leftover, and nobody can tell which: also when one has the old name. */
+    /* Of two lines one is a leftover, and nobody can tell which. */
     if (setting->line != 0) {
         fprintf(sources->err, SECKILL_PROGRAM ": %s:%u: %s was already set in line %u\n",
                 sources->path, number, config_options[option].name, setting->line);
         return false;
     }
     setting->line = number;
-    offer(sources, name, ORIGIN_FILE, text_trim(equals + 1));
+    offer(sources, option, ORIGIN_FILE, text_trim(equals + 1));
     return true;
 }
 
@@ -158,9 +152,9 @@ static const char *find_variable(char **envp, const char *name)
  * to another version of this one. */
 static void read_environment(struct sources *sources, char **envp)
 {
-    for (size_t i = 0; i < OPTION_NAME_COUNT; i++) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
         char variable[OPTION_NAME_SIZE];
-        option_write_variable(config_option_names[i].name, variable);
+        option_write_variable(config_options[i].name, variable);
         const char *value = find_variable(envp, variable);
         if (value)
             offer(sources, i, ORIGIN_ENVIRONMENT, value);
@@ -214,9 +208,9 @@ static bool read_flag(struct sources *sources, const char *name, const char *val
         sources->path_origin = ORIGIN_FLAG;
         return true;
     }
-    for (size_t i = 0; i < OPTION_NAME_COUNT; i++) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
         char flag[OPTION_NAME_SIZE];
-        option_write_flag(config_option_names[i].name, flag);
+        option_write_flag(config_options[i].name, flag);
         if (strcmp(name, flag) == 0) {
             offer(sources, i, ORIGIN_FLAG, value ? value : "");
             return true;
@@ -283,10 +277,8 @@ static bool read_argument(struct sources *sources, char **argv, int *i)
 
 bool sources_read(struct sources *sources, char **argv, char **envp)
 {
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        sources->settings[i].name = config_options[i].name;
+    for (size_t i = 0; i < OPTION_COUNT; i++)
         sources->settings[i].value = config_options[i].initial;
-    }
     for (int i = 1; argv[i] && !sources->help; i++)
         if (!read_argument(sources, argv, &i))
             return false;

@@ -12,7 +12,6 @@ enum origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG };
 /* What one option was given; the strongest origin wins. */
 struct setting {
     const char *value; /* points into argv, envp or the file: not checked yet */
-    const char *name;  /* the name it was given under, perhaps an old one */
     enum origin origin;
     unsigned line; /* where the file sets it, 0: nowhere */
 };
@@ -20,7 +19,6 @@ struct setting {
 /* One reading. Begins as {.err = …}, where complaints go. */
 struct sources {
     struct setting settings[OPTION_COUNT];
-    bool old_name_used[OPTION_OLD_COUNT]; /* also when a stronger origin won */
     const char
         *help; /* --help, another --help-… or --version stood in argv: nothing else was read */
     enum config_mode mode;

@@ -384,70 +384,24 @@ static void test_urls(void **state)
                    LIST("lock_servers = ", "; one is not of the form redis://", "the port"));
 }
 
-static void assert_workers(char **flags, char **environment, unsigned workers)
-{
-    struct load load;
-    load_words(&load, flags, environment);
-    assert_int_equal(load.result, CONFIG_OK);
-    assert_string_equal(load.err, "");
-    assert_int_equal(load.config.order_workers, workers);
-    assert_int_equal(load.config.http_threads, 1);
-    assert_true(load.config.old_name_used[OPTION_OLD_lanes]);
-    assert_false(load.config.old_name_used[OPTION_OLD_fronts]);
-    load_free(&load);
-}
-
-static void test_old_names_are_accepted(void **state)
-{
-    (void)state;
-    assert_workers(LIST("--lanes=5"), no_words, 5);
-    assert_workers(LIST("--lanes", "5"), LIST("SECKILL_ORDER_WORKERS=4"), 5);
-    assert_workers(no_words, LIST("SECKILL_LANES=5"), 5);
-    struct load load;
-    load_file(&load, "lanes = 5\nfronts = 6\n");
-    assert_int_equal(load.result, CONFIG_OK);
-    assert_int_equal(load.config.order_workers, 5);
-    assert_int_equal(load.config.http_threads, 6);
-    assert_true(load.config.old_name_used[OPTION_OLD_lanes]);
-    assert_true(load.config.old_name_used[OPTION_OLD_fronts]);
-    load_free(&load);
-    load_words(&load, LIST("--order-workers=5"), no_words);
-    assert_false(load.config.old_name_used[OPTION_OLD_lanes]);
-    load_free(&load);
-}
-
-static void test_old_name_beside_the_present_one(void **state)
-{
-    (void)state;
-    assert_workers(LIST("--lanes=5", "--order-workers=4"), no_words, 4);
-    assert_workers(LIST("--order-workers=4", "--lanes=5"), no_words, 5);
-    assert_workers(no_words, LIST("SECKILL_ORDER_WORKERS=4", "SECKILL_LANES=5"), 4);
-    assert_workers(no_words, LIST("SECKILL_LANES=5", "SECKILL_ORDER_WORKERS=4"), 4);
-    /* Noted even where a stronger origin overrides it. */
-    assert_workers(LIST("--order-workers=4"), LIST("SECKILL_LANES=5"), 4);
-    assert_file_refused("lanes = 3\n#\norder_workers = 3\n",
-                        LIST(":3: ", "order_workers was already set in line 1"));
-    assert_file_refused("order_workers = 3\nlanes = 3\n",
-                        LIST(":2: ", "order_workers was already set in line 1"));
-}
-
 static void test_complaint_names_what_was_given(void **state)
 {
     (void)state;
-    assert_refused(LIST("--lanes=0"), no_words, LIST("order_workers = 0", "the flag --lanes)"));
-    assert_refused(no_words, LIST("SECKILL_FRONTS=0"),
-                   LIST("http_threads = 0", "variable SECKILL_FRONTS)"));
-    assert_refused(LIST("--lanes"), no_words, LIST("--lanes needs a value"));
+    assert_refused(LIST("--order-workers=0"), no_words,
+                   LIST("order_workers = 0", "the flag --order-workers)"));
+    assert_refused(no_words, LIST("SECKILL_HTTP_THREADS=0"),
+                   LIST("http_threads = 0", "variable SECKILL_HTTP_THREADS)"));
+    assert_refused(LIST("--order-workers"), no_words, LIST("--order-workers needs a value"));
     assert_refused(LIST("--lane=1"), no_words, LIST("unknown flag --lane; --help"));
 }
 
-static void test_log_warns_of_old_names(void **state)
+static void test_log_tells_all_options(void **state)
 {
     (void)state;
     struct load load;
     char text[8192];
     int ends[2];
-    load_words(&load, LIST("--lanes=5"), no_words);
+    load_words(&load, LIST("--order-workers=5"), no_words);
     assert_int_equal(pipe(ends), 0);
     log_setup(LOG_INFO, ends[1]);
     config_log(&load.config);
@@ -460,8 +414,6 @@ static void test_log_warns_of_old_names(void **state)
     text[length] = '\0';
     assert_says(text, "level=info event=starting listen=127.0.0.1:8080 ");
     assert_says(text, " order_workers=5 ");
-    assert_says(text, "level=warn event=option_renamed old=lanes new=order_workers\n");
-    assert_null(strstr(text, "old=fronts"));
     load_free(&load);
 }
 
@@ -703,10 +655,8 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_urls),
         cmocka_unit_test(test_lists_of_urls),
-        cmocka_unit_test(test_old_names_are_accepted),
-        cmocka_unit_test(test_old_name_beside_the_present_one),
         cmocka_unit_test(test_complaint_names_what_was_given),
-        cmocka_unit_test(test_log_warns_of_old_names),
+        cmocka_unit_test(test_log_tells_all_options),
         cmocka_unit_test(test_unknown_flags),
         cmocka_unit_test(test_wrong_secrets_are_not_printed),
         cmocka_unit_test(test_print_masks_secrets),
