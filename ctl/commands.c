@@ -32,7 +32,7 @@ static const struct command commands[] = {
     {"sales", "", 0, 0, 0, false, "lists all sales", sales_run},
     {"stock", "SKU", 1, 1, 0, false, "shows what is left of a sale, segment by segment",
      sales_stock},
-    {"create", "SKU", 1, 1, SETTINGS | UNITS | OPTION(SHARD), false,
+    {"create", "SKU", 1, 1, SETTINGS | UNITS, false,
      "creates a sale of --total units", round_create},
     {"reset", "SKU", 1, 1, SETTINGS | UNITS | OPTION(IF_ROUND) | OPTION(END_ROUND) | OPTION(YES),
      false, "begins the next round of a sale", round_reset},

@@ -30,7 +30,6 @@
     X(RECONCILE, "reconcile", NULL, "then correct Redis, too")                                     \
     X(SEGMENTS, "segments", "N", "into how many segments the units are cut")                       \
     X(SETTLED, "settled", NULL, "a segment that awaits recovery is a difference, too")             \
-    X(SHARD, "shard", "N", "the ledger, from 0, that a new sku is put on")                         \
     X(SKU, "sku", "SKU", "only orders of this sku")                                                \
     X(STARTS, "starts", "TIME", "when the sale begins; TIME or none")                              \
     X(STATE_MIN, "state-min", "STATUS=N", "so many orders at least must have this status")         \

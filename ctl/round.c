@@ -24,7 +24,6 @@ enum {
     UNITS_MAX = 10000000,
     SEGMENTS_MAX = 1024,
     SEGMENTS = 20, /* of a new sale, unless it has fewer units */
-    SHARDS_MAX = 16,
     PATH_SIZE = 160,
     REPEAT_SIZE = 256,
     KEY_BYTES = 16,
@@ -137,18 +136,6 @@ static json_t *make_body(const struct context *context, const char *sku, int64_t
     return NULL;
 }
 
-/* --shard, which the service else chooses. False after a message. */
-static bool add_shard(const struct context *context, json_t *body)
-{
-    int64_t shard = 0;
-    if (!has_option(context, OPTION_SHARD))
-        return true;
-    if (!options_number(&context->options, OPTION_SHARD, 0, SHARDS_MAX - 1, 0, &shard))
-        return false;
-    json_object_set_new(body, "shard", json_integer(shard));
-    return true;
-}
-
 int round_create(struct context *context)
 {
     const char *sku = sale_argument(context, 1);
@@ -161,17 +148,12 @@ int round_create(struct context *context)
         return EX_USAGE;
     }
     json_t *body = make_body(context, sku, total, segments, 0);
-    if (!body || !add_shard(context, body)) {
-        json_decref(body);
+    if (!body)
         return EX_USAGE;
-    }
     int status = send(context, "/admin/stock/reset", body, "", &reply);
     if (strcmp(reply.code, "round_mismatch") == 0)
         say("the sale is there already, in round %lld: see seckillctl reset",
             (long long)answer_integer(reply.json, "round"));
-    else if (strcmp(reply.code, "shard_mismatch") == 0)
-        say("the sku is on shard %lld, and stays there",
-            (long long)answer_integer(reply.json, "shard"));
     json_decref(body);
     reply_free(&reply);
     return status;

@@ -45,8 +45,6 @@ enum {
       "The sale is not in the round of if_round; see round, which is 0 without a sale.", 0)        \
     X(ROUND_IN_USE, 409, "round_in_use", "Round in use",                                           \
       "Orders of the present round hold units; end_round ends those that are reserved.", 0)        \
-    X(OTHER_SHARD, 409, "shard_mismatch", "Shard mismatch",                                        \
-      "The sku is on another shard, where it stays; see shard.", 0)                                \
     X(INVALID_STATE, 409, "invalid_state", "Invalid state",                                        \
       "The order's present status does not allow this call; see order_status.", 0)                 \
     X(SALE_IN_USE, 409, "sale_in_use", "Sale in use",                                              \

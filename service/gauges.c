@@ -18,32 +18,18 @@ static const char *const call_words[CALL_KINDS] = {
     [CALL_LISTING] = "listing",
 };
 
-/* The shards together: which of them is behind shows in its server's state. */
-static size_t calls_depth(const struct service *service, int kind)
-{
-    size_t sum = 0;
-    for (unsigned i = 0; i < service->shard_count; i++)
-        sum += queue_depth(service->shards[i].calls[kind]);
-    return sum;
-}
-
-static size_t calls_capacity(const struct service *service, int kind)
-{
-    return service->shard_count * queue_capacity(service->shards[0].calls[kind]);
-}
-
 static void print_calls(struct metrics_text *text, const struct service *service)
 {
     metrics_text_head(text, "seckill_call_queue_depth", "gauge",
                       "Calls that wait or are with their worker, by kind.");
     for (int kind = 0; kind < CALL_KINDS; kind++)
         metrics_text_add(text, "seckill_call_queue_depth{call=\"%s\"} %zu\n", call_words[kind],
-                         calls_depth(service, kind));
+                         queue_depth(service->calls[kind]));
     metrics_text_head(text, "seckill_call_queue_capacity", "gauge",
                       "Places in the queue of each kind of calls.");
     for (int kind = 0; kind < CALL_KINDS; kind++)
         metrics_text_add(text, "seckill_call_queue_capacity{call=\"%s\"} %zu\n", call_words[kind],
-                         calls_capacity(service, kind));
+                         queue_capacity(service->calls[kind]));
 }
 
 /* The operators' listener has a room of its own only with admin_listen. */
@@ -70,31 +56,24 @@ static void print_connections(struct metrics_text *text, const struct service *s
 
 /* ---- servers ---- */
 
-/* `shard`: of a ledger where there are several, else "". */
-static void print_state(struct metrics_text *text, const char *server, const char *shard,
-                        const char *place, enum health_state state)
+static void print_state(struct metrics_text *text, const char *server, const char *place,
+                        enum health_state state)
 {
     for (int other = 0; other < HEALTH_STATE_COUNT; other++) {
-        metrics_text_add(text, "seckill_server_state{server=\"%s\"%s,address=", server, shard);
+        metrics_text_add(text, "seckill_server_state{server=\"%s\",address=", server);
         metrics_text_label(text, place);
         metrics_text_add(text, ",state=\"%s\"} %d\n", health_word((enum health_state)other),
                          state == (enum health_state)other);
     }
 }
 
-static void print_clocks(struct metrics_text *text, const struct service *service)
+static void print_clock(struct metrics_text *text, const struct service *service)
 {
     metrics_text_head(text, "seckill_ledger_clock_ahead_seconds", "gauge",
                       "The ledger's clock minus this daemon's.");
-    for (unsigned i = 0; i < service->shard_count; i++) {
-        const struct shard_clock *clock = &service->shards[i].clock;
-        char shard[24] = "";
-        if (service->shard_count > 1)
-            snprintf(shard, sizeof shard, "{shard=\"%u\"}", i);
-        if (shard_clock_known(clock))
-            metrics_text_add(text, "seckill_ledger_clock_ahead_seconds%s %.3f\n", shard,
-                             (double)(shard_clock_ms(clock) - clock_wall_ms()) / 1000);
-    }
+    if (synced_clock_known(&service->clock))
+        metrics_text_add(text, "seckill_ledger_clock_ahead_seconds %.3f\n",
+                         (double)(synced_clock_ms(&service->clock) - clock_wall_ms()) / 1000);
 }
 
 static void print_servers(struct metrics_text *text, const struct service *service, int64_t now_ns)
@@ -102,14 +81,8 @@ static void print_servers(struct metrics_text *text, const struct service *servi
     const struct health *health = service->health;
     metrics_text_head(text, "seckill_server_state", "gauge",
                       "1 for the state that each server is in, 0 for all others.");
-    print_state(text, "redis", "", health_redis_place(health), health_redis(health, now_ns));
-    for (unsigned i = 0; i < service->shard_count; i++) {
-        char shard[24] = "";
-        if (service->shard_count > 1)
-            snprintf(shard, sizeof shard, ",shard=\"%u\"", i);
-        print_state(text, "ledger", shard, health_ledger_place(health, i),
-                    health_ledger(health, i, now_ns));
-    }
+    print_state(text, "redis", health_redis_place(health), health_redis(health, now_ns));
+    print_state(text, "ledger", health_ledger_place(health), health_ledger(health, now_ns));
 }
 
 /* ---- sales ---- */
@@ -185,7 +158,7 @@ static void print_family(struct metrics_text *text, const struct sale_family *fa
     metrics_text_head(text, family->name, "gauge", family->help);
     for (size_t i = 0; i < view->shown; i++) {
         double value = 0;
-        int64_t now_ms = service_sale_ms(service, view->sales[i].sku);
+        int64_t now_ms = synced_clock_ms(&service->clock);
         if (family->value(&view->sales[i], now_ms, &value)) /* a sku needs no escapes */
             metrics_text_add(text, "%s{sku=\"%s\"} %.15g\n", family->name, view->sales[i].sku,
                              value);
@@ -255,20 +228,12 @@ static void print_build(struct metrics_text *text, const struct config *config)
 static void set_gauges(struct service *service, int64_t now_ns)
 {
     const struct health *health = service->health;
-    bool ledgers = true;
-    int64_t elected = 0, indexed_s = INT64_MAX;
-    for (unsigned i = 0; i < service->shard_count; i++) {
-        int64_t shard_s = atomic_load(&service->shards[i].indexed_s);
-        ledgers = ledgers && health_ledger(health, i, now_ns) == HEALTH_OK;
-        elected += atomic_load(&service->shards[i].elected);
-        indexed_s = shard_s < indexed_s ? shard_s : indexed_s;
-    }
-    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)service_queue_depth(service));
-    metrics_gauge_set(GAUGE_QUEUE_CAPACITY, (int64_t)service_queue_capacity(service));
+    metrics_gauge_set(GAUGE_QUEUE_DEPTH, (int64_t)queue_depth(service->orders));
+    metrics_gauge_set(GAUGE_QUEUE_CAPACITY, (int64_t)queue_capacity(service->orders));
     metrics_gauge_set(GAUGE_REDIS_UP, health_redis(health, now_ns) == HEALTH_OK);
-    metrics_gauge_set(GAUGE_LEDGER_UP, ledgers);
-    metrics_gauge_set(GAUGE_EXPIRY_ELECTED, elected);
-    metrics_gauge_set(GAUGE_INDEXED, indexed_s);
+    metrics_gauge_set(GAUGE_LEDGER_UP, health_ledger(health, now_ns) == HEALTH_OK);
+    metrics_gauge_set(GAUGE_EXPIRY_ELECTED, atomic_load(&service->elected));
+    metrics_gauge_set(GAUGE_INDEXED, atomic_load(&service->indexed_s));
     metrics_gauge_set(GAUGE_READY, health_ready(health, now_ns) &&
                                        atomic_load(&service->phase) == SERVICE_SERVES);
 }
@@ -283,7 +248,7 @@ size_t gauges_print(struct service *service, int64_t now_ns, char *buffer, size_
     print_calls(&text, service);
     print_connections(&text, service);
     print_servers(&text, service, now_ns);
-    print_clocks(&text, service);
+    print_clock(&text, service);
     print_sales(&text, service);
     print_process(&text, service->observer);
     return text.length;

@@ -109,7 +109,7 @@ static void choose(struct live_sales *sales, const struct sale_figures_view *vie
     struct candidate all[SALE_FIGURES_SHOWN_MAX];
     for (size_t i = 0; i < view->shown; i++) {
         const struct ledger_sale *sale = &view->sales[i];
-        int64_t now_ms = service_sale_ms(sales->service, sale->sku);
+        int64_t now_ms = synced_clock_ms(&sales->service->clock);
         all[i] = (struct candidate){sale, interest_of(sale, now_ms)};
     }
     qsort(all, view->shown, sizeof *all, by_interest);
@@ -179,15 +179,9 @@ static void choose_read(const struct live_sales *sales, bool wanted_out[LIVE_SAL
     }
 }
 
-/* A sale that this process has never looked at itself is not in its cache: then it waits. */
-static bool is_on(const struct live_sales *sales, const struct shown *shown, unsigned shard)
-{
-    return sales->service->shard_count == 1 ||
-           service_shard_of_sku(sales->service, shown->sale.sku) == (int)shard;
-}
-
-static bool read_shard(struct live_sales *sales, const struct live_sales *before,
-                       struct ledger *ledger, unsigned shard, int64_t now_ns)
+/* False when the ledger did not answer. */
+static bool read_ledger(struct live_sales *sales, const struct live_sales *before,
+                        struct ledger *ledger, int64_t now_ns)
 {
     const char *skus[LIVE_SALES_MAX];
     bool wanted[LIVE_SALES_MAX];
@@ -195,42 +189,11 @@ static bool read_shard(struct live_sales *sales, const struct live_sales *before
     struct reading reading = {sales, before, now_ns};
     choose_read(sales, wanted);
     for (size_t i = 0; i < sales->count; i++)
-        if (wanted[i] && is_on(sales, &sales->shown[i], shard))
+        if (wanted[i])
             skus[asked++] = sales->shown[i].sale.sku;
     enum ledger_result result =
         asked == 0 ? LEDGER_OK : ledger_stock_find(ledger, skus, asked, note_sale, &reading);
     return result == LEDGER_OK || result == LEDGER_DAMAGED;
-}
-
-/* Takes over what was last read of a sale whose ledger did not answer. */
-static void keep(struct live_sales *sales, struct shown *shown, const struct live_sales *before)
-{
-    const struct shown *old = find_before(before, &shown->sale);
-    size_t room = LIVE_SEGMENTS_ALL - sales->segment_count;
-    if (!old || !old->read || old->count > room)
-        return;
-    *shown = *old;
-    shown->first = sales->segment_count;
-    memcpy(sales->segments + shown->first, before->segments + old->first,
-           old->count * sizeof *sales->segments);
-    sales->segment_count += old->count;
-}
-
-/* Reads what the ledgers that are asked tell. False when none of them did. */
-static bool read_ledgers(struct live_sales *sales, const struct live_sales *before,
-                         struct ledger *const *ledgers, int64_t now_ns, bool *answered_out)
-{
-    unsigned shards = sales->service->shard_count;
-    bool any = false;
-    for (unsigned n = 0; n < shards; n++) {
-        answered_out[n] = ledgers[n] && read_shard(sales, before, ledgers[n], n, now_ns);
-        any |= answered_out[n];
-    }
-    for (size_t i = 0; any && i < sales->count; i++)
-        for (unsigned n = 0; n < shards; n++)
-            if (!answered_out[n] && !sales->shown[i].read && is_on(sales, &sales->shown[i], n))
-                keep(sales, &sales->shown[i], before);
-    return any;
 }
 
 /* ---- Redis ---- */
@@ -303,9 +266,8 @@ static void take_from_ledger(struct live_sales *sales)
         sales->segments[i].left = (int64_t)sales->segments[i].total - sales->segments[i].sold;
 }
 
-void live_sales_turn(struct live_sales *sales, struct ledger *const ledgers[SHARDS_MAX],
-                     struct redis *redis, int64_t now_ns, bool ledgers_out[SHARDS_MAX],
-                     bool *redis_out)
+void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct redis *redis,
+                     int64_t now_ns, bool *ledger_out, bool *redis_out)
 {
     struct sale_figures_view *view = malloc(sizeof *view);
     struct live_sales *next = live_sales_open(sales->service);
@@ -315,7 +277,8 @@ void live_sales_turn(struct live_sales *sales, struct ledger *const ledgers[SHAR
     choose(next, view);
     free(view);
     *redis_out = true;
-    if (read_ledgers(next, sales, ledgers, now_ns, ledgers_out))
+    *ledger_out = ledger && read_ledger(next, sales, ledger, now_ns);
+    if (*ledger_out)
         *sales = *next;
     live_sales_close(&next);
     sales->redis_known = true;
@@ -372,7 +335,7 @@ static json_t *sale_json_of(const struct live_sales *sales, const struct shown *
 {
     const struct ledger_sale *sale = &shown->sale;
     const struct ledger_settings *settings = &sale->settings;
-    int64_t now_ms = service_sale_ms(sales->service, sale->sku);
+    int64_t now_ms = synced_clock_ms(&sales->service->clock);
     json_t *object = json_pack("{s:s, s:i, s:s, s:i, s:i, s:i, s:b}", "sku", sale->sku, "round",
                                (int)sale->round, "state", state_word(sale, now_ms), "total",
                                (int)sale->total, "sold", (int)sale->sold, "left",

@@ -22,13 +22,11 @@ struct live_sales;
 struct live_sales *live_sales_open(struct service *service);
 void live_sales_close(struct live_sales **sales);
 
-/* Reads them: one statement to each shard's ledger, one round trip to Redis. Where a ledger is NULL
- * or does not answer, what was read of its sales before stays; where `redis` is NULL or does not
- * answer, what only Redis knows is null. `ledgers_out`, for each shard, and `redis_out` tell who
- * has answered. */
-void live_sales_turn(struct live_sales *sales, struct ledger *const ledgers[SHARDS_MAX],
-                     struct redis *redis, int64_t now_ns, bool ledgers_out[SHARDS_MAX],
-                     bool *redis_out);
+/* Reads them: one statement to the ledger, one round trip to Redis. Where the ledger is NULL or does
+ * not answer, what was read of its sales before stays; where `redis` is NULL or does not answer,
+ * what only Redis knows is null. `ledger_out` and `redis_out` tell who has answered. */
+void live_sales_turn(struct live_sales *sales, struct ledger *ledger, struct redis *redis,
+                     int64_t now_ns, bool *ledger_out, bool *redis_out);
 
 /* Adds the members sales and sales_more. */
 void live_sales_add(const struct live_sales *sales, json_t *object);

@@ -74,12 +74,9 @@ static json_t *servers(const struct service *service, int64_t now_ns)
     const struct health *health = service->health;
     json_t *redis = server("redis", health_redis_place(health), health_redis(health, now_ns),
                            health_redis_took_ns(health));
-    json_t *list = json_pack("[o]", redis);
-    for (unsigned i = 0; i < service->shard_count; i++)
-        json_array_append_new(list, server("ledger", health_ledger_place(health, i),
-                                           health_ledger(health, i, now_ns),
-                                           health_ledger_took_ns(health, i)));
-    return list;
+    json_t *ledger = server("ledger", health_ledger_place(health), health_ledger(health, now_ns),
+                            health_ledger_took_ns(health));
+    return json_pack("[o, o]", redis, ledger);
 }
 
 static unsigned connections(const struct service *service)
@@ -124,9 +121,9 @@ static void add_load(struct live_state *state, json_t *object, int64_t now_ns)
     json_object_set_new(object, "per_s", per_s(&figures));
     json_object_set_new(object, "p50_ms", thousandths(figures.p50_ms));
     json_object_set_new(object, "p99_ms", thousandths(figures.p99_ms));
-    json_object_set_new(object, "queue", json_integer((json_int_t)service_queue_depth(service)));
+    json_object_set_new(object, "queue", json_integer((json_int_t)queue_depth(service->orders)));
     json_object_set_new(object, "queue_max",
-                        json_integer((json_int_t)service_queue_capacity(service)));
+                        json_integer((json_int_t)queue_capacity(service->orders)));
     json_object_set_new(object, "batch_orders", tenths(figures.batch_orders));
     json_object_set_new(object, "share",
                         json_pack("{s:o, s:o}", "redis", thousandths(figures.redis_share), "ledger",
@@ -140,7 +137,7 @@ json_t *live_state_take(struct live_state *state, int64_t now_ns)
 {
     struct service *service = state->service;
     char started_at[LEDGER_TIME_SIZE];
-    int node = order_ids_node(&service->shards[0].ids);
+    int node = order_ids_node(&service->ids);
     ledger_time_format(state->started_ms, started_at);
     json_t *object =
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:o}", "name", state->name, "node",

@@ -22,7 +22,7 @@
 #include "service/workers/live.h"
 #include "service/workers/observer.h"
 #include "service/workers/progress.h"
-#include "service/workers/shard_threads.h"
+#include "service/workers/workers.h"
 
 enum {
     ERROR_MAX = 256,
@@ -31,15 +31,14 @@ enum {
     STOP_MS = 30000,  /* for the end of all threads, beside their time for what is under way */
     FILES_OWN = 64,   /* descriptors kept for what is there once */
     FILES_PER_THREAD = 16,
-    FILES_PER_SHARD = 48, /* of its threads that carry no orders */
-    OPERATORS_PART = 4,   /* of those left for clients operators get a quarter at most */
+    OPERATORS_PART = 4, /* of those left for clients operators get a quarter at most */
 };
 
 extern char **environ;
 
 struct parts {
     struct service service;
-    struct shard_threads shards[SHARDS_MAX];
+    struct workers workers;
     struct invalidation_listener *invalidation_listener;
     struct health *health;
     struct observer *observer;
@@ -69,10 +68,8 @@ static void bound_clients(struct service *service)
 {
     const struct config *config = &service->config;
     struct rlimit limit;
-    rlim_t shards = service->shard_count;
-    rlim_t threads = shards * config->order_workers + config->http_threads;
+    rlim_t threads = config->order_workers + config->http_threads;
     rlim_t own = FILES_OWN + HTTP_FILES_EXTRA + FILES_PER_THREAD * threads;
-    own += FILES_PER_SHARD * (shards - 1);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         limit.rlim_cur >= own + service->operators_max + config->connections_max)
         return;
@@ -86,15 +83,6 @@ static void bound_clients(struct service *service)
         LOG_WARN, "few_files", "files=%llu connections_max=%u effect=%s",
         (unsigned long long)limit.rlim_cur, service->connections_max,
         LOG_QUOTE("fewer clients may connect than configured; raise the limit of open files"));
-}
-
-static bool start_shards(struct parts *parts)
-{
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        if (!shard_threads_start(&parts->shards[i], &parts->service.shards[i], parts->error,
-                                 sizeof parts->error))
-            return false;
-    return true;
 }
 
 static bool start_background(struct parts *parts)
@@ -131,12 +119,6 @@ static bool start_live(struct parts *parts)
     return parts->live;
 }
 
-static void start_preparers(struct parts *parts)
-{
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        preparer_start(parts->shards[i].preparer);
-}
-
 /* ---- all of them ---- */
 
 /* Servers need not be there yet: each part connects when it first needs to. HTTP comes last, so
@@ -145,9 +127,10 @@ static void start_preparers(struct parts *parts)
 static bool start(struct parts *parts)
 {
     service_open(&parts->service);
-    if (!start_shards(parts) || !start_background(parts) || !open_http(parts) || !start_live(parts))
+    if (!workers_start(&parts->workers, &parts->service, parts->error, sizeof parts->error) ||
+        !start_background(parts) || !open_http(parts) || !start_live(parts))
         return false;
-    start_preparers(parts);
+    preparer_start(parts->workers.preparer);
     return true;
 }
 
@@ -162,9 +145,8 @@ static bool let_clients_in(struct parts *parts)
 static bool advance(struct parts *parts)
 {
     int64_t now_ns = clock_now_ns();
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        if (preparer_refused(parts->shards[i].preparer, parts->error, sizeof parts->error))
-            return false;
+    if (preparer_refused(parts->workers.preparer, parts->error, sizeof parts->error))
+        return false;
     bool due = now_ns >= parts->patience_until_ns || health_ready(parts->health, now_ns);
     return !due || let_clients_in(parts);
 }
@@ -174,16 +156,14 @@ static bool advance(struct parts *parts)
 static void tell_to_stop(struct parts *parts)
 {
     atomic_store(&parts->service.phase, SERVICE_DRAINS);
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        shard_threads_stop(&parts->shards[i]);
+    workers_stop(&parts->workers);
     http_server_drain(parts->http_server);
     progress_stop(parts->progress);
     live_stop(parts->live);
     observer_stop(parts->observer);
     health_stop(parts->health); /* /readyz needed it until now */
     invalidation_listener_stop(parts->invalidation_listener);
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        shard_stop_queues(&parts->service.shards[i]);
+    service_stop_queues(&parts->service);
 }
 
 /* In reverse of start. A part that was not started is NULL, which every function here accepts. */
@@ -193,12 +173,10 @@ static void stop(struct parts *parts)
     progress_join(&parts->progress);
     live_join(&parts->live); /* it reads from the next two */
     observer_join(&parts->observer);
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        shard_threads_join(&parts->shards[i]);
-    health_join(&parts->health); /* workers ask it where a request can hop */
+    workers_join(&parts->workers);
+    health_join(&parts->health);
     invalidation_listener_join(&parts->invalidation_listener);
-    for (unsigned i = 0; i < parts->service.shard_count; i++)
-        shard_threads_release(&parts->shards[i]);
+    preparer_join(&parts->workers.preparer); /* gives the node back: no thread makes ids now */
     /* Workers gave requests back to the HTTP threads until now. */
     http_server_close(&parts->http_server);
     service_close(&parts->service);
@@ -220,25 +198,14 @@ static void block_signals(sigset_t *signals)
 
 /* ---- the service manager ---- */
 
-static int64_t oldest_batch_ns(const struct parts *parts)
-{
-    int64_t oldest_ns = INT64_MAX;
-    for (unsigned i = 0; i < parts->service.shard_count; i++) {
-        int64_t turned_ns = shard_threads_turned_ns(&parts->shards[i]);
-        if (turned_ns < oldest_ns)
-            oldest_ns = turned_ns;
-    }
-    return oldest_ns;
-}
-
 static void tell_manager(struct parts *parts)
 {
     const struct config *config = &parts->service.config;
     int64_t now_ns = clock_now_ns();
     enum health_state redis = health_redis(parts->health, now_ns);
-    enum health_state ledger = health_best_ledger(parts->health, now_ns);
+    enum health_state ledger = health_ledger(parts->health, now_ns);
     const struct supervise_view view = {
-        .prepared = service_prepared(&parts->service),
+        .prepared = atomic_load(&parts->service.prepared),
         .lets_clients_in = http_server_started(parts->http_server),
         .redis_ok = redis == HEALTH_OK,
         .ledger_ok = ledger == HEALTH_OK,
@@ -246,7 +213,7 @@ static void tell_manager(struct parts *parts)
         .ledger = health_word(ledger),
         .now_ns = now_ns,
         .http_turned_ns = http_server_turned_ns(parts->http_server),
-        .worker_turned_ns = oldest_batch_ns(parts),
+        .worker_turned_ns = workers_turned_ns(&parts->workers),
         .patience_ns = COMMIT_TRIES * CLOCK_NS_PER_MS *
                        ((int64_t)config->mysql_timeout_ms + config->redis_timeout_ms),
     };
@@ -268,7 +235,7 @@ static int64_t patience_ns(struct parts *parts)
 {
     int64_t ns = supervise_pause_ns(&parts->supervise);
     int64_t due_ns = drain_due_ns(&parts->service.drain), left_ns = due_ns - clock_now_ns();
-    if (!service_prepared_all(&parts->service) || !http_server_started(parts->http_server))
+    if (!atomic_load(&parts->service.prepared) || !http_server_started(parts->http_server))
         return READY_POLL_MS * CLOCK_NS_PER_MS;
     if (due_ns != INT64_MAX && left_ns < ns)
         ns = left_ns > 0 ? left_ns : 0;
@@ -302,7 +269,7 @@ static bool run_until_stop(struct parts *parts, const sigset_t *signals)
         number = next_signal(parts, signals);
     }
     /* A daemon that was never ready has had no clients from a balancer. */
-    bool prepared = service_prepared(&parts->service);
+    bool prepared = atomic_load(&parts->service.prepared);
     drain_signal(&parts->service.drain, prepared ? parts->service.config.lame_duck_ms : 0);
     log_event(LOG_INFO, "draining", "signal=%d", number);
     return true;

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 
 #define SEQUENCE_MASK ((UINT64_C(1) << ORDER_ID_SEQUENCE_BITS) - 1)
-#define NODE_SHIFT (ORDER_ID_SHARD_BITS + ORDER_ID_SEQUENCE_BITS)
+#define NODE_SHIFT (ORDER_ID_POD_BITS + ORDER_ID_SEQUENCE_BITS)
 #define TIME_SHIFT (ORDER_ID_NODE_BITS + NODE_SHIFT)
 #define DIGITS_MAX 19 /* of a number of 63 bits */
 
@@ -23,12 +23,12 @@ static uint64_t since_epoch(uint64_t ms)
 }
 
 void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context,
-                    unsigned shard)
+                    unsigned pod)
 {
-    assert(shard <= ORDER_ID_SHARD_MAX);
+    assert(pod <= ORDER_ID_POD_MAX);
     *ids = (struct order_ids){
         .mutex = PTHREAD_MUTEX_INITIALIZER,
-        .shard = shard,
+        .pod = pod,
         .clock = clock ? clock : system_clock_ms,
         .clock_context = clock_context,
     };
@@ -86,7 +86,7 @@ static uint64_t reserve(struct order_ids *ids, unsigned n, uint64_t now)
     ids->next = first + n;
     uint64_t ms = first >> ORDER_ID_SEQUENCE_BITS;
     assert(ms >> ORDER_ID_TIME_BITS == 0);
-    return ms << TIME_SHIFT | ids->node << NODE_SHIFT | ids->shard << ORDER_ID_SEQUENCE_BITS |
+    return ms << TIME_SHIFT | ids->node << NODE_SHIFT | ids->pod << ORDER_ID_SEQUENCE_BITS |
            (first & SEQUENCE_MASK);
 }
 
@@ -107,9 +107,9 @@ uint64_t order_id_time_ms(uint64_t id)
     return (id >> TIME_SHIFT) + ORDER_ID_EPOCH_MS;
 }
 
-unsigned order_id_shard(uint64_t id)
+unsigned order_id_pod(uint64_t id)
 {
-    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_SHARD_MAX;
+    return (unsigned)(id >> ORDER_ID_SEQUENCE_BITS) & ORDER_ID_POD_MAX;
 }
 
 bool order_id_parse(const char *text, uint64_t *id_out)

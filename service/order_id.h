@@ -1,16 +1,15 @@
 /* Order ids: snowflakes, 63-bit numbers that grow with time and that a daemon makes by itself.
  *
- *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 4 bits: shard | 8 bits:
- *   sequence
+ *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 4 bits: pod | 8 bits: sequence
  *
  * No two daemons of one ledger make the same id: each leases its node from the ledger, and the
  * lease bounds the time that ids carry as well (sql/ledger_node.h, service/node.h). Without a
- * lease, or once it has ended, the generator makes no ids. Ids of two ledgers differ by the shard,
- * as each ledger leases its nodes by itself.
+ * lease, or once it has ended, the generator makes no ids. Ids of two ledgers differ by the pod, as
+ * each ledger leases its nodes by itself.
  *
- * why_old_ids: versions before had a sequence of 12 bits and no shard. Their ids stay unique beside
+ * why_old_ids: versions before had a sequence of 12 bits and no pod. Their ids stay unique beside
  * these, because a lease begins behind the time of all ids of the node's last holder; but what
- * stands in the place of the shard says nothing. All orders of that time are in shard 0. */
+ * stands in the place of the pod says nothing. All orders of that time are in pod 0. */
 #ifndef SECKILL_SERVICE_ORDER_ID_H
 #define SECKILL_SERVICE_ORDER_ID_H
 
@@ -20,13 +19,13 @@
 
 #define ORDER_ID_EPOCH_MS UINT64_C(1735689600000) /* 2025-01-01T00:00:00Z, in Unix ms */
 #define ORDER_ID_NODE_BITS 10
-#define ORDER_ID_SHARD_BITS 4
+#define ORDER_ID_POD_BITS 4
 #define ORDER_ID_SEQUENCE_BITS 8
 #define ORDER_ID_TIME_BITS 41
 #define ORDER_ID_LAST_MS                                                                           \
     (ORDER_ID_EPOCH_MS + (UINT64_C(1) << ORDER_ID_TIME_BITS) - 1) /* no id carries a later time */
 #define ORDER_ID_NODE_MAX ((1U << ORDER_ID_NODE_BITS) - 1)
-#define ORDER_ID_SHARD_MAX ((1U << ORDER_ID_SHARD_BITS) - 1)
+#define ORDER_ID_POD_MAX ((1U << ORDER_ID_POD_BITS) - 1)
 #define ORDER_ID_RESERVE_MAX (1U << ORDER_ID_SEQUENCE_BITS) /* most ids of one ms */
 #define ORDER_ID_TEXT_SIZE 21                               /* 20 digits and the final NUL */
 
@@ -41,23 +40,23 @@ struct order_id_lease {
     int64_t until_ns; /* by clock_boot_ns: from then on no ids are made */
 };
 
-/* The generator, one per process and shard. The fields are private. Any number of threads may use
+/* The generator, one per process. The fields are private. Any number of threads may use
  * it at a time; its mutex is held for some ns, once or twice per batch of orders. */
 struct order_ids {
     pthread_mutex_t mutex;
     uint64_t next; /* the first unused place: ms since the epoch << 8 | sequence */
     uint64_t end;  /* behind the last place of the lease */
-    uint64_t node, shard;
+    uint64_t node, pod;
     int64_t until_ns;
     order_id_clock_t clock;
     void *clock_context;
 };
 
-/* clock NULL: the system's clock. shard: 0..ORDER_ID_SHARD_MAX. The generator has no lease yet.
+/* clock NULL: the system's clock. pod: 0..ORDER_ID_POD_MAX. The generator has no lease yet.
  * Call before any other thread sees the generator, which holds nothing that would have to be
  * freed. */
 void order_ids_init(struct order_ids *ids, order_id_clock_t clock, void *clock_context,
-                    unsigned shard);
+                    unsigned pod);
 
 /* Goes on with this lease: a longer one of the same node, or one of another node. */
 void order_ids_lease(struct order_ids *ids, const struct order_id_lease *lease);
@@ -83,9 +82,9 @@ uint64_t order_ids_reserve(struct order_ids *ids, unsigned n, uint64_t *now_ms_o
 /* The Unix time in ms that the id carries: about when it was made, see above. */
 uint64_t order_id_time_ms(uint64_t id);
 
-/* The shard that the id names: that of its order, or, of an id that a version before made, any
- * number. So an order that is not found there is to be looked for in shard 0. */
-unsigned order_id_shard(uint64_t id);
+/* The pod that the id names: that of its order, or, of an id that a version before made, any
+ * number. */
+unsigned order_id_pod(uint64_t id);
 
 /* True for digits only, without leading zeros, of at most 63 bits; *id_out is 0 otherwise. Accepts
  * exactly what decimal_put writes for ids, so one order has one spelling. */

@@ -106,7 +106,6 @@ struct request_call {
     void (*work)(struct call_worker *worker, struct request **requests, size_t count);
     bool changes; /* it writes: past the deadline its outcome is unknown, not unavailable */
     bool again;   /* set by work: not possible yet, so put it at the end of the queue */
-    unsigned hop; /* set by call_hop: the number of the shard that it goes on to, and 1; or 0 */
     char sku[IDENTIFIER_SIZE];
     char key[IDENTIFIER_SIZE]; /* Idempotency-Key, "" for none */
     uint64_t order_id;
@@ -115,7 +114,6 @@ struct request_call {
     bool only_if; /* of a reset: only if the sale is in the round if_round */
     uint32_t if_round;
     bool end_round;
-    int shard; /* of a reset: where a new sku is to be; -1: anywhere */
     struct stock_change change;
     struct ledger_filter filter; /* of a listing */
     uint64_t after;              /* the listing goes on behind this order */
@@ -124,17 +122,9 @@ struct request_call {
 
 struct request {
     /* The hand-over between threads. */
-    _Atomic int state;          /* request_move alone changes it while it is in flight */
-    struct request *queue_next; /* in a queue, or in an HTTP thread's returned list */
-    unsigned flow;              /* its place in the queue, see queue.h */
-    _Atomic unsigned shard;     /* in whose queue it is, or with whose worker */
-    struct request_asked {      /* of an unknown sku: see hop.h; whose the request is */
-        unsigned shards;        /* bits: who was asked, or need not be */
-        bool short_of;          /* one of them could not be asked */
-        bool looked_up;         /* the directory of skus was asked, too */
-        bool full;              /* the shard that has it has no place in its queue */
-        unsigned unlisted; /* the shard that has it, which this daemon does not list; 0: none */
-    } asked;
+    _Atomic int state;             /* request_move alone changes it while it is in flight */
+    struct request *queue_next;    /* in a queue, or in an HTTP thread's returned list */
+    unsigned flow;                 /* its place in the queue, see queue.h */
     _Atomic uint64_t published_id; /* the order's id while it is taken, for a deadline's answer */
     int64_t arrived_ns;            /* when its first line was read; its time counts from here */
     int64_t stage_ns; /* when its present stage began, by whoever has it: see HISTOGRAM_STAGE_… */
@@ -148,17 +138,6 @@ struct request {
     /* Written by the thread that has the request, sent by the HTTP thread. */
     struct answer answer;
 };
-
-/* The shard that the request goes to, or is with: whoever has it sets it before it is queued. */
-static inline unsigned request_shard(const struct request *request)
-{
-    return atomic_load_explicit(&request->shard, memory_order_relaxed);
-}
-
-static inline void request_set_shard(struct request *request, unsigned shard)
-{
-    atomic_store_explicit(&request->shard, shard, memory_order_relaxed);
-}
 
 /* Moves the state from `from` to `to`, unless another thread has changed it before: then false.
  * Asserts that the table has such a transition. Any thread. */

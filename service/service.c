@@ -49,33 +49,30 @@ static void free_proxies(struct service *service)
     }
 }
 
-static void open_shard(struct service *service, unsigned number)
+static uint64_t clock_of_ids(void *clock)
 {
-    struct shard *shard = &service->shards[number];
-    *shard = (struct shard){
-        .service = service,
-        .config = &service->config,
-        .sale_cache = service->sale_cache,
-        .number = number,
-        .stock = service->stock,
-    };
-    shard->stock.mysql_url = service->ledgers.urls[number];
-    shard->stock.shard = number;
-    shard_open(shard);
+    return (uint64_t)synced_clock_ms(clock);
+}
+
+static void open_queues(struct service *service)
+{
+    const struct config *config = &service->config;
+    service->orders = queue_open(config->queue_max);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        service->calls[kind] =
+            queue_open(call_kinds[kind].places < config->call_queue_max ? call_kinds[kind].places
+                                                                        : config->call_queue_max);
 }
 
 void service_open(struct service *service)
 {
     const struct config *config = &service->config;
-    char why[URL_ERROR_SIZE];
-    bool parsed = ledgers_parse(config->mysql_url, &service->ledgers, why);
-    assert(parsed); /* config_load has checked it with the same function */
-    service->shard_count = (unsigned)service->ledgers.count;
     service->stock = (struct stock_options){
         .strategy = config->strategy,
         .lock = config->lock,
         .lock_servers = config->lock_servers,
         .redis_url = config->redis_url,
+        .mysql_url = config->mysql_url,
         .lease_ms = (int)config->lease_ms,
         .redis_timeout_ms = (int)config->redis_timeout_ms,
         .mysql_timeout_ms = (int)config->mysql_timeout_ms,
@@ -92,14 +89,17 @@ void service_open(struct service *service)
     service->stock_snapshots = stock_snapshots_open();
     service->live_page = live_page_open();
     service->admin_actions = admin_actions_open();
-    for (unsigned i = 0; i < service->shard_count; i++)
-        open_shard(service, i);
+    synced_clock_init(&service->clock);
+    order_ids_init(&service->ids, clock_of_ids, &service->clock, config->pod);
+    node_init(&service->node, (int)config->node_id);
+    open_queues(service);
 }
 
 void service_close(struct service *service)
 {
-    for (unsigned i = 0; i < service->shard_count; i++)
-        shard_close(&service->shards[i]);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        queue_close(&service->calls[kind]);
+    queue_close(&service->orders);
     admin_actions_close(&service->admin_actions);
     live_page_close(&service->live_page);
     stock_snapshots_close(&service->stock_snapshots);
@@ -108,56 +108,9 @@ void service_close(struct service *service)
     free_proxies(service);
 }
 
-bool service_prepared_all(const struct service *service)
+void service_stop_queues(struct service *service)
 {
-    for (unsigned i = 0; i < service->shard_count; i++)
-        if (!atomic_load(&service->shards[i].prepared))
-            return false;
-    return true;
-}
-
-bool service_prepared(const struct service *service)
-{
-    for (unsigned i = 0; i < service->shard_count; i++)
-        if (atomic_load(&service->shards[i].prepared))
-            return true;
-    return false;
-}
-
-bool service_begun(const struct service *service, int64_t now_ns)
-{
-    for (unsigned i = 0; i < service->shard_count; i++) {
-        const struct shard *shard = &service->shards[i];
-        if (!atomic_load(&shard->prepared) && now_ns < atomic_load(&shard->settle_ns))
-            return false;
-    }
-    return service_prepared(service);
-}
-
-size_t service_queue_depth(const struct service *service)
-{
-    size_t sum = 0;
-    for (unsigned i = 0; i < service->shard_count; i++)
-        sum += queue_depth(service->shards[i].orders);
-    return sum;
-}
-
-size_t service_queue_capacity(const struct service *service)
-{
-    return service->shard_count * queue_capacity(service->shards[0].orders);
-}
-
-int service_shard_of_sku(const struct service *service, const char *sku)
-{
-    unsigned section = sale_cache_enter(service->sale_cache);
-    const struct sale *sale = sale_cache_find(service->sale_cache, sku);
-    int shard = sale ? (int)sale_shard(sale) : -1;
-    sale_cache_leave(service->sale_cache, section);
-    return shard;
-}
-
-int64_t service_sale_ms(const struct service *service, const char *sku)
-{
-    int shard = service_shard_of_sku(service, sku);
-    return shard_clock_ms(&service->shards[shard < 0 ? 0 : shard].clock);
+    for (int kind = 0; kind < CALL_KINDS; kind++)
+        queue_stop(service->calls[kind]);
+    queue_stop(service->orders);
 }

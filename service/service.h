@@ -8,8 +8,13 @@
 #include "service/config/config.h"
 #include "service/config/networks.h"
 #include "service/drain.h"
-#include "service/shard.h"
+#include "service/call_kind.h"
+#include "service/node.h"
+#include "service/order_id.h"
+#include "service/queue.h"
+#include "service/synced_clock.h"
 #include "service/tokens.h"
+#include "sql/ledger_fit.h"
 #include "stock/stock.h"
 
 enum { OPERATORS_MAX = 256 }; /* connections of admin_listen */
@@ -30,11 +35,18 @@ struct proxies {
 
 struct service {
     struct config config;
-    struct ledgers ledgers;     /* of config */
-    struct stock_options stock; /* what all shards have in common */
-    struct shard shards[SHARDS_MAX];
-    unsigned shard_count;
-    _Atomic unsigned other_daemons; /* that share the ledgers, by the live thread's last count */
+    struct stock_options stock; /* of every stock that sells */
+    struct synced_clock clock;  /* the time of the ledger */
+    struct order_ids ids;
+    struct node node; /* of the ids: the preparer's until `prepared`, then health's, then main's */
+    struct queue *orders;            /* HTTP threads to order workers */
+    struct queue *calls[CALL_KINDS]; /* HTTP threads to call workers */
+    _Atomic int64_t sold_ns;   /* when an order worker last carried a batch through (monotonic) */
+    _Atomic bool elected;      /* this daemon's expiry worker is */
+    _Atomic int64_t indexed_s; /* UTC: up to when all orders are indexed; 0: not known */
+    char unfit[LEDGER_UNFIT_SIZE];  /* why the server is none for orders; the preparer's */
+    _Atomic bool prepared;          /* the ledger's tables are there and the node is known */
+    _Atomic unsigned other_daemons; /* that share the ledger, by the live thread's last count */
     struct sale_cache *sale_cache;
     struct tokens *tokens;
     struct stock_snapshots *stock_snapshots;
@@ -64,26 +76,8 @@ void service_apply(struct service *service, const struct config *config);
 /* Frees what service_open made, after all threads have ended. */
 void service_close(struct service *service);
 
-/* The shard of a sale that this process knows, or -1. Any thread; takes no lock. */
-int service_shard_of_sku(const struct service *service, const char *sku);
-
-/* The time at the ledger of the sale, in ms since 1970, by which its window goes; at the first
- * ledger when this process does not know the sale. The same. */
-int64_t service_sale_ms(const struct service *service, const char *sku);
-
-/* Orders that wait or are with their workers, and the places for them, of all shards together. Any
- * thread; takes no lock. */
-size_t service_queue_depth(const struct service *service);
-size_t service_queue_capacity(const struct service *service);
-
-/* Whether a shard is prepared: the daemon can sell something. Any thread; takes no lock. */
-bool service_prepared(const struct service *service);
-
-/* Whether one is, and each of the others is as well or had its time to be: balancers may send
- * clients, who find all that there is. Stays true. */
-bool service_begun(const struct service *service, int64_t now_ns);
-
-/* Whether all of them are. */
-bool service_prepared_all(const struct service *service);
+/* Ends the workers of orders and calls once their queues are empty. Any thread, once no HTTP thread
+ * sends anything on. */
+void service_stop_queues(struct service *service);
 
 #endif

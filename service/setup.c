@@ -8,7 +8,6 @@
 
 #include "base/url.h"
 #include "lua/tls.h"
-#include "service/config/ledgers.h"
 #include "service/log.h"
 #include "service/schema.h"
 #include "sql/ledger_grants.h"
@@ -82,17 +81,6 @@ static int migrate(const char *url, int timeout_ms)
     return status;
 }
 
-/* Shard by shard: a failure at one leaves the others to be done. */
-static int migrate_all(const struct config *config, const struct ledgers *ledgers)
-{
-    int status = STATUS_GOOD;
-    for (size_t i = 0; i < ledgers->count; i++) {
-        int result = migrate(ledgers->urls[i], (int)config->mysql_timeout_ms);
-        status = result > status ? result : status;
-    }
-    return status;
-}
-
 static int print_grants(const char *url)
 {
     if (ledger_grants_print(stdout, url))
@@ -102,27 +90,13 @@ static int print_grants(const char *url)
     return STATUS_BAD;
 }
 
-static int print_all_grants(const struct ledgers *ledgers)
-{
-    int status = STATUS_GOOD;
-    for (size_t i = 0; i < ledgers->count && status == STATUS_GOOD; i++) {
-        if (ledgers->count > 1)
-            printf("-- The ledger of shard %zu.\n", i);
-        status = print_grants(ledgers->urls[i]);
-    }
-    return status;
-}
-
 int setup_run(struct config *config)
 {
     assert(config->mode != CONFIG_SERVE);
-    char why[URL_ERROR_SIZE];
-    struct ledgers ledgers;
-    bool parsed = ledgers_parse(config->mysql_url, &ledgers, why);
-    assert(parsed); /* config_load has checked it with the same function */
-    int status = config->mode == CONFIG_CHECK     ? check_config(config)
-                 : config->mode == CONFIG_MIGRATE ? migrate_all(config, &ledgers)
-                                                  : print_all_grants(&ledgers);
+    int status = config->mode == CONFIG_CHECK ? check_config(config)
+                 : config->mode == CONFIG_MIGRATE
+                     ? migrate(config->mysql_url, (int)config->mysql_timeout_ms)
+                     : print_grants(config->mysql_url);
     config_free(config);
     return status;
 }

@@ -42,7 +42,7 @@ static uint64_t sequence_of(uint64_t id)
 
 static unsigned node_of(uint64_t id)
 {
-    return (unsigned)(id >> (ORDER_ID_SHARD_BITS + ORDER_ID_SEQUENCE_BITS)) & ORDER_ID_NODE_MAX;
+    return (unsigned)(id >> (ORDER_ID_POD_BITS + ORDER_ID_SEQUENCE_BITS)) & ORDER_ID_NODE_MAX;
 }
 
 static void lease(struct order_ids *ids, unsigned node, uint64_t from_ms, uint64_t to_ms)
@@ -85,17 +85,17 @@ static void test_id_holds_time_node_and_sequence(void **state)
     assert_int_equal(sequence_of(later), 0);
 }
 
-static void test_id_holds_its_shard(void **state)
+static void test_id_holds_its_pod(void **state)
 {
     (void)state;
     uint64_t now = START_MS, now_ms;
     struct order_ids ids;
-    for (unsigned shard = 0; shard <= ORDER_ID_SHARD_MAX; shard++) {
-        order_ids_init(&ids, read_clock, &now, shard);
+    for (unsigned pod = 0; pod <= ORDER_ID_POD_MAX; pod++) {
+        order_ids_init(&ids, read_clock, &now, pod);
         lease(&ids, 1023, 0, ORDER_ID_LAST_MS);
         uint64_t id = order_ids_reserve(&ids, ORDER_ID_RESERVE_MAX, &now_ms);
         for (unsigned i = 0; i < ORDER_ID_RESERVE_MAX; i++) {
-            assert_int_equal(order_id_shard(id + i), shard);
+            assert_int_equal(order_id_pod(id + i), pod);
             assert_int_equal(node_of(id + i), 1023);
             assert_int_equal(order_id_time_ms(id + i), START_MS);
         }
@@ -415,7 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_id_holds_time_node_and_sequence),
-        cmocka_unit_test(test_id_holds_its_shard),
+        cmocka_unit_test(test_id_holds_its_pod),
         cmocka_unit_test(test_ids_are_greater_than_those_of_versions_before),
         cmocka_unit_test(test_used_up_sequence_borrows_from_next_ms),
         cmocka_unit_test(test_reserve_stays_in_one_ms),

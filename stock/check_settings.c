@@ -106,7 +106,7 @@ static bool learn_sales(struct stock *stock, const char *const *skus, size_t cou
     if (good && finding.count > 0)
         good = ledger_confirm(stock->ledger, connection) == LEDGER_OK;
     for (size_t i = 0; good && i < finding.count; i++)
-        good = sale_cache_put(stock->sale_cache, &finding.rows[i], stock->options.shard) != NULL;
+        good = sale_cache_put(stock->sale_cache, &finding.rows[i]) != NULL;
     free(finding.rows);
     return good && result == LEDGER_OK;
 }
@@ -118,7 +118,7 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     const char *skus[STOCK_BATCH_MAX];
     size_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
-        orders[i]->sale = stock_sale_cached(stock, orders[i]->sku);
+        orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
         if (!orders[i]->sale)
             skus[unknown++] = orders[i]->sku;
     }
@@ -127,7 +127,7 @@ static bool find_sales(struct stock *stock, struct stock_order *const *orders, s
     bool learnt = learn_sales(stock, skus, unknown);
     for (size_t i = 0; i < count; i++)
         if (!orders[i]->sale)
-            orders[i]->sale = stock_sale_cached(stock, orders[i]->sku);
+            orders[i]->sale = sale_cache_find(stock->sale_cache, orders[i]->sku);
     return learnt;
 }
 

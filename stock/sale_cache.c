@@ -30,7 +30,6 @@ static const int64_t STALE_NS = CLOCK_NS_PER_S;
 
 struct sale {
     char sku[IDENTIFIER_SIZE];
-    unsigned shard;
     pthread_mutex_t mutex; /* guards the snapshot, and the writing of what is left */
     struct sale_snapshot snapshot;
     _Atomic bool retired; /* changes under the cache's mutex, as do the next two */
@@ -194,14 +193,13 @@ struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku)
     return sale && !atomic_load_explicit(&sale->retired, memory_order_relaxed) ? sale : NULL;
 }
 
-static struct sale *sale_new(const char *sku, unsigned shard)
+static struct sale *sale_new(const char *sku)
 {
     struct sale *sale = calloc(1, sizeof *sale);
     if (!sale)
         abort();
     assert(strlen(sku) < IDENTIFIER_SIZE);
     strcpy(sale->sku, sku);
-    sale->shard = shard;
     pthread_mutex_init(&sale->mutex, NULL);
     return sale;
 }
@@ -277,8 +275,7 @@ static bool is_full(const struct sale_cache *cache)
 }
 
 /* A new sale gets its numbers before it can be found: other threads divide by its segments. */
-static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row,
-                                   unsigned shard)
+static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger_sale *row)
 {
     struct sale *sale = NULL;
     pthread_mutex_lock(&cache->mutex);
@@ -286,21 +283,21 @@ static struct sale *find_or_insert(struct sale_cache *cache, const struct ledger
     bool retired = sale && atomic_load(&sale->retired);
     free_unseen(cache);
     if (!sale && !is_full(cache)) {
-        sale = sale_new(row->sku, shard);
+        sale = sale_new(row->sku);
         update(sale, row);
         cache->count++;
         atomic_store(&cache->slots[slot], sale);
-    } else if ((sale && sale->shard != shard) || (retired && !revive(cache, sale, row))) {
+    } else if (retired && !revive(cache, sale, row)) {
         sale = NULL;
     }
     pthread_mutex_unlock(&cache->mutex);
     return sale;
 }
 
-struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row, unsigned shard)
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row)
 {
     assert(row->round > 0 && row->segments > 0 && row->segments <= LEDGER_SEGMENTS_MAX);
-    struct sale *sale = find_or_insert(cache, row, shard);
+    struct sale *sale = find_or_insert(cache, row);
     if (!sale)
         return NULL;
     pthread_mutex_lock(&sale->mutex);
@@ -385,11 +382,6 @@ bool sale_cache_full(struct sale_cache *cache)
 const char *sale_sku(const struct sale *sale)
 {
     return sale->sku;
-}
-
-unsigned sale_shard(const struct sale *sale)
-{
-    return sale->shard;
 }
 
 struct sale_snapshot sale_snapshot(struct sale *sale)

@@ -42,11 +42,10 @@ void sale_cache_leave(struct sale_cache *cache, unsigned section);
  * it is retired. Any thread; takes no lock. */
 struct sale *sale_cache_find(const struct sale_cache *cache, const char *sku);
 
-/* Notes a sale's row as the ledger of this shard has it. A later round replaces what is cached of
+/* Notes a sale's row as the ledger has it. A later round replaces what is cached of
  * the earlier one; an earlier round or older settings are ignored. NULL when the cache is full, or
- * the row is older than the sale's retirement, or the sku is known on another shard. Any thread. */
-struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row,
-                            unsigned shard);
+ * the row is older than the sale's retirement. Any thread. */
+struct sale *sale_cache_put(struct sale_cache *cache, const struct ledger_sale *row);
 
 /* Notes that a sale was retired in this round, unless it has a later one already. Any thread. */
 void sale_cache_retire(struct sale_cache *cache, const char *sku, uint32_t round);
@@ -73,8 +72,6 @@ bool sale_cache_full(struct sale_cache *cache);
 
 const char *sale_sku(const struct sale *sale);
 
-/* The shard that the sale is on, retired or not: a sku never changes it. Any thread. */
-unsigned sale_shard(const struct sale *sale);
 struct sale_snapshot sale_snapshot(struct sale *sale);
 
 /* How many units a segment had when this process last saw it. The hint says where to look first; it

@@ -116,7 +116,7 @@ void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
 /* This process first: its own orders come before its message returns to it. */
 void sale_publish(struct stock *stock, const struct ledger_sale *row)
 {
-    struct sale *sale = sale_cache_put(stock->sale_cache, row, stock->options.shard);
+    struct sale *sale = sale_cache_put(stock->sale_cache, row);
     if (sale)
         sale_invalidate(sale);
     redis_publish(stock->redis, STOCK_CHANNEL, row->sku);

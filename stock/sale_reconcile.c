@@ -120,7 +120,7 @@ enum stock_admin_result stock_reconcile(struct stock *stock, const char *sku, in
         sale_lock_release(stock, locked);
         if (done)
             count_repaired(stock, loads, report_out);
-        struct sale *sale = stock_sale_cached(stock, sku);
+        struct sale *sale = sale_cache_find(stock->sale_cache, sku);
         if (sale)
             sale_invalidate(sale);
         result = done ? STOCK_ADMIN_OK : STOCK_ADMIN_FAILED;

@@ -67,12 +67,6 @@ void stock_revalidate(struct stock *stock)
     ledger_ping(stock->ledger);
 }
 
-struct sale *stock_sale_cached(const struct stock *stock, const char *sku)
-{
-    struct sale *sale = sale_cache_find(stock->sale_cache, sku);
-    return sale && sale_shard(sale) == stock->options.shard ? sale : NULL;
-}
-
 /* True when the ledger says something that this process does not know yet. */
 static bool is_news(struct sale *known, enum ledger_result result, const struct ledger_sale *row)
 {
@@ -88,7 +82,7 @@ static bool is_news(struct sale *known, enum ledger_result result, const struct 
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out)
 {
     struct ledger_sale row;
-    struct sale *known = stock_sale_cached(stock, sku);
+    struct sale *known = sale_cache_find(stock->sale_cache, sku);
     /* Read before the question: if the sale is invalidated meanwhile, the answer may be older than
      * that and confirms nothing. */
     uint32_t epoch = known ? sale_snapshot(known).epoch : 0;
@@ -104,7 +98,7 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
         sale_cache_retire(stock->sale_cache, sku, round);
     if (result != LEDGER_OK)
         return result;
-    *sale_out = sale_cache_put(stock->sale_cache, &row, stock->options.shard);
+    *sale_out = sale_cache_put(stock->sale_cache, &row);
     if (!*sale_out)
         return LEDGER_FAILED;
     sale_confirm(*sale_out, epoch, asked_ns, stock->options.remember_left_ms);
@@ -113,6 +107,6 @@ enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struc
 
 enum ledger_result stock_sale(struct stock *stock, const char *sku, struct sale **sale_out)
 {
-    *sale_out = stock_sale_cached(stock, sku);
+    *sale_out = sale_cache_find(stock->sale_cache, sku);
     return *sale_out ? LEDGER_OK : stock_sale_reload(stock, sku, sale_out);
 }

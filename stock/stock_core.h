@@ -79,9 +79,6 @@ void stock_run_posted(struct stock *stock);
  * closed meanwhile is reopened first. */
 void stock_revalidate(struct stock *stock);
 
-/* The cached sale, or NULL when the cache does not have it, or it is on another shard. */
-struct sale *stock_sale_cached(const struct stock *stock, const char *sku);
-
 /* Reads the sale again from the ledger into the cache. */
 enum ledger_result stock_sale_reload(struct stock *stock, const char *sku, struct sale **sale_out);
 

@@ -39,7 +39,7 @@ static struct sale *put(const char *sku, uint32_t round, uint32_t total, uint32_
 {
     struct ledger_sale row = {.round = round, .total = total, .segments = segments};
     snprintf(row.sku, sizeof row.sku, "%s", sku);
-    return sale_cache_put(cache, &row, 0);
+    return sale_cache_put(cache, &row);
 }
 
 static void test_sale_is_found_by_its_sku_alone(void **state)
@@ -394,7 +394,7 @@ static struct sale *gated_sale(uint32_t version, struct ledger_settings settings
     struct ledger_sale row = {
         .sku = "s", .round = 1, .total = 10, .segments = 3, .settings = settings};
     row.settings.version = version;
-    return sale_cache_put(cache, &row, 0);
+    return sale_cache_put(cache, &row);
 }
 
 static void test_settings_refuse_only_for_as_long_as_they_are_confirmed(void **state)

@@ -1182,7 +1182,7 @@ static void test_reset_of_one_sale_too_many_is_refused(void **state)
     struct ledger_sale row = {.round = 1, .total = 1, .segments = 1};
     for (int i = 0; i < SALES_MAX; i++) {
         snprintf(row.sku, sizeof row.sku, "s%d", i);
-        sale_cache_put(cache, &row, 0);
+        sale_cache_put(cache, &row);
     }
     struct stock_reset more = {.sku = "more", .total = 1, .segments = 1};
     struct ledger_sale sale;

@@ -26,7 +26,6 @@ struct stock_options {
     const char *lock_servers; /* its URLs, separated by spaces; NULL or "" for none */
     const char *redis_url;
     const char *mysql_url;
-    unsigned shard; /* the number of that ledger: sales of others are none here */
     int lease_ms;
     int redis_timeout_ms;
     int mysql_timeout_ms;

@@ -17,7 +17,7 @@ def node_of(response):
     return int(response.json()["order_id"]) >> 12 & 1023
 
 
-def shard_of(response):
+def pod_of(response):
     return int(response.json()["order_id"]) >> 8 & 15
 
 
@@ -89,7 +89,7 @@ def test_second_daemon_with_the_same_node_id_ends(stack, spawn):
     assert "node_id 7 is in use by another daemon" in second.log()
     first.reset()
     order = first.order()
-    assert node_of(order) == 7 and shard_of(order) == 0
+    assert node_of(order) == 7 and pod_of(order) == 0
 
 
 def test_node_id_of_a_dead_daemon_is_taken_when_its_lease_ends(stack, spawn):

@@ -282,11 +282,6 @@ def round_mismatch(world):
     return reset(world, if_round=2)
 
 
-def shard_mismatch(world):
-    world.daemon.stack.ledger.run(f"INSERT INTO sale_shard(sku,shard)VALUES('{world.sku}',1)")
-    return reset(world, shard=0)
-
-
 def round_in_use(world):
     world.sale()
     world.order()
@@ -379,7 +374,7 @@ def outcome_unknown(world):
 RECIPES = {recipe.__name__: recipe for recipe in (
     invalid_request, unauthorized, origin_refused, ambiguous_end, invalid_head, not_found,
     unknown_sku, unknown_order, method_not_allowed, request_timeout, sold_out, sale_not_started,
-    sale_ended, sale_paused, limit_reached, round_mismatch, shard_mismatch, round_in_use,
+    sale_ended, sale_paused, limit_reached, round_mismatch, round_in_use,
     invalid_state, sale_in_use, payload_too_large, uri_too_long, unsupported_media_type,
     idempotency_key_reused, rate_limited, headers_too_large, overloaded, unavailable, no_order_id,
     outcome_unknown)}

@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
-#include "service/calls/every_shard.h"
-#include "service/calls/hop.h"
 #include "service/faults.h"
 #include "service/order_id.h"
 #include "sql/ledger_audit.h"
@@ -151,44 +149,18 @@ static json_t *orders_json(json_t *sales, uint64_t next)
     return page;
 }
 
-/* The page goes up to where the first of the ledgers has as many orders as a page adds up. False
- * when a ledger failed. */
-static bool find_end(struct call_worker *worker, struct shard_range range, uint64_t after,
-                     uint64_t *end_out)
-{
-    *end_out = UINT64_MAX;
-    for (unsigned n = 0; n < range.count; n++) {
-        uint64_t end = 0;
-        if (ledger_audit_end(every_shard_ledger(worker, range.first + n), after, &end) != LEDGER_OK)
-            return false;
-        *end_out = end < *end_out ? end : *end_out;
-    }
-    return true;
-}
-
-/* Each sale is on one shard, so the sums of a sale are those of one moment. */
-static bool add_up(struct call_worker *worker, struct shard_range range,
-                   const struct request_call *asked, uint64_t end, json_t *sales)
-{
-    for (unsigned n = 0; n < range.count; n++)
-        if (ledger_audit_orders(every_shard_ledger(worker, range.first + n), asked->filter.sku,
-                                asked->after, end, take_sum, sales) != LEDGER_OK)
-            return false;
-    return true;
-}
-
 static void audit_orders(struct call_worker *worker, struct request *request)
 {
     uint64_t end = 0;
     const struct request_call *asked = &request->call;
-    struct shard_range range = every_shard_of(worker, asked->filter.sku);
-    if (!every_shard_up(worker, range, request))
-        return;
+    struct ledger *ledger = stock_ledger(worker->stock);
     json_t *sales = json_object();
-    if (find_end(worker, range, asked->after, &end) && add_up(worker, range, asked, end, sales))
+    if (ledger_audit_end(ledger, asked->after, &end) == LEDGER_OK &&
+        ledger_audit_orders(ledger, asked->filter.sku, asked->after, end, take_sum, sales) ==
+            LEDGER_OK)
         answer_json(&request->answer, 200, orders_json(sales, end == UINT64_MAX ? 0 : end));
     else
-        answer_problem(&request->answer, every_shard_problem(worker));
+        answer_problem(&request->answer, faults_problem(worker->stock));
     json_decref(sales);
 }
 
@@ -251,7 +223,7 @@ static bool add_users(struct call_worker *worker, const struct request_call *ask
 static void audit_sale(struct call_worker *worker, struct request *request)
 {
     struct stock_audit *audit = malloc(sizeof *audit);
-    int64_t asked_ms = shard_clock_ms(&worker->shard->clock);
+    int64_t asked_ms = synced_clock_ms(&worker->service->clock);
     if (!audit)
         abort();
     enum stock_admin_result result = stock_audit(worker->stock, request->call.sku, audit);
@@ -259,7 +231,7 @@ static void audit_sale(struct call_worker *worker, struct request *request)
     if (page && add_users(worker, &request->call, &audit->sale, page))
         answer_json(&request->answer, 200, json_incref(page));
     else if (result == STOCK_ADMIN_NO_SALE)
-        hop_on_unknown(worker, request);
+        answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
     else
         answer_problem(&request->answer, faults_problem(worker->stock));
     json_decref(page);
@@ -285,11 +257,11 @@ enum call_start call_audit_orders(struct service *service, struct request *reque
 enum call_start call_audit_sale(struct service *service, struct request *request,
                                 const struct call *call)
 {
+    (void)service;
     const char *detail = read_query(&request->call, call, of_sale);
     if (detail)
         return call_refuse(request, detail);
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_sale, false);
 }

@@ -2,6 +2,7 @@
 #include "service/calls/call.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -58,6 +59,17 @@ struct json_t *call_read_object(struct request *request, const struct call *call
     call_refuse(request, detail);
     json_decref(object);
     return NULL;
+}
+
+void call_answer_no_order(const struct service *service, struct request *request)
+{
+    char detail[128];
+    unsigned pod = order_id_pod(request->call.order_id);
+    snprintf(detail, sizeof detail,
+             "Pod %u, which was asked, has no such order; its id names pod %u.",
+             service->config.pod, pod);
+    answer_detail(&request->answer, PROBLEM_UNKNOWN_ORDER,
+                  pod == service->config.pod ? NULL : detail);
 }
 
 int call_lock_wait_ms(const struct call_worker *worker, const struct request *request)

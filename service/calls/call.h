@@ -39,19 +39,10 @@ struct call {
 typedef enum call_start call_handler(struct service *service, struct request *request,
                                      const struct call *call);
 
-/* What is remembered of shards that other daemons list and this one does not. */
-struct unlisted {
-    int64_t asked_ns; /* 0: never */
-    unsigned shard;   /* one of them; 0: there was none when that was asked */
-};
-
 /* What a call worker brings to request->call.work; it belongs to the worker's thread. */
 struct call_worker {
     struct service *service;
-    struct shard *shard;               /* whose ledger the stock talks to */
-    struct stock *stock;               /* its own connections */
-    struct ledger *others[SHARDS_MAX]; /* of other shards; see every_shard.h */
-    struct unlisted unlisted;          /* of shard 0's; see hop.h */
+    struct stock *stock; /* its own connections */
 };
 
 /* Refuses the request with 400 and this detail. */
@@ -78,6 +69,10 @@ bool call_read_sku(struct request *request, const struct call *call);
 /* Reads the body as a JSON object, which the caller releases. NULL when the body is none: then the
  * request is answered. */
 struct json_t *call_read_object(struct request *request, const struct call *call);
+
+/* Answers a call for an order that the ledger does not have. One whose id names another pod may be
+ * there: the answer says so, as somebody has sent the call to the wrong daemons. */
+void call_answer_no_order(const struct service *service, struct request *request);
 
 /* How much longer a call may wait for locks of segments: a holder that died loses its lease in that
  * time, and enough of the call's own is left to say that they were not to be had. 0: no longer. */

@@ -9,7 +9,7 @@
 #include "base/decimal.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
-#include "service/calls/every_shard.h"
+#include "service/faults.h"
 #include "service/calls/order_answer.h"
 #include "service/http/unescape.h"
 #include "service/order_id.h"
@@ -95,102 +95,44 @@ static const char *read_query(struct request_call *asked, const struct call *cal
     return detail;
 }
 
-/* ---- one page from the ledgers ---- */
-
-/* Orders of one ledger, or of several: all that there are up to `next`, or all, when it is 0. */
-struct orders {
-    struct ledger_listed *rows;
-    size_t count;
-    uint64_t next;
-};
+/* ---- one page from the ledger ---- */
 
 /* One call looks at a bounded number of rows. A user's orders have an index of their own. */
 static enum ledger_result read_rows(struct ledger *ledger, const struct request_call *asked,
-                                    uint64_t after, size_t max, struct orders *out)
+                                    struct ledger_listed *rows, size_t max, size_t *count_out,
+                                    uint64_t *next_out)
 {
-    size_t found = 0;
-    enum ledger_result result =
-        asked->filter.user_id[0] != '\0'
-            ? ledger_user_orders(ledger, &asked->filter, after, max, out->rows + out->count, &found,
-                                 &out->next)
-            : ledger_orders_scan(ledger, &asked->filter, after, max, out->rows + out->count, &found,
-                                 &out->next);
-    out->count += found;
-    return result;
+    const struct ledger_filter *filter = &asked->filter;
+    return filter->user_id[0] != '\0'
+               ? ledger_user_orders(ledger, filter, *next_out, max, rows, count_out, next_out)
+               : ledger_orders_scan(ledger, filter, *next_out, max, rows, count_out, next_out);
 }
 
-/* Reads up to `max` orders into out->rows. Of the rows that one call looks at the filter may let
- * few through, so it is repeated until there are as many, all rows were seen, or the time is
- * over. */
-static bool read_orders(struct ledger *ledger, const struct request_call *asked, size_t max,
-                        int64_t until_ns, struct orders *out)
+/* Reads the next page, of at most asked->limit orders; asked->after is then where the following page
+ * begins, 0 when there is none. Of the rows that one call looks at the filter may let few through,
+ * so it is repeated until there are as many, all rows were seen, or the time is over. The caller
+ * frees the orders; NULL when the ledger failed. */
+static struct ledger_listed *fetch(struct ledger *ledger, struct request_call *asked,
+                                   size_t *count_out)
 {
+    int64_t until_ns = clock_now_ns() + FETCH_MS_MAX * CLOCK_NS_PER_MS;
     enum ledger_result result = LEDGER_OK;
-    out->count = 0;
-    out->next = asked->after;
-    do {
-        result = read_rows(ledger, asked, out->next, max - out->count, out);
-        assert(out->count <= max);
-    } while (result == LEDGER_OK && out->count < max && out->next != 0 &&
-             clock_now_ns() < until_ns);
-    return result == LEDGER_OK;
-}
-
-static int by_id(const void *a, const void *b)
-{
-    uint64_t one = ((const struct ledger_listed *)a)->order_id;
-    uint64_t other = ((const struct ledger_listed *)b)->order_id;
-    return (one > other) - (one < other);
-}
-
-/* Adds what one more ledger has, which stands behind the orders. They are complete up to the least
- * id that a ledger was read to. */
-static void add_orders(struct orders *orders, const struct orders *more)
-{
-    assert(more->rows == orders->rows + orders->count);
-    orders->count += more->count;
-    if (more->next != 0 && (orders->next == 0 || more->next < orders->next))
-        orders->next = more->next;
-}
-
-/* Sorts the orders, and keeps those up to where they are complete, at most `max`. */
-static void cut_orders(struct orders *orders, size_t max)
-{
-    qsort(orders->rows, orders->count, sizeof *orders->rows, by_id);
-    while (orders->next != 0 && orders->count > 0 &&
-           orders->rows[orders->count - 1].order_id > orders->next)
-        orders->count--;
-    if (orders->count <= max)
-        return;
-    orders->count = max;
-    orders->next = orders->rows[max - 1].order_id;
-}
-
-/* Reads the next page of the shards in order of the ids, of at most asked->limit orders;
- * asked->after is then where the following page begins, 0 when there is none. The caller frees the
- * orders; NULL when a ledger failed. */
-static struct ledger_listed *fetch(struct call_worker *worker, struct shard_range range,
-                                   struct request_call *asked, size_t *count_out)
-{
-    size_t each = asked->limit; /* a page may be of one shard alone */
-    int64_t now_ns = clock_now_ns(), slice_ns = FETCH_MS_MAX * CLOCK_NS_PER_MS / range.count;
-    struct orders orders = {.rows = calloc(range.count * each, sizeof *orders.rows)};
-    if (!orders.rows)
+    struct ledger_listed *rows = calloc(asked->limit, sizeof *rows);
+    *count_out = 0;
+    if (!rows)
         abort();
-    for (unsigned n = 0; n < range.count; n++) {
-        struct orders more = {.rows = orders.rows + orders.count};
-        if (!read_orders(every_shard_ledger(worker, range.first + n), asked, each,
-                         now_ns + (n + 1) * slice_ns, &more)) {
-            free(orders.rows);
-            return NULL;
-        }
-        add_orders(&orders, &more);
-    }
-    if (range.count > 1)
-        cut_orders(&orders, asked->limit);
-    asked->after = orders.next;
-    *count_out = orders.count;
-    return orders.rows;
+    do {
+        size_t found = 0;
+        result = read_rows(ledger, asked, rows + *count_out, asked->limit - *count_out, &found,
+                           &asked->after);
+        *count_out += found;
+        assert(*count_out <= asked->limit);
+    } while (result == LEDGER_OK && *count_out < asked->limit && asked->after != 0 &&
+             clock_now_ns() < until_ns);
+    if (result == LEDGER_OK)
+        return rows;
+    free(rows);
+    return NULL;
 }
 
 /* ---- pages as JSON ---- */
@@ -242,14 +184,11 @@ static void page(struct call_worker *worker, struct request *request)
                       "Too many long answers wait for their clients; try again later.");
         return;
     }
-    struct shard_range range = every_shard_of(worker, request->call.filter.sku);
-    if (!every_shard_up(worker, range, request))
-        return;
-    struct ledger_listed *orders = fetch(worker, range, &request->call, &count);
+    struct ledger_listed *orders = fetch(stock_ledger(worker->stock), &request->call, &count);
     if (orders)
         answer_page(&request->answer, orders, count, request->call.after);
     else
-        answer_problem(&request->answer, every_shard_problem(worker));
+        answer_problem(&request->answer, faults_problem(worker->stock));
     free(orders);
 }
 

@@ -35,20 +35,12 @@ static void answer_ready(struct request *request, bool ready, json_t *body)
 enum call_start call_ops_servingz(struct service *service, struct request *request,
                                   const struct call *call)
 {
+    (void)call;
     bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
-    bool serving = !draining && service_begun(service, call->now_ns);
+    bool serving = !draining && atomic_load(&service->prepared);
     const char *status = draining ? "draining" : serving ? "serving" : "starting";
     answer_ready(request, serving, json_pack("{s:s}", "status", status));
     return START_ANSWERED;
-}
-
-/* The state of each shard's ledger, in their order. */
-static json_t *ledgers_json(const struct service *service, int64_t now_ns)
-{
-    json_t *list = json_array();
-    for (unsigned i = 0; i < service->shard_count; i++)
-        json_array_append_new(list, json_string(health_shard_word(service->health, i, now_ns)));
-    return list;
 }
 
 /* From memory: neither a queue nor a hanging server keeps the answer waiting. */
@@ -56,7 +48,7 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
                                 const struct call *call)
 {
     enum health_state redis = health_redis(service->health, call->now_ns);
-    enum health_state ledger = health_best_ledger(service->health, call->now_ns);
+    enum health_state ledger = health_ledger(service->health, call->now_ns);
     bool draining = atomic_load(&service->phase) != SERVICE_SERVES;
     bool ready = !draining && health_ready(service->health, call->now_ns);
     json_t *body = json_pack("{s:s,s:s,s:s}", "status",
@@ -66,8 +58,6 @@ enum call_start call_ops_readyz(struct service *service, struct request *request
                              "redis", health_word(redis), "ledger", health_word(ledger));
     if (!health_durable(service->health))
         json_object_set_new(body, "ledger_durable", json_false());
-    if (service->shard_count > 1)
-        json_object_set_new(body, "ledgers", ledgers_json(service, call->now_ns));
     answer_ready(request, ready, body);
     return START_ANSWERED;
 }

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/identifier.h"
 #include "base/user_id.h"
-#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
 
@@ -162,7 +161,7 @@ static void decide_by_cache(struct service *service, struct sale *sale, struct s
     struct ledger_settings settings;
     /* The window is refused from the cache only while the ledger has confirmed it lately. */
     if (sale_window_cached(sale, now_ns, &settings)) {
-        order->created_ms = shard_clock_ms(&service->shards[sale_shard(sale)].clock);
+        order->created_ms = synced_clock_ms(&service->clock);
         order->outcome = stock_closed(&settings, order->created_ms, &order->at_ms);
     }
     /* Most of a flash sale's traffic comes after the last unit: it must not reach the queue. */
@@ -202,7 +201,7 @@ enum call_start call_order_post(struct service *service, struct request *request
         detail = call_read_key(call, order->key);
     if (detail)
         return call_refuse(request, detail);
-    if (!service_prepared(service)) {
+    if (!atomic_load(&service->prepared)) {
         metrics_count(METRIC_ORDERS_UNAVAILABLE);
         answer_detail(&request->answer, PROBLEM_UNAVAILABLE,
                       "The service is starting and has not prepared the ledger; nothing was done.");
@@ -210,6 +209,5 @@ enum call_start call_order_post(struct service *service, struct request *request
     }
     if (refuse_at_once(service, request, call->now_ns))
         return START_ANSWERED;
-    request_to_sku(service, request, order->sku);
     return START_TO_ORDER_WORKER;
 }

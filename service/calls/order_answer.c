@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/decimal.h"
-#include "service/calls/hop.h"
 #include "service/metrics.h"
 #include "sql/ledger_status.h"
 
@@ -147,16 +146,6 @@ static unsigned whole_seconds(int64_t ms)
 
 /* Clients that are refused together are given different times, up to half as long again, so that
  * they do not come back together. The order's id is as good as a random number, and at hand. */
-static void answer_unavailable(struct request *request, enum problem refusal)
-{
-    bool full = request->asked.full;
-    metrics_count(full ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
-    if (request->asked.unlisted > 0)
-        hop_answer_unlisted(&request->answer, request->asked.unlisted);
-    else
-        answer_problem(&request->answer, full ? PROBLEM_OVERLOADED : refusal);
-}
-
 static void answer_rate_limited(struct answer *answer, const struct stock_order *order)
 {
     const struct stock_rate_status *over = &order->rate_status;
@@ -224,7 +213,8 @@ void order_answer(struct request *request, enum problem refusal)
         answer_unknown_outcome(answer, order->order_id);
         break;
     default: /* STOCK_AGAIN as well, when the service stops: nothing was done */
-        answer_unavailable(request, refusal);
+        metrics_count(METRIC_ORDERS_UNAVAILABLE);
+        answer_problem(answer, refusal);
         break;
     }
     stock_order_clear(order);

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 
-#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/order_id.h"
@@ -20,7 +19,7 @@ static void answer_found(struct call_worker *worker, struct request *request,
     else if (found != LEDGER_OK)
         answer_problem(&request->answer, faults_problem(worker->stock));
     else if (record->status[0] == '\0')
-        hop_on_unknown_order(worker, request);
+        call_answer_no_order(worker->service, request);
     else
         order_answer_record(&request->answer, record);
 }
@@ -44,10 +43,10 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 enum call_start call_order_get(struct service *service, struct request *request,
                                const struct call *call)
 {
+    (void)service;
     if (!order_id_parse(call->tail, &request->call.order_id)) { /* no order has such an id */
         answer_problem(&request->answer, PROBLEM_UNKNOWN_ORDER);
         return START_ANSWERED;
     }
-    request_to_shard(service, request, order_id_shard(request->call.order_id));
     return call_send(request, work_get, false);
 }

@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/hop.h"
 #include "service/calls/live.h"
-#include "service/calls/place.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/log.h"
@@ -53,10 +51,8 @@ static void answer_failure(const struct call_worker *worker, struct request *req
 {
     struct answer *answer = &request->answer;
     switch (result) {
-    case STOCK_ADMIN_NO_SALE: /* see hops, which has answered in the other case */
-        if (request->asked.unlisted == 0)
-            answer_problem(answer,
-                           request->asked.short_of ? PROBLEM_UNAVAILABLE : PROBLEM_UNKNOWN_SKU);
+    case STOCK_ADMIN_NO_SALE:
+        answer_problem(answer, PROBLEM_UNKNOWN_SKU);
         break;
     case STOCK_ADMIN_BUSY:
         answer_detail(answer, PROBLEM_UNAVAILABLE,
@@ -93,13 +89,6 @@ static void answer_failure(const struct call_worker *worker, struct request *req
         answer_problem(answer, faults_problem(worker->stock));
         break;
     }
-}
-
-/* True when the call goes on to another shard, as this one does not know its sku. */
-static bool hops(struct call_worker *worker, struct request *request,
-                 enum stock_admin_result result)
-{
-    return result == STOCK_ADMIN_NO_SALE && hop_on_unknown(worker, request);
 }
 
 /* Changes are logged by name, with their values and the caller's address, as operators ask later
@@ -161,17 +150,15 @@ static void note_reset(const struct call_worker *worker, const struct request *r
 {
     const struct request_call *call = &request->call;
     bool done = strcmp(result, result_name(STOCK_ADMIN_OK)) == 0;
-    char settings[SALE_SETTINGS_LOG_SIZE], shard[24] = "";
+    char settings[SALE_SETTINGS_LOG_SIZE];
     sale_settings_log(&call->change, settings);
-    if (call->shard >= 0)
-        snprintf(shard, sizeof shard, " shard=%d", call->shard);
     log_event(result_level(done), "reset",
-              "sku=%s total=%u segments=%u%s%s end_round=%d result=%s round=%u address=%s%s",
-              call->sku, call->total, call->segments, settings, shard, call->end_round, result,
+              "sku=%s total=%u segments=%u%s end_round=%d result=%s round=%u address=%s%s",
+              call->sku, call->total, call->segments, settings, call->end_round, result,
               done ? sale->round : 0, call_address(request), TRACE_LOG(&request->trace));
-    call_live_note(worker->service, request, "reset",
-                   "total=%u segments=%u%s%s%s result=%s round=%u", call->total, call->segments,
-                   settings, shard, call->end_round ? " end_round=true" : "", result, sale->round);
+    call_live_note(worker->service, request, "reset", "total=%u segments=%u%s%s result=%s round=%u",
+                   call->total, call->segments, settings, call->end_round ? " end_round=true" : "",
+                   result, sale->round);
 }
 
 static void reset(struct call_worker *worker, struct request *request)
@@ -186,23 +173,18 @@ static void reset(struct call_worker *worker, struct request *request)
         .only_if = call->only_if,
         .if_round = call->if_round,
         .end_round = call->end_round,
-        .now_ms = shard_clock_ms(&worker->shard->clock),
+        .now_ms = synced_clock_ms(&worker->service->clock),
     };
     const char *sku = request->call.sku;
     struct ledger_sale sale = {.round = 0};
     struct ledger_round_use use = {.all_read = false};
     uint64_t ended = 0;
-    enum place place = place_find(worker, request);
-    if (place == PLACE_REFUSED)
-        note_reset(worker, request, "not_placed", &sale);
-    if (place != PLACE_HERE)
-        return;
     enum stock_admin_result result =
         stock_reset(worker->stock, &asked, call_lock_wait_ms(worker, request), &sale, &use, &ended);
     metrics_add(METRIC_ORDERS_EXPIRED, ended);
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
+        answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_OTHER_ROUND)
         answer_other_round(&request->answer, sale.round);
     else if (result == STOCK_ADMIN_ROUND_IN_USE)
@@ -218,18 +200,6 @@ static void work_reset(struct call_worker *worker, struct request **requests, si
         reset(worker, requests[i]);
 }
 
-/* Reads the shard that a new sale is to be on. NULL, or what is wrong with it. */
-static const char *read_shard(const struct service *service, const json_t *object,
-                              struct request_call *reset)
-{
-    const json_t *shard = json_object_get(object, "shard");
-    json_int_t number = json_integer_value(shard);
-    reset->shard = shard ? (int)number : -1;
-    if (shard && (!json_is_integer(shard) || number < 0 || number >= service->shard_count))
-        return "shard must be a whole number from 0, below the number of ledgers.";
-    return NULL;
-}
-
 /* Reads the conditions of a reset. NULL, or what is wrong with them. */
 static const char *read_conditions(const json_t *object, struct request_call *reset)
 {
@@ -243,21 +213,17 @@ static const char *read_conditions(const json_t *object, struct request_call *re
         return "if_round must be a whole number from 0, for no sale, to 4294967295.";
     if (end_round && !json_is_boolean(end_round))
         return "end_round must be true or false.";
-    size_t known =
-        3 + sale_settings_count(&reset->change) + !!if_round + !!end_round + (reset->shard >= 0);
+    size_t known = 3 + sale_settings_count(&reset->change) + !!if_round + !!end_round;
     return json_object_size(object) > known
                ? "There is a field other than sku, total, segments, starts_at, ends_at, "
-                 "per_user_limit, pay_within_s, paused, if_round, end_round and shard."
+                 "per_user_limit, pay_within_s, paused, if_round and end_round."
                : NULL;
 }
 
 /* NULL, or what is wrong with the body. */
-static const char *read_reset(const struct service *service, const json_t *object,
-                              struct request_call *reset)
+static const char *read_reset(const json_t *object, struct request_call *reset)
 {
     const char *detail = sale_settings_read(object, &reset->change);
-    if (!detail)
-        detail = read_shard(service, object, reset);
     if (!detail)
         detail = read_conditions(object, reset);
     if (detail)
@@ -272,16 +238,16 @@ static const char *read_reset(const struct service *service, const json_t *objec
 enum call_start call_sale_reset(struct service *service, struct request *request,
                                 const struct call *call)
 {
+    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
-    const char *detail = read_reset(service, object, &request->call);
+    const char *detail = read_reset(object, &request->call);
     if (!detail)
         detail = call_read_key(call, request->call.key);
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    place_begin(service, request);
     return call_send(request, work_reset, true);
 }
 
@@ -304,8 +270,6 @@ static void restock(struct call_worker *worker, struct request *request)
     enum stock_restock_result result =
         stock_restock(worker->stock, sku, request->call.total, request->call.key,
                       call_lock_wait_ms(worker, request), &sale, &why);
-    if (hops(worker, request, why))
-        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_RESTOCK_DONE), "restock",
               "sku=%s units=%u key=%s result=%s address=%s%s", sku, request->call.total,
@@ -313,7 +277,7 @@ static void restock(struct call_worker *worker, struct request *request)
               call_address(request), TRACE_LOG(&request->trace));
     switch (result) {
     case STOCK_RESTOCK_DONE:
-        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
+        answer_json(&request->answer, 200, sale_json(&sale));
         break;
     case STOCK_RESTOCK_TOO_MANY:
         answer_detail(&request->answer, PROBLEM_INVALID_REQUEST,
@@ -344,6 +308,7 @@ static void work_restock(struct call_worker *worker, struct request **requests, 
 enum call_start call_sale_restock(struct service *service, struct request *request,
                                   const struct call *call)
 {
+    (void)service;
     json_t *object = read_sale(request, call);
     const char *detail = NULL;
     if (!object)
@@ -357,7 +322,6 @@ enum call_start call_sale_restock(struct service *service, struct request *reque
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_restock, true);
 }
 
@@ -368,8 +332,6 @@ static void change(struct call_worker *worker, struct request *request)
     struct ledger_sale sale;
     const char *sku = request->call.sku;
     enum stock_admin_result result = stock_change(worker->stock, sku, &request->call.change, &sale);
-    if (hops(worker, request, result))
-        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "change",
               "sku=%s%s result=%s settings=%u address=%s%s", sku,
@@ -377,7 +339,7 @@ static void change(struct call_worker *worker, struct request *request)
               result_name(result), result == STOCK_ADMIN_OK ? sale.settings.version : 0,
               call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
+        answer_json(&request->answer, 200, sale_json(&sale));
     else
         answer_failure(worker, request, result);
     call_live_note(worker->service, request, "change", "%s result=%s",
@@ -394,6 +356,7 @@ static void work_change(struct call_worker *worker, struct request **requests, s
 enum call_start call_sale_change(struct service *service, struct request *request,
                                  const struct call *call)
 {
+    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
     json_t *object = call_read_object(request, call);
@@ -407,7 +370,6 @@ enum call_start call_sale_change(struct service *service, struct request *reques
     json_decref(object);
     if (detail)
         return call_refuse(request, detail);
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_change, true);
 }
 
@@ -431,15 +393,13 @@ static void retire(struct call_worker *worker, struct request *request)
     const char *sku = request->call.sku;
     enum stock_admin_result result =
         stock_retire(worker->stock, sku, call_lock_wait_ms(worker, request), &sale, &held);
-    if (hops(worker, request, result))
-        return;
     stock_snapshot_changed(worker->service->stock_snapshots, sku);
     log_event(result_level(result == STOCK_ADMIN_OK), "retire",
               "sku=%s result=%s round=%u reserved=%llu paid=%llu address=%s%s", sku,
               result_name(result), sale.round, (unsigned long long)held.reserved,
               (unsigned long long)held.paid, call_address(request), TRACE_LOG(&request->trace));
     if (result == STOCK_ADMIN_OK)
-        answer_json(&request->answer, 200, sale_json(&sale, worker->shard));
+        answer_json(&request->answer, 200, sale_json(&sale));
     else if (result == STOCK_ADMIN_IN_USE)
         answer_in_use(&request->answer, &held);
     else
@@ -456,9 +416,9 @@ static void work_retire(struct call_worker *worker, struct request **requests, s
 enum call_start call_sale_retire(struct service *service, struct request *request,
                                  const struct call *call)
 {
+    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_retire, true);
 }
 
@@ -498,10 +458,6 @@ static void reconcile(struct call_worker *worker, struct request *request)
         abort();
     enum stock_admin_result result = stock_reconcile(worker->stock, request->call.sku,
                                                      call_lock_wait_ms(worker, request), report);
-    if (hops(worker, request, result)) {
-        free(report);
-        return;
-    }
     log_event(result_level(result == STOCK_ADMIN_OK), "reconcile",
               "sku=%s result=%s differences=%zu address=%s%s", request->call.sku,
               result_name(result), report->difference_count, call_address(request),
@@ -525,6 +481,7 @@ static void work_reconcile(struct call_worker *worker, struct request **requests
 enum call_start call_sale_reconcile(struct service *service, struct request *request,
                                     const struct call *call)
 {
+    (void)service;
     json_t *object = read_sale(request, call);
     if (!object)
         return START_ANSWERED;
@@ -532,6 +489,5 @@ enum call_start call_sale_reconcile(struct service *service, struct request *req
     json_decref(object);
     if (members > 1)
         return call_refuse(request, "There is a field other than sku.");
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_reconcile, true);
 }

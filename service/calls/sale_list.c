@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/identifier.h"
-#include "service/calls/every_shard.h"
 #include "service/calls/sale_settings.h"
+#include "service/faults.h"
 
 enum {
     LIMIT = 100, /* sales on a page unless the client says otherwise */
@@ -48,69 +48,32 @@ static const char *read_query(struct request_call *asked, const struct call *cal
     return NULL;
 }
 
-/* A sale, and the shard it was read from. */
-struct listed {
-    struct ledger_sale *sale;
-    const struct shard *shard;
-};
-
-static json_t *page_json(const struct listed *sales, size_t count, bool full)
+static json_t *page_json(const struct ledger_sale *sales, size_t count, bool full)
 {
     json_t *list = json_array();
     if (!list)
         abort();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, sale_json(sales[i].sale, sales[i].shard));
+        json_array_append_new(list, sale_json(&sales[i]));
     json_t *page = json_pack("{s:o}", "sales", list);
     if (full)
-        json_object_set_new(page, "next", json_string(sales[count - 1].sale->sku));
+        json_object_set_new(page, "next", json_string(sales[count - 1].sku));
     return page;
-}
-
-static int by_sku(const void *a, const void *b)
-{
-    const struct listed *one = a, *other = b;
-    return strcmp(one->sale->sku, other->sale->sku);
-}
-
-/* Reads the first `max` sales behind `after` of all shards, each of which may have them all.
- * `rows` and `sales_out` have room for that. False when a ledger failed. */
-static bool read_sales(struct call_worker *worker, const char *after, size_t max,
-                       struct ledger_sale *rows, struct listed *sales_out, size_t *count_out)
-{
-    unsigned shards = worker->service->shard_count;
-    size_t all = 0;
-    for (unsigned n = 0; n < shards; n++) {
-        size_t count = 0;
-        if (ledger_sale_list(every_shard_ledger(worker, n), after, max, rows + all, &count) !=
-            LEDGER_OK)
-            return false;
-        for (size_t end = all + count; all < end; all++)
-            sales_out[all] = (struct listed){&rows[all], &worker->service->shards[n]};
-    }
-    if (shards > 1)
-        qsort(sales_out, all, sizeof *sales_out, by_sku);
-    *count_out = all < max ? all : max;
-    return true;
 }
 
 static void list(struct call_worker *worker, struct request *request)
 {
     const struct request_call *asked = &request->call;
-    size_t room = (size_t)worker->service->shard_count * asked->limit, count = 0;
-    if (!every_shard_up(worker, every_shard_of(worker, ""), request))
-        return;
-    assert(room > 0);
-    struct ledger_sale *rows = calloc(room, sizeof *rows);
-    struct listed *sales = calloc(room, sizeof *sales);
-    if (!rows || !sales)
+    size_t count = 0;
+    struct ledger_sale *sales = calloc(asked->limit, sizeof *sales);
+    if (!sales)
         abort();
-    if (read_sales(worker, asked->sku, asked->limit, rows, sales, &count))
+    if (ledger_sale_list(stock_ledger(worker->stock), asked->sku, asked->limit, sales, &count) ==
+        LEDGER_OK)
         answer_json(&request->answer, 200, page_json(sales, count, count == asked->limit));
     else
-        answer_problem(&request->answer, every_shard_problem(worker));
+        answer_problem(&request->answer, faults_problem(worker->stock));
     free(sales);
-    free(rows);
 }
 
 static void work_list(struct call_worker *worker, struct request **requests, size_t count)

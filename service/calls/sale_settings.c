@@ -89,20 +89,13 @@ void sale_settings_add(json_t *object, const struct ledger_settings *settings)
         json_object_set_new(object, "counting", json_true());
 }
 
-void sale_shard_add(json_t *object, const struct shard *shard)
-{
-    if (shard->service->shard_count > 1)
-        json_object_set_new(object, "shard", json_integer(shard->number));
-}
-
-json_t *sale_json(const struct ledger_sale *sale, const struct shard *shard)
+json_t *sale_json(const struct ledger_sale *sale)
 {
     json_t *object =
         json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "sku", sale->sku, "round", (int)sale->round,
                   "total", (int)sale->total, "segments", (int)sale->segments, "sold",
                   (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(object, &sale->settings);
-    sale_shard_add(object, shard);
     return object;
 }
 

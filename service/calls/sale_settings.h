@@ -6,8 +6,6 @@
 
 #include "stock/sale_settings.h"
 
-struct shard;
-
 enum {
     PER_USER_LIMIT_MAX = 10000000,    /* units, as many as a sale may have */
     PAY_WITHIN_S_MAX = 30 * 24 * 3600 /* a month */
@@ -24,11 +22,8 @@ size_t sale_settings_count(const struct stock_change *change);
  * "counting" while its users' units are counted. */
 void sale_settings_add(json_t *object, const struct ledger_settings *settings);
 
-/* Adds the number of the sale's shard to its object, where there are several. */
-void sale_shard_add(json_t *object, const struct shard *shard);
-
-/* A sale of the shard with its numbers and settings, for the caller to release. */
-json_t *sale_json(const struct ledger_sale *sale, const struct shard *shard);
+/* A sale with its numbers and settings, for the caller to release. */
+json_t *sale_json(const struct ledger_sale *sale);
 
 /* Writes the settings that the change sets for the log, " paused=true per_user_limit=3", with
  * "none" for one that is taken away, and gives `out` back. */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/metrics.h"
@@ -54,7 +53,7 @@ static void answer_state(struct call_worker *worker, struct request *request,
         order_answer_record(&request->answer, &change->record);
         break;
     case STOCK_STATE_NO_ORDER:
-        hop_on_unknown_order(worker, request);
+        call_answer_no_order(worker->service, request);
         break;
     case STOCK_STATE_REFUSED:
         answer_refused(&request->answer, &change->record, work->refused);
@@ -163,8 +162,7 @@ static bool body_is_empty(const struct call *call)
     return empty;
 }
 
-static enum call_start start(const struct service *service, struct request *request,
-                             const struct call *call, call_work *work)
+static enum call_start start(struct request *request, const struct call *call, call_work *work)
 {
     char id[ORDER_ID_TEXT_SIZE] = ""; /* stays empty, and is no id, when the path has more */
     size_t length = strcspn(call->tail, "/");
@@ -176,18 +174,19 @@ static enum call_start start(const struct service *service, struct request *requ
     }
     if (!body_is_empty(call))
         return call_refuse(request, "This call takes no body.");
-    request_to_shard(service, request, order_id_shard(request->call.order_id));
     return call_send(request, work, true);
 }
 
 enum call_start call_state_pay(struct service *service, struct request *request,
                                const struct call *call)
 {
-    return start(service, request, call, work_pay);
+    (void)service;
+    return start(request, call, work_pay);
 }
 
 enum call_start call_state_cancel(struct service *service, struct request *request,
                                   const struct call *call)
 {
-    return start(service, request, call, work_cancel);
+    (void)service;
+    return start(request, call, work_cancel);
 }

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
-#include "service/calls/hop.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/http/prepared.h"
@@ -42,7 +41,7 @@ static char *put_segment(char *at, const struct ledger_segment *row)
 }
 
 /* All but the segments, of which there may be many. */
-static char *head_text(const struct ledger_sale *sale, const struct shard *shard, int64_t as_of_ms)
+static char *head_text(const struct ledger_sale *sale, int64_t as_of_ms)
 {
     char as_of[LEDGER_TIME_SIZE];
     ledger_time_format(as_of_ms, as_of);
@@ -50,7 +49,6 @@ static char *head_text(const struct ledger_sale *sale, const struct shard *shard
                              "round", (int)sale->round, "total", (int)sale->total, "sold",
                              (int)sale->sold, "available", (int)(sale->total - sale->sold));
     sale_settings_add(head, &sale->settings);
-    sale_shard_add(head, shard);
     char *text = json_dumps(head, JSON_COMPACT);
     json_decref(head);
     if (!text)
@@ -59,13 +57,12 @@ static char *head_text(const struct ledger_sale *sale, const struct shard *shard
 }
 
 /* The sale as JSON, malloc'ed, with a line feed in the place of the NUL. */
-static char *stock_text(const struct ledger_sale *sale, const struct shard *shard,
-                        const struct ledger_segment *rows, size_t count, int64_t as_of_ms,
-                        size_t *length_out)
+static char *stock_text(const struct ledger_sale *sale, const struct ledger_segment *rows,
+                        size_t count, int64_t as_of_ms, size_t *length_out)
 {
     static const char names[] = "{\"segment\":,\"capacity\":,\"sold\":,\"available\":},";
     enum { SEGMENT_SIZE = sizeof names + 4 * DECIMAL_DIGITS_MAX, TAIL_SIZE = 32 };
-    char *head = head_text(sale, shard, as_of_ms);
+    char *head = head_text(sale, as_of_ms);
     size_t length = strlen(head);
     char *text = realloc(head, length + count * SEGMENT_SIZE + TAIL_SIZE);
     assert(count > 0);
@@ -85,14 +82,12 @@ static char *stock_text(const struct ledger_sale *sale, const struct shard *shar
 /* The requests that wait for the same statement, sorted by sku. */
 struct reading {
     struct service *service;
-    const struct shard *shard;
     int64_t asked_ns;
     int64_t asked_ms; /* UTC */
     size_t count;     /* of different skus */
     const char *skus[LEDGER_STOCK_SKUS_MAX];
     uint64_t changes[LEDGER_STOCK_SKUS_MAX];
-    struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale here */
-    bool unknown[LEDGER_STOCK_SKUS_MAX];             /* nor at another shard */
+    struct prepared *answers[LEDGER_STOCK_SKUS_MAX]; /* NULL: no such sale */
     bool damaged; /* a sale was left out, so one without an answer may exist all the same */
 };
 
@@ -102,7 +97,6 @@ static void add_sku(struct reading *reading, const char *sku)
     reading->skus[i] = sku;
     reading->changes[i] = stock_snapshot_changes(reading->service->stock_snapshots, sku);
     reading->answers[i] = NULL;
-    reading->unknown[i] = false;
 }
 
 static void prepare(const struct ledger_sale *sale, const struct ledger_segment *rows, size_t count,
@@ -113,48 +107,24 @@ static void prepare(const struct ledger_sale *sale, const struct ledger_segment 
     for (size_t i = 0; i < reading->count; i++) {
         if (strcmp(reading->skus[i], sale->sku) != 0)
             continue;
-        char *text = stock_text(sale, reading->shard, rows, count, reading->asked_ms, &length);
+        char *text = stock_text(sale, rows, count, reading->asked_ms, &length);
         reading->answers[i] = prepared_new(content_type, page_caching, text, length);
     }
 }
 
-/* In one query for all, as clients may make up any number of skus. */
-static void look_up(const struct call_worker *worker, struct request **requests, size_t count)
+static void answer_all(struct reading *reading, struct request **requests, size_t count)
 {
-    const char *skus[CALL_BATCH_MAX];
-    assert(count <= CALL_BATCH_MAX);
-    for (size_t i = 0; i < count; i++)
-        skus[i] = requests[i]->call.sku;
-    if (worker->shard->number == 0)
-        hop_look_up(worker->service, stock_ledger(worker->stock), requests, skus, count);
-}
-
-/* Of shard 0 a refusal stands for all shards, as the directory was asked after the ledger. */
-static void answer_all(struct call_worker *worker, struct reading *reading,
-                       struct request **requests, size_t count)
-{
-    struct request *missing[CALL_BATCH_MAX];
-    size_t places[CALL_BATCH_MAX], misses = 0;
     for (size_t i = 0, sku = 0; i < count; i++) {
         while (strcmp(reading->skus[sku], requests[i]->call.sku) != 0)
             sku++;
         assert(sku < reading->count);
         struct prepared *answer = reading->answers[sku];
-        if (answer) {
+        if (answer)
             answer_prepared(&requests[i]->answer, prepared_hold(answer));
-            continue;
-        }
-        if (reading->damaged) {
-            answer_problem(&requests[i]->answer, PROBLEM_LEDGER_DAMAGED);
-            continue;
-        }
-        places[misses] = sku;
-        missing[misses++] = requests[i];
+        else
+            answer_problem(&requests[i]->answer,
+                           reading->damaged ? PROBLEM_LEDGER_DAMAGED : PROBLEM_UNKNOWN_SKU);
     }
-    look_up(worker, missing, misses);
-    for (size_t i = 0; i < misses; i++)
-        if (!hop_on_unknown(worker, missing[i]) && worker->shard->number == 0)
-            reading->unknown[places[i]] = missing[i]->answer.status == 404;
 }
 
 /* One statement for all that wait. Without an answer of the ledger the requests get none either: an
@@ -163,7 +133,7 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
                       struct request **requests, size_t count)
 {
     reading->asked_ns = clock_now_ns();
-    reading->asked_ms = shard_clock_ms(&reading->shard->clock);
+    reading->asked_ms = synced_clock_ms(&reading->service->clock);
     metrics_add(METRIC_STOCK_READS, reading->count);
     enum ledger_result result = ledger_stock_find(stock_ledger(worker->stock), reading->skus,
                                                   reading->count, prepare, reading);
@@ -173,9 +143,9 @@ static void read_anew(struct call_worker *worker, struct reading *reading,
             answer_problem(&requests[i]->answer, faults_problem(worker->stock));
         return;
     }
-    answer_all(worker, reading, requests, count);
+    answer_all(reading, requests, count);
     for (size_t i = 0; i < reading->count; i++) {
-        if (!reading->answers[i] && !reading->unknown[i])
+        if (!reading->answers[i] && reading->damaged)
             continue;
         stock_snapshot_keep(reading->service->stock_snapshots, reading->skus[i],
                             reading->changes[i], reading->asked_ns, reading->answers[i]);
@@ -218,7 +188,7 @@ static size_t answer_from_memory(struct service *service, struct request **reque
 static void work_get(struct call_worker *worker, struct request **requests, size_t count)
 {
     struct request *due[CALL_BATCH_MAX];
-    struct reading reading = {.service = worker->service, .shard = worker->shard};
+    struct reading reading = {.service = worker->service};
     size_t from = 0;
     assert(count <= CALL_BATCH_MAX);
     count = answer_from_memory(worker->service, requests, count, due);
@@ -241,7 +211,6 @@ static void work_get(struct call_worker *worker, struct request **requests, size
 
 struct exact {
     struct answer *answer;
-    const struct shard *shard;
     int64_t asked_ms; /* UTC */
     bool found;
 };
@@ -251,7 +220,7 @@ static void answer_exact(const struct ledger_sale *sale, const struct ledger_seg
 {
     struct exact *exact = context;
     size_t length = 0;
-    char *text = stock_text(sale, exact->shard, rows, count, exact->asked_ms, &length);
+    char *text = stock_text(sale, rows, count, exact->asked_ms, &length);
     exact->found = true;
     answer_text(exact->answer, 200, content_type, text, length);
     exact->answer->cache_control = exact_caching;
@@ -261,14 +230,13 @@ static void work_get_exact(struct call_worker *worker, struct request **requests
 {
     for (size_t i = 0; i < count; i++) {
         struct exact exact = {.answer = &requests[i]->answer,
-                              .shard = worker->shard,
-                              .asked_ms = shard_clock_ms(&worker->shard->clock)};
+                              .asked_ms = synced_clock_ms(&worker->service->clock)};
         const char *sku = requests[i]->call.sku;
         if (ledger_stock_find(stock_ledger(worker->stock), &sku, 1, answer_exact, &exact) !=
             LEDGER_OK)
             answer_problem(exact.answer, faults_problem(worker->stock));
         else if (!exact.found)
-            hop_on_unknown(worker, requests[i]);
+            answer_problem(exact.answer, PROBLEM_UNKNOWN_SKU);
     }
 }
 
@@ -289,7 +257,6 @@ enum call_start call_stock_get(struct service *service, struct request *request,
         answer_problem(&request->answer, PROBLEM_UNKNOWN_SKU);
         return START_ANSWERED;
     default:
-        request_to_sku(service, request, request->call.sku);
         return call_send(request, work_get, false);
     }
 }
@@ -297,8 +264,8 @@ enum call_start call_stock_get(struct service *service, struct request *request,
 enum call_start call_stock_get_exact(struct service *service, struct request *request,
                                      const struct call *call)
 {
+    (void)service;
     if (!call_read_sku(request, call))
         return START_ANSWERED;
-    request_to_sku(service, request, request->call.sku);
     return call_send(request, work_get_exact, false);
 }

@@ -73,20 +73,14 @@ static void test_bad_fields_are_told_apart(void **state)
 static void test_settings_are_written_when_they_are_set(void **state)
 {
     (void)state;
-    static struct service service = {.shard_count = 1};
-    const struct shard *shard = &service.shards[1];
     struct ledger_sale sale = {.sku = "s", .round = 1, .total = 10, .segments = 2, .sold = 4};
-    service.shards[1] = (struct shard){.service = &service, .number = 1};
-    json_t *object = sale_json(&sale, shard);
+    json_t *object = sale_json(&sale);
     assert_int_equal(json_object_size(object), 7);
-    assert_null(json_object_get(object, "shard"));
     assert_true(json_is_false(json_object_get(object, "paused")));
     json_decref(object);
     sale.settings = (struct ledger_settings){1795210200123, 1795210200124, 9, 3, 60, true, true};
-    service.shard_count = 2;
-    object = sale_json(&sale, shard);
-    assert_int_equal(json_object_size(object), 13);
-    assert_int_equal(json_integer_value(json_object_get(object, "shard")), 1);
+    object = sale_json(&sale);
+    assert_int_equal(json_object_size(object), 12);
     assert_true(json_is_true(json_object_get(object, "counting")));
     assert_string_equal(json_string_value(json_object_get(object, "starts_at")),
                         "2026-11-20T21:30:00.123Z");

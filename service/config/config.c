@@ -25,8 +25,7 @@ static bool apply(const struct sources *sources, unsigned option, struct config 
         return true;
     sources_complain(sources, option);
     /* For one URL the reason says the form already; of a list it speaks of one URL. */
-    bool one = row->type == URL || row->type == LEDGERS;
-    if (!one || why[0] == '\0') {
+    if (row->type != URL || why[0] == '\0') {
         fprintf(sources->err, "must be ");
         value_print_allowed(sources->err, row);
         if (why[0] != '\0')

@@ -24,7 +24,6 @@
  *   ADDRESS   host:port, port 0..65535
  *   LISTENER  the same or the path of a Unix socket, empty for none
  *   URL       detail: its scheme; may hold a password
- *   LEDGERS   one or several mysql:// URLs, separated by blanks
  *   URLS      several or none, separated by spaces or commas; detail: the schemes
  *   SECRETS   visible characters without spaces, commas between secrets; never printed
  *   PATH      a file's name, empty for none
@@ -53,11 +52,9 @@
       "redis://[user:password@]host:port/db, rediss:// over TLS, redis+unix:///path, "             \
       "redis+sentinel://host,host/name or redis+cluster://host,host; docs/deployment.md has "      \
       "their options. It may lose everything at any time.")                                        \
-    X(LEDGERS, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                 \
+    X(URL, mysql_url, "mysql://seckill@127.0.0.1:3306/seckill", "mysql", 0, 0,                     \
       "The ledger, MariaDB or MySQL, which holds orders and units sold: "                          \
-      "mysql://user:password@host:port/db, with ?socket=/path for a local socket. Several, "       \
-      "separated by blanks, are the shards, 16 at most: each sale is on one. Add a further one "   \
-      "at the end, and never change their order.")                                                 \
+      "mysql://user:password@host:port/db, with ?socket=/path for a local socket.")                \
     X(CHOICE, update_tables, "on", CONFIG_SWITCH, 0, 0,                                            \
       "on: the daemon creates and upgrades its tables when it starts. off: it only checks that "   \
       "they are up to date, and refuses orders until " SECKILL_PROGRAM " --migrate has run, with " \
@@ -117,6 +114,10 @@
     X(UNSIGNED, deadline_ms, "2000", "ms", 50, 60000,                                              \
       "The daemon answers an order within this time from its first line, if need be with 503. "    \
       "Clients should wait longer. docs/integration.md has the times of the other calls.")         \
+    X(UNSIGNED, pod, "0", "", 0, 15,                                                               \
+      "The number of this daemon's pod, which is a ledger with its daemons: it stands in the ids " \
+      "of their orders, and a proxy before several pods routes by it. A ledger keeps the number "  \
+      "that it was first used with; a daemon with another one ends with status 2.")                \
     X(INTEGER, node_id, "-1", "", -1, 1023,                                                        \
       "The number of this daemon within its order ids, which it leases from the ledger for 10 s "  \
       "at a time. -1: any that is free. A daemon whose number another one uses ends with status "  \
@@ -161,7 +162,6 @@
 #define CONFIG_FIELD_ADDRESS char *
 #define CONFIG_FIELD_LISTENER char *
 #define CONFIG_FIELD_URL char *
-#define CONFIG_FIELD_LEDGERS char *
 #define CONFIG_FIELD_URLS char *
 #define CONFIG_FIELD_SECRETS char *
 #define CONFIG_FIELD_PATH char *
@@ -195,7 +195,6 @@ enum option_type {
     ADDRESS,
     LISTENER,
     URL,
-    LEDGERS,
     URLS,
     SECRETS,
     PATH,

@@ -374,8 +374,6 @@ static void test_urls(void **state)
                    LIST("mysql_url = mysql://h:x/db (from the flag --mysql-url): not of the form "
                         "mysql://",
                         "the port is not a number"));
-    assert_refused(LIST("--mysql-url=mysql://h/a mysql://h/b mysql://x,h/b"), no_words,
-                   LIST("mysql_url = ", "shard 1 and shard 2 of the list are one ledger"));
     assert_refused(LIST("--mysql-url=mysql://h/a,mysql://h/b"), no_words,
                    LIST("mysql_url = ", "there is a second URL in it", "blanks are between them"));
     assert_refused(LIST("--redis-url=redis://h/x"), no_words,

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "service/config/endpoint.h"
-#include "service/config/ledgers.h"
 #include "service/config/networks.h"
 #include "service/config/secrets.h"
 #include "service/config/text.h"
@@ -64,9 +63,9 @@ static bool is_list(const char *text)
 
 void value_mask(const struct option *option, const char *value, char *masked_out, size_t size)
 {
-    if (option->type == URLS || (option->type == LEDGERS && is_list(value)))
+    if (option->type == URLS || (option->type == URL && is_list(value)))
         write_urls(value, true, masked_out, size);
-    else if (option->type == URL || option->type == LEDGERS)
+    else if (option->type == URL)
         url_mask(value, masked_out, size);
     else
         snprintf(masked_out, size, "%s", option->type == SECRETS && *value ? "***" : value);
@@ -84,9 +83,6 @@ void value_print_allowed(FILE *stream, const struct option *option)
         break;
     case URL:
         fprintf(stream, "%s", url_form(option->detail));
-        break;
-    case LEDGERS:
-        fprintf(stream, "%s", url_form("mysql"));
         break;
     case URLS:
         fprintf(stream, "URLs separated by spaces or commas, of these schemes: %s", option->detail);
@@ -175,8 +171,6 @@ static bool check_value(const struct option *option, const char *value, long *nu
                endpoint_parse(value, &(struct endpoint){.host = ""});
     case URL:
         return url_parse(value, option->detail, &parts, why_out, URL_ERROR_SIZE);
-    case LEDGERS:
-        return ledgers_parse(value, &(struct ledgers){.count = 0}, why_out);
     case URLS:
         return check_urls(value, option->detail, why_out);
     case SECRETS:

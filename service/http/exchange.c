@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/calls/hop.h"
 #include "service/calls/web.h"
 #include "service/http/access.h"
 #include "service/http/connection.h"
@@ -221,7 +220,6 @@ static void start(struct http_thread *thread, struct http_connection *connection
 {
     struct service *service = thread->service;
     struct request *request = connection->request;
-    hop_begin(request); /* the handler may choose another shard than 0 */
     enum call_start next = handle(thread, connection, url);
     bool order = next == START_TO_ORDER_WORKER;
     struct queue *queue = request_queue(service, request);
@@ -229,7 +227,7 @@ static void start(struct http_thread *thread, struct http_connection *connection
     if (next == START_ANSWERED) {
         request_phase(request, PHASE_READY);
     } else if (!thread->ending && queue_reserve(queue, request->flow)) {
-        request_send(thread, request, REQUEST_RECEIVING);
+        request_send(thread, request);
         fair_sent(thread, request->http.kind);
     } else {
         refuse(thread, request);

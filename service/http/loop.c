@@ -175,12 +175,10 @@ static bool wait_for_events(struct http_thread *thread)
 
 static void submit_orders(struct http_thread *thread)
 {
-    for (unsigned i = 0; i < thread->service->shard_count; i++) {
-        struct order_list *list = &thread->orders[i];
-        if (list->first)
-            queue_push(thread->service->shards[i].orders, list->first, list->last);
-        *list = (struct order_list){.first = NULL};
-    }
+    struct order_list *list = &thread->orders;
+    if (list->first)
+        queue_push(thread->service->orders, list->first, list->last);
+    *list = (struct order_list){.first = NULL};
 }
 
 /* libmicrohttpd 0.9.75 does not notice that a client has closed its side when the close arrived

@@ -242,8 +242,7 @@ enum MHD_Result reply_answer(struct http_thread *thread, struct http_connection 
 static enum problem why_untaken(struct http_thread *thread, const struct request *request)
 {
     assert(request->http.kind == CALL_ORDER);
-    const struct shard *shard = &thread->service->shards[request_shard(request)];
-    bool carried = atomic_load(&shard->sold_ns) > request->http.complete_ns;
+    bool carried = atomic_load(&thread->service->sold_ns) > request->http.complete_ns;
     metrics_count(carried ? METRIC_ORDERS_OVERLOADED : METRIC_ORDERS_UNAVAILABLE);
     return carried ? PROBLEM_OVERLOADED : PROBLEM_UNAVAILABLE;
 }

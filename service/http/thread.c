@@ -203,14 +203,13 @@ void request_arrives(struct http_thread *thread, struct request *request)
 
 struct queue *request_queue(struct service *service, const struct request *request)
 {
-    struct shard *shard = &service->shards[request_shard(request)];
     enum call_kind kind = request->http.kind;
-    return kind == CALL_ORDER ? shard->orders : shard->calls[kind];
+    return kind == CALL_ORDER ? service->orders : service->calls[kind];
 }
 
-void request_send(struct http_thread *thread, struct request *request, enum request_state from)
+void request_send(struct http_thread *thread, struct request *request)
 {
-    bool moved = request_move(request, from, REQUEST_QUEUED);
+    bool moved = request_move(request, REQUEST_RECEIVING, REQUEST_QUEUED);
     assert(moved); /* no worker knows it yet */
     request_phase(request, PHASE_IN_FLIGHT);
     assert(request->http.list);
@@ -222,7 +221,7 @@ void request_send(struct http_thread *thread, struct request *request, enum requ
         return;
     }
     /* Orders wait for the end of the turn: one lock of the queue carries them all. */
-    struct order_list *list = &thread->orders[request_shard(request)];
+    struct order_list *list = &thread->orders;
     if (list->last)
         list->last->queue_next = request;
     else

@@ -89,10 +89,10 @@ struct http_thread {
     struct request_list lists[HTTP_LISTS];
     struct http_fair fair;
     struct http_access access;
-    /* Orders read in this turn, linked by queue_next, for the order workers of each shard. */
+    /* Orders read in this turn, linked by queue_next, for the order workers. */
     struct order_list {
         struct request *first, *last;
-    } orders[SHARDS_MAX];
+    } orders;
     struct request *free_requests;
     struct http_room *room;
     struct connection_list waiting[2];       /* for their clients; [1]: known ones, see room.c */
@@ -170,14 +170,14 @@ bool request_suspend_now(struct request *request);
 /* Ends the suspension, if the request's connection is suspended. */
 void request_resume(struct request *request);
 
-/* From now on the time of a request, or of its next page, counts; see call_bound_ms. */
+/* From now on the time of a request counts; see call_bound_ms. */
 void request_arrives(struct http_thread *thread, struct request *request);
 
-/* The queue of the request's kind in the shard that it goes to. While no worker has the request. */
+/* The queue of the request's kind. */
 struct queue *request_queue(struct service *service, const struct request *request);
 
-/* Sends a request, whose state is `from`, on to a call worker, or to the order workers with all
+/* Sends a request that was read on to a call worker, or to the order workers with all
  * other orders of this turn. The caller has reserved its place in the queue. */
-void request_send(struct http_thread *thread, struct request *request, enum request_state from);
+void request_send(struct http_thread *thread, struct request *request);
 
 #endif

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "service/calls/call.h"
-#include "service/calls/every_shard.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
 #include "service/queue.h"
@@ -66,30 +65,6 @@ static bool put_back(struct call_worker_thread *thread, struct request *request)
     return true;
 }
 
-/* True when the request went on to another shard's queue of its kind. */
-static bool hop(struct call_worker_thread *thread, struct request *request)
-{
-    unsigned hop = request->call.hop;
-    request->call.hop = 0;
-    if (hop == 0)
-        return false;
-    struct shard *shard = &thread->worker.service->shards[hop - 1];
-    struct queue *queue = shard->calls[thread->kind - call_kinds];
-    if (queue_stopped(queue) || !queue_reserve(queue, request->flow)) {
-        answer_problem(&request->answer, PROBLEM_OVERLOADED);
-        return false;
-    }
-    unsigned flow = request->flow;
-    request_set_shard(request, shard->number);
-    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED)) {
-        queue_leave(queue, flow);
-        return false;
-    }
-    queue_push(queue, request, request); /* from now on another worker may have it */
-    queue_leave(thread->queue, flow);
-    return true;
-}
-
 /* Before the requests are given back, which gives their answers away. A client's own mistakes are
  * no 503. */
 static void log_faults(struct call_worker_thread *thread, struct request **group, size_t count)
@@ -105,8 +80,7 @@ static void log_faults(struct call_worker_thread *thread, struct request **group
                              ? "the calls were answered 503: unavailable, nothing was done; "
                                "outcome_unknown, the change may be done"
                              : "none: the calls were carried out by a further try";
-    bool others = every_shard_log(&thread->worker, thread->kind->failed, refused, effect, example);
-    faults_log(thread->worker.stock, thread->kind->failed, others ? 0 : refused, effect, example);
+    faults_log(thread->worker.stock, thread->kind->failed, refused, effect, example);
     faults_log_recoveries(thread->worker.stock, &thread->recoveries);
 }
 
@@ -115,15 +89,14 @@ static void carry_group(struct call_worker_thread *thread, struct request **grou
 {
     size_t done = 0;
     faults_begin(thread->worker.stock);
-    every_shard_begin(&thread->worker);
-    struct sale_cache *cache = thread->worker.shard->sale_cache;
+    struct sale_cache *cache = thread->worker.service->sale_cache;
     unsigned section = sale_cache_enter(cache);
     group[0]->call.work(&thread->worker, group, count);
     sale_cache_leave(cache, section);
     log_faults(thread, group, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = group[i];
-        if (put_back(thread, request) || hop(thread, request))
+        if (put_back(thread, request))
             continue; /* from now on its HTTP thread may withdraw it */
         request_move(request, REQUEST_TAKEN, REQUEST_DONE);
         group[done++] = request;
@@ -158,7 +131,7 @@ static void rest(const struct call_worker_thread *thread, int64_t took_ns)
     enum { CROWD = 512, REST_MS_MAX = 20 };
     size_t half = thread->kind->places / 2, crowd = half < CROWD ? half : CROWD;
     int64_t ns = took_ns * thread->kind->cost / 200;
-    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.shard->orders))
+    if (queue_depth(thread->queue) < crowd || !queue_waiting(thread->worker.service->orders))
         return;
     clock_sleep_ns(ns < REST_MS_MAX * CLOCK_NS_PER_MS ? ns : REST_MS_MAX * CLOCK_NS_PER_MS);
 }
@@ -177,7 +150,7 @@ static void run(void *context)
     }
 }
 
-struct call_worker_thread *call_worker_start(struct shard *shard, enum call_kind kind,
+struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
                                              char *error_out, size_t error_size)
 {
     struct call_worker_thread *thread = calloc(1, sizeof *thread);
@@ -185,10 +158,9 @@ struct call_worker_thread *call_worker_start(struct shard *shard, enum call_kind
         abort();
     assert(kind < CALL_KINDS && call_kinds[kind].batch <= CALL_BATCH_MAX);
     thread->kind = &call_kinds[kind];
-    thread->queue = shard->calls[kind];
-    thread->worker.service = shard->service;
-    thread->worker.shard = shard;
-    thread->worker.stock = stock_open(&shard->stock, shard->sale_cache, error_out, error_size);
+    thread->queue = service->calls[kind];
+    thread->worker.service = service;
+    thread->worker.stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!thread->worker.stock) {
         free(thread);
         return NULL;
@@ -202,7 +174,6 @@ void call_worker_join(struct call_worker_thread **thread)
 {
     if (*thread) {
         worker_join(&(*thread)->thread);
-        every_shard_close(&(*thread)->worker);
         stock_close(&(*thread)->worker.stock);
     }
     free(*thread);

@@ -7,9 +7,9 @@
 /* A call worker's thread; the calls see its struct call_worker (calls/call.h). */
 struct call_worker_thread;
 
-/* Starts a shard's worker of a kind of calls, with connections of its own, which takes requests
+/* Starts the worker of a kind of calls, with connections of its own, which takes requests
  * until the queue of the kind is stopped and empty. NULL with the reason in `error_out`. */
-struct call_worker_thread *call_worker_start(struct shard *shard, enum call_kind kind,
+struct call_worker_thread *call_worker_start(struct service *service, enum call_kind kind,
                                              char *error_out, size_t error_size);
 
 /* Waits for the thread to end, and frees it. */

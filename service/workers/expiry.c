@@ -28,7 +28,7 @@
 #include "stock/sale_round.h"
 
 /* The lock's name in Redis stays the one of the first version: during an upgrade daemons of both
- * versions must elect one among them. Shards other than 0 have their number behind it. */
+ * versions must elect one among them. Pods other than 0 have their number behind it, as they may share a Redis. */
 #define LOCK_NAME "expirer"
 
 enum {
@@ -41,7 +41,7 @@ enum {
 
 struct expiry_worker {
     struct worker thread;
-    struct shard *shard;
+    struct service *service;
     struct stock *stock; /* its own connections */
     char lock_name[32];
     struct seclock_client *locks;
@@ -70,7 +70,7 @@ static bool get_elected(struct expiry_worker *worker)
     if (is_elected(worker))
         return true;
     if (worker->elected)
-        log_event(LOG_WARN, "expiry_worker_lost_lock", "shard=%u effect=%s", worker->shard->number,
+        log_event(LOG_WARN, "expiry_worker_lost_lock", "effect=%s",
                   LOG_QUOTE("another daemon expires the orders that are not paid in time"));
     resign(worker);
     enum seclock_result result = seclock_acquire(worker->locks, &request, &worker->elected);
@@ -83,7 +83,7 @@ static bool get_elected(struct expiry_worker *worker)
         resign(worker); /* a lock that was perhaps acquired has a handle as well */
         return false;
     }
-    log_event(LOG_INFO, "expiry_worker_elected", "shard=%u", worker->shard->number);
+    log_event(LOG_INFO, "expiry_worker_elected", NULL);
     return true;
 }
 
@@ -134,7 +134,7 @@ static bool expire(struct expiry_worker *worker)
 /* Orders that are due first; then what is left of the turn may go to the past. */
 static bool work(struct expiry_worker *worker)
 {
-    unsigned days = (unsigned)worker->shard->config->retention_days;
+    unsigned days = (unsigned)worker->service->config.retention_days;
     if (!expire(worker))
         return false;
     faults_begin(worker->stock);
@@ -149,9 +149,9 @@ static bool work(struct expiry_worker *worker)
 
 static bool work_in_section(struct expiry_worker *worker)
 {
-    unsigned section = sale_cache_enter(worker->shard->sale_cache);
+    unsigned section = sale_cache_enter(worker->service->sale_cache);
     bool done = work(worker);
-    sale_cache_leave(worker->shard->sale_cache, section);
+    sale_cache_leave(worker->service->sale_cache, section);
     return done;
 }
 
@@ -162,30 +162,29 @@ static void run(void *context)
     while (!worker_stopping(&worker->thread)) {
         int pause_ms = PERIOD_MS;
         /* Before the service is prepared, the ledger's tables may not be there. */
-        bool elected = atomic_load(&worker->shard->prepared) && get_elected(worker);
+        bool elected = atomic_load(&worker->service->prepared) && get_elected(worker);
         if (elected && !work_in_section(worker)) {
             elected = false;
             resign(worker);
             pause_ms += FAILED_MS;
         }
-        atomic_store(&worker->shard->elected, elected);
+        atomic_store(&worker->service->elected, elected);
         metrics_add(METRIC_EXPIRY_TURNS, elected);
         worker_sleep_ns(&worker->thread, pause_ms * CLOCK_NS_PER_MS);
     }
-    atomic_store(&worker->shard->elected, false);
+    atomic_store(&worker->service->elected, false);
     resign(worker); /* another daemon need not wait for the lease to end */
 }
 
 static bool open_clients(struct expiry_worker *worker, char *error_out, size_t error_size)
 {
-    const struct shard *shard = worker->shard;
-    struct service *service = shard->service;
+    struct service *service = worker->service;
     const char *const servers[] = {service->config.redis_url, NULL};
     const struct seclock_options options =
         SECLOCK_OPTIONS(.servers = servers, .prefix = STOCK_PREFIX,
                         .lease_ms = (int)service->config.lease_ms,
                         .timeout_ms = (int)service->config.redis_timeout_ms);
-    worker->stock = stock_open(&shard->stock, service->sale_cache, error_out, error_size);
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock)
         return false;
     if (seclock_open(&options, &worker->locks) == SECLOCK_OK)
@@ -203,15 +202,16 @@ static void expiry_worker_free(struct expiry_worker **worker)
     *worker = NULL;
 }
 
-struct expiry_worker *expiry_worker_start(struct shard *shard, char *error_out, size_t error_size)
+struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
+                                          size_t error_size)
 {
     struct expiry_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         abort();
-    worker->shard = shard;
+    worker->service = service;
     strcpy(worker->lock_name, LOCK_NAME);
-    if (shard->number > 0)
-        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", shard->number);
+    if (service->config.pod > 0)
+        snprintf(worker->lock_name, sizeof worker->lock_name, LOCK_NAME ":%u", service->config.pod);
     if (!open_clients(worker, error_out, error_size)) {
         expiry_worker_free(&worker);
         return NULL;

@@ -7,7 +7,8 @@
 struct expiry_worker;
 
 /* Starts the thread. NULL with the reason in `error_out`. */
-struct expiry_worker *expiry_worker_start(struct shard *shard, char *error_out, size_t error_size);
+struct expiry_worker *expiry_worker_start(struct service *service, char *error_out,
+                                          size_t error_size);
 
 /* Tells the thread to end after its present transaction, and does not wait for it. NULL is fine. */
 void expiry_worker_stop(struct expiry_worker *worker);

@@ -1,4 +1,4 @@
-/* What the daemon knows of Redis and of the ledgers: whether each would take a write now.
+/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
  *
  * why_writes: a replica of Redis, a Redis without memory and a ledger set to read-only all answer a
  * ping, and no order gets through. Both questions are writes that change nothing, so that they cost
@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/url.h"
 #include "base/worker.h"
 #include "lua/cluster.h"
 #include "lua/command.h"
@@ -43,8 +44,7 @@ struct probe {
     struct worker thread;
     const struct probe_kind *kind;
     struct health *health;
-    struct shard *shard;   /* whose ledger it asks; NULL: Redis */
-    struct ledger *ledger; /* the same; its own connection */
+    struct ledger *ledger; /* its own connection; NULL: it asks Redis */
     int64_t durable_asked_ns;
     struct ledger_weakness weakness; /* as last seen; its setting may be "" */
     char server[URL_PLACE_SIZE];     /* of the ledger's, that it last wrote to */
@@ -61,8 +61,7 @@ struct health {
     char policy[POLICY_SIZE]; /* of eviction, as last seen */
     struct cluster_probe cluster;
     struct probe of_redis;
-    struct probe of_ledgers[SHARDS_MAX];
-    unsigned ledgers;
+    struct probe of_ledger;
 };
 
 const char *health_word(enum health_state state)
@@ -170,17 +169,13 @@ static enum health_state ask_redis(struct probe *probe, const char **error_out)
 
 bool health_durable(const struct health *health)
 {
-    for (unsigned i = 0; i < health->ledgers; i++)
-        if (!atomic_load(&health->of_ledgers[i].durable))
-            return false;
-    return true;
+    return atomic_load(&health->of_ledger.durable);
 }
 
-/* The metric is one for all ledgers: a line in the log says which is not durable. */
 static void note_durable(struct probe *probe, bool durable)
 {
     atomic_store(&probe->durable, durable);
-    metrics_gauge_set(GAUGE_LEDGER_DURABLE, health_durable(probe->health));
+    metrics_gauge_set(GAUGE_LEDGER_DURABLE, durable);
 }
 
 /* Only a warning, with each change: the operator may intend it. */
@@ -205,8 +200,9 @@ static void check_durable(struct probe *probe)
 
 static void doubt_node(struct probe *probe)
 {
-    if (atomic_load(&probe->shard->prepared))
-        node_doubt(&probe->shard->node);
+    struct service *service = probe->health->service;
+    if (atomic_load(&service->prepared))
+        node_doubt(&service->node);
 }
 
 /* Another server has other settings, so it is asked at once. */
@@ -227,9 +223,9 @@ static void note_server(struct probe *probe)
 /* Not on the way of orders, and often enough: so this thread keeps the lease of the node. */
 static enum health_state keep_node(struct probe *probe)
 {
-    struct shard *shard = probe->shard;
+    struct service *service = probe->health->service;
     bool kept =
-        !atomic_load(&shard->prepared) || node_keep(&shard->node, &shard->ids, probe->ledger);
+        !atomic_load(&service->prepared) || node_keep(&service->node, &service->ids, probe->ledger);
     return kept ? HEALTH_OK : HEALTH_NO_NODE;
 }
 
@@ -237,17 +233,17 @@ static enum health_state keep_node(struct probe *probe)
  * ready until the answers have been steady for a while. */
 static enum health_state check_clock(struct probe *probe)
 {
-    struct shard_clock *clock = &probe->shard->clock;
+    struct synced_clock *clock = &probe->health->service->clock;
     int64_t step_ms = 0;
-    shard_clock_measure(clock, probe->ledger, &step_ms); /* the next probe tells of a failure */
+    synced_clock_measure(clock, probe->ledger, &step_ms); /* the next probe tells of a failure */
     if (step_ms != 0)
         log_event(LOG_WARN, "ledger_clock_stepped", "address=%s by_ms=%lld effect=%s",
                   LOG_QUOTE(ledger_server(probe->ledger)), (long long)step_ms,
                   LOG_QUOTE("windows and expiry follow the new time; not ready until the clock "
                             "is steady for a second"));
-    if (!shard_clock_known(clock))
+    if (!synced_clock_known(clock))
         return HEALTH_UNKNOWN;
-    return shard_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
+    return synced_clock_steady(clock) ? HEALTH_OK : HEALTH_CLOCK;
 }
 
 static enum health_state ask_ledger(struct probe *probe, const char **error_out)
@@ -268,7 +264,7 @@ static enum health_state ask_ledger(struct probe *probe, const char **error_out)
         doubt_node(probe);
         return HEALTH_READ_ONLY;
     case LEDGER_WRITE_NO_TABLES: /* it answers; the daemon makes the tables at its start */
-        return atomic_load(&probe->shard->prepared) ? HEALTH_DOWN : check_clock(probe);
+        return atomic_load(&probe->health->service->prepared) ? HEALTH_DOWN : check_clock(probe);
     case LEDGER_WRITE_FAILED:
         doubt_node(probe);
         break;
@@ -327,30 +323,24 @@ static int bounded(unsigned timeout_ms)
 
 static bool open_connections(struct health *health, char *error_out, size_t error_size)
 {
-    const struct service *service = health->service;
-    const struct config *config = &service->config;
+    const struct config *config = &health->service->config;
     int timeout_ms = bounded(config->mysql_timeout_ms);
     health->redis =
         redis_open(config->redis_url, bounded(config->redis_timeout_ms), error_out, error_size);
-    bool opened = health->redis;
-    health->ledgers = service->shard_count;
-    for (unsigned i = 0; i < health->ledgers && opened; i++) {
-        struct ledger *ledger =
-            ledger_open(service->shards[i].stock.mysql_url, timeout_ms, error_out, error_size);
-        health->of_ledgers[i].ledger = ledger;
-        opened = ledger;
-    }
-    return opened;
+    if (health->redis)
+        health->of_ledger.ledger =
+            ledger_open(config->mysql_url, timeout_ms, error_out, error_size);
+    return health->of_ledger.ledger;
 }
 
-static const struct probe_kind of_redis = {.thread_name = "health-redis",
-                                           .up = "redis_up",
-                                           .down = "redis_down",
-                                           .ask = ask_redis};
-static const struct probe_kind of_ledger = {.thread_name = "health-ledger",
-                                            .up = "ledger_up",
-                                            .down = "ledger_down",
-                                            .ask = ask_ledger};
+static const struct probe_kind redis_kind = {.thread_name = "health-redis",
+                                             .up = "redis_up",
+                                             .down = "redis_down",
+                                             .ask = ask_redis};
+static const struct probe_kind ledger_kind = {.thread_name = "health-ledger",
+                                              .up = "ledger_up",
+                                              .down = "ledger_down",
+                                              .ask = ask_ledger};
 
 static void start_probe(struct probe *probe, const struct probe_kind *kind, struct health *health)
 {
@@ -363,13 +353,9 @@ static void start_probe(struct probe *probe, const struct probe_kind *kind, stru
 
 static void start_probes(struct health *health)
 {
-    for (unsigned i = 0; i < health->ledgers; i++) {
-        health->of_ledgers[i].shard = &health->service->shards[i];
-        atomic_store(&health->of_ledgers[i].durable, true);
-    }
-    start_probe(&health->of_redis, &of_redis, health);
-    for (unsigned i = 0; i < health->ledgers; i++)
-        start_probe(&health->of_ledgers[i], &of_ledger, health);
+    atomic_store(&health->of_ledger.durable, true);
+    start_probe(&health->of_redis, &redis_kind, health);
+    start_probe(&health->of_ledger, &ledger_kind, health);
 }
 
 struct health *health_start(struct service *service, char *error_out, size_t error_size)
@@ -390,8 +376,7 @@ void health_stop(struct health *health)
     if (!health)
         return;
     worker_stop(&health->of_redis.thread);
-    for (unsigned i = 0; i < health->ledgers; i++)
-        worker_stop(&health->of_ledgers[i].thread);
+    worker_stop(&health->of_ledger.thread);
 }
 
 void health_join(struct health **health_pointer)
@@ -401,11 +386,9 @@ void health_join(struct health **health_pointer)
     if (!health)
         return;
     worker_join(&health->of_redis.thread);
-    for (unsigned i = 0; i < health->ledgers; i++)
-        worker_join(&health->of_ledgers[i].thread);
-    for (unsigned i = 0; i < health->ledgers; i++)
-        if (health->of_ledgers[i].ledger)
-            ledger_close(&health->of_ledgers[i].ledger);
+    worker_join(&health->of_ledger.thread);
+    if (health->of_ledger.ledger)
+        ledger_close(&health->of_ledger.ledger);
     if (health->redis)
         redis_close(&health->redis);
     free(health);
@@ -424,45 +407,15 @@ enum health_state health_redis(const struct health *health, int64_t now_ns)
     return last_seen(&health->of_redis, now_ns);
 }
 
-enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns)
+enum health_state health_ledger(const struct health *health, int64_t now_ns)
 {
-    assert(shard < health->ledgers);
-    return last_seen(&health->of_ledgers[shard], now_ns);
+    return last_seen(&health->of_ledger, now_ns);
 }
 
-enum health_state health_best_ledger(const struct health *health, int64_t now_ns)
-{
-    for (unsigned i = 0; i < health->ledgers; i++)
-        if (health_ledger(health, i, now_ns) == HEALTH_OK)
-            return HEALTH_OK;
-    return health_ledger(health, 0, now_ns);
-}
-
-bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns)
-{
-    return atomic_load(&health->service->shards[shard].prepared) &&
-           health_ledger(health, shard, now_ns) == HEALTH_OK;
-}
-
-const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns)
-{
-    enum health_state state = health_ledger(health, shard, now_ns);
-    bool prepared = atomic_load(&health->service->shards[shard].prepared);
-    return state == HEALTH_OK && !prepared ? "preparing" : health_word(state);
-}
-
-/* A start waits for all shards that can be prepared at once, so that its first clients find all. */
 bool health_ready(const struct health *health, int64_t now_ns)
 {
-    bool up = false, settled = true;
-    for (unsigned i = 0; i < health->ledgers; i++) {
-        const struct shard *shard = &health->service->shards[i];
-        up = up || health_shard_up(health, i, now_ns);
-        bool known =
-            atomic_load(&shard->prepared) && health_ledger(health, i, now_ns) != HEALTH_UNKNOWN;
-        settled = settled && (known || now_ns >= atomic_load(&shard->settle_ns));
-    }
-    return up && settled && health_redis(health, now_ns) == HEALTH_OK;
+    return atomic_load(&health->service->prepared) && health_ledger(health, now_ns) == HEALTH_OK &&
+           health_redis(health, now_ns) == HEALTH_OK;
 }
 
 const char *health_redis_place(const struct health *health)
@@ -470,9 +423,9 @@ const char *health_redis_place(const struct health *health)
     return redis_place(health->redis);
 }
 
-const char *health_ledger_place(const struct health *health, unsigned shard)
+const char *health_ledger_place(const struct health *health)
 {
-    return ledger_place(health->of_ledgers[shard].ledger);
+    return ledger_place(health->of_ledger.ledger);
 }
 
 int64_t health_redis_took_ns(const struct health *health)
@@ -480,7 +433,7 @@ int64_t health_redis_took_ns(const struct health *health)
     return atomic_load(&health->of_redis.took_ns);
 }
 
-int64_t health_ledger_took_ns(const struct health *health, unsigned shard)
+int64_t health_ledger_took_ns(const struct health *health)
 {
-    return atomic_load(&health->of_ledgers[shard].took_ns);
+    return atomic_load(&health->of_ledger.took_ns);
 }

@@ -1,4 +1,4 @@
-/* What the daemon knows of Redis and of the ledgers: whether each would take a write now.
+/* What the daemon knows of Redis and of the ledger: whether each would take a write now.
  *
  * A thread for each asks four times a second, so that one of them that hangs does not hide the
  * others. Everybody else reads the last answer from memory and never waits. An answer that is older
@@ -44,32 +44,23 @@ void health_stop(struct health *health);
  * sets the pointer to NULL. NULL is fine. */
 void health_join(struct health **health);
 
-/* What was last seen, as of `now_ns` (monotonic), of Redis and of a shard's ledger. Any thread,
- * without waiting. */
+/* What was last seen, as of `now_ns` (monotonic). Any thread, without waiting. */
 enum health_state health_redis(const struct health *health, int64_t now_ns);
-enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns);
+enum health_state health_ledger(const struct health *health, int64_t now_ns);
 
-/* The state's word of a shard: as its ledger's, or "preparing". The same. */
-const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns);
-
-/* OK when one shard's ledger is, else the state of the first. The same. */
-enum health_state health_best_ledger(const struct health *health, int64_t now_ns);
-
-/* Whether the shard is prepared and its ledger takes writes; and whether the daemon sells: Redis is
- * up, and so is a shard, and none is just being prepared for the first time. The same. */
-bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns);
+/* Whether the daemon sells: it is prepared, and both servers take writes. The same. */
 bool health_ready(const struct health *health, int64_t now_ns);
 
-/* False while a ledger was last seen to be one that may forget accepted orders. The same. */
+/* False while the ledger was last seen to be one that may forget accepted orders. The same. */
 bool health_durable(const struct health *health);
 
 /* How long the last question took, in ns; 0: none was answered yet. Any thread. */
 int64_t health_redis_took_ns(const struct health *health);
-int64_t health_ledger_took_ns(const struct health *health, unsigned shard);
+int64_t health_ledger_took_ns(const struct health *health);
 
 /* Where each server is, for messages; as long as the health. Any thread. */
 const char *health_redis_place(const struct health *health);
-const char *health_ledger_place(const struct health *health, unsigned shard);
+const char *health_ledger_place(const struct health *health);
 
 /* The state's word. */
 const char *health_word(enum health_state state);

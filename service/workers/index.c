@@ -24,7 +24,7 @@ enum {
 
 struct order_indexer {
     struct worker thread;
-    struct shard *shard;
+    struct service *service;
     struct ledger *ledger; /* its own connection */
     unsigned passes;       /* since the last that indexed whatever waited */
     unsigned bucket;       /* to be merged next */
@@ -40,7 +40,7 @@ static void index_orders(struct order_indexer *indexer)
         min = 1;
     }
     while (result == LEDGER_OK && !worker_stopping(&indexer->thread) &&
-           !(total >= BUSY_ORDERS && queue_waiting(indexer->shard->orders))) {
+           !(total >= BUSY_ORDERS && queue_waiting(indexer->service->orders))) {
         result = ledger_index_orders(indexer->ledger, min, &count);
         total += count;
         min = LEDGER_INDEX_BATCHES;
@@ -55,8 +55,9 @@ static void index_orders(struct order_indexer *indexer)
 /* For how long the first order that is not indexed has waited; its id has the ledger's time. */
 static int64_t late_ms(const struct order_indexer *indexer, uint64_t waiting)
 {
-    return waiting > 0 ? shard_clock_ms(&indexer->shard->clock) - (int64_t)order_id_time_ms(waiting)
-                       : 0;
+    return waiting > 0
+               ? synced_clock_ms(&indexer->service->clock) - (int64_t)order_id_time_ms(waiting)
+               : 0;
 }
 
 /* Tells up to when all orders are indexed. Without an answer that moment stays, and so gets old. */
@@ -65,7 +66,7 @@ static void note_lag(struct order_indexer *indexer)
     int64_t now_ms = clock_wall_ms();
     uint64_t waiting = 0;
     if (ledger_index_waiting(indexer->ledger, &waiting) == LEDGER_OK)
-        atomic_store(&indexer->shard->indexed_s, (now_ms - late_ms(indexer, waiting)) / 1000);
+        atomic_store(&indexer->service->indexed_s, (now_ms - late_ms(indexer, waiting)) / 1000);
     fault_clear(ledger_fault(indexer->ledger));
 }
 
@@ -85,7 +86,7 @@ static void work(struct order_indexer *indexer)
 {
     index_orders(indexer);
     note_lag(indexer);
-    if (!queue_waiting(indexer->shard->orders))
+    if (!queue_waiting(indexer->service->orders))
         merge_rows(indexer);
 }
 
@@ -94,18 +95,19 @@ static void run(void *context)
     struct order_indexer *indexer = context;
     prctl(PR_SET_NAME, "order-indexer");
     while (worker_sleep_ns(&indexer->thread, PAUSE_S * CLOCK_NS_PER_S))
-        if (atomic_load(&indexer->shard->prepared)) /* before, the tables may not be there */
+        if (atomic_load(&indexer->service->prepared)) /* before, the tables may not be there */
             work(indexer);
 }
 
-struct order_indexer *order_indexer_start(struct shard *shard, char *error_out, size_t error_size)
+struct order_indexer *order_indexer_start(struct service *service, char *error_out,
+                                          size_t error_size)
 {
     struct order_indexer *indexer = calloc(1, sizeof *indexer);
     if (!indexer)
         abort();
-    indexer->shard = shard;
-    indexer->ledger =
-        ledger_open(shard->stock.mysql_url, shard->stock.mysql_timeout_ms, error_out, error_size);
+    indexer->service = service;
+    indexer->ledger = ledger_open(service->stock.mysql_url, service->stock.mysql_timeout_ms,
+                                  error_out, error_size);
     if (!indexer->ledger) {
         free(indexer);
         return NULL;

@@ -6,9 +6,10 @@
 
 struct order_indexer;
 
-/* Starts the thread, which begins its work once the shard is prepared. NULL with the reason in
+/* Starts the thread, which begins its work once the service is prepared. NULL with the reason in
  * `error_out`. */
-struct order_indexer *order_indexer_start(struct shard *shard, char *error_out, size_t error_size);
+struct order_indexer *order_indexer_start(struct service *service, char *error_out,
+                                          size_t error_size);
 
 /* Tells the thread to end after its present transaction, and does not wait for it. NULL is fine. */
 void order_indexer_stop(struct order_indexer *indexer);

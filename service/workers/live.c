@@ -35,11 +35,11 @@ struct live {
     struct worker thread;
     struct service *service;
     struct redis *redis;
-    struct ledger *ledgers[SHARDS_MAX]; /* of the shards */
+    struct ledger *ledger;
     struct live_group *group;
     struct live_sales *sales;
     struct live_state state;
-    bool redis_answers, ledger_answers[SHARDS_MAX]; /* in the present turn */
+    bool redis_answers, ledger_answers; /* in the present turn */
 };
 
 /* ---- one text ---- */
@@ -51,28 +51,14 @@ static json_t *failure(const char *server, const char *error, enum health_state 
                      json_text(error[0] != '\0' ? error : health_word(state)));
 }
 
-/* The first ledger that did not answer, with its shard where there are several. */
-static json_t *ledger_failure(const struct live *live, unsigned shard, int64_t now_ns)
-{
-    char text[320];
-    const char *error = ledger_error(live->ledgers[shard]);
-    enum health_state state = health_ledger(live->service->health, shard, now_ns);
-    if (live->service->shard_count == 1)
-        return failure("ledger", error, state);
-    snprintf(text, sizeof text, "shard %u, %s: %s", shard, ledger_place(live->ledgers[shard]),
-             error[0] != '\0' ? error : health_word(state));
-    return failure("ledger", text, state);
-}
-
 static json_t *error_json(const struct live *live)
 {
     const struct health *health = live->service->health;
     int64_t now_ns = clock_now_ns();
     if (!live->redis_answers)
         return failure("redis", redis_error(live->redis), health_redis(health, now_ns));
-    for (unsigned n = 0; n < live->service->shard_count; n++)
-        if (!live->ledger_answers[n])
-            return ledger_failure(live, n, now_ns);
+    if (!live->ledger_answers)
+        return failure("ledger", ledger_error(live->ledger), health_ledger(health, now_ns));
     return json_null();
 }
 
@@ -127,18 +113,14 @@ static void turn_group(struct live *live, const json_t *own, int64_t now_ns)
 static void turn_sales(struct live *live, int64_t now_ns)
 {
     const struct service *service = live->service;
-    struct ledger *asked[SHARDS_MAX] = {NULL};
     bool redis = live->redis_answers;
-    for (unsigned n = 0; n < service->shard_count; n++)
-        if (atomic_load(&service->shards[n].prepared) &&
-            is_up(health_ledger(service->health, n, now_ns)))
-            asked[n] = live->ledgers[n];
-    live_sales_turn(live->sales, asked, redis ? live->redis : NULL, now_ns, live->ledger_answers,
-                    &redis);
+    bool asked = atomic_load(&service->prepared) && is_up(health_ledger(service->health, now_ns));
+    live_sales_turn(live->sales, asked ? live->ledger : NULL, redis ? live->redis : NULL, now_ns,
+                    &live->ledger_answers, &redis);
     live->redis_answers = live->redis_answers && redis;
 }
 
-/* The daemons that share a Redis share the ledgers, too: see order_patience_ns. */
+/* The daemons that share a Redis share the ledger, too: see order_patience_ns. */
 static void note_daemons(struct live *live)
 {
     atomic_store(&live->service->other_daemons, (unsigned)live_group_others(live->group));
@@ -155,8 +137,7 @@ static void turn(struct live *live)
     note_daemons(live);
     json_decref(own);
     fault_clear(redis_fault(live->redis));
-    for (unsigned n = 0; n < live->service->shard_count; n++)
-        fault_clear(ledger_fault(live->ledgers[n]));
+    fault_clear(ledger_fault(live->ledger));
 }
 
 static void run(void *context)
@@ -187,14 +168,11 @@ static bool open_connections(struct live *live, char *error_out, size_t error_si
     const struct config *config = &live->service->config;
     live->redis = redis_open(config->redis_url, bounded(config->redis_timeout_ms, REDIS_MS_MAX),
                              error_out, error_size);
-    bool opened = live->redis != NULL;
-    for (unsigned n = 0; opened && n < live->service->shard_count; n++) {
-        live->ledgers[n] =
-            ledger_open(live->service->shards[n].stock.mysql_url,
-                        bounded(config->mysql_timeout_ms, LEDGER_MS_MAX), error_out, error_size);
-        opened = live->ledgers[n] != NULL;
-    }
-    return opened;
+    if (live->redis)
+        live->ledger =
+            ledger_open(config->mysql_url, bounded(config->mysql_timeout_ms, LEDGER_MS_MAX),
+                        error_out, error_size);
+    return live->ledger;
 }
 
 struct live *live_start(struct service *service, const char *address, char *error_out,
@@ -234,8 +212,7 @@ void live_join(struct live **live_pointer)
     live_sales_close(&live->sales);
     if (live->redis)
         redis_close(&live->redis);
-    for (unsigned n = 0; n < SHARDS_MAX; n++)
-        if (live->ledgers[n])
-            ledger_close(&live->ledgers[n]);
+    if (live->ledger)
+        ledger_close(&live->ledger);
     free(live);
 }

@@ -11,7 +11,7 @@ enum { OBSERVER_PAUSE_MS = 2000 };
 
 struct observer;
 
-/* Starts the thread, which asks each ledger once its shard is prepared. NULL with the reason in
+/* Starts the thread, which asks the ledger once the service is prepared. NULL with the reason in
  * `error_out`. */
 struct observer *observer_start(struct service *service, char *error_out, size_t error_size);
 

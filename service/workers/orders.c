@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "service/calls/hop.h"
 #include "service/calls/order_answer.h"
 #include "service/faults.h"
 #include "service/http/loop.h"
@@ -39,7 +38,7 @@ enum {
 
 struct order_worker {
     struct worker thread;
-    struct shard *shard;
+    struct service *service;
     struct stock *stock;
     struct request *requests[STOCK_BATCH_MAX];
     struct stock_order *orders[STOCK_BATCH_MAX]; /* those of the requests, in the same order */
@@ -66,7 +65,7 @@ static void refuse(struct order_worker *worker, size_t count)
             if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) /* else see answer */
                 metrics_count(METRIC_ORDERS_UNAVAILABLE);
         }
-        queue_leave(worker->shard->orders, request->flow);
+        queue_leave(worker->service->orders, request->flow);
     }
     http_return_all(worker->requests, count);
 }
@@ -82,7 +81,7 @@ static bool reserve_ids(struct order_worker *worker, size_t count, uint64_t firs
     for (size_t part = 0; reserved < count; part++) {
         size_t left = count - reserved;
         size_t n = left < ORDER_ID_RESERVE_MAX ? left : ORDER_ID_RESERVE_MAX;
-        first_out[part] = order_ids_reserve(&worker->shard->ids, (unsigned)n, now_ms_out);
+        first_out[part] = order_ids_reserve(&worker->service->ids, (unsigned)n, now_ms_out);
         if (first_out[part] == 0)
             return false;
         reserved += n;
@@ -120,7 +119,7 @@ static size_t take(struct order_worker *worker, size_t count, int64_t now_ns)
     }
     assert(taken + dropped == count);
     for (size_t i = 0; i < dropped; i++)
-        queue_leave(worker->shard->orders, withdrawn[i]->flow);
+        queue_leave(worker->service->orders, withdrawn[i]->flow);
     http_return_all(withdrawn, dropped);
     return taken;
 }
@@ -133,76 +132,7 @@ static bool put_back(struct order_worker *worker, struct request *request, int64
     if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED))
         return false;
     stock_order_clear(&request->order);
-    queue_push(worker->shard->orders, request, request);
-    return true;
-}
-
-/* True when this shard does not know the order's sku, so that others may. Nothing was done then;
- * keys that it knows are of other skus. */
-static bool is_unknown(const struct stock_order *order)
-{
-    return !order->sale &&
-           (order->outcome == STOCK_UNKNOWN_SKU || order->outcome == STOCK_KEY_REUSED);
-}
-
-/* The same, or when it could not be asked. */
-static bool may_hop(const struct stock_order *order)
-{
-    return is_unknown(order) || (!order->sale && order->outcome == STOCK_UNAVAILABLE);
-}
-
-/* Asks the directory of shard 0 for the skus of a batch that this shard does not know. */
-static void look_up(struct order_worker *worker, size_t count)
-{
-    const struct shard *shard = worker->shard;
-    struct request *unknown[STOCK_BATCH_MAX];
-    const char *skus[STOCK_BATCH_MAX];
-    size_t found = 0;
-    for (size_t i = 0; i < count && shard->number == 0; i++)
-        if (is_unknown(worker->orders[i]) && !worker->requests[i]->asked.looked_up) {
-            skus[found] = worker->orders[i]->sku;
-            unknown[found++] = worker->requests[i];
-        }
-    hop_look_up(shard->service, stock_ledger(worker->stock), unknown, skus, found);
-}
-
-/* Finds the next shard for such an order; -1 when there is none: then the order is refused, as one
- * for an unknown sku only if all shards were asked. */
-static int hop_shard(struct order_worker *worker, struct request *request)
-{
-    struct stock_order *order = &request->order;
-    if (!may_hop(order))
-        return -1;
-    if (order->outcome == STOCK_UNAVAILABLE)
-        request->asked.short_of = true;
-    int next = hop_next(worker->shard->service, request, order->sku);
-    if (next < 0 && request->asked.short_of)
-        order->outcome = STOCK_UNAVAILABLE;
-    return next;
-}
-
-/* Sends the order on to another shard's workers, where it gets another id. False when that shard
- * has no place for it, or its deadline came meanwhile: see put_back. */
-static bool hop(struct order_worker *worker, struct request *request, unsigned number,
-                int64_t now_ns)
-{
-    struct queue *queue = worker->shard->service->shards[number].orders;
-    unsigned flow = request->flow;
-    bool stopped = queue_stopped(queue);
-    request->asked.full = !stopped && !queue_reserve(queue, flow);
-    if (stopped || request->asked.full) {
-        request->order.outcome = STOCK_UNAVAILABLE;
-        return false;
-    }
-    request->stage_ns = now_ns;
-    request_set_shard(request, number);
-    if (!request_move(request, REQUEST_TAKEN, REQUEST_QUEUED)) {
-        queue_leave(queue, flow);
-        return false;
-    }
-    stock_order_clear(&request->order);
-    queue_push(queue, request, request);
-    queue_leave(worker->shard->orders, flow);
+    queue_push(worker->service->orders, request, request);
     return true;
 }
 
@@ -219,15 +149,11 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
 {
     size_t decided = 0;
     *late_out = (struct late){0};
-    look_up(worker, count);
     for (size_t i = 0; i < count; i++) {
         struct request *request = worker->requests[i];
-        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->shard->orders) &&
+        if (request->order.outcome == STOCK_AGAIN && !queue_stopped(worker->service->orders) &&
             put_back(worker, request, now_ns))
             continue; /* from now on another worker may have it */
-        int next = hop_shard(worker, request);
-        if (next >= 0 && hop(worker, request, (unsigned)next, now_ns))
-            continue;
         request->stage_ns = now_ns;
         /* An order counts once: when its deadline came first, as what its client was told then. */
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE)) {
@@ -238,7 +164,7 @@ static size_t answer(struct order_worker *worker, size_t count, int64_t now_ns,
             late_out->accepted += request->order.outcome == STOCK_ACCEPTED;
             stock_order_clear(&request->order);
         }
-        queue_leave(worker->shard->orders, request->flow);
+        queue_leave(worker->service->orders, request->flow);
         worker->requests[decided++] = request;
     }
     http_return_all(worker->requests, decided);
@@ -254,14 +180,12 @@ static void count_connects(struct order_worker *worker)
     if (redis > worker->redis_connects) {
         if (worker->redis_connects > 0)
             metrics_add(METRIC_REDIS_RECONNECTS, redis - worker->redis_connects);
-        log_event(LOG_INFO, "redis_connected", "shard=%u connects=%llu", worker->shard->number,
-                  (unsigned long long)redis);
+        log_event(LOG_INFO, "redis_connected", "connects=%llu", (unsigned long long)redis);
     }
     if (ledger > worker->ledger_connects) {
         if (worker->ledger_connects > 0)
             metrics_add(METRIC_LEDGER_RECONNECTS, ledger - worker->ledger_connects);
-        log_event(LOG_INFO, "ledger_connected", "shard=%u connects=%llu", worker->shard->number,
-                  (unsigned long long)ledger);
+        log_event(LOG_INFO, "ledger_connected", "connects=%llu", (unsigned long long)ledger);
     }
     worker->redis_connects = redis;
     worker->ledger_connects = ledger;
@@ -390,9 +314,9 @@ static void carry(struct order_worker *worker, size_t taken)
         return;
     struct late late;
     faults_begin(worker->stock);
-    unsigned section = sale_cache_enter(worker->shard->sale_cache);
+    unsigned section = sale_cache_enter(worker->service->sale_cache);
     stock_sell(worker->stock, worker->orders, count);
-    sale_cache_leave(worker->shard->sale_cache, section);
+    sale_cache_leave(worker->service->sale_cache, section);
     metrics_observe(HISTOGRAM_BATCH_ORDERS, count);
     bool failed = log_faults(worker, count); /* before answer, which gives the orders away */
     log_held(worker);
@@ -401,7 +325,7 @@ static void carry(struct order_worker *worker, size_t taken)
     size_t decided = answer(worker, count, decided_ns, &late);
     log_late(worker, &late, decided_ns - start_ns);
     if (decided > 0 && !failed)
-        atomic_store(&worker->shard->sold_ns, clock_now_ns());
+        atomic_store(&worker->service->sold_ns, clock_now_ns());
     measure(worker);
     if (decided > 0) {
         worker->took_ns = clock_now_ns() - start_ns;
@@ -415,7 +339,7 @@ static void carry(struct order_worker *worker, size_t taken)
 /* How long an order may wait for a whole batch: three quarters of a batch of each daemon. */
 static int64_t order_patience_ns(const struct order_worker *worker)
 {
-    const struct service *service = worker->shard->service;
+    const struct service *service = worker->service;
     int64_t daemons = 1 + atomic_load_explicit(&service->other_daemons, memory_order_relaxed);
     int64_t most_ns = PATIENCE_MS_MAX * CLOCK_NS_PER_MS;
     int64_t own_ns = worker->took_ns / 4 * 3;
@@ -426,7 +350,7 @@ static int64_t order_patience_ns(const struct order_worker *worker)
  * soon, the worker sends the settle alone, or segments would stay locked for a lease. */
 static size_t take_next(struct order_worker *worker, size_t max)
 {
-    struct queue *queue = worker->shard->orders;
+    struct queue *queue = worker->service->orders;
     int64_t patience_ns = order_patience_ns(worker);
     size_t taken = queue_take(queue, worker->requests, max, patience_ns, LINGER_MS);
     if (taken > 0)
@@ -447,8 +371,8 @@ static void ping(struct order_worker *worker)
 static void run(void *context)
 {
     struct order_worker *worker = context;
-    struct queue *queue = worker->shard->orders;
-    size_t max = worker->shard->config->max_batch;
+    struct queue *queue = worker->service->orders;
+    size_t max = worker->service->config.max_batch;
     prctl(PR_SET_NAME, "order-worker");
     prctl(PR_SET_TIMERSLACK, 1); /* ns: by default the kernel adds 50 us to each patience */
     if (max > stock_batch_max(worker->stock)) /* the strategy may carry fewer */
@@ -459,21 +383,21 @@ static void run(void *context)
         size_t taken = take_next(worker, max);
         if (taken > 0)
             carry(worker, taken);
-        else if (atomic_load(&worker->shard->prepared))
+        else if (atomic_load(&worker->service->prepared))
             ping(worker);
     }
     stock_flush(worker->stock); /* now: other threads may take longer to end than a lease lasts */
 }
 
-struct order_worker *order_worker_start(struct shard *shard, char *error_out, size_t error_size)
+struct order_worker *order_worker_start(struct service *service, char *error_out, size_t error_size)
 {
     struct order_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         abort();
-    worker->shard = shard;
+    worker->service = service;
     worker->random = (unsigned)(uintptr_t)worker;
     atomic_store(&worker->turned_ns, clock_now_ns());
-    worker->stock = stock_open(&shard->stock, shard->sale_cache, error_out, error_size);
+    worker->stock = stock_open(&service->stock, service->sale_cache, error_out, error_size);
     if (!worker->stock) {
         free(worker);
         return NULL;

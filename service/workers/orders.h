@@ -9,9 +9,10 @@
 
 struct order_worker;
 
-/* Starts an order worker, with connections of its own, which takes orders until the shard's queue
- * is stopped and empty. NULL with the reason in `error_out`. */
-struct order_worker *order_worker_start(struct shard *shard, char *error_out, size_t error_size);
+/* Starts an order worker, with connections of its own, which takes orders until the queue is
+ * stopped and empty. NULL with the reason in `error_out`. */
+struct order_worker *order_worker_start(struct service *service, char *error_out,
+                                        size_t error_size);
 
 /* When it last began to look for orders (monotonic): each second, or after each batch. Any
  * thread. */

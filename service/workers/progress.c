@@ -99,7 +99,7 @@ static void write_lines(struct progress *progress)
     struct moved moved[SALE_FIGURES_SHOWN_MAX];
     char daemon[TEXT_SIZE];
     int64_t ms = 0;
-    size_t queue = service_queue_depth(progress->service);
+    size_t queue = queue_depth(progress->service->orders);
     rates_take(&progress->rates, clock_now_ns(), progress->service->config.order_workers, &figures);
     size_t count = look_at_sales(progress, moved, &ms);
     if (figures.answered == 0 && queue == 0)

@@ -27,7 +27,7 @@ struct service *fuzz_service(void)
     if (config_load(&service.config, argv, envp, stdout, stderr) != CONFIG_OK)
         abort();
     service_open(&service);
-    atomic_store(&service.shards[0].prepared, true);
+    atomic_store(&service.prepared, true);
     return &service;
 }
 

@@ -41,9 +41,8 @@ enum health_state health_redis(const struct health *health, int64_t now_ns)
     return HEALTH_DOWN;
 }
 
-enum health_state health_ledger(const struct health *health, unsigned shard, int64_t now_ns)
+enum health_state health_ledger(const struct health *health, int64_t now_ns)
 {
-    (void)shard;
     return health_redis(health, now_ns);
 }
 
@@ -51,21 +50,6 @@ bool health_durable(const struct health *health)
 {
     (void)health;
     return true;
-}
-
-enum health_state health_best_ledger(const struct health *health, int64_t now_ns)
-{
-    return health_redis(health, now_ns);
-}
-
-bool health_shard_up(const struct health *health, unsigned shard, int64_t now_ns)
-{
-    return health_ledger(health, shard, now_ns) == HEALTH_OK;
-}
-
-const char *health_shard_word(const struct health *health, unsigned shard, int64_t now_ns)
-{
-    return health_word(health_ledger(health, shard, now_ns));
 }
 
 bool health_ready(const struct health *health, int64_t now_ns)
@@ -85,9 +69,8 @@ const char *health_redis_place(const struct health *health)
     return "127.0.0.1:6379";
 }
 
-const char *health_ledger_place(const struct health *health, unsigned shard)
+const char *health_ledger_place(const struct health *health)
 {
-    (void)shard;
     return health_redis_place(health);
 }
 
@@ -97,9 +80,8 @@ int64_t health_redis_took_ns(const struct health *health)
     return -1;
 }
 
-int64_t health_ledger_took_ns(const struct health *health, unsigned shard)
+int64_t health_ledger_took_ns(const struct health *health)
 {
-    (void)shard;
     return health_redis_took_ns(health);
 }
 
@@ -145,7 +127,7 @@ static void carry_call(struct queue *queue, struct request *request)
 static void carry_order(struct request *request)
 {
     uint64_t now_ms;
-    request->order.order_id = order_ids_reserve(&service->shards[0].ids, 1, &now_ms);
+    request->order.order_id = order_ids_reserve(&service->ids, 1, &now_ms);
     request->order.created_ms = (int64_t)now_ms;
     if (request_move(request, REQUEST_QUEUED, REQUEST_TAKEN)) {
         struct stock_order *order = &request->order;
@@ -157,19 +139,19 @@ static void carry_order(struct request *request)
         if (request_move(request, REQUEST_TAKEN, REQUEST_DONE))
             order_answer(request, faults_problem(worker.stock));
     }
-    give_back(service->shards[0].orders, &request, 1);
+    give_back(service->orders, &request, 1);
 }
 
 static void carry_all(void)
 {
     struct request *request;
-    while (queue_waiting(service->shards[0].orders) &&
-           queue_take(service->shards[0].orders, &request, 1, 0, 0) == 1)
+    while (queue_waiting(service->orders) &&
+           queue_take(service->orders, &request, 1, 0, 0) == 1)
         carry_order(request);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        while (queue_waiting(service->shards[0].calls[kind]) &&
-               queue_take(service->shards[0].calls[kind], &request, 1, 0, 0) == 1)
-            carry_call(service->shards[0].calls[kind], request);
+        while (queue_waiting(service->calls[kind]) &&
+               queue_take(service->calls[kind], &request, 1, 0, 0) == 1)
+            carry_call(service->calls[kind], request);
 }
 
 static void open_worker(void)
@@ -181,10 +163,9 @@ static void open_worker(void)
         .to_ms = ORDER_ID_LAST_MS,
         .until_ns = clock_boot_ns() + NODE_UNTIL_S * INT64_C(1000000000),
     };
-    order_ids_lease(&service->shards[0].ids, &lease);
+    order_ids_lease(&service->ids, &lease);
     worker.service = service;
-    worker.shard = &service->shards[0];
-    worker.stock = stock_open(&service->shards[0].stock, service->sale_cache, error, sizeof error);
+    worker.stock = stock_open(&service->stock, service->sale_cache, error, sizeof error);
     assert(worker.stock);
 }
 
@@ -309,9 +290,9 @@ static void send_pieces(int fd, const uint8_t *data, size_t size)
 static void check_nothing_left(void)
 {
     assert(thread->connections == 0 && thread->in_flight == 0 && thread->polled == 0);
-    assert(queue_depth(service->shards[0].orders) == 0);
+    assert(queue_depth(service->orders) == 0);
     for (int kind = 0; kind < CALL_KINDS; kind++)
-        assert(queue_depth(service->shards[0].calls[kind]) == 0);
+        assert(queue_depth(service->calls[kind]) == 0);
     for (int i = 0; i < HTTP_LISTS; i++)
         assert(!thread->lists[i].first);
     assert(atomic_load(&service->streams) == 0 && !thread->strangers && !thread->busy);

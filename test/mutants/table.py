@@ -569,10 +569,10 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "orders_dated_by_the_daemons_clock": Mutant(
         "an order's time to pay and its sale's window go by the ledger's clock",
-        (("service/shard_clock.c",
+        (("service/synced_clock.c",
           "(clock_boot_ns() + atomic_load(&clock->ahead_ns)) / CLOCK_NS_PER_MS",
           "atomic_load(&clock->ahead_ns) != 0 ? clock_wall_ms() : 0"),),
-        "test_shard_clock/test_first_answer_counts_however_far_it_is",
+        "test_synced_clock/test_first_answer_counts_however_far_it_is",
         "test_clock.py::test_time_to_pay_goes_by_the_clock_of_the_ledger",
         simulated=NO_PART),
     "reserved_orders_end_with_their_sale": Mutant(

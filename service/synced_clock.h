@@ -4,8 +4,8 @@
  * expires, whether its sale is open, the time in its id. The daemon's own wall clock decides
  * nothing. The clock is the time since the machine's start, which nobody sets, and the difference
  * between it and the ledger's clock, which the ledger's probe measures four times a second. */
-#ifndef SECKILL_SERVICE_SHARD_CLOCK_H
-#define SECKILL_SERVICE_SHARD_CLOCK_H
+#ifndef SECKILL_SERVICE_SYNCED_CLOCK_H
+#define SECKILL_SERVICE_SYNCED_CLOCK_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,12 +15,12 @@
 #include "sql/ledger.h"
 
 enum {
-    SHARD_CLOCK_STEP_MS = 1000,   /* a greater change between two answers is a step */
-    SHARD_CLOCK_STEADY_MS = 1000, /* without a step: the clock is steady again */
+    SYNCED_CLOCK_STEP_MS = 1000,   /* a greater change between two answers is a step */
+    SYNCED_CLOCK_STEADY_MS = 1000, /* without a step: the clock is steady again */
 };
 
-/* The members are for shard_clock.c alone. */
-struct shard_clock {
+/* The members are for synced_clock.c alone. */
+struct synced_clock {
     pthread_mutex_t mutex;     /* of those who measure */
     _Atomic int64_t ahead_ns;  /* the ledger's time minus clock_boot_ns */
     int64_t error_ns;          /* of ahead_ns at most, either way, when it was measured */
@@ -30,23 +30,23 @@ struct shard_clock {
 };
 
 /* Until it is measured the clock is the daemon's own. */
-void shard_clock_init(struct shard_clock *clock);
+void synced_clock_init(struct synced_clock *clock);
 
 /* Takes an answer of the ledger, `ledger_us` since 1970, to a question sent at `asked_ns` and
  * answered at `answered_ns`, both of clock_boot_ns. Returns the step in ms that the ledger's clock
  * has made since the last answer, or 0. Any thread. */
-int64_t shard_clock_note(struct shard_clock *clock, int64_t asked_ns, int64_t answered_ns,
-                         int64_t ledger_us);
+int64_t synced_clock_note(struct synced_clock *clock, int64_t asked_ns, int64_t answered_ns,
+                          int64_t ledger_us);
 
 /* Asks the ledger, and notes its answer. False when there was none. */
-bool shard_clock_measure(struct shard_clock *clock, struct ledger *ledger, int64_t *step_ms_out);
+bool synced_clock_measure(struct synced_clock *clock, struct ledger *ledger, int64_t *step_ms_out);
 
 /* Whether the ledger has ever answered; and whether it has, and its clock has not stepped lately.
  * Any thread. */
-bool shard_clock_known(const struct shard_clock *clock);
-bool shard_clock_steady(const struct shard_clock *clock);
+bool synced_clock_known(const struct synced_clock *clock);
+bool synced_clock_steady(const struct synced_clock *clock);
 
 /* The ledger's time, in ms since 1970. Any thread, without waiting. */
-int64_t shard_clock_ms(const struct shard_clock *clock);
+int64_t synced_clock_ms(const struct synced_clock *clock);
 
 #endif

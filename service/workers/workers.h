@@ -1,6 +1,6 @@
-/* The threads of one shard: order workers, call workers, order indexer, expiry worker, preparer. */
-#ifndef SECKILL_SERVICE_WORKERS_SHARD_THREADS_H
-#define SECKILL_SERVICE_WORKERS_SHARD_THREADS_H
+/* The workers: order workers, call workers, order indexer, expiry worker, preparer. */
+#ifndef SECKILL_SERVICE_WORKERS_WORKERS_H
+#define SECKILL_SERVICE_WORKERS_WORKERS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 enum { ORDER_WORKERS_MAX = 64 }; /* the upper end of the option order_workers */
 
 /* Zero before the start. The owner's thread alone uses it. */
-struct shard_threads {
+struct workers {
     struct order_worker *order_workers[ORDER_WORKERS_MAX];
     struct call_worker_thread *call_workers[CALL_KINDS];
     struct order_indexer *order_indexer;
@@ -24,19 +24,18 @@ struct shard_threads {
 
 /* Starts all but the preparer. Servers need not be there. False with the reason in `error_out`; the
  * caller ends those that were started in any case. */
-bool shard_threads_start(struct shard_threads *threads, struct shard *shard, char *error_out,
-                         size_t error_size);
+bool workers_start(struct workers *workers, struct service *service, char *error_out,
+                   size_t error_size);
 
 /* When the order worker that looked longest ago last began to look for orders (monotonic). */
-int64_t shard_threads_turned_ns(const struct shard_threads *threads);
+int64_t workers_turned_ns(const struct workers *workers);
 
 /* Tells the threads in the background to end, and does not wait; those that carry requests end with
- * shard_stop_queues. */
-void shard_threads_stop(struct shard_threads *threads);
+ * service_stop_queues. */
+void workers_stop(struct workers *workers);
 
-/* Waits for all of them. shard_threads_release then frees what is left, and gives the node number
- * back: after everybody who uses the shard's ids. */
-void shard_threads_join(struct shard_threads *threads);
-void shard_threads_release(struct shard_threads *threads);
+/* Waits for all of them but the preparer, who gives the node number back: that is joined after
+ * everybody who uses the ids. */
+void workers_join(struct workers *workers);
 
 #endif

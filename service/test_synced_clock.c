@@ -7,15 +7,15 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "service/shard_clock.h"
+#include "service/synced_clock.h"
 
-static struct shard_clock known;
+static struct synced_clock known;
 static int64_t now_ns;
 
 static int start(void **state)
 {
     (void)state;
-    shard_clock_init(&known);
+    synced_clock_init(&known);
     now_ns = clock_boot_ns();
     return 0;
 }
@@ -27,29 +27,29 @@ static int64_t note(int64_t ahead_ms, int64_t there_ms, int64_t back_ms)
     int64_t asked_ns = now_ns;
     int64_t read_ns = asked_ns + there_ms * CLOCK_NS_PER_MS;
     now_ns = read_ns + back_ms * CLOCK_NS_PER_MS;
-    return shard_clock_note(&known, asked_ns, now_ns,
-                            (read_ns + ahead_ms * CLOCK_NS_PER_MS) / 1000);
+    return synced_clock_note(&known, asked_ns, now_ns,
+                             (read_ns + ahead_ms * CLOCK_NS_PER_MS) / 1000);
 }
 
 /* How far the ledger's clock is ahead, to the ms. */
 static void assert_ahead(int64_t ms)
 {
-    int64_t difference_ms = shard_clock_ms(&known) - clock_boot_ns() / CLOCK_NS_PER_MS - ms;
+    int64_t difference_ms = synced_clock_ms(&known) - clock_boot_ns() / CLOCK_NS_PER_MS - ms;
     assert_in_range(difference_ms + 1, 0, 2);
 }
 
 static void test_unknown_clock_is_the_daemons_own(void **state)
 {
     (void)state;
-    assert_false(shard_clock_known(&known) || shard_clock_steady(&known));
-    assert_in_range(clock_wall_ms() - shard_clock_ms(&known) + 1, 0, 1000);
+    assert_false(synced_clock_known(&known) || synced_clock_steady(&known));
+    assert_in_range(clock_wall_ms() - synced_clock_ms(&known) + 1, 0, 1000);
 }
 
 static void test_first_answer_counts_however_far_it_is(void **state)
 {
     (void)state;
     assert_int_equal(note(7200000, 1, 1), 0);
-    assert_true(shard_clock_steady(&known));
+    assert_true(synced_clock_steady(&known));
     assert_ahead(7200000);
 }
 
@@ -72,7 +72,7 @@ static void test_answer_that_contradicts_counts_at_once(void **state)
     note(5000, 1, 1);
     assert_int_equal(note(5600, 50, 50), 0);
     assert_ahead(5600);
-    assert_true(shard_clock_steady(&known));
+    assert_true(synced_clock_steady(&known));
 }
 
 /* As after a failover to a server with another clock. */
@@ -82,12 +82,12 @@ static void test_step_is_followed_and_told_of(void **state)
     note(5000, 1, 1);
     assert_int_equal(note(65000, 1, 1), 60000);
     assert_ahead(65000);
-    assert_false(shard_clock_steady(&known));
+    assert_false(synced_clock_steady(&known));
     assert_int_equal(note(65000, 1, 1), 0);
     assert_int_equal(note(5000, 1, 1), -60000);
     assert_ahead(5000);
     atomic_store(&known.steady_ns, clock_boot_ns()); /* as a second later */
-    assert_true(shard_clock_steady(&known));
+    assert_true(synced_clock_steady(&known));
 }
 
 static void test_drift_is_followed_without_a_word(void **state)
@@ -97,7 +97,7 @@ static void test_drift_is_followed_without_a_word(void **state)
         assert_int_equal(note(ahead_ms, 1, 1), 0);
         assert_ahead(ahead_ms);
     }
-    assert_true(shard_clock_steady(&known));
+    assert_true(synced_clock_steady(&known));
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
