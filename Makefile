@@ -193,7 +193,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 # --- The lock library by itself -----------------------------------------------------------------
 
-lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c)) \
+lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(filter-out lua/test_%,$(wildcard lua/*.c)) \
                $(addprefix sql/,db.c db_connection.c db_role.c db_servers.c sql_text.c)
@@ -280,7 +280,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
                  $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c url.c user_id.c) \
-                 $(addprefix lock/,redis_key.c redis_pipeline.c) \
+                 $(addprefix lock/redis/,key.c pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "lock/holder.h"
 #include "lock/process.h"
-#include "lock/redis_server.h"
+#include "lock/redis/server.h"
 #include "lock/sized.h"
 #include "lock/text.h"
 

@@ -3,7 +3,7 @@
 
 #include <sys/eventfd.h>
 
-#include "lock/waiter.h"
+#include "lock/redis/waiter.h"
 #include "lua/test_server.h"
 
 static struct waiter_hub *hub;

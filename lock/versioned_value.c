@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "lock/client.h"
-#include "lock/mysql_table.h"
-#include "lock/redis_server.h"
+#include "lock/mysql/table.h"
+#include "lock/redis/server.h"
 #include "lock/text.h"
 #include "lua/command.h"
 #include "lua_scripts.h"

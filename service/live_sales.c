@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/redis_key.h"
+#include "lock/redis/key.h"
 #include "lua/command.h"
 #include "service/workers/observer.h"
 #include "sql/ledger_stock.h"

@@ -2,7 +2,7 @@
 #ifndef STOCK_SALE_LOCK_H
 #define STOCK_SALE_LOCK_H
 
-#include "lock/redis_pipeline.h"
+#include "lock/redis/pipeline.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
 #include "stock/segment.h"

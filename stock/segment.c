@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/redis_pipeline.h"
+#include "lock/redis/pipeline.h"
 
 /* First number of stock_open.lua; 2 is dirty. */
 enum { OPEN_LOST = 0, OPEN_MARKED = 1 };

@@ -5,7 +5,7 @@
 #ifndef STOCK_SEGMENT_H
 #define STOCK_SEGMENT_H
 
-#include "lock/redis_pipeline.h"
+#include "lock/redis/pipeline.h"
 #include "stock/stock_core.h"
 
 enum segment_state {

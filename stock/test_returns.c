@@ -1,5 +1,5 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
-#include "lock/redis_pipeline.h"
+#include "lock/redis/pipeline.h"
 #include "sql/ledger_due.h"
 #include "sql/ledger_lookup.h"
 #include "sql/ledger_sale.h"

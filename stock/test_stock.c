@@ -1,6 +1,6 @@
 /* N buyers, K units, never K + 1, never K - 1: whatever happens to Redis and the ledger. */
 #include "base/clock.h"
-#include "lock/redis_pipeline.h"
+#include "lock/redis/pipeline.h"
 #include "lua/script.h"
 #include "lua/test_server.h"
 #include "sql/ledger_lookup.h"
@@ -13,8 +13,8 @@
 #include "stock/sale_reset.h"
 #include "stock/sale_settings.h"
 #include "stock/sell.h"
-#include "stock/stock_core.h"
 #include "stock/stock.h"
+#include "stock/stock_core.h"
 
 #include <signal.h>
 #include <stdatomic.h>

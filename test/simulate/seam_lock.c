@@ -1,7 +1,7 @@
 /* lock/seclock.h for the locks of a whole sale, and lock/random.h, over the simulated Redis; and
  * guard locks, over a server of their own.
  *
- * The locks of single segments (lock/redis_pipeline.c) are the project's own. Here are the multi
+ * The locks of single segments (lock/redis/pipeline.c) are the project's own. Here are the multi
  * lock and the watchdog that renews it, which in the project are threads, the lock of the strategy
  * single_lock, and a lock with a lease that stands for whatever server a guard lock has. */
 #include "lock/seclock.h"
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "lock/client.h"
 #include "lock/handle.h"
-#include "lock/redis_key.h"
+#include "lock/redis/key.h"
 #include "lua/script.h"
 #include "test/simulate/chance.h"
 #include "test/simulate/loop.h"

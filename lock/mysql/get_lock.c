@@ -1,0 +1,470 @@
+/* The lock by MySQL's GET_LOCK: held by a connection of its own for as long as that lives. */
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/url.h"
+#include "lock/driver.h"
+#include "lock/mysql/pool.h"
+#include "lock/process.h"
+#include "lock/random.h"
+#include "lock/text.h"
+
+/* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that
+ * happens, and notifies nobody. So each owner's holds of a lock have a connection to themselves,
+ * which the server ends (wait_timeout) when it hears nothing on it for the length of the longest of
+ * their leases. A renewal asks whether this connection still has the lock; a connection that was
+ * replaced has not. No number grows with each acquisition, hence there is no fence. */
+
+/* why_one_server: such a lock is in the memory of the server where it was taken. Another node of a
+ * Galera cluster gives it to somebody else, and so does the next primary while the former one still
+ * lives. */
+
+enum {
+    SLICE_MS_MAX = 400, /* of one wait in the server, which must end within the client's time-out */
+    ER_DEADLOCK = 1213,
+    ER_USER_LOCK_DEADLOCK = 3058,
+};
+
+/* One connection that has the lock, or waits for it. */
+struct holding {
+    struct db *db;
+    pthread_mutex_t mutex; /* one request at a time */
+    char name[SECLOCK_NAME_MAX];
+    char owner[SECLOCK_TOKEN_MAX];
+    _Atomic int lease_ms; /* the longest of its holds, which only grows */
+    int holds;            /* of its owner; 0 while it waits */
+    bool leaving;         /* takes no more holds */
+    struct holding *next;
+};
+
+struct get_lock {
+    struct mysql_pool *pool;
+    char prefix[SECLOCK_PREFIX_MAX];
+    int timeout_ms;
+    _Atomic bool alone;    /* the server was asked, and is no node of a cluster */
+    pthread_mutex_t mutex; /* guards the list and the holdings' holds */
+    struct process_guard guard;
+    struct holding *holdings;
+};
+
+static bool names_several(const char *server)
+{
+    char error[URL_ERROR_SIZE];
+    struct url url;
+    return url_parse(server, "mysql", &url, error, sizeof error) && url.server_count > 1;
+}
+
+static enum seclock_result get_lock_open(const struct lock_context *context, void **self_out)
+{
+    if (names_several(context->server))
+        return lock_fail(SECLOCK_CONFIG, "get-lock: several servers do not share such a lock");
+    struct get_lock *self = calloc(1, sizeof *self);
+    if (!self)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    enum seclock_result result = mysql_pool_open(context->server, context->timeout_ms, &self->pool);
+    if (result != SECLOCK_OK) {
+        free(self);
+        return result;
+    }
+    strcpy(self->prefix, context->prefix);
+    self->timeout_ms = context->timeout_ms;
+    pthread_mutex_init(&self->mutex, NULL);
+    process_guard(&self->guard, &self->mutex);
+    *self_out = self;
+    return SECLOCK_OK;
+}
+
+static void get_lock_close(void *self)
+{
+    struct get_lock *get_lock = self;
+    assert(!get_lock->holdings);
+    mysql_pool_close(&get_lock->pool);
+    process_unguard(&get_lock->guard);
+    pthread_mutex_destroy(&get_lock->mutex);
+    free(get_lock);
+}
+
+/* Were the child to keep the connection of a hold, the lock would outlive its holder. */
+static void get_lock_forget(void *self)
+{
+    struct get_lock *get_lock = self;
+    for (struct holding *i = get_lock->holdings; i; i = i->next)
+        db_forget(&i->db);
+    mysql_pool_forget(get_lock->pool);
+}
+
+/* Sets @n to the name by which the server knows the lock. Names of user locks are short, ignore
+ * case and are shared by all databases, hence a hash of database, prefix and name. */
+static void set_name(const struct get_lock *self, const char *name, struct sql_text *sql)
+{
+    mysql_raw(sql, "SET @n=CONCAT('seclock.',SHA1(CONCAT(DATABASE(),'.',");
+    mysql_key(sql, self->prefix, name);
+    mysql_raw(sql, ")));");
+}
+
+/* Runs statements on the lock's name and gives the last one's first number; -1 for NULL. With a
+ * handle, within the time of its acquisition. */
+static enum seclock_result ask(const struct get_lock *self, const struct seclock_handle *handle,
+                               struct db *db, const char *name, const char *statements,
+                               long long *answer_out)
+{
+    struct sql_text sql = {0};
+    *answer_out = -1;
+    set_name(self, name, &sql);
+    mysql_raw(&sql, statements);
+    enum seclock_result result = handle ? mysql_pool_query_for(handle, self->timeout_ms, db, &sql)
+                                        : mysql_pool_query(db, &sql);
+    sql_free(&sql);
+    char **row = result == SECLOCK_OK ? db_row(db) : NULL;
+    if (row && row[0])
+        *answer_out = strtoll(row[0], NULL, 10);
+    return result;
+}
+
+/* Asks once whether the server is a node of a Galera cluster. */
+static enum seclock_result check_alone(struct get_lock *self, const struct seclock_handle *handle)
+{
+    struct sql_text sql = {0};
+    bool on = false, provided = false;
+    if (atomic_load(&self->alone))
+        return SECLOCK_OK;
+    struct db *db = mysql_pool_take(self->pool);
+    if (!db)
+        return SECLOCK_FAILED;
+    mysql_raw(&sql, "SHOW GLOBAL VARIABLES WHERE Variable_name IN('wsrep_on','wsrep_provider')");
+    enum seclock_result result = mysql_pool_query_for(handle, self->timeout_ms, db, &sql);
+    for (char **row = result == SECLOCK_OK ? db_row(db) : NULL; row; row = db_row(db)) {
+        on = on || strcmp(row[1], "ON") == 0;
+        provided =
+            provided || (strcmp(row[0], "wsrep_provider") == 0 && strcmp(row[1], "none") != 0);
+    }
+    mysql_pool_give(self->pool, db);
+    sql_free(&sql);
+    if (result != SECLOCK_OK)
+        return result;
+    if (on && provided)
+        return lock_fail(SECLOCK_CONFIG, "get-lock: the nodes of a Galera cluster do not share "
+                                         "such a lock");
+    atomic_store(&self->alone, true);
+    return SECLOCK_OK;
+}
+
+static struct holding *holding_new(struct get_lock *self, const struct seclock_handle *handle)
+{
+    struct holding *holding = calloc(1, sizeof *holding);
+    struct db *db = holding ? mysql_pool_take(self->pool) : NULL;
+    if (!db) {
+        free(holding);
+        return NULL;
+    }
+    holding->db = db;
+    pthread_mutex_init(&holding->mutex, NULL);
+    strcpy(holding->name, handle->name);
+    strcpy(holding->owner, handle->owner);
+    holding->lease_ms = handle->lease_ms;
+    return holding;
+}
+
+/* Closes a connection that may have the lock, which frees the lock; keeps any other. */
+static void holding_free(struct get_lock *self, struct holding *holding, bool may_hold)
+{
+    assert(holding->holds == 0);
+    if (may_hold)
+        db_close(&holding->db);
+    else
+        mysql_pool_give(self->pool, holding->db);
+    pthread_mutex_destroy(&holding->mutex);
+    free(holding);
+}
+
+/* The same owner's hold of the lock, counted once more; NULL when there is none. The lease that the
+ * server keeps is as before until the caller has sent a request by holding_check. */
+static struct holding *holding_again(struct get_lock *self, struct seclock_handle *handle)
+{
+    pthread_mutex_lock(&self->mutex);
+    struct holding *holding = self->holdings;
+    while (holding && (holding->leaving || strcmp(holding->owner, handle->owner) != 0 ||
+                       strcmp(holding->name, handle->name) != 0))
+        holding = holding->next;
+    if (holding) {
+        handle->hold_count = ++holding->holds;
+        if (holding->lease_ms < handle->lease_ms)
+            holding->lease_ms = handle->lease_ms;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return holding;
+}
+
+/* The lease as the server keeps it: no shorter, in whole seconds. */
+static int lease_s(const struct holding *holding)
+{
+    return holding->lease_ms / 1000 + 1;
+}
+
+/* Whether the connection still has the lock, in `wait_ms`. The request itself keeps the connection
+ * alive, for the length of the longest lease: the mutex is held so that a shorter one is not sent
+ * behind it. A closed connection is not replaced, because the lock went with it. */
+static enum seclock_result holding_check(struct get_lock *self, struct holding *holding,
+                                         int wait_ms)
+{
+    assert(wait_ms > 0);
+    struct sql_text sql = {0};
+    enum seclock_result result = SECLOCK_LOST;
+    pthread_mutex_lock(&holding->mutex);
+    sql_printf(&sql, "SET SESSION wait_timeout=%d;", lease_s(holding));
+    set_name(self, holding->name, &sql);
+    mysql_raw(&sql, "SELECT IS_USED_LOCK(@n)<=>CONNECTION_ID()");
+    db_set_timeout(holding->db, wait_ms);
+    if (db_connected(holding->db)) {
+        bool answered = db_query(holding->db, sql.text, sql.length) == DB_OK;
+        char **row = answered ? db_row(holding->db) : NULL;
+        if (row && row[0] && row[0][0] == '1')
+            result = SECLOCK_OK;
+        else if (!answered && db_connected(holding->db))
+            result = SECLOCK_FAILED;
+    }
+    if (result != SECLOCK_OK)
+        lock_set_error("mysql: %s", db_error(holding->db));
+    db_set_timeout(holding->db, self->timeout_ms);
+    pthread_mutex_unlock(&holding->mutex);
+    sql_free(&sql);
+    return result;
+}
+
+/* Asks for the lock, waiting in the server for up to `wait_ms`. SECLOCK_OK, SECLOCK_BUSY or
+ * SECLOCK_FAILED: an unanswered connection is closed, so that there is no doubt. */
+static enum seclock_result holding_try(struct get_lock *self, struct holding *holding,
+                                       const struct seclock_handle *handle, int wait_ms)
+{
+    assert(wait_ms >= 0 && holding->lease_ms > 0);
+    char text[160];
+    long long got = 0;
+    snprintf(text, sizeof text,
+             "SET SESSION wait_timeout=%d;"
+             "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),1,GET_LOCK(@n,%d.%03d))",
+             lease_s(holding), wait_ms / 1000, wait_ms % 1000);
+    enum seclock_result result = ask(self, handle, holding->db, holding->name, text, &got);
+    if (result == SECLOCK_OK)
+        return got == 1 ? SECLOCK_OK : SECLOCK_BUSY;
+    long code = strtol(db_error(holding->db), NULL, 10);
+    return code == ER_DEADLOCK || code == ER_USER_LOCK_DEADLOCK ? SECLOCK_BUSY : SECLOCK_FAILED;
+}
+
+static void holding_held(struct get_lock *self, struct holding *holding,
+                         struct seclock_handle *handle)
+{
+    assert(holding->holds == 0 && !handle->driver_data);
+    pthread_mutex_lock(&self->mutex);
+    holding->holds = 1;
+    holding->next = self->holdings;
+    self->holdings = holding;
+    pthread_mutex_unlock(&self->mutex);
+    handle->driver_data = holding;
+    handle->hold_count = 1;
+}
+
+/* One hold less, and none more on a connection that is `lost`. True: it was the last hold. */
+static bool holding_let_go(struct get_lock *self, struct holding *holding, bool lost)
+{
+    pthread_mutex_lock(&self->mutex);
+    holding->leaving = holding->leaving || lost;
+    assert(holding->holds > 0);
+    bool last = --holding->holds == 0;
+    if (last) {
+        struct holding **link = &self->holdings;
+        while (*link != holding) {
+            assert(*link);
+            link = &(*link)->next;
+        }
+        *link = holding->next;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return last;
+}
+
+/* A re-entry checks that the connection still has the lock: the server may have ended it without
+ * a word. */
+static enum seclock_result get_lock_acquire(void *self, struct seclock_handle *handle)
+{
+    struct get_lock *get_lock = self;
+    handle->busy_ms = -1;
+    struct holding *holding = handle->waiting;
+    enum seclock_result alone = check_alone(get_lock, handle);
+    if (alone != SECLOCK_OK)
+        return alone;
+    if (!holding) {
+        holding = holding_again(get_lock, handle);
+        handle->driver_data = holding;
+        if (holding && holding_check(get_lock, holding,
+                                     handle_request_ms(handle, get_lock->timeout_ms)) == SECLOCK_OK)
+            return SECLOCK_OK;
+        if (holding) { /* lost, but its holder has not learnt of it yet */
+            handle->driver_data = NULL;
+            if (holding_let_go(get_lock, holding, true))
+                holding_free(get_lock, holding, true);
+        }
+        holding = holding_new(get_lock, handle);
+    }
+    if (!holding)
+        return SECLOCK_FAILED;
+    enum seclock_result result = holding_try(get_lock, holding, handle, 0);
+    handle->waiting = NULL;
+    if (result == SECLOCK_OK)
+        holding_held(get_lock, holding, handle);
+    else if (handle->waits)
+        handle->waiting = holding;
+    else
+        holding_free(get_lock, holding, result != SECLOCK_BUSY);
+    return result;
+}
+
+/* Queues up in the server, in slices short enough for the client's time-out. MySQL (unlike MariaDB)
+ * counts whole seconds and returns at once: then the pause is here. */
+static void get_lock_wait(void *self, struct seclock_handle *handle, int wait_ms)
+{
+    struct get_lock *get_lock = self;
+    struct holding *holding = handle->waiting;
+    int slice_ms = wait_ms < SLICE_MS_MAX ? wait_ms : SLICE_MS_MAX;
+    if (slice_ms > get_lock->timeout_ms / 3)
+        slice_ms = get_lock->timeout_ms / 3;
+    if (handle->cancel_fd > 0 && slice_ms > 100)
+        slice_ms = 100;
+    if (!holding) {
+        handle_sleep(handle, slice_ms);
+        return;
+    }
+    if (holding_try(get_lock, holding, handle, slice_ms) != SECLOCK_OK)
+        handle_sleep(handle, 1 + (int)lock_random(20));
+}
+
+static void get_lock_stop_waiting(void *self, struct seclock_handle *handle, bool acquired)
+{
+    struct holding *holding = handle->waiting;
+    if (!holding || acquired)
+        return;
+    handle->waiting = NULL;
+    holding_free(self, holding, true); /* the last slice may have acquired it */
+}
+
+static void get_lock_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                           enum seclock_result *results_out)
+{
+    struct get_lock *get_lock = self;
+    for (size_t i = 0; i < count; i++) {
+        int wait_ms = mysql_renewal_ms(&handles[i], 1, get_lock->timeout_ms);
+        struct holding *holding = handles[i]->driver_data;
+        results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
+    }
+}
+
+static bool holding_shared(struct get_lock *self, const struct holding *holding)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool shared = holding->holds > 1;
+    pthread_mutex_unlock(&self->mutex);
+    return shared;
+}
+
+/* why_check_first: once its hold is not counted any more, another thread of the same owner may
+ * release the last one and free the connection.
+ *
+ * The last hold frees the lock by name, and the connection goes back to the pool. Without an
+ * answer the connection is closed, which frees the lock as well. */
+static enum seclock_result get_lock_release(void *self, struct seclock_handle *handle)
+{
+    struct get_lock *get_lock = self;
+    struct holding *holding = handle->driver_data;
+    long long freed = 0;
+    if (!holding)
+        return SECLOCK_LOST;
+    handle->driver_data = NULL;
+    enum seclock_result result = SECLOCK_OK;
+    if (holding_shared(get_lock, holding))
+        result = holding_check(get_lock, holding, get_lock->timeout_ms);
+    if (!holding_let_go(get_lock, holding, false))
+        return result;
+    result = ask(get_lock, handle, holding->db, holding->name,
+                 "SELECT IF(IS_USED_LOCK(@n)<=>CONNECTION_ID(),RELEASE_LOCK(@n),0)", &freed);
+    holding_free(get_lock, holding, result != SECLOCK_OK);
+    return result == SECLOCK_OK && freed == 1 ? SECLOCK_OK : SECLOCK_LOST;
+}
+
+static void get_lock_drop(void *self, struct seclock_handle *handle)
+{
+    struct get_lock *get_lock = self;
+    struct holding *holding = handle->driver_data;
+    get_lock_stop_waiting(self, handle, false);
+    handle->driver_data = NULL;
+    if (holding && holding_let_go(get_lock, holding, false))
+        holding_free(get_lock, holding, true);
+}
+
+/* The id of the connection that has the lock; 0: none has. */
+static enum seclock_result find_holder(struct get_lock *self, struct db *db, const char *name,
+                                       long long *id_out)
+{
+    return ask(self, NULL, db, name, "SELECT IFNULL(IS_USED_LOCK(@n),0)", id_out);
+}
+
+static enum seclock_result get_lock_status(const struct lock_driver *driver, void *self,
+                                           const char *name, struct seclock_status *status_out)
+{
+    (void)driver;
+    struct get_lock *get_lock = self;
+    struct db *db = mysql_pool_take(get_lock->pool);
+    long long id = 0;
+    if (!db)
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
+    mysql_pool_give(get_lock->pool, db);
+    if (result == SECLOCK_OK && id > 0) {
+        status_out->held = true;
+        status_out->count = 1;
+        snprintf(status_out->holder, sizeof status_out->holder, "connection %lld", id);
+    }
+    return result;
+}
+
+/* Ends the holder's connection. */
+static enum seclock_result get_lock_break(const struct lock_driver *driver, void *self,
+                                          const char *name)
+{
+    (void)driver;
+    struct get_lock *get_lock = self;
+    struct db *db = mysql_pool_take(get_lock->pool);
+    struct sql_text sql = {0};
+    long long id = 0;
+    if (!db)
+        return SECLOCK_FAILED;
+    enum seclock_result result = find_holder(get_lock, db, name, &id);
+    if (result == SECLOCK_OK && id > 0) {
+        sql_printf(&sql, "KILL %lld", id);
+        result = mysql_pool_query(db, &sql);
+        sql_free(&sql);
+    } else if (result == SECLOCK_OK)
+        result = SECLOCK_NOT_OWNER;
+    mysql_pool_give(get_lock->pool, db);
+    return result;
+}
+
+const struct lock_driver mysql_get_lock_driver = {
+    .kind = SECLOCK_KIND_GET_LOCK,
+    .features = LOCK_RENEWS,
+    .poll_ms_min = 10,
+    .poll_ms_max = 200,
+    .open = get_lock_open,
+    .close = get_lock_close,
+    .forget = get_lock_forget,
+    .acquire = get_lock_acquire,
+    .wait = get_lock_wait,
+    .stop_waiting = get_lock_stop_waiting,
+    .renew = get_lock_renew,
+    .release = get_lock_release,
+    .drop = get_lock_drop,
+    .status = get_lock_status,
+    .break_lock = get_lock_break,
+};

@@ -1,0 +1,231 @@
+/* One Redis server as all threads of a client share it: a pool of connections, and one
+ * subscriber. */
+#include "lock/redis/server.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/url.h"
+#include "lock/process.h"
+#include "lock/redis/key.h"
+#include "lock/redis/waiter.h"
+#include "lock/text.h"
+
+enum { IDLE_MAX = 64 };
+
+struct redis_server {
+    pthread_mutex_t mutex; /* guards the idle connections */
+    struct process_guard guard;
+    size_t idle_count;
+    struct redis *idle[IDLE_MAX];
+    char *url;
+    char place[URL_PLACE_SIZE];
+    char prefix[SECLOCK_PREFIX_MAX];
+    int timeout_ms;
+    struct waiter_hub *waiters;
+};
+
+/* Opening the first connection here checks the URL; it connects when first used. */
+enum seclock_result redis_server_open(const char *url, const char *prefix, int timeout_ms,
+                                      struct redis_server **server_out)
+{
+    assert(timeout_ms > 0);
+    char error[128];
+    struct redis_server *server = calloc(1, sizeof *server);
+    *server_out = NULL;
+    if (!server)
+        return SECLOCK_FAILED;
+    pthread_mutex_init(&server->mutex, NULL);
+    process_guard(&server->guard, &server->mutex);
+    snprintf(server->prefix, sizeof server->prefix, "%s", prefix);
+    server->timeout_ms = timeout_ms;
+    server->url = strdup(url);
+    server->idle[0] = redis_open(url, timeout_ms, error, sizeof error);
+    if (!server->url || !server->idle[0]) {
+        lock_set_error("%s", error);
+        redis_server_close(&server);
+        return SECLOCK_CONFIG;
+    }
+    url_place(url, "redis", server->place);
+    server->idle_count = 1;
+    server->waiters = waiter_hub_open(url, timeout_ms);
+    if (!server->waiters) {
+        redis_server_close(&server);
+        return SECLOCK_FAILED;
+    }
+    *server_out = server;
+    return SECLOCK_OK;
+}
+
+void redis_server_close(struct redis_server **server)
+{
+    struct redis_server *old = *server;
+    *server = NULL;
+    if (!old)
+        return;
+    waiter_hub_close(&old->waiters);
+    while (old->idle_count > 0)
+        redis_close(&old->idle[--old->idle_count]);
+    process_unguard(&old->guard);
+    pthread_mutex_destroy(&old->mutex);
+    free(old->url);
+    free(old);
+}
+
+/* Only the child runs this, and no other thread exists there: no mutex is needed. The fork has
+ * waited for the list to be whole; connections that were lent stay open, as their threads may have
+ * been changing them. */
+void redis_server_forget(struct redis_server *server)
+{
+    waiter_hub_forget(server->waiters);
+    for (size_t i = 0; i < server->idle_count; i++)
+        redis_drop(server->idle[i]);
+}
+
+struct redis *redis_server_take(struct redis_server *server)
+{
+    char error[128];
+    struct redis *redis = NULL;
+    pthread_mutex_lock(&server->mutex);
+    if (server->idle_count > 0)
+        redis = server->idle[--server->idle_count];
+    pthread_mutex_unlock(&server->mutex);
+    return redis ? redis : redis_open(server->url, server->timeout_ms, error, sizeof error);
+}
+
+/* A connection in a bad state is kept as well: it reconnects when next used. */
+void redis_server_give(struct redis_server *server, struct redis *redis)
+{
+    assert(redis);
+    pthread_mutex_lock(&server->mutex);
+    if (server->idle_count < IDLE_MAX) {
+        server->idle[server->idle_count++] = redis;
+        redis = NULL;
+    }
+    pthread_mutex_unlock(&server->mutex);
+    redis_close(&redis);
+}
+
+/* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
+ * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
+static void run_again(struct redis *redis, struct script_call *calls, size_t count)
+{
+    assert(count > 0);
+    size_t answered = 0;
+    while (answered < count && calls[answered].result != REDIS_UNKNOWN)
+        answered++;
+    if (answered == count)
+        return;
+    script_run(redis, calls + answered, count - answered);
+    for (size_t i = answered; i < count; i++)
+        if (calls[i].result == REDIS_FAILED)
+            calls[i].result = REDIS_UNKNOWN; /* the server may have executed it the first time */
+}
+
+/* Takes a connection for these calls; without memory for one they have certainly failed. */
+static struct redis *take_for(struct redis_server *server, struct script_call *calls, size_t count)
+{
+    struct redis *redis = redis_server_take(server);
+    for (size_t i = 0; !redis && i < count; i++)
+        calls[i].result = REDIS_FAILED;
+    if (!redis)
+        lock_set_error("out of memory");
+    return redis;
+}
+
+void redis_server_failed(const struct redis_server *server, const struct redis *redis)
+{
+    lock_set_error("redis %s: %s", server->place, redis_error(redis));
+}
+
+/* Gives the connection back, and keeps its error if a call was not answered. */
+static void give_after(struct redis_server *server, struct redis *redis,
+                       const struct script_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (calls[i].result != REDIS_ANSWERED) {
+            redis_server_failed(server, redis);
+            break;
+        }
+    redis_server_give(server, redis);
+}
+
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      bool repeatable)
+{
+    assert(count > 0);
+    struct redis *redis = take_for(server, calls, count);
+    if (!redis)
+        return;
+    script_run(redis, calls, count);
+    if (repeatable)
+        run_again(redis, calls, count);
+    give_after(server, redis, calls, count);
+}
+
+int redis_server_timeout_ms(const struct redis_server *server)
+{
+    return server->timeout_ms;
+}
+
+/* The timeout of the connection is set for these calls only, and set back before it is lent again.
+ * With a limit, there is no time left after a silent server to send anything again. */
+static void run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                       int limit_ms,
+                       void (*run)(struct redis *redis, struct script_call *calls, size_t count))
+{
+    assert(limit_ms >= 0);
+    struct redis *redis = take_for(server, calls, count);
+    bool shorter = limit_ms > 0 && limit_ms < server->timeout_ms;
+    int64_t until_ms = clock_now_ms() + limit_ms;
+    if (!redis)
+        return;
+    if (shorter)
+        redis_set_timeout(redis, limit_ms);
+    run(redis, calls, count);
+    if (limit_ms == 0 || clock_now_ms() < until_ms)
+        run_again(redis, calls, count);
+    if (shorter)
+        redis_set_timeout(redis, server->timeout_ms);
+    give_after(server, redis, calls, count);
+}
+
+static void run_telling(struct redis *redis, struct script_call *calls, size_t count)
+{
+    assert(count == 1);
+    script_run_telling(redis, calls);
+}
+
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
+                                 int limit_ms)
+{
+    run_within(server, call, 1, limit_ms, run_telling);
+}
+
+void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
+                             int limit_ms)
+{
+    run_within(server, calls, count, limit_ms, script_run);
+}
+
+void redis_server_key(const struct redis_server *server, const char *name, const char *field,
+                      char *key_out)
+{
+    lock_redis_key(server->prefix, name, field, key_out);
+}
+
+enum seclock_result redis_server_result(const struct script_call *call)
+{
+    if (call->result == REDIS_ANSWERED)
+        return SECLOCK_OK;
+    return call->result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+}
+
+struct waiter_hub *redis_server_waiters(struct redis_server *server)
+{
+    return server->waiters;
+}

@@ -1,0 +1,323 @@
+/* The timestamp lock: the classic lock of older clients, whose value is the time at which it
+ * expires, made correct: by the server's clock, with its holder's token, and changed only by WATCH
+ * and MULTI. It needs no server scripts. Each change takes two round trips:
+ *
+ *   WATCH, GET, TIME ─► decide ─► MULTI, SET or DEL, EXEC (refused if the value has changed)
+ *
+ * A full Redis refuses every command between MULTI and EXEC. Then a script renews and releases;
+ * where scripts are forbidden as well, the hold ends with its lease. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/redis/key.h"
+#include "lock/redis/operator.h"
+#include "lock/text.h"
+
+#define FIELD "timestamp"
+
+enum { TRIES_MAX = 4, UNANSWERED_MAX = 2, FENCE_SECONDS = 604800 };
+
+/* What the first round trip says. */
+struct seen {
+    int64_t left_ms;     /* of the holder's lease; 0 or less: nobody holds it */
+    bool mine, released; /* this request's token holds it, or was the last to release it */
+    bool unheld;         /* this request was released when it held nothing */
+    int64_t now_us;      /* by the server's clock */
+    int64_t fence;       /* the last one given */
+};
+
+/* The state of a change that is tried until it is done. */
+struct attempt {
+    const struct redis_server *server;
+    struct redis *redis;
+    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX], released[SCRIPT_KEY_MAX];
+    bool doubtful; /* a change was not answered; an unanswered look leaves no doubt */
+};
+
+static void attempt_begin(struct redis_server *server, const struct seclock_handle *handle,
+                          struct attempt *attempt_out)
+{
+    char released[LOCK_FIELD_MAX];
+    lock_redis_released("released", handle->request, released);
+    attempt_out->server = server;
+    attempt_out->redis = redis_server_take(server);
+    attempt_out->doubtful = false;
+    redis_server_key(server, handle->name, FIELD, attempt_out->lock);
+    redis_server_key(server, handle->name, "fence", attempt_out->fence);
+    redis_server_key(server, handle->name, released, attempt_out->released);
+}
+
+static enum seclock_result result_of(const struct attempt *attempt, const struct command *commands,
+                                     int count)
+{
+    for (int i = 0; i < count; i++)
+        if (commands[i].result != REDIS_ANSWERED) {
+            redis_server_failed(attempt->server, attempt->redis);
+            return commands[i].result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+        }
+    return SECLOCK_OK;
+}
+
+/* UNWATCH first: an earlier round may have ended without EXEC. Only an acquisition watches the
+ * fence, since it alone sets it: other kinds of lock of the same name share that key. It also
+ * watches for its own release, which may come before a change that is under way for long. */
+static enum seclock_result look(struct attempt *attempt, const char *token, bool acquires,
+                                struct seen *seen_out)
+{
+    struct command commands[] = {
+        {.argc = 1, .argv = {"UNWATCH"}},
+        {.argc = acquires ? 4 : 2,
+         .argv = {"WATCH", attempt->lock, attempt->fence, attempt->released}},
+        {.argc = 2, .argv = {"GET", attempt->lock}},
+        {.argc = 2, .argv = {"GET", attempt->fence}},
+        {.argc = 2, .argv = {"GET", attempt->released}},
+        {.argc = 1, .argv = {"TIME"}},
+    };
+    command_run(attempt->redis, commands, 6);
+    enum seclock_result result = result_of(attempt, commands, 6);
+    const char *value = command_text(&commands[2], -1, NULL);
+    const char *colon = value ? strchr(value, ':') : NULL;
+    const char *released = command_text(&commands[4], -1, NULL);
+    seen_out->now_us = command_int(&commands[5], 0) * 1000000 + command_int(&commands[5], 1);
+    seen_out->left_ms = command_int(&commands[2], -1) - seen_out->now_us / 1000;
+    seen_out->mine = seen_out->left_ms > 0 && colon && strcmp(colon + 1, token) == 0;
+    seen_out->released = released && strcmp(released, token) == 0;
+    seen_out->unheld = released && released[0] == '-' && strcmp(released + 1, token) == 0;
+    seen_out->fence = command_int(&commands[3], -1);
+    command_clear(commands, 6);
+    return result;
+}
+
+/* EXEC comes last; SECLOCK_BUSY: refused, because a watched key has changed, or a cluster moves its
+ * slot. */
+static enum seclock_result change(struct attempt *attempt, struct command *commands, int count)
+{
+    assert(strcmp(commands[count - 1].argv[0], "EXEC") == 0);
+    command_run(attempt->redis, commands, (size_t)count);
+    enum seclock_result result = result_of(attempt, commands, count);
+    attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
+    bool moving = result == SECLOCK_FAILED && command_moving(attempt->redis);
+    if (moving || (result == SECLOCK_OK && command_count(&commands[count - 1]) < 0))
+        result = SECLOCK_BUSY;
+    command_clear(commands, (size_t)count);
+    return result;
+}
+
+/* Does for a full server what a refused transaction would have done; a lease of 0 releases. */
+static enum seclock_result change_by_script(struct attempt *attempt,
+                                            const struct seclock_handle *handle, int lease_ms)
+{
+    struct script_call call;
+    assert(lease_ms >= 0);
+    script_begin(&call, SCRIPT_lock_timestamp);
+    script_key(&call, attempt->lock);
+    script_key(&call, attempt->released);
+    script_text(&call, handle->request);
+    script_int(&call, lease_ms);
+    script_run(attempt->redis, &call, 1);
+    enum seclock_result result = redis_server_result(&call);
+    if (result != SECLOCK_OK)
+        redis_server_failed(attempt->server, attempt->redis);
+    attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
+    return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_LOST : result;
+}
+
+/* Whether the last change was refused because one of its commands was, as a full server does. */
+static bool was_aborted(const struct attempt *attempt, enum seclock_result result)
+{
+    return result == SECLOCK_FAILED && strstr(redis_error(attempt->redis), "EXECABORT");
+}
+
+/* With a fence of 0 the stored one stays as it is. */
+static enum seclock_result write_lock(struct attempt *attempt, const struct seclock_handle *handle,
+                                      const struct seen *seen, int64_t fence)
+{
+    assert(fence >= 0 && handle->lease_ms > 0);
+    char value[32 + SECLOCK_TOKEN_MAX], lease[16], number[24], seconds[16];
+    snprintf(value, sizeof value, "%" PRId64 ":%s", seen->now_us / 1000 + handle->lease_ms,
+             handle->request);
+    snprintf(lease, sizeof lease, "%d", handle->lease_ms);
+    snprintf(number, sizeof number, "%" PRId64, fence);
+    snprintf(seconds, sizeof seconds, "%d", FENCE_SECONDS);
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 5, .argv = {"SET", attempt->lock, value, "PX", lease}},
+        {.argc = 5, .argv = {"SET", attempt->fence, number, "EX", seconds}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    if (fence == 0)
+        commands[2] = (struct command){.argc = 3, .argv = {"EXPIRE", attempt->fence, seconds}};
+    return change(attempt, commands, 4);
+}
+
+/* A lock whose time is over is taken as if it were free: its expiry in Redis is only the
+ * backstop. */
+static enum seclock_result acquire_once(struct attempt *attempt, struct seclock_handle *handle)
+{
+    struct seen seen;
+    enum seclock_result result = look(attempt, handle->request, true, &seen);
+    if (result != SECLOCK_OK)
+        return result;
+    if (seen.released || seen.unheld)
+        return lock_fail(SECLOCK_FAILED, "the request was released before it came");
+    if (seen.left_ms > 0 && !seen.mine) {
+        handle->busy_ms = seen.left_ms;
+        return SECLOCK_BUSY;
+    }
+    if (seen.fence == INT64_MAX) /* written by another program: no fence comes after it */
+        return lock_fail(SECLOCK_CONFIG, "the fence in Redis has no next number");
+    bool fenced = seen.mine && seen.fence > 0;
+    int64_t fence = seen.fence;
+    if (!fenced)
+        fence = seen.now_us > seen.fence ? seen.now_us : seen.fence + 1;
+    result = write_lock(attempt, handle, &seen, fenced ? 0 : fence);
+    if (result == SECLOCK_OK)
+        handle->fence = (uint64_t)fence;
+    handle->busy_ms = 0;
+    return result;
+}
+
+/* The same for a request that should hold the lock: SECLOCK_LOST when it does not. */
+static enum seclock_result look_for_mine(struct attempt *attempt,
+                                         const struct seclock_handle *handle, struct seen *seen_out)
+{
+    enum seclock_result result = look(attempt, handle->request, false, seen_out);
+    return result == SECLOCK_OK && !seen_out->mine ? SECLOCK_LOST : result;
+}
+
+static enum seclock_result renew_once(struct attempt *attempt, struct seclock_handle *handle)
+{
+    struct seen seen;
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result != SECLOCK_OK)
+        return result;
+    if (handle->fence == 0)
+        handle->fence = (uint64_t)seen.fence;
+    result = write_lock(attempt, handle, &seen, 0);
+    return was_aborted(attempt, result) ? change_by_script(attempt, handle, handle->lease_ms)
+                                        : result;
+}
+
+/* Keeps a request that is released without a hold, so that it acquires nothing should it still be
+ * on its way: the scripts of other kinds do so as well. */
+static enum seclock_result keep_unheld(struct attempt *attempt, const struct seclock_handle *handle)
+{
+    char value[1 + SECLOCK_TOKEN_MAX];
+    snprintf(value, sizeof value, "-%s", handle->request);
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 5, .argv = {"SET", attempt->released, value, "PX", "60000"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    enum seclock_result result = change(attempt, commands, 3);
+    return result == SECLOCK_OK ? SECLOCK_LOST : result;
+}
+
+/* The lock and the memory of its release change in one transaction, so that a repeat finds one
+ * of the two. */
+static enum seclock_result give_back(struct attempt *attempt, const struct seclock_handle *handle)
+{
+    struct command commands[] = {
+        {.argc = 1, .argv = {"MULTI"}},
+        {.argc = 2, .argv = {"DEL", attempt->lock}},
+        {.argc = 5, .argv = {"SET", attempt->released, handle->request, "PX", "60000"}},
+        {.argc = 3, .argv = {"PUBLISH", attempt->lock, "1"}},
+        {.argc = 1, .argv = {"EXEC"}},
+    };
+    return change(attempt, commands, 5);
+}
+
+static enum seclock_result release_once(struct attempt *attempt, struct seclock_handle *handle)
+{
+    struct seen seen;
+    enum seclock_result result = look_for_mine(attempt, handle, &seen);
+    if (result == SECLOCK_LOST && (seen.released || seen.unheld))
+        return seen.released ? SECLOCK_OK : SECLOCK_LOST;
+    if (result != SECLOCK_OK && result != SECLOCK_LOST)
+        return result;
+    result = result == SECLOCK_OK ? give_back(attempt, handle) : keep_unheld(attempt, handle);
+    return was_aborted(attempt, result) ? change_by_script(attempt, handle, 0) : result;
+}
+
+/* Repeats a change when another client was in between, or when an answer was lost: the token in the
+ * value tells whether the change has been done. */
+static enum seclock_result repeat(void *self, struct seclock_handle *handle,
+                                  enum seclock_result (*once)(struct attempt *attempt,
+                                                              struct seclock_handle *handle))
+{
+    assert(once);
+    struct attempt attempt;
+    enum seclock_result result = SECLOCK_FAILED;
+    int unanswered = 0;
+    int timeout_ms = redis_server_timeout_ms(self);
+    attempt_begin(self, handle, &attempt);
+    if (!attempt.redis)
+        return lock_fail(SECLOCK_FAILED, "out of memory");
+    handle->busy_ms = -1;
+    for (int tries = 0; tries < TRIES_MAX && unanswered < UNANSWERED_MAX; tries++) {
+        redis_set_timeout(attempt.redis, handle_request_ms(handle, timeout_ms));
+        result = once(&attempt, handle);
+        unanswered += result == SECLOCK_UNKNOWN;
+        if (result != SECLOCK_UNKNOWN && (result != SECLOCK_BUSY || handle->busy_ms > 0))
+            break;
+        if (handle->until_ns != 0 && handle->now_ns() >= handle->until_ns)
+            break;
+    }
+    redis_set_timeout(attempt.redis, timeout_ms);
+    redis_server_give(self, attempt.redis);
+    if (result == SECLOCK_FAILED || result == SECLOCK_UNKNOWN)
+        return attempt.doubtful ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+    return result;
+}
+
+static enum seclock_result timestamp_acquire(void *self, struct seclock_handle *handle)
+{
+    handle->token = handle->request;
+    return repeat(self, handle, acquire_once);
+}
+
+static void timestamp_renew(void *self, struct seclock_handle *const *handles, size_t count,
+                            enum seclock_result *results_out)
+{
+    bool silent = false; /* once the server is silent, the others wait for the next renewal */
+    for (size_t i = 0; i < count; i++) {
+        results_out[i] = silent ? SECLOCK_FAILED : repeat(self, handles[i], renew_once);
+        silent = results_out[i] == SECLOCK_FAILED || results_out[i] == SECLOCK_UNKNOWN;
+        if (results_out[i] == SECLOCK_BUSY)
+            results_out[i] = SECLOCK_FAILED;
+    }
+}
+
+static enum seclock_result timestamp_release(void *self, struct seclock_handle *handle)
+{
+    enum seclock_result result = repeat(self, handle, release_once);
+    return result == SECLOCK_BUSY ? SECLOCK_FAILED : result;
+}
+
+static enum seclock_result timestamp_status(const struct lock_driver *driver, void *self,
+                                            const char *name, struct seclock_status *status_out)
+{
+    enum seclock_result result = redis_string_status(driver, self, name, status_out);
+    const char *colon = strchr(status_out->holder, ':');
+    if (colon) /* the lock's value is expiry:token */
+        memmove(status_out->holder, colon + 1, strlen(colon));
+    return result;
+}
+
+const struct lock_driver redis_timestamp_driver = {
+    .kind = SECLOCK_KIND_TIMESTAMP,
+    .features = LOCK_FENCED | LOCK_RENEWS,
+    .row = &(const struct redis_row){.field = FIELD, .message = "1"},
+    .open = redis_kind_open,
+    .close = redis_kind_close,
+    .acquire = timestamp_acquire,
+    .wait = redis_kind_wait,
+    .stop_waiting = redis_kind_stop_waiting,
+    .renew = timestamp_renew,
+    .release = timestamp_release,
+    .status = timestamp_status,
+    .break_lock = redis_break,
+    .check = redis_check,
+};

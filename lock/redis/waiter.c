@@ -1,0 +1,473 @@
+/* Waiting for messages: one subscriber connection, read by one of the waiting threads for all.
+ *
+ *   server ──► connection ──► the leading thread ──► its own wake-up, or
+ *                                                └─► the eventfd of another waiter
+ *
+ * why_a_waiter_leads: a thread for the connection would have to be woken for each message, and then
+ * wake the waiter: two switches between a release and the next holder. A leader that reads its own
+ * message needs one. When it leaves, it signals another waiter, which leads from then on.
+ *
+ * The hub's mutex guards everything but the sleep in poll(2); only the leader connects and
+ * reads. */
+#include "lock/redis/waiter.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "lock/process.h"
+#include "lock/seclock.h"
+#include "lua/script.h"
+#include "lua/subscriber.h"
+
+enum {
+    CHANNEL_MAX = SCRIPT_KEY_MAX + SECLOCK_TOKEN_MAX,
+    BUCKETS = 256,
+    FREE_MAX = 32,     /* waiters kept for reuse, with their eventfds */
+    RECONNECT_MS = 50, /* between tries to reach a server */
+};
+
+struct waiter {
+    struct waiter_hub *hub;
+    struct channel *channel;
+    struct waiter *next, *previous;         /* on the channel, in order of arrival */
+    struct waiter *hub_next, *hub_previous; /* of all channels */
+    int event_fd;
+    bool woken;
+    bool owes;     /* it was woken, and has not come back since: it tries, or has gone */
+    bool sleeping; /* in poll(2), so that only a signal reaches it */
+    bool signalled;
+};
+
+struct channel {
+    struct channel *next; /* in the bucket */
+    struct waiter *first, *last;
+    uint64_t request; /* the number of its SUBSCRIBE on this connection */
+    char name[CHANNEL_MAX];
+};
+
+struct waiter_hub {
+    pthread_mutex_t mutex;
+    struct process_guard guard;
+    struct redis *redis;
+    int timeout_ms;
+    bool online;              /* connected, and a SUBSCRIBE sent for every channel */
+    uint64_t asked, answered; /* SUBSCRIBEs on this connection, which answers them in order */
+    int64_t silent_ms;        /* since when the server owes an answer to one, if it does */
+    struct waiter *leader;
+    struct waiter *all;
+    struct waiter *free;
+    int free_count;
+    struct channel *buckets[BUCKETS];
+};
+
+struct waiter_hub *waiter_hub_open(const char *url, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    char error[128];
+    struct waiter_hub *hub = calloc(1, sizeof *hub);
+    if (!hub)
+        return NULL;
+    hub->redis = redis_open(url, timeout_ms, error, sizeof error);
+    if (!hub->redis) {
+        free(hub);
+        return NULL;
+    }
+    hub->timeout_ms = timeout_ms;
+    pthread_mutex_init(&hub->mutex, NULL);
+    process_guard(&hub->guard, &hub->mutex);
+    return hub;
+}
+
+void waiter_hub_close(struct waiter_hub **hub)
+{
+    struct waiter_hub *old = *hub;
+    *hub = NULL;
+    if (!old)
+        return;
+    assert(!old->all);
+    while (old->free) {
+        struct waiter *waiter = old->free;
+        old->free = waiter->next;
+        close(waiter->event_fd);
+        free(waiter);
+    }
+    redis_close(&old->redis);
+    process_unguard(&old->guard);
+    pthread_mutex_destroy(&old->mutex);
+    free(old);
+}
+
+/* A leader that was connecting at the fork may have been changing the connection, which stays. */
+void waiter_hub_forget(struct waiter_hub *hub)
+{
+    for (const struct waiter *w = hub->all; w; w = w->hub_next)
+        close(w->event_fd);
+    for (const struct waiter *w = hub->free; w; w = w->next)
+        close(w->event_fd);
+    if (hub->online && redis_fd(hub->redis) >= 0)
+        close(redis_fd(hub->redis));
+}
+
+/* ---- waking; the mutex is held ---- */
+
+static void signal_waiter(struct waiter *waiter)
+{
+    assert(waiter->sleeping);
+    uint64_t one = 1;
+    ssize_t written = write(waiter->event_fd, &one, sizeof one);
+    assert(written == sizeof one);
+    waiter->signalled = true;
+}
+
+static void clear_signal(struct waiter *waiter)
+{
+    uint64_t signals;
+    if (waiter->signalled && read(waiter->event_fd, &signals, sizeof signals) < 0)
+        signals = 0; /* nothing to read: another look at the state costs little */
+    waiter->signalled = false;
+}
+
+static void wake(struct waiter *waiter)
+{
+    if (!waiter->woken && waiter->sleeping)
+        signal_waiter(waiter);
+    waiter->woken = true;
+}
+
+/* In the order of arrival, from `first` on; waiters that a message has woken already do not
+ * count. */
+static void wake_some(struct waiter *first, long count)
+{
+    for (struct waiter *w = first; w && count > 0; w = w->next)
+        if (!w->woken) {
+            wake(w);
+            count--;
+        }
+}
+
+/* The connection is lost, or never answered, and messages with it: so every waiter wakes and tries.
+ * The answers to the next subscriptions will wake them once more. */
+static void hub_lost(struct waiter_hub *hub)
+{
+    hub->online = false;
+    for (struct waiter *w = hub->all; w; w = w->hub_next)
+        wake(w);
+}
+
+/* ---- channels; the mutex is held ---- */
+
+static struct channel **bucket_of(struct waiter_hub *hub, const char *name)
+{
+    return &hub->buckets[hash_slot(name, BUCKETS)];
+}
+
+static struct channel *channel_find(struct waiter_hub *hub, const char *name)
+{
+    struct channel *channel = *bucket_of(hub, name);
+    while (channel && strcmp(channel->name, name) != 0)
+        channel = channel->next;
+    return channel;
+}
+
+static void channel_subscribe(struct waiter_hub *hub, struct channel *channel)
+{
+    assert(hub->online);
+    if (hub->asked == hub->answered) /* another join must not hide that the server is silent */
+        hub->silent_ms = clock_now_ms();
+    channel->request = ++hub->asked;
+    if (!subscriber_ask(hub->redis, true, channel->name))
+        hub_lost(hub);
+}
+
+static struct channel *channel_make(struct waiter_hub *hub, const char *name)
+{
+    struct channel *channel = calloc(1, sizeof *channel);
+    if (!channel)
+        return NULL;
+    snprintf(channel->name, sizeof channel->name, "%s", name);
+    struct channel **bucket = bucket_of(hub, name);
+    channel->next = *bucket;
+    *bucket = channel;
+    channel->request = UINT64_MAX; /* none until the leader has connected */
+    if (hub->online)
+        channel_subscribe(hub, channel);
+    return channel;
+}
+
+/* The last waiter of a channel unsubscribes, at once: a busy server should not write messages
+ * that nobody reads. */
+static void channel_drop(struct waiter_hub *hub, struct channel *channel)
+{
+    struct channel **link = bucket_of(hub, channel->name);
+    assert(!channel->first && !channel->last);
+    while (*link != channel)
+        link = &(*link)->next;
+    *link = channel->next;
+    if (hub->online && !subscriber_ask(hub->redis, false, channel->name))
+        hub_lost(hub);
+    free(channel);
+}
+
+/* ---- leading; the mutex is held, but not while connecting and sleeping ---- */
+
+/* why_the_subscription_wakes: a release between the busy answer and the subscription is not heard.
+ * So its waiters try once more when the subscription is in force; after that they hear every one.
+ */
+static void lead_ready(struct waiter_hub *hub)
+{
+    assert(hub->leader);
+    hub->answered++;
+    hub->silent_ms = clock_now_ms();
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct channel *c = hub->buckets[i]; c; c = c->next)
+            if (c->request == hub->answered)
+                wake_some(c->first, LONG_MAX);
+}
+
+static void lead_message(struct waiter_hub *hub, const char *name, const char *text)
+{
+    struct channel *channel = channel_find(hub, name);
+    if (channel)
+        wake_some(channel->first, text[0] == '*' ? LONG_MAX : strtol(text, NULL, 10));
+}
+
+static void lead_events(struct waiter_hub *hub)
+{
+    char channel[CHANNEL_MAX], message[32];
+    for (;;) {
+        switch (subscriber_next(hub->redis, channel, sizeof channel, message, sizeof message)) {
+        case SUBSCRIBER_NOTHING:
+            return;
+        case SUBSCRIBER_READY:
+            lead_ready(hub);
+            break;
+        case SUBSCRIBER_MESSAGE:
+            lead_message(hub, channel, message);
+            break;
+        case SUBSCRIBER_OTHER:
+            break;
+        }
+    }
+}
+
+static void lead_connect(struct waiter_hub *hub)
+{
+    assert(hub->leader && !hub->online);
+    pthread_mutex_unlock(&hub->mutex); /* only the leader touches the connection while offline */
+    bool connected = redis_connect(hub->redis) == REDIS_ANSWERED;
+    pthread_mutex_lock(&hub->mutex);
+    if (!connected)
+        return;
+    hub->asked = hub->answered = 0;
+    hub->online = true;
+    for (int i = 0; i < BUCKETS && hub->online; i++)
+        for (struct channel *c = hub->buckets[i]; c && hub->online; c = c->next)
+            channel_subscribe(hub, c);
+}
+
+/* The socket to sleep on, or -1. Reconnects when the connection is lost, or when it has not
+ * answered a SUBSCRIBE in time. */
+static int lead_socket(struct waiter_hub *hub)
+{
+    assert(hub->leader);
+    if (hub->online && hub->answered < hub->asked &&
+        clock_now_ms() - hub->silent_ms > hub->timeout_ms)
+        redis_drop(hub->redis);
+    if (hub->online && !redis_connected(hub->redis))
+        hub_lost(hub);
+    if (!hub->online) {
+        redis_drop(hub->redis); /* whatever state it is in */
+        lead_connect(hub);
+    }
+    return hub->online ? redis_fd(hub->redis) : -1;
+}
+
+/* Leads no more, or was signalled to lead and will not: signals another waiter that sleeps. */
+static void resign(struct waiter_hub *hub, const struct waiter *waiter)
+{
+    if (hub->leader && hub->leader != waiter)
+        return;
+    hub->leader = NULL;
+    for (struct waiter *w = hub->all; w; w = w->hub_next)
+        if (w->sleeping && !w->woken) {
+            signal_waiter(w);
+            return;
+        }
+}
+
+/* ---- waiters ---- */
+
+static struct waiter *waiter_make(struct waiter_hub *hub)
+{
+    struct waiter *waiter = hub->free;
+    if (waiter) {
+        hub->free = waiter->next;
+        hub->free_count--;
+    } else {
+        waiter = calloc(1, sizeof *waiter);
+        if (waiter && (waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+            free(waiter);
+            waiter = NULL;
+        }
+    }
+    return waiter;
+}
+
+static void waiter_recycle(struct waiter_hub *hub, struct waiter *waiter)
+{
+    assert(!waiter->sleeping && !waiter->signalled);
+    if (hub->free_count < FREE_MAX) {
+        waiter->next = hub->free;
+        hub->free = waiter;
+        hub->free_count++;
+        return;
+    }
+    close(waiter->event_fd);
+    free(waiter);
+}
+
+/* A waiter that joins a channel whose subscription is in force begins woken: it looks at once. */
+static void link_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
+{
+    assert(waiter->event_fd >= 0);
+    *waiter = (struct waiter){.hub = hub, .channel = channel, .event_fd = waiter->event_fd};
+    waiter->previous = channel->last;
+    if (channel->last)
+        channel->last->next = waiter;
+    else
+        channel->first = waiter;
+    channel->last = waiter;
+    waiter->hub_next = hub->all;
+    if (hub->all)
+        hub->all->hub_previous = waiter;
+    hub->all = waiter;
+    waiter->woken = channel->request <= hub->answered;
+}
+
+static void unlink_waiter(struct waiter_hub *hub, struct channel *channel, struct waiter *waiter)
+{
+    assert(waiter->channel == channel);
+    if (waiter->previous)
+        waiter->previous->next = waiter->next;
+    else
+        channel->first = waiter->next;
+    if (waiter->next)
+        waiter->next->previous = waiter->previous;
+    else
+        channel->last = waiter->previous;
+    if (waiter->hub_previous)
+        waiter->hub_previous->hub_next = waiter->hub_next;
+    else
+        hub->all = waiter->hub_next;
+    if (waiter->hub_next)
+        waiter->hub_next->hub_previous = waiter->hub_previous;
+}
+
+struct waiter *waiter_join(struct waiter_hub *hub, const char *name)
+{
+    assert(strlen(name) < CHANNEL_MAX);
+    pthread_mutex_lock(&hub->mutex);
+    struct channel *channel = channel_find(hub, name);
+    struct waiter *waiter = waiter_make(hub);
+    if (waiter && !channel)
+        channel = channel_make(hub, name);
+    if (waiter && channel) {
+        link_waiter(hub, channel, waiter);
+    } else if (waiter) {
+        waiter_recycle(hub, waiter);
+        waiter = NULL;
+    }
+    pthread_mutex_unlock(&hub->mutex);
+    return waiter;
+}
+
+/* Leads or follows for one sleep in poll(2). False: cancel_fd is readable. */
+static bool sleep_once(struct waiter *waiter, int64_t until_ms, int cancel_fd)
+{
+    struct waiter_hub *hub = waiter->hub;
+    bool leads = hub->leader == waiter;
+    int socket_fd = leads ? lead_socket(hub) : -1;
+    if (waiter->woken)
+        return true;
+    struct pollfd fds[] = {{.fd = waiter->event_fd, .events = POLLIN},
+                           {.fd = cancel_fd > 0 ? cancel_fd : -1, .events = POLLIN},
+                           {.fd = socket_fd, .events = POLLIN}};
+    int64_t left_ms = until_ms - clock_now_ms();
+    int wait_ms = left_ms > 0 ? (int)left_ms : 0;
+    if (leads && socket_fd < 0 && wait_ms > RECONNECT_MS)
+        wait_ms = RECONNECT_MS;
+    if (leads && hub->answered < hub->asked && wait_ms > hub->timeout_ms)
+        wait_ms = hub->timeout_ms;
+    waiter->sleeping = true;
+    pthread_mutex_unlock(&hub->mutex);
+    poll(fds, 3, wait_ms);
+    pthread_mutex_lock(&hub->mutex);
+    waiter->sleeping = false;
+    clear_signal(waiter);
+    if (fds[2].revents && socket_fd == redis_fd(hub->redis)) {
+        if (!redis_fill(hub->redis))
+            hub_lost(hub);
+        lead_events(hub);
+    }
+    return fds[1].revents == 0;
+}
+
+bool waiter_sleep(struct waiter *waiter, int wait_ms, int cancel_fd)
+{
+    assert(wait_ms >= 0);
+    struct waiter_hub *hub = waiter->hub;
+    int64_t until_ms = clock_now_ms() + wait_ms;
+    bool wanted = true;
+    pthread_mutex_lock(&hub->mutex);
+    waiter->owes = false;
+    while (!waiter->woken && wanted) {
+        if (!hub->leader)
+            hub->leader = waiter;
+        wanted = sleep_once(waiter, until_ms, cancel_fd) && clock_now_ms() < until_ms;
+    }
+    bool woken = waiter->woken;
+    waiter->owes = woken;
+    waiter->woken = false;
+    resign(hub, waiter);
+    pthread_mutex_unlock(&hub->mutex);
+    return woken;
+}
+
+/* Only to later ones: those before had their turn, and two who pass to each other would never
+ * sleep. */
+void waiter_pass(struct waiter *waiter)
+{
+    pthread_mutex_lock(&waiter->hub->mutex);
+    if (waiter->owes)
+        wake_some(waiter->next, 1);
+    waiter->owes = false;
+    pthread_mutex_unlock(&waiter->hub->mutex);
+}
+
+void waiter_leave(struct waiter **leaving, bool content)
+{
+    struct waiter *waiter = *leaving;
+    struct waiter_hub *hub = waiter->hub;
+    struct channel *channel = waiter->channel;
+    *leaving = NULL;
+    pthread_mutex_lock(&hub->mutex);
+    assert(hub->leader != waiter && !waiter->sleeping);
+    unlink_waiter(hub, channel, waiter);
+    if (waiter->woken || (waiter->owes && !content)) /* by a message that it does not act on */
+        wake_some(channel->first, 1);
+    clear_signal(waiter);
+    if (!channel->first)
+        channel_drop(hub, channel);
+    waiter_recycle(hub, waiter);
+    pthread_mutex_unlock(&hub->mutex);
+}
