@@ -278,7 +278,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 # --- The simulation: stock/ and the scripts over simulated servers in one process -----------------
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
-simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c)) \
+simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c url.c user_id.c) \
                  $(addprefix lock/redis/,key.c pipeline.c) \
                  $(addprefix lua/,command.c script.c) \

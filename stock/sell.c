@@ -17,10 +17,10 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "stock/check_limit.h"
-#include "stock/check_replay.h"
-#include "stock/check_settings.h"
-#include "stock/strategy_common.h"
+#include "stock/orders/check_limit.h"
+#include "stock/orders/check_replay.h"
+#include "stock/orders/check_settings.h"
+#include "stock/orders/strategy.h"
 
 /* An order that has less time left is not begun. One whose time ends amid its batch sends the batch
  * back; in a crowd that waits as long as it may, each batch would have such orders. */

@@ -9,15 +9,15 @@
 
 #include "base/clock.h"
 #include "lua/cluster.h"
-#include "stock/batch.h"
-#include "stock/check_rate.h"
-#include "stock/check_settings.h"
-#include "stock/guard_lock.h"
-#include "stock/strategy_atomic.h"
-#include "stock/strategy_database.h"
-#include "stock/strategy_optimistic.h"
-#include "stock/strategy_segment_lock.h"
-#include "stock/strategy_single_lock.h"
+#include "stock/orders/batch.h"
+#include "stock/orders/check_rate.h"
+#include "stock/orders/check_settings.h"
+#include "stock/orders/guard_lock.h"
+#include "stock/strategies/atomic.h"
+#include "stock/strategies/database.h"
+#include "stock/strategies/optimistic.h"
+#include "stock/orders/segment_lock.h"
+#include "stock/strategies/single_lock.h"
 
 /* How long a batch waits for a slot of a cluster that is being moved. Short, because other segments
  * are there to sell from. */

@@ -5,7 +5,7 @@
 #include "sql/ledger_restock.h"
 #include "sql/ledger_sale.h"
 #include "sql/ledger_segment.h"
-#include "stock/sale_restock.h"
+#include "stock/sales/restock.h"
 #include "stock/test_stage.h"
 
 static struct ledger_sale sale;

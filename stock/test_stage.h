@@ -6,8 +6,8 @@
 #include "sql/ledger_sale.h"
 #include "sql/ledger_setup.h"
 #include "sql/test_server.h"
-#include "stock/sale_reconcile.h"
-#include "stock/sale_reset.h"
+#include "stock/sales/reconcile.h"
+#include "stock/sales/reset.h"
 #include "stock/sell.h"
 #include "stock/stock.h"
 

@@ -14,7 +14,7 @@
 #include "service/order_id.h"
 #include "sql/ledger_audit.h"
 #include "sql/ledger_time.h"
-#include "stock/sale_audit.h"
+#include "stock/sales/audit.h"
 
 /* ---- the query ---- */
 

@@ -14,11 +14,11 @@
 #include "service/log.h"
 #include "service/metrics.h"
 #include "service/stock_snapshot.h"
-#include "stock/sale_reconcile.h"
-#include "stock/sale_reset.h"
-#include "stock/sale_restock.h"
-#include "stock/sale_retire.h"
-#include "stock/sale_settings.h"
+#include "stock/sales/reconcile.h"
+#include "stock/sales/reset.h"
+#include "stock/sales/restock.h"
+#include "stock/sales/retire.h"
+#include "stock/sales/settings.h"
 
 /* Reads the body as a JSON object with the member sku, which goes to request->call; the caller
  * releases the object. NULL when the body is none: then the request is answered. */

@@ -88,14 +88,14 @@ MUTANTS = {
         "test_script/test_take_from_an_open_round_is_dirty"),
     "settle_at_the_old_fence": Mutant(
         "Redis is settled at the fence that the ledger has",
-        (("stock/strategy_segment_lock.c",
+        (("stock/orders/segment_lock.c",
           "segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);",
           "segment_post_settle(stock, hold, hold->settled, hold->taken - hold->used);"),),
         "test_stock/test_sells_exactly_the_total_and_is_sold_out_after",
         "test_sellout.py::test_mixed_quantities_sell_the_last_unit_too"),
     "settle_keeps_too_few": Mutant(
         "units that were taken and not sold come back",
-        (("stock/strategy_segment_lock.c",
+        (("stock/orders/segment_lock.c",
           "segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);",
           "segment_post_settle(stock, hold, hold->lock.fence, 0);"),),
         "test_settings/test_users_refused_late_leave_the_others_their_units",
@@ -127,7 +127,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "refused_segments_stay_as_they_are": Mutant(
         "a segment whose update the ledger refused is recovered",
-        (("stock/strategy_segment_lock.c", "        recover_refused(stock, batch);",
+        (("stock/orders/segment_lock.c", "        recover_refused(stock, batch);",
           "        (void)recover_refused;"),),
         "test_stock/test_segment_put_back_in_time_is_not_oversold",
         "test_faults.py::test_redis_goes_back_in_time"),
@@ -180,7 +180,7 @@ MUTANTS = {
         "test_ledger/test_key_of_a_transaction_under_way_is_found"),
     "held_row_is_waited_for_again": Mutant(
         "a row that others hold costs the orders of its sale alone",
-        (("stock/held_rows.c",
+        (("stock/orders/held_rows.c",
           "return sale_cache_held_expected(stock->sale_cache, clock_now_ns());",
           "return stock == NULL;"),),
         "test_stock/test_held_row_costs_the_orders_of_its_sale_alone",
@@ -220,7 +220,7 @@ MUTANTS = {
         "test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
     "failed_answered_as_accepted": Mutant(
         "an order is accepted only when it is committed",
-        (("stock/strategy_common.c",
+        (("stock/orders/strategy.c",
           "batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);", "batch_accept(batch);"),),
         "test_stock/test_unreachable_ledger_is_unavailable_and_gives_back",
         "test_faults.py::test_ledger_unreachable_by_the_network"),
@@ -228,18 +228,18 @@ MUTANTS = {
     # ---- unknown outcomes, and what is only visible ----
     "unknown_taken_for_failed": Mutant(
         "an order whose commit was not answered is not tried anew",
-        (("stock/strategy_common.c", "result = resolve(stock, batch);",
+        (("stock/orders/strategy.c", "result = resolve(stock, batch);",
           "result = LEDGER_FAILED;"),),
         "test_stock/test_commit_whose_answer_is_lost_is_asked_after_and_accepted",
         "test_faults.py::test_connection_to_the_ledger_lost_in_an_order"),
     "unknown_taken_for_done": Mutant(
         "an order whose commit was lost is not accepted",
-        (("stock/strategy_common.c", "result = resolve(stock, batch);", "result = LEDGER_OK;"),),
+        (("stock/orders/strategy.c", "result = resolve(stock, batch);", "result = LEDGER_OK;"),),
         "test_stock/test_commit_that_is_lost_is_tried_again",
         "test_faults.py::test_connection_to_the_ledger_lost_in_an_order"),
     "ack_before_the_commit": Mutant(
         "an order in doubt is not accepted",
-        (("stock/strategy_common.c",
+        (("stock/orders/strategy.c",
           "case LEDGER_UNKNOWN:\n        batch_decide(batch, STOCK_IN_DOUBT);",
           "case LEDGER_UNKNOWN:\n        batch_accept(batch);"),),
         "test_stock/test_commit_that_cannot_be_asked_after_is_in_doubt"),
@@ -262,19 +262,19 @@ MUTANTS = {
     # ---- sold out ----
     "sold_out_by_redis": Mutant(
         "the ledger alone says that a sale is sold out",
-        (("stock/strategy_common.c",
+        (("stock/orders/strategy.c",
           "strategy_remember_left(stock, group, look_again(group->sale, rows, count));",
           "look_again(group->sale, rows, count);\n    strategy_remember_left(stock, group, 0);"),),
         "test_returns/test_segment_that_knows_too_few_units_is_recovered",
         "test_faults.py::test_segment_that_says_something_else_than_the_ledger"),
     "redis_is_believed_for_good": Mutant(
         "where the ledger has more units than Redis said the ledger is right",
-        (("stock/strategy_common.c",
+        (("stock/orders/strategy.c",
           "sale_suspect(sale, rows[i].segment, rows[i].fence, units);", "(void)sale_suspect;"),),
         "test_returns/test_segment_that_knows_too_few_units_is_recovered"),
     "units_that_exist_cannot_be_bought": Mutant(
         "after a return whose load is lost an order for more than Redis says is filled",
-        (("stock/strategy_common.c", "if (units > sale_hint(sale, rows[i].segment)) {",
+        (("stock/orders/strategy.c", "if (units > sale_hint(sale, rows[i].segment)) {",
           "if (units > 0 && sale_hint(sale, rows[i].segment) == 0) {"),),
         "test_returns/test_segment_that_lost_some_units_is_recovered",
         "test_faults.py::test_order_for_more_than_redis_knows_of"),
@@ -299,7 +299,7 @@ MUTANTS = {
         "test_stock/test_repeat_is_answered_after_a_write"),
     "key_with_another_body_is_replayed": Mutant(
         "a key with another body is refused",
-        (("stock/check_replay.c", "return order->qty == qty && strcmp(order->sku, sku) == 0;",
+        (("stock/orders/check_replay.c", "return order->qty == qty && strcmp(order->sku, sku) == 0;",
           "return order->qty == qty || strcmp(order->sku, sku) == 0;"),),
         "test_stock/test_key_with_another_body_is_reused",
         "test_idempotency.py::test_same_key_with_another_body_is_422"),
@@ -317,13 +317,13 @@ MUTANTS = {
     # ---- limits, windows and other settings ----
     "limit_off_by_one": Mutant(
         "no user has more units than the limit",
-        (("stock/batch.c", ".limit = order->snapshot->settings.per_user_limit,",
+        (("stock/orders/batch.c", ".limit = order->snapshot->settings.per_user_limit,",
           ".limit = order->snapshot->settings.per_user_limit + 1,"),),
         "test_settings/test_race_through_two_processes_never_passes_the_limit",
         "test_user_limit.py::test_10000_requests_of_100_users_make_100_orders"),
     "limit_refuses_too_early": Mutant(
         "a user may have as many units as the limit",
-        (("stock/check_limit.c", "(uint64_t)quota->units + order->qty > limit_of(order)",
+        (("stock/orders/check_limit.c", "(uint64_t)quota->units + order->qty > limit_of(order)",
           "(uint64_t)quota->units + order->qty >= limit_of(order)"),),
         "test_settings/test_limit_counts_units_in_both_processes",
         "test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
@@ -338,7 +338,7 @@ MUTANTS = {
         "test_state.py::test_user_may_buy_again_what_was_cancelled"),
     "window_not_confirmed": Mutant(
         "an order is refused only by settings in force",
-        (("stock/check_settings.c", "entry->standing = ask(stock, entry);",
+        (("stock/orders/check_settings.c", "entry->standing = ask(stock, entry);",
           "entry->standing = CONFIRMED;"),),
         "test_settings/test_fronts_refuse_only_what_the_ledger_confirmed",
         "test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
@@ -363,7 +363,7 @@ MUTANTS = {
         "test_stock/test_settings_changed_elsewhere_are_learnt_after_a_write"),
     "rate_is_not_asked_again": Mutant(
         "an order whose rate was not told is asked for again",
-        (("stock/check_rate.c", "        order->rate_passed = false;\n        if (fail",
+        (("stock/orders/check_rate.c", "        order->rate_passed = false;\n        if (fail",
           "        if (fail"),),
         "test_stock/test_order_whose_rate_was_not_told_is_asked_for_again",
         "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
@@ -384,18 +384,18 @@ MUTANTS = {
         "test_state.py::test_racing_cancels_of_two_daemons_return_units_once"),
     "cancel_answered_too_early": Mutant(
         "a cancellation that is answered is committed",
-        (("stock/returns.c", "result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT",
+        (("stock/returns/returns.c", "result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT",
           "result == LEDGER_UNKNOWN ? STOCK_STATE_OK"),),
         "test_returns/test_ledger_that_stays_away_leaves_it_in_doubt",
         "test_state.py::test_commit_of_a_move_lost"),
     "seen_cancel_not_confirmed": Mutant(
         "a cancellation that somebody else made is on the disk when it is answered",
-        (("stock/return_order.c", "        confirm_ended(stock, &this_try);\n}",
+        (("stock/returns/status.c", "        confirm_ended(stock, &this_try);\n}",
           "        (void)confirm_ended;\n}"),),
         "test_returns/test_decision_of_others_is_on_the_disk_when_a_cancel_is_answered"),
     "return_not_published": Mutant(
         "units that came back end the memory of a sold-out sale in every process",
-        (("stock/returns.c",
+        (("stock/returns/returns.c",
           "        redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(work->parts[i].sale));\n",
           ""),),
         "test_returns/test_return_is_published",
@@ -428,7 +428,7 @@ MUTANTS = {
         "test_status/test_no_segment_returns_more_than_it_has_sold"),
     "return_looks_no_further": Mutant(
         "an order ends though others have sold what this process thinks was sold elsewhere",
-        (("stock/returns.c", "if (parts[i].moved ||", "if (true || parts[i].moved ||"),),
+        (("stock/returns/returns.c", "if (parts[i].moved ||", "if (true || parts[i].moved ||"),),
         "test_returns/test_units_come_back_though_the_hints_are_wrong"),
     "return_waits_for_an_order": Mutant(
         "an order whose row is held keeps no other from ending",
@@ -438,7 +438,7 @@ MUTANTS = {
         simulated=NO_PART),
     "order_without_its_units": Mutant(
         "the segments have sold what the orders hold",
-        (("stock/batch.c", "uint32_t units = entry->filled ? entry->order->qty : 0;",
+        (("stock/orders/batch.c", "uint32_t units = entry->filled ? entry->order->qty : 0;",
           "uint32_t units = entry->filled ? 1 : 0;"),),
         "test_stock/test_order_that_no_segment_can_fill_is_filled_from_several",
         "test_sellout.py::test_qty_that_no_segment_can_fill_comes_from_several"),
@@ -482,7 +482,7 @@ MUTANTS = {
     # ---- restock and reset ----
     "restock_repeats_without_a_key": Mutant(
         "a restock without a key happens at most once",
-        (("stock/sale_restock.c", "(unknown && adding->key[0] != '\\0')", "unknown"),),
+        (("stock/sales/restock.c", "(unknown && adding->key[0] != '\\0')", "unknown"),),
         "test_restock/test_without_a_key_it_is_called_unclear",
         "test_restock.py::test_commit_of_a_restock_lost"),
     "restock_key_not_written": Mutant(
@@ -494,7 +494,7 @@ MUTANTS = {
         "test_restock.py::test_key_adds_once_whoever_repeats_it"),
     "repeated_restock_not_published": Mutant(
         "a repeat tells every process of units whose first try told nobody",
-        (("stock/sale_restock.c",
+        (("stock/sales/restock.c",
           "if (result == LEDGER_OK && done == STOCK_RESTOCK_DONE)", "if (false)"),),
         "test_restock/test_repeat_tells_every_process_of_the_units",
         "test_restock.py::test_repeat_tells_every_daemon_of_units_whose_first_try_told_nobody",
@@ -530,7 +530,7 @@ MUTANTS = {
         "", "test_reset.py::test_end_round_ends_reserved_orders_and_keeps_paid_ones"),
     "changes_not_published": Mutant(
         "every process hears of a reset, a restock and a change",
-        (("stock/sale_lock.c", "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
+        (("stock/sales/lock.c", "    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);\n", ""),),
         "test_stock/test_reset_is_published",
         "test_restock.py::test_every_daemon_is_told_of_each_change_of_a_sale",
         simulated=NOT_SEEN),
@@ -638,7 +638,7 @@ REDUNDANT = {
           "stock_run_posted(stock);", "    (void)trips;"),)),
     "later_round_not_loaded": Mutant(
         "who cancels an order of a round that is news to the process makes it known",
-        (("stock/returns.c",
+        (("stock/returns/returns.c",
           "if (found == LEDGER_OK && sale_snapshot(part->sale).round < latest)",
           "if (found == LEDGER_OK && false)"),)),
 }

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stock/return_order.h"
-#include "stock/sale_reconcile.h"
-#include "stock/sale_reset.h"
-#include "stock/sale_restock.h"
-#include "stock/sale_retire.h"
-#include "stock/sale_settings.h"
+#include "stock/returns/status.h"
+#include "stock/sales/reconcile.h"
+#include "stock/sales/reset.h"
+#include "stock/sales/restock.h"
+#include "stock/sales/retire.h"
+#include "stock/sales/settings.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/story.h"

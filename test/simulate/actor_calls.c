@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "stock/return_expired.h"
-#include "stock/return_order.h"
-#include "stock/sale_count.h"
-#include "stock/sale_round.h"
+#include "stock/returns/expired.h"
+#include "stock/returns/status.h"
+#include "stock/sales/count.h"
+#include "stock/sales/round.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
 #include "test/simulate/story.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stock/status_change.h"
+#include "stock/returns/status_change.h"
 #include "test/simulate/chance.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_table.h"

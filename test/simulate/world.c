@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "stock/sale_reset.h"
+#include "stock/sales/reset.h"
 #include "stock/stock.h"
 #include "stock/stock_core.h"
 #include "test/simulate/arena.h"

@@ -1,0 +1,211 @@
+/* The strategy of fenced segment locks: one round of lock, take, commit, settle for a whole batch.
+ *
+ *   orders ─► groups by sku ─► gather: plan segments ─► Redis: lock · take ─► fill orders ─┐
+ *                                 ▲                                                         │
+ *                                 └── busy, empty, recovered: more segments ◄───────────────┘
+ *             ─► commit: one ledger transaction for all segments and orders
+ *             ─► settle and release, posted for the pipeline of the next batch; sent at once where
+ *                this one held most of a sale's segments
+ *             ─► conclude: for orders that got nothing, the ledger is asked what is left
+ *
+ * why_commit_decides: an order is accepted by the ledger alone. Whatever is lost or repeated in
+ * Redis, a segment's row changes only from exactly the fence at which Redis was settled when the
+ * units were taken, so nothing here has to be right for the stock to be safe; it has to be right
+ * for the stock to be sold.
+ *
+ * why_in_doubt: when one node of a cluster is lost, only the holds that it had not answered are in
+ * doubt: it may have locked and marked their segments. Nothing is sold from them, and their release
+ * is posted: the next holder finds them open and recovers them. The batch goes on with the segments
+ * of the other nodes. A slot that is being moved refuses calls, which have then certainly not run:
+ * a lock that was refused is a busy segment, a take that was refused leaves it to the recovery, and
+ * a settle or a release that was refused leaves it locked until its lease ends, and then open. */
+#include "stock/orders/segment_lock.h"
+
+#include <assert.h>
+
+#include "sql/ledger_commit.h"
+#include "stock/orders/check_rate.h"
+#include "stock/orders/guard_lock.h"
+
+/* Passes that met busy segments before the ledger is asked all the same. */
+enum { BUSY_PASSES = 8 };
+
+/* ---- gather ---- */
+
+/* Ends the holds that gave nothing, and counts what the others gave. Dirty holds stay for the
+ * recovery. */
+static void classify(struct stock *stock, struct group *group, size_t first_hold)
+{
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next) {
+        if (hold < &stock->holds[first_hold])
+            continue;
+        assert(hold->state != SEGMENT_POSTED); /* its answer was read */
+        group->busy |= hold->state == SEGMENT_BUSY || hold->state == SEGMENT_DOUBT;
+        if (hold->state == SEGMENT_EMPTY)
+            segment_post_release(stock, hold);
+        else if (hold->state == SEGMENT_TAKEN)
+            group->leftover += hold->taken;
+    }
+}
+
+/* Takes units until every order is filled or every segment has been tried. Each pass is one round
+ * trip for all sales of the batch. False when Redis as a whole, or the server of the guard locks,
+ * is lost: what is held by then is in doubt. */
+static bool gather(struct stock *stock, struct batch *batch)
+{
+    strategy_post *post = stock->guard_lock ? guard_lock_post_take : segment_post_take;
+    for (;;) {
+        size_t first_hold = stock->hold_count;
+        for (size_t i = 0; i < batch->group_count; i++)
+            if (!batch->groups[i].stale)
+                strategy_plan(stock, &batch->groups[i], post);
+        if (stock->hold_count == first_hold)
+            return true;
+        bool alive = rate_run(stock);
+        for (size_t i = first_hold; i < stock->hold_count; i++)
+            if (stock->holds[i].state == SEGMENT_POSTED)
+                segment_read_take(stock, &stock->holds[i]);
+        if (!alive || guard_lock_failed(stock))
+            return false;
+        for (size_t i = 0; i < batch->group_count; i++) {
+            classify(stock, &batch->groups[i], first_hold);
+            strategy_recover(stock, &batch->groups[i], first_hold);
+            group_fill(&batch->groups[i]);
+        }
+    }
+}
+
+/* Gives up what is held, without settling, when it is unknown what Redis or the ledger has done.
+ * The next holder finds the segments dirty and recovers them; releasing them spares it the wait for
+ * the leases. */
+static void abandon(struct stock *stock)
+{
+    for (size_t i = 0; i < stock->hold_count; i++)
+        if (stock->holds[i].state == SEGMENT_TAKEN || stock->holds[i].state == SEGMENT_DOUBT ||
+            stock->holds[i].state == SEGMENT_DIRTY)
+            segment_post_release(stock, &stock->holds[i]);
+}
+
+/* ---- commit ---- */
+
+/* Recovers the segments whose updates the ledger refused: Redis said what the ledger refutes, so
+ * nothing can be given back. The batch does it itself, under the locks that it still holds, because
+ * perhaps nobody comes after it. Where the ledger cannot be asked they are released as dirty, and
+ * the hint has the next batch try them. */
+static void recover_refused(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        struct segment_hold *hold = batch->groups[i].first_hold;
+        for (; hold; hold = hold->group_next) {
+            if (hold->state != SEGMENT_TAKEN || !batch_refused(batch, hold))
+                continue;
+            sale_hint_set(hold->sale, hold->segment, 1);
+            hold->state = SEGMENT_DIRTY;
+        }
+        strategy_recover(stock, &batch->groups[i], 0);
+    }
+}
+
+/* Settles every hold by what became of the commit: at its own fence when the ledger has updated the
+ * segment, else at the fence of its last settled round; gives up those in doubt. Posted only: the
+ * calls travel with the next batch's locks. */
+static void settle_all(struct stock *stock, struct batch *batch, bool committed)
+{
+    if (!committed)
+        recover_refused(stock, batch);
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        struct segment_hold *hold = &stock->holds[i];
+        if (hold->state == SEGMENT_DOUBT)
+            segment_post_release(stock, hold);
+        if (hold->state != SEGMENT_TAKEN)
+            continue;
+        assert(!batch_refused(batch, hold));
+        if (committed && hold->used > 0)
+            segment_post_settle(stock, hold, hold->lock.fence, hold->taken - hold->used);
+        else
+            segment_give_back(stock, hold);
+    }
+}
+
+/* Carries out what the ledger said: outcomes for the filled orders, ends for the holds. After an
+ * unknown commit no hold may be settled, not even at its old fence: the units may be sold. */
+static void finish(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    strategy_decide(stock, batch, result);
+    if (result == LEDGER_UNKNOWN)
+        abandon(stock);
+    else
+        settle_all(stock, batch, result == LEDGER_OK);
+}
+
+/* ---- conclude ---- */
+
+/* Decides the orders that got no units. "Sold out" is never concluded from Redis alone. */
+static void conclude(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        struct group *group = &batch->groups[i];
+        if (!group_open(group))
+            continue;
+        if (group->held) { /* nothing says what is in those segments */
+            group_fail(group, true);
+            continue;
+        }
+        /* The holder of a busy segment may give units back, and soon releases it. A holder that
+         * died does neither, so the ledger is asked in the end. */
+        if (group->busy && !group->stale && (group_passes(group) + 1) % BUSY_PASSES != 0)
+            group_decide(group, STOCK_AGAIN, UINT32_MAX);
+        else
+            strategy_conclude(stock, group);
+    }
+}
+
+static void sell_batch(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    struct batch *batch = stock->batch;
+    stock->hold_count = 0;
+    batch_begin(stock, batch, orders, count);
+    if (!gather(stock, batch)) {
+        abandon(stock);
+        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+        return;
+    }
+    if (batch_filled(batch, NULL) > 0)
+        finish(stock, batch, strategy_commit(stock, batch));
+    else
+        settle_all(stock, batch, false);
+    conclude(stock, batch);
+}
+
+/* A worker that settles one batch and locks for the next in the same trip leaves no moment to
+ * others. It matters where they find hardly another segment. */
+static bool held_most(const struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        const struct group *group = &batch->groups[i];
+        size_t held = 0;
+        for (const struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+            held++;
+        if (2 * held > group->snapshot.segments)
+            return true;
+    }
+    return false;
+}
+
+static void sell(struct stock *stock, struct stock_order *const *orders, size_t count)
+{
+    rate_post(stock, orders, count);
+    sell_batch(stock, orders, count);
+    rate_finish(stock);
+    if (held_most(stock->batch))
+        stock_run_posted(stock);
+    if (stock->guard_lock)
+        guard_lock_end(stock);
+}
+
+const struct stock_strategy strategy_segment_lock = {
+    .name = "segment_lock",
+    .guard = LEDGER_CHAIN,
+    .batch_max = STOCK_BATCH_MAX,
+    .sell = sell,
+};

@@ -1,0 +1,286 @@
+/* The steps that strategies have in common: planning, recovering, committing, concluding. */
+#include "stock/orders/strategy.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_recovery.h"
+#include "stock/orders/check_limit.h"
+#include "stock/orders/check_replay.h"
+#include "stock/orders/held_rows.h"
+#include "stock/recovery.h"
+
+enum {
+    COMMIT_TRIES_MAX = 3, /* with orders that keep the others from being committed */
+    RESOLVE_PAUSE_MS = 20,
+};
+
+void strategy_plan(struct stock *stock, struct group *group, strategy_post *post)
+{
+    uint32_t unmet = group_unmet(group);
+    uint32_t segment = 0;
+    assert(stock->hold_count <= STOCK_HOLDS_MAX);
+    while (unmet > 0 && stock->hold_count < STOCK_HOLDS_MAX && group_next(group, &segment)) {
+        uint32_t hint = sale_hint(group->sale, segment);
+        if (hint ==
+            0) /* skipped without asking; strategy_conclude asks the ledger before "sold out" */
+            continue;
+        uint32_t wanted = hint < unmet ? hint : unmet;
+        struct segment_hold *hold = &stock->holds[stock->hold_count++];
+        post(stock, hold, group->sale, &group->snapshot, segment, wanted);
+        group_add_hold(group, hold);
+        unmet -= wanted;
+    }
+}
+
+/* A hold that nothing stands behind: the update's condition tells whether the units are there. */
+static void post_planned(struct stock *stock, struct segment_hold *hold, struct sale *sale,
+                         const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+{
+    (void)stock;
+    segment_begin(hold, sale, snapshot, segment);
+    hold->state = SEGMENT_TAKEN;
+    hold->taken = wanted;
+}
+
+void strategy_fill(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++) {
+        size_t first_hold = stock->hold_count;
+        assert(batch->groups[i].leftover == 0);
+        strategy_plan(stock, &batch->groups[i], post_planned);
+        for (size_t j = first_hold; j < stock->hold_count; j++)
+            batch->groups[i].leftover += stock->holds[j].taken;
+        group_fill(&batch->groups[i]);
+    }
+}
+
+void strategy_recover(struct stock *stock, struct group *group, size_t first_hold)
+{
+    struct segment_hold *dirty[STOCK_HOLDS_MAX];
+    size_t count = 0;
+    assert(first_hold <= stock->hold_count);
+    for (struct segment_hold *hold = group->first_hold; hold; hold = hold->group_next)
+        if (hold >= &stock->holds[first_hold] && hold->state == SEGMENT_DIRTY)
+            dirty[count++] = hold;
+    if (count == 0)
+        return;
+    bool stale = false;
+    size_t held = held_rows_expected(stock) ? held_rows_first(stock, dirty, count) : 0;
+    for (size_t i = 0; i < held; i++)
+        segment_post_release(stock, dirty[i]);
+    group->held |= held > 0;
+    if (held == count)
+        return;
+    if (!recovery_run(stock, dirty + held, count - held, &stale)) {
+        group->busy = true; /* the ledger could not be asked: nothing says that they are empty */
+        if (held_rows_met(stock, sale_sku(group->sale))) {
+            group->held = true;
+            return;
+        }
+    }
+    group->stale |= stale;
+    for (size_t i = held; i < count; i++)
+        group_retry(group, dirty[i]->segment);
+}
+
+/* ---- commit ---- */
+
+/* Asks the ledger what became of a commit whose answer was lost. One update and one order tell for
+ * all of them: the transaction is atomic. */
+static enum ledger_result resolve(struct stock *stock, struct batch *batch)
+{
+    assert(batch->update_count > 0 && batch->row_count > 0);
+    int64_t until_ns = clock_now_ns() + stock->options.resolve_ms * CLOCK_NS_PER_MS;
+    stock->stats.unknown_commits++;
+    for (;;) {
+        enum ledger_result result =
+            ledger_resolve(stock->ledger, &batch->updates[0], &batch->rows[0]);
+        if (result != LEDGER_FAILED)
+            return result;
+        if (clock_now_ns() > until_ns)
+            return LEDGER_UNKNOWN;
+        clock_sleep_ns(RESOLVE_PAUSE_MS * CLOCK_NS_PER_MS);
+    }
+}
+
+/* The ledger has refused to commit the filled orders, with `why` (LEDGER_DUPLICATE or
+ * LEDGER_LIMIT): somebody wrote one of the keys first, or one of the users has enough by now. Finds
+ * the orders that caused it, decides them, and takes their units away again; the others go on. (An
+ * order above its limit may be a repeat; sell.c looks its key up.) False when none is found (an
+ * order id was taken), or the ledger cannot be asked. */
+static bool drop_refused(struct stock *stock, struct batch *batch, enum ledger_result why)
+{
+    struct stock_order *orders[STOCK_BATCH_MAX];
+    size_t count = batch_filled(batch, orders);
+    assert(count > 0 && (why == LEDGER_DUPLICATE || why == LEDGER_LIMIT));
+    bool found = why == LEDGER_LIMIT ? limit_find(stock, orders, count, true)
+                                     : replay_find_refused(stock, orders, count);
+    bool dropped = false;
+    for (size_t i = 0; i < batch->order_count; i++) {
+        if (!batch->orders[i].filled || batch->orders[i].order->outcome == STOCK_OPEN)
+            continue;
+        batch->orders[i].filled = false;
+        dropped = true;
+    }
+    return found && dropped;
+}
+
+static enum ledger_result write_once(struct stock *stock, struct batch *batch)
+{
+    batch_drop_late(batch, clock_now_ns());
+    batch_write(stock, batch, stock->strategy->guard);
+    if (batch->row_count == 0)
+        return LEDGER_NO;
+    int64_t start_ns = clock_now_ns();
+    enum ledger_result result = ledger_commit(stock->ledger, batch->updates, batch->update_count,
+                                              batch->rows, batch->row_count);
+    stock->stats.ledger_calls++;
+    stock->stats.ledger_calls_ns += (uint64_t)(clock_now_ns() - start_ns);
+    if (result == LEDGER_NO)
+        stock->stats.refusals++;
+    return result;
+}
+
+static bool drop_held(struct stock *stock, struct batch *batch)
+{
+    batch_write(stock, batch, stock->strategy->guard);
+    return held_rows_drop(stock, batch);
+}
+
+/* Leaves out the orders for which the filled ones were not committed. False when there is none. */
+static bool drop_some(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_LATE: /* see write_once */
+        return true;
+    case LEDGER_DUPLICATE:
+    case LEDGER_LIMIT:
+        return drop_refused(stock, batch, result);
+    case LEDGER_FAILED:
+        if (!held_rows_met(stock, NULL))
+            return false;
+        /* The row that was waited for may be that of a key, too. */
+        bool keyed = drop_refused(stock, batch, LEDGER_DUPLICATE);
+        return drop_held(stock, batch) || keyed;
+    default:
+        return false;
+    }
+}
+
+enum ledger_result strategy_commit(struct stock *stock, struct batch *batch)
+{
+    enum ledger_result result = LEDGER_DUPLICATE;
+    for (int tries = 0; tries < COMMIT_TRIES_MAX; tries++) {
+        if (held_rows_expected(stock))
+            drop_held(stock, batch);
+        result = write_once(stock, batch);
+        if (!drop_some(stock, batch, result))
+            break;
+    }
+    if (result == LEDGER_UNKNOWN) {
+        result = resolve(stock, batch);
+        /* Asking has raised the first segment's fence: what Redis says of it is out of date. */
+        if (result == LEDGER_NO)
+            batch->updates[0].refused = true;
+    }
+    if (result == LEDGER_OK) /* and with it all that was read before */
+        replay_committed(stock);
+    return result;
+}
+
+/* The ledger refused an update: perhaps for settings or a round that this process does not know
+ * yet. */
+static void reload_refused(struct stock *stock, const struct batch *batch)
+{
+    for (size_t i = 0; i < batch->update_count; i++) {
+        struct sale *sale = batch->updated[i]->sale;
+        bool seen = !batch->updates[i].refused;
+        for (size_t j = 0; j < i && !seen; j++)
+            seen = batch->updates[j].refused && batch->updated[j]->sale == sale;
+        if (!seen)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+    }
+}
+
+void strategy_decide(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    switch (result) {
+    case LEDGER_OK:
+        batch_accept(batch);
+        break;
+    case LEDGER_UNKNOWN:
+        batch_decide(batch, STOCK_IN_DOUBT);
+        break;
+    case LEDGER_FAILED: /* certainly not committed */
+        batch_fail(batch, ledger_ping(stock->ledger) == LEDGER_OK);
+        break;
+    default: /* refused by a guard, for an id, key or limit, or as late: nothing was written */
+        batch_decide(batch, STOCK_AGAIN);
+        reload_refused(stock, batch);
+        break;
+    }
+}
+
+/* ---- conclude ---- */
+
+/* The ledger has more units than this process saw: such segments are tried again, and recovered if
+ * Redis still has fewer. Returns how many units are left in all. */
+static uint32_t look_again(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t units = rows[i].capacity - rows[i].sold;
+        left += units;
+        if (units > sale_hint(sale, rows[i].segment)) {
+            sale_hint_set(sale, rows[i].segment, units);
+            sale_suspect(sale, rows[i].segment, rows[i].fence, units);
+        }
+    }
+    return left;
+}
+
+bool strategy_fetch(struct stock *stock, struct group *group, struct ledger_segment *rows_out,
+                    size_t *count_out)
+{
+    struct sale *sale = group->sale;
+    enum ledger_result found = ledger_segments(stock->ledger, sale_sku(sale), rows_out, count_out);
+    if (found != LEDGER_OK && found != LEDGER_NO) {
+        group_fail(group, ledger_ping(stock->ledger) == LEDGER_OK);
+        return false;
+    }
+    if (found == LEDGER_NO || rows_out[0].round != group->snapshot.round ||
+        *count_out != group->snapshot.segments) {
+        stock_sale_reload(stock, sale_sku(sale), &sale);
+        group_decide(group, STOCK_AGAIN, UINT32_MAX);
+        return false;
+    }
+    return true;
+}
+
+uint32_t strategy_hint(struct sale *sale, const struct ledger_segment *rows, size_t count)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        sale_hint_set(sale, rows[i].segment, rows[i].capacity - rows[i].sold);
+        left += rows[i].capacity - rows[i].sold;
+    }
+    return left;
+}
+
+void strategy_remember_left(struct stock *stock, struct group *group, uint32_t left)
+{
+    sale_remember_left(group->sale, group->snapshot.epoch, left,
+                       clock_now_ns() + stock->options.remember_left_ms * CLOCK_NS_PER_MS);
+    group_decide(group, STOCK_AGAIN, left);
+}
+
+void strategy_conclude(struct stock *stock, struct group *group)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 0;
+    if (!strategy_fetch(stock, group, rows, &count))
+        return;
+    strategy_remember_left(stock, group, look_again(group->sale, rows, count));
+}

@@ -1,0 +1,484 @@
+/* Orders of any sales that end together, and their units, which can be sold again.
+ *
+ *   orders by sale ─► lock free segments of each sale (fence F) and mark them open
+ *     ─► ledger, one transaction: statuses · sold -= n, fence = F
+ *     ─► load the changed segments in Redis from the ledger, and release ─► publish
+ *
+ * why_any_segment: a unit has no home. Whoever holds segments of a sale may take what comes back
+ * off what these have sold; see README.md, "Units that come back".
+ *
+ * why_like_recovery: with this transaction the ledger's fence becomes F, so it refuses from then on
+ * whatever Redis said of the segment before. Loading the segment in Redis is therefore not what
+ * makes the return right, it only spares the next holder a recovery.
+ *
+ * why_the_mark: without it, dying between the commit and the load would leave a segment that looks
+ * settled and knows too few units; with it the segment is dirty. */
+#include "stock/returns/returns.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "stock/orders/held_rows.h"
+#include "stock/order.h"
+#include "stock/recovery.h"
+#include "stock/segment.h"
+
+enum {
+    LOCK_TRIES_MAX = 16, /* while every segment that was tried is busy */
+    PAUSE_US_MIN = 500,  /* before they are tried again */
+    PAUSE_US_MAX = 3000,
+    HOLDS_PART = 2, /* one in so many of a sale's segments is held at once, where that suffices */
+};
+
+/* The orders of one sale. */
+struct part {
+    struct return_order *orders;
+    size_t count;
+    struct sale *sale;
+    struct sale_snapshot snapshot;
+    bool awaited;      /* the sale has so few units left that it may have refused orders */
+    uint32_t least;    /* segments to be locked at least */
+    bool moved, unmet; /* an order was ended; one could not be, as they had sold too few */
+};
+
+/* One transaction; kept for the next. */
+struct returns_work {
+    struct part *parts;
+    size_t part_count;
+    struct ledger_return returned;
+    struct ledger_return_order orders[LEDGER_RETURNS_MAX];      /* by id */
+    struct ledger_return_segment segments[LEDGER_SEGMENTS_MAX]; /* by sku and number */
+    struct segment_hold *holds[LEDGER_SEGMENTS_MAX];            /* at the same places */
+    uint64_t planned[LEDGER_SEGMENTS_MAX / 64];                 /* segments of the present part */
+};
+
+void returns_pause(struct stock *stock)
+{
+    long us = PAUSE_US_MIN + stock_random(stock, PAUSE_US_MAX - PAUSE_US_MIN);
+    clock_sleep_ns(us * 1000);
+}
+
+/* ---- the sales ---- */
+
+static int compare_orders(const void *a, const void *b)
+{
+    const struct return_order *one = a, *other = b;
+    int by_sku = strcmp(one->sku, other->sku);
+    return by_sku != 0 ? by_sku
+                       : (one->order_id > other->order_id) - (one->order_id < other->order_id);
+}
+
+/* A sale is retired only when none of its orders is reserved, so where there is none somebody else
+ * has ended these: they are to be read again. */
+static enum stock_state_result result_without_sale(enum ledger_result found)
+{
+    return found == LEDGER_NO        ? STOCK_STATE_BUSY
+           : found == LEDGER_DAMAGED ? STOCK_STATE_DAMAGED
+                                     : STOCK_STATE_FAILED;
+}
+
+static void set_all(struct part *part, enum stock_state_result result)
+{
+    for (size_t i = 0; i < part->count; i++)
+        part->orders[i].result = result;
+}
+
+/* An order of a later round than the cached one: this process has missed a reset. */
+static enum ledger_result find_sale(struct stock *stock, struct part *part)
+{
+    uint32_t latest = 0;
+    for (size_t i = 0; i < part->count; i++)
+        latest = part->orders[i].round > latest ? part->orders[i].round : latest;
+    enum ledger_result found = stock_sale(stock, part->orders[0].sku, &part->sale);
+    if (found == LEDGER_OK && sale_snapshot(part->sale).round < latest)
+        found = stock_sale_reload(stock, part->orders[0].sku, &part->sale);
+    if (found == LEDGER_OK)
+        part->snapshot = sale_snapshot(part->sale);
+    return found;
+}
+
+/* Returns how many sales there are. */
+static size_t list_parts(struct stock *stock, struct part *parts, struct return_order *orders,
+                         size_t count)
+{
+    size_t found_count = 0;
+    qsort(orders, count, sizeof *orders, compare_orders);
+    for (size_t i = 0, same; i < count; i += same) {
+        struct part *part = &parts[found_count];
+        for (same = 1; i + same < count && strcmp(orders[i].sku, orders[i + same].sku) == 0;)
+            same++;
+        *part = (struct part){.orders = &orders[i], .count = same, .least = 1};
+        enum ledger_result found = find_sale(stock, part);
+        set_all(part, found == LEDGER_OK ? STOCK_STATE_BUSY : result_without_sale(found));
+        found_count += found == LEDGER_OK;
+    }
+    return found_count;
+}
+
+/* ---- their segments ---- */
+
+/* How many units the segment has sold, as far as this process knows. */
+static uint32_t sold_guess(const struct part *part, uint32_t segment)
+{
+    uint32_t capacity = part->snapshot.total / part->snapshot.segments;
+    uint32_t left = sale_hint(part->sale, segment);
+    return left < capacity ? capacity - left : 0;
+}
+
+/* What is still to be planned for the orders of a part. */
+struct need {
+    uint64_t units;   /* of all orders of the present round */
+    uint64_t first;   /* of one of them */
+    uint64_t guessed; /* that the planned segments have sold */
+    size_t held, least, most;
+};
+
+static bool is_met(const struct need *need, const struct stock *stock)
+{
+    bool enough =
+        need->guessed >= need->units || (need->held >= need->most && need->guessed >= need->first);
+    return need->units == 0 || stock->hold_count == STOCK_HOLDS_MAX ||
+           (enough && need->held >= need->least);
+}
+
+/* Posts the lock of a segment, unless that is done or this process knows nothing sold of it. */
+static void post_segment(struct stock *stock, struct returns_work *work, const struct part *part,
+                         uint32_t segment, bool unsold, struct need *need)
+{
+    uint32_t guess = sold_guess(part, segment);
+    bool planned = (work->planned[segment / 64] >> segment % 64 & 1) != 0;
+    if (is_met(need, stock) || planned || (guess == 0 && !unsold))
+        return;
+    work->planned[segment / 64] |= UINT64_C(1) << segment % 64;
+    need->guessed += guess;
+    need->held++;
+    segment_post_open(stock, &stock->holds[stock->hold_count++], part->sale, &part->snapshot,
+                      segment);
+}
+
+/* Posts the locks of enough segments for the orders of the present round: at first of those that
+ * the orders name, then of those that follow from a random one on, at last of those of which
+ * nothing seems to be sold. At most one in HOLDS_PART, so that the others go on selling, unless one
+ * order alone needs more. */
+static void plan(struct stock *stock, struct returns_work *work, const struct part *part,
+                 bool named)
+{
+    uint32_t segments = part->snapshot.segments;
+    assert(segments > 0 && part->count > 0); /* a sale is cached only with segments */
+    uint32_t start = stock_random(stock, segments);
+    size_t from = stock_random(stock, (uint32_t)part->count);
+    struct need need = {.least = part->least, .most = (segments + HOLDS_PART - 1) / HOLDS_PART};
+    memset(work->planned, 0, sizeof work->planned);
+    for (size_t i = 0; i < part->count; i++) {
+        const struct return_order *order = &part->orders[(from + i) % part->count];
+        if (order->round != part->snapshot.round)
+            continue;
+        need.first = need.units == 0 ? order->qty : need.first;
+        need.units += order->qty;
+    }
+    for (size_t i = 0; i < part->count && named; i++)
+        post_segment(stock, work, part, part->orders[(from + i) % part->count].segment % segments,
+                     false, &need);
+    for (uint32_t i = 0; i < 2 * segments; i++)
+        post_segment(stock, work, part, (start + i) % segments, i >= segments, &need);
+}
+
+static bool is_locked(const struct segment_hold *hold)
+{
+    return hold->state == SEGMENT_TAKEN || hold->state == SEGMENT_DIRTY;
+}
+
+/* Posts the end of the holds whose segments have certainly not changed. */
+static void end_unchanged(struct stock *stock)
+{
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        struct segment_hold *hold = &stock->holds[i];
+        /* A segment may have been locked although its mark did not find the lock. */
+        bool lost = hold->state == SEGMENT_BUSY && hold->lock.state == SECLOCK_STATE_HELD;
+        if (is_locked(hold))
+            segment_give_back(stock, hold);
+        else if (lost || hold->state == SEGMENT_DOUBT)
+            segment_post_release(stock, hold);
+    }
+}
+
+/* Tries to lock segments for all parts in one round trip. False when Redis is lost. */
+static bool lock_once(struct stock *stock, struct returns_work *work, bool named, bool *any_out)
+{
+    stock->hold_count = 0;
+    for (size_t i = 0; i < work->part_count; i++)
+        plan(stock, work, &work->parts[i], named);
+    *any_out = stock->hold_count == 0; /* none is wanted */
+    bool alive = stock_run_calls(stock);
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        segment_read_open(stock, &stock->holds[i]);
+        *any_out |= is_locked(&stock->holds[i]);
+    }
+    if (!alive || !*any_out)
+        end_unchanged(stock);
+    return alive;
+}
+
+/* A segment from which much is sold is hardly ever free. */
+static bool lock(struct stock *stock, struct returns_work *work)
+{
+    bool any = false;
+    for (int tries = 0; tries < LOCK_TRIES_MAX; tries++) {
+        if (tries > 0)
+            returns_pause(stock);
+        if (!lock_once(stock, work, tries == 0, &any))
+            return false;
+        if (any)
+            return true;
+    }
+    stock->hold_count = 0;
+    return true;
+}
+
+/* ---- the ledger ---- */
+
+static void list_segments(struct stock *stock, struct returns_work *work)
+{
+    struct ledger_return *returned = &work->returned;
+    returned->segments = work->segments;
+    for (size_t i = 0; i < stock->hold_count; i++)
+        if (is_locked(&stock->holds[i]))
+            work->holds[returned->segment_count++] = &stock->holds[i];
+    qsort(work->holds, returned->segment_count, sizeof work->holds[0], segment_compare);
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        const struct segment_hold *hold = work->holds[i];
+        work->segments[i] =
+            (struct ledger_return_segment){.sku = sale_sku(hold->sale),
+                                           .segment = hold->segment,
+                                           .segments = sale_snapshot(hold->sale).segments,
+                                           .fence = hold->lock.fence};
+    }
+}
+
+static void list_orders(struct returns_work *work)
+{
+    struct ledger_return *returned = &work->returned;
+    size_t kept = 0;
+    returned->orders = work->orders;
+    for (size_t i = 0; i < work->part_count; i++)
+        for (size_t j = 0; j < work->parts[i].count; j++)
+            work->orders[returned->order_count++] = (struct ledger_return_order){
+                .order_id = work->parts[i].orders[j].order_id,
+                .round_over = work->parts[i].orders[j].round < work->parts[i].snapshot.round};
+    qsort(work->orders, returned->order_count, sizeof work->orders[0], ledger_return_order_compare);
+    for (size_t i = 0; i < returned->order_count; i++)
+        if (kept == 0 || work->orders[kept - 1].order_id != work->orders[i].order_id)
+            work->orders[kept++] = work->orders[i];
+    returned->order_count = kept;
+}
+
+static enum stock_state_result result_of(enum ledger_result result,
+                                         const struct ledger_return_order *order)
+{
+    if (result == LEDGER_OK)
+        return order->moved     ? STOCK_STATE_OK
+               : order->damaged ? STOCK_STATE_DAMAGED
+                                : STOCK_STATE_BUSY;
+    return result == LEDGER_NO        ? STOCK_STATE_BUSY
+           : result == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT
+                                      : STOCK_STATE_FAILED;
+}
+
+static void read_results(struct returns_work *work, enum ledger_result result,
+                         struct returns *returns)
+{
+    for (size_t i = 0; i < work->part_count; i++) {
+        struct part *part = &work->parts[i];
+        part->moved = part->unmet = false;
+        for (size_t j = 0; j < part->count; j++) {
+            struct return_order *order = &part->orders[j];
+            struct ledger_return_order key = {.order_id = order->order_id};
+            const struct ledger_return_order *ended =
+                bsearch(&key, work->orders, work->returned.order_count, sizeof key,
+                        ledger_return_order_compare);
+            bool repeat = j > 0 && part->orders[j - 1].order_id == order->order_id;
+            order->result = result_of(result, ended);
+            order->moved = order->result == STOCK_STATE_OK && !repeat;
+            part->moved |= order->moved;
+            part->unmet |= result == LEDGER_OK && ended->unmet && !ended->damaged;
+            returns->moved += order->moved;
+            returns->awaited += order->moved && part->awaited;
+        }
+    }
+    returns->committed |= result == LEDGER_OK && returns->moved > 0;
+}
+
+/* ---- Redis again ---- */
+
+/* Raises the ledger's fences to those of the locks, which waits for a transaction that is still
+ * under way or forbids it, and loads the segments from what the ledger says then. */
+static void recover(struct stock *stock, struct returns_work *work)
+{
+    struct segment_hold *dirty[LEDGER_SEGMENTS_MAX];
+    for (size_t i = 0, same; i < work->returned.segment_count; i += same) {
+        struct sale *sale = work->holds[i]->sale;
+        bool stale = false;
+        for (same = 0;
+             i + same < work->returned.segment_count && work->holds[i + same]->sale == sale;
+             same++) {
+            dirty[same] = work->holds[i + same];
+            dirty[same]->state = SEGMENT_DIRTY;
+        }
+        recovery_run(stock, dirty, same, &stale);
+        if (stale)
+            stock_sale_reload(stock, sale_sku(sale), &sale);
+    }
+}
+
+/* Loads the segments that units came back to. The others keep their last fence in the ledger, so
+ * what Redis says of them still counts; where the ledger's fence is beyond the lock's, Redis is
+ * told of it. */
+static void load(struct stock *stock, struct returns_work *work)
+{
+    for (size_t i = 0; i < work->returned.segment_count; i++) {
+        const struct ledger_return_segment *segment = &work->segments[i];
+        struct segment_hold *hold = work->holds[i];
+        bool there = segment->row.round != 0;
+        if (segment->returned > 0 || (there && segment->row.fence > segment->fence)) {
+            hold->state = SEGMENT_DIRTY;
+            recovery_load(stock, hold, &segment->row);
+        } else if (there) {
+            sale_hint_set(hold->sale, hold->segment, segment->row.capacity - segment->row.sold);
+        }
+    }
+}
+
+/* Reads the sales of which the ledger has another round, or does not show a segment: this process
+ * has perhaps missed a change. */
+static void reload_stale(struct stock *stock, const struct returns_work *work)
+{
+    const struct sale *reloaded = NULL; /* the holds are sorted by sale */
+    for (size_t i = 0; i < work->returned.segment_count; i++) {
+        const struct segment_hold *hold = work->holds[i];
+        struct sale *sale = hold->sale;
+        if (work->segments[i].row.round == hold->round || sale == reloaded ||
+            sale_snapshot(sale).round != hold->round)
+            continue;
+        reloaded = sale;
+        stock_sale_reload(stock, sale_sku(sale), &sale);
+    }
+}
+
+/* Nobody was refused units while more than one order can want were left. The parts and the holds
+ * are sorted alike. */
+static void find_awaited(struct returns_work *work)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < work->part_count; i++) {
+        struct part *part = &work->parts[i];
+        uint64_t left = 0;
+        bool any = false;
+        for (; at < work->returned.segment_count && work->holds[at]->sale == part->sale; at++) {
+            const struct ledger_return_segment *segment = &work->segments[at];
+            if (segment->row.round == 0)
+                continue;
+            left += segment->row.capacity - segment->row.sold - segment->returned;
+            any |= segment->returned > 0;
+        }
+        part->awaited = any && left < STOCK_QTY_MAX;
+    }
+}
+
+/* The other processes may remember that the sale is sold out. After an unknown commit units may
+ * have come back as well: publishing is harmless. */
+static void publish(struct stock *stock, const struct returns_work *work, bool all)
+{
+    for (size_t i = 0; i < work->part_count; i++) {
+        if (!work->parts[i].awaited && !all)
+            continue;
+        sale_invalidate(work->parts[i].sale);
+        redis_publish(stock->redis, STOCK_CHANNEL, sale_sku(work->parts[i].sale));
+    }
+}
+
+static void end_locked(struct stock *stock, struct returns_work *work, enum ledger_status to,
+                       struct returns *returns)
+{
+    work->returned.to = to;
+    list_segments(stock, work);
+    list_orders(work);
+    enum ledger_result result = ledger_return(stock->ledger, &work->returned);
+    if (result == LEDGER_OK)
+        load(stock, work);
+    else if (result == LEDGER_FAILED)
+        held_rows_met(stock, work->part_count == 1 ? sale_sku(work->parts[0].sale) : NULL);
+    else
+        recover(stock, work);
+    if (result == LEDGER_OK) {
+        find_awaited(work);
+        reload_stale(stock, work);
+    }
+    read_results(work, result, returns);
+    end_unchanged(stock);
+    stock->hold_count = 0;
+    stock_run_posted(stock);
+    publish(stock, work, result == LEDGER_UNKNOWN);
+}
+
+static struct returns_work *begin_work(struct stock *stock, struct part *parts, size_t count)
+{
+    struct returns_work *work = stock->returning;
+    if (!work)
+        work = stock->returning = malloc(sizeof *work);
+    if (!work)
+        abort();
+    work->parts = parts;
+    work->part_count = count;
+    work->returned = (struct ledger_return){.order_count = 0};
+    return work;
+}
+
+static void end_parts(struct stock *stock, struct part *parts, size_t count, enum ledger_status to,
+                      struct returns *returns)
+{
+    struct returns_work *work = begin_work(stock, parts, count);
+    if (lock(stock, work)) {
+        end_locked(stock, work, to, returns);
+        return;
+    }
+    stock_run_posted(stock);
+    for (size_t i = 0; i < count; i++)
+        set_all(&parts[i], STOCK_STATE_FAILED);
+}
+
+/* Keeps the sales of which no order could be ended because what this process knows of its segments
+ * was wrong, for a try with twice as many of them. */
+static size_t keep_unmet(struct part *parts, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].moved || !parts[i].unmet || parts[i].least >= parts[i].snapshot.segments)
+            continue;
+        parts[i].least *= 2;
+        parts[kept++] = parts[i];
+    }
+    return kept;
+}
+
+/* While rows are held that one would wait for, each sale has a transaction of its own, so that the
+ * others do not fail with it. */
+struct returns returns_end(struct stock *stock, struct return_order *orders, size_t count,
+                           enum ledger_status to)
+{
+    struct returns returns = {.moved = 0};
+    struct part *parts = calloc(count, sizeof *parts);
+    if (!parts)
+        abort();
+    assert(count > 0 && count <= LEDGER_RETURNS_MAX);
+    size_t part_count = list_parts(stock, parts, orders, count);
+    while (part_count > 0) {
+        size_t together = held_rows_expected(stock) ? 1 : part_count;
+        for (size_t i = 0; i < part_count; i += together)
+            end_parts(stock, parts + i, together, to, &returns);
+        part_count = keep_unmet(parts, part_count);
+    }
+    free(parts);
+    return returns;
+}

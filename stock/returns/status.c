@@ -1,0 +1,237 @@
+/* Orders that are paid or cancelled; the units of cancelled ones can be sold again at once. */
+#include "stock/returns/status.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_confirm.h"
+#include "sql/ledger_lookup.h"
+#include "sql/ledger_pay.h"
+#include "sql/ledger_status.h"
+#include "stock/returns/returns.h"
+#include "stock/stock_core.h"
+
+enum { FAILURES_MAX = 3 }; /* of Redis or the ledger that one call rides out */
+
+/* Repeats a call until the orders' statuses are known, or the time is over, or nothing can be
+ * reached. */
+struct trial {
+    struct stock_status_change *open[STOCK_CHANGES_MAX]; /* not decided yet */
+    size_t open_count;
+    bool decided; /* an order is */
+    int failures;
+    int64_t until_ns;
+    int64_t resolve_until_ns; /* the same, once a try is in doubt: then it must be found out */
+};
+
+static struct trial trial_of(const struct stock *stock, struct stock_status_change *changes,
+                             size_t count, int wait_ms)
+{
+    int64_t now_ns = clock_now_ns();
+    struct trial trial = {
+        .open_count = count,
+        .until_ns = now_ns + wait_ms * CLOCK_NS_PER_MS,
+        .resolve_until_ns = now_ns + stock->options.resolve_ms * CLOCK_NS_PER_MS,
+    };
+    assert(count > 0 && count <= STOCK_CHANGES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        changes[i].moved = changes[i].doubt = false;
+        trial.open[i] = &changes[i];
+    }
+    return trial;
+}
+
+static void set_all(struct trial *trial, enum stock_state_result result)
+{
+    for (size_t i = 0; i < trial->open_count; i++)
+        trial->open[i]->result = result;
+}
+
+static bool is_open(enum stock_state_result result)
+{
+    return result == STOCK_STATE_BUSY || result == STOCK_STATE_FAILED ||
+           result == STOCK_STATE_IN_DOUBT;
+}
+
+/* Keeps the orders that are not decided. True when it is worth while to try them again; else their
+ * results are final. */
+static bool trial_goes_on(struct stock *stock, struct trial *trial)
+{
+    bool doubt = false, failed = false;
+    size_t kept = 0;
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        change->doubt |= change->result == STOCK_STATE_IN_DOUBT;
+        change->moved |= change->doubt && change->result == STOCK_STATE_OK;
+        if (!is_open(change->result))
+            continue;
+        doubt |= change->doubt;
+        failed |= change->result == STOCK_STATE_FAILED;
+        trial->open[kept++] = change;
+    }
+    trial->decided |= kept < trial->open_count;
+    trial->open_count = kept;
+    trial->failures += failed;
+    bool hopeless = trial->failures >= FAILURES_MAX;
+    bool enough = trial->decided && !failed;
+    int64_t now_ns = clock_now_ns();
+    bool again = doubt ? now_ns < trial->resolve_until_ns
+                       : kept > 0 && !hopeless && !enough && now_ns < trial->until_ns;
+    if (again)
+        returns_pause(stock);
+    for (size_t i = 0; i < kept && !again; i++)
+        if (trial->open[i]->doubt)
+            trial->open[i]->result = STOCK_STATE_IN_DOUBT;
+    return again;
+}
+
+/* The records of the orders that are not decided, for the ledger to fill in. */
+static struct ledger_record *const *open_records(struct trial *trial,
+                                                 struct ledger_record *records[STOCK_CHANGES_MAX])
+{
+    for (size_t i = 0; i < trial->open_count; i++)
+        records[i] = &trial->open[i]->record;
+    return records;
+}
+
+/* What an order's record says of a change to `to`. BUSY: it can still be made. */
+static enum stock_state_result result_of(const struct ledger_record *record, enum ledger_status to)
+{
+    if (record->damaged)
+        return STOCK_STATE_DAMAGED;
+    if (record->status[0] == '\0')
+        return STOCK_STATE_NO_ORDER;
+    if (strcmp(record->status, ledger_status_name(to)) == 0)
+        return STOCK_STATE_OK;
+    /* An order that is reserved and not payable is overdue, or its round is over, though nobody has
+     * expired it yet. */
+    bool open = to == LEDGER_PAID ? record->payable : ledger_status_may(record->status, to);
+    return open ? STOCK_STATE_BUSY : STOCK_STATE_REFUSED;
+}
+
+/* ---- paying ---- */
+
+static void pay_once(struct stock *stock, struct trial *trial)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    bool moved[STOCK_CHANGES_MAX];
+    enum ledger_result paid =
+        ledger_pay(stock->ledger, open_records(trial, records), trial->open_count, moved);
+    if (paid == LEDGER_DAMAGED) { /* the next try pays the others */
+        for (size_t i = 0; i < trial->open_count; i++)
+            trial->open[i]->result = records[i]->damaged ? STOCK_STATE_DAMAGED : STOCK_STATE_FAILED;
+        return;
+    }
+    if (paid != LEDGER_OK) {
+        set_all(trial, paid == LEDGER_UNKNOWN ? STOCK_STATE_IN_DOUBT : STOCK_STATE_FAILED);
+        return;
+    }
+    for (size_t i = 0; i < trial->open_count; i++) {
+        trial->open[i]->result = result_of(records[i], LEDGER_PAID);
+        trial->open[i]->moved = moved[i];
+    }
+}
+
+void stock_pay(struct stock *stock, struct stock_status_change *changes, size_t count, int wait_ms)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
+    do
+        pay_once(stock, &trial);
+    while (trial_goes_on(stock, &trial));
+}
+
+/* ---- cancelling ---- */
+
+/* The orders of one try, as the ledger says they stand when it begins. */
+struct cancel_try {
+    uint64_t connection;                                  /* that they were read on */
+    struct stock_status_change *ended[STOCK_CHANGES_MAX]; /* cancelled or paid by others */
+    size_t ended_count;
+    struct stock_status_change *pending[STOCK_CHANGES_MAX]; /* to be cancelled */
+    size_t pending_count;
+};
+
+static bool cancel_read(struct stock *stock, struct trial *trial, struct cancel_try *this_try)
+{
+    struct ledger_record *records[STOCK_CHANGES_MAX];
+    this_try->ended_count = this_try->pending_count = 0;
+    if (ledger_orders_find(stock->ledger, open_records(trial, records), trial->open_count) !=
+        LEDGER_OK)
+        return false;
+    this_try->connection = ledger_connection(stock->ledger);
+    for (size_t i = 0; i < trial->open_count; i++) {
+        struct stock_status_change *change = trial->open[i];
+        change->result = result_of(records[i], LEDGER_CANCELLED);
+        if (change->result == STOCK_STATE_BUSY)
+            this_try->pending[this_try->pending_count++] = change;
+        else if (change->result != STOCK_STATE_NO_ORDER && change->result != STOCK_STATE_DAMAGED)
+            this_try->ended[this_try->ended_count++] = change;
+    }
+    return true;
+}
+
+/* Orders that somebody else has cancelled or paid are answered only when that is on the disk. What
+ * this try has cancelled itself, or left in doubt, stays as it is. */
+static void confirm_ended(struct stock *stock, const struct cancel_try *this_try)
+{
+    if (this_try->ended_count == 0 ||
+        ledger_confirm(stock->ledger, this_try->connection) == LEDGER_OK)
+        return;
+    for (size_t i = 0; i < this_try->ended_count; i++)
+        this_try->ended[i]->result = STOCK_STATE_FAILED;
+}
+
+static void read_returned(struct return_order *orders, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stock_status_change *change = orders[i].owner;
+        change->result = orders[i].result;
+        if (orders[i].result != STOCK_STATE_OK)
+            continue;
+        change->moved = orders[i].moved;
+        snprintf(change->record.status, sizeof change->record.status, "%s",
+                 ledger_status_name(LEDGER_CANCELLED));
+    }
+}
+
+static struct return_order order_of(struct stock_status_change *change)
+{
+    const struct ledger_record *record = &change->record;
+    struct return_order order = {.order_id = record->order_id,
+                                 .round = record->round,
+                                 .segment = record->segment,
+                                 .qty = record->qty,
+                                 .owner = change};
+    memcpy(order.sku, record->sku, sizeof order.sku);
+    return order;
+}
+
+static void cancel_once(struct stock *stock, struct trial *trial)
+{
+    struct cancel_try this_try;
+    struct return_order orders[STOCK_CHANGES_MAX];
+    struct returns returns = {.committed = false};
+    if (!cancel_read(stock, trial, &this_try)) {
+        set_all(trial, STOCK_STATE_FAILED);
+        return;
+    }
+    for (size_t i = 0; i < this_try.pending_count; i++)
+        orders[i] = order_of(this_try.pending[i]);
+    if (this_try.pending_count > 0)
+        returns = returns_end(stock, orders, this_try.pending_count, LEDGER_CANCELLED);
+    read_returned(orders, this_try.pending_count);
+    /* A commit of this call confirms all that was read before it on the same connection. */
+    if (!returns.committed || ledger_connection(stock->ledger) != this_try.connection)
+        confirm_ended(stock, &this_try);
+}
+
+void stock_cancel(struct stock *stock, struct stock_status_change *changes, size_t count,
+                  int wait_ms)
+{
+    struct trial trial = trial_of(stock, changes, count, wait_ms);
+    do
+        cancel_once(stock, &trial);
+    while (trial_goes_on(stock, &trial));
+}

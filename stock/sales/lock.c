@@ -1,0 +1,131 @@
+/* All segments of a sale, locked together for a change of the sale as a whole. */
+#include "stock/sales/lock.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+enum { TRIES_MAX = 5 }; /* resets that change the number of segments in between */
+
+enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
+                                                int wait_ms, struct sale_lock *locked)
+{
+    assert(count > 0 && count <= LEDGER_SEGMENTS_MAX);
+    locked->count = count;
+    for (size_t i = 0; i < count; i++) {
+        segment_name(sku, (uint32_t)i, locked->names[i]);
+        locked->requests[i] =
+            SECLOCK_REQUEST(.name = locked->names[i], .kind = SECLOCK_KIND_SIMPLE);
+        locked->members[i] =
+            (struct seclock_member){.client = stock_locks(stock), .request = &locked->requests[i]};
+    }
+    enum seclock_result result =
+        seclock_multi_acquire(locked->members, count, wait_ms, locked->handles);
+    if (result == SECLOCK_TIMEOUT)
+        return STOCK_ADMIN_BUSY;
+    if (result != SECLOCK_OK) {
+        fault_note(redis_fault(stock->redis), "acquire", seclock_error());
+        return STOCK_ADMIN_FAILED;
+    }
+    for (size_t i = 0; i < count; i++)
+        lock_redis_copy(locked->handles[i], &locked->holds[i]);
+    return STOCK_ADMIN_OK;
+}
+
+bool sale_lock_release(struct stock *stock, struct sale_lock *locked)
+{
+    assert(locked->count > 0 && locked->count <= LEDGER_SEGMENTS_MAX);
+    for (size_t i = 0; i < locked->count; i++)
+        if (locked->holds[i].state != SECLOCK_STATE_RELEASED)
+            lock_redis_end(&locked->holds[i], stock_call(stock));
+    size_t count = stock->call_count; /* of the calls whose answers are looked at */
+    bool done = stock_run_calls(stock);
+    for (size_t i = 0; i < count; i++)
+        done = done && stock->calls[i].result == REDIS_ANSWERED && stock->calls[i].values[0] != 0;
+    seclock_multi_free(locked->handles, locked->count);
+    return done;
+}
+
+/* A reset may change the number of segments before the locks are held: then all are locked anew. */
+enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
+                                          struct sale_lock *locked)
+{
+    struct sale *sale = NULL;
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum ledger_result found = stock_sale_reload(stock, sku, &sale);
+        if (found != LEDGER_OK)
+            return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+        enum stock_admin_result locks =
+            sale_lock_acquire_first(stock, sku, sale_snapshot(sale).segments, wait_ms, locked);
+        if (locks != STOCK_ADMIN_OK)
+            return locks;
+        found = stock_sale_reload(stock, sku, &sale);
+        if (found == LEDGER_OK && sale_snapshot(sale).segments == locked->count)
+            return STOCK_ADMIN_OK;
+        sale_lock_release(stock, locked);
+        if (found != LEDGER_OK)
+            return found == LEDGER_NO ? STOCK_ADMIN_NO_SALE : STOCK_ADMIN_FAILED;
+    }
+    return STOCK_ADMIN_BUSY;
+}
+
+void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        fences_out[i] = locked->holds[i].fence;
+}
+
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked)
+{
+    bool held = true;
+    stock_run_posted(stock); /* there may be as many calls as segments */
+    for (size_t i = 0; i < locked->count; i++)
+        segment_post_mark(stock, &locked->holds[i], &locked->marks[i]);
+    stock_run_calls(stock);
+    for (size_t i = 0; i < locked->count; i++)
+        held = segment_read_mark(stock, &locked->marks[i]) && held;
+    if (!held)
+        sale_lock_post_unmark(stock, locked);
+    return held;
+}
+
+void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        segment_post_unmark(stock, &locked->holds[i], &locked->marks[i]);
+}
+
+void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
+                          const struct ledger_sale *sale, const struct ledger_segment *segments)
+{
+    assert(locked->count >= sale->segments); /* nobody sells from a segment that changes */
+    for (size_t i = 0; i < locked->count; i++) {
+        struct lock_hold *lock = &locked->holds[i];
+        if (i >= sale->segments) {
+            segment_post_drop(stock, lock);
+            continue;
+        }
+        /* Where Redis has forgotten fences the ledger is ahead: the next lock must get a greater
+         * one. */
+        if (segments[i].fence > lock->fence)
+            segment_post_fence(stock, lock, segments[i].fence);
+        segment_post_load(stock, lock, segments[i].capacity - segments[i].sold, sale->round,
+                          segments[i].fence);
+    }
+}
+
+/* This process first: its own orders come before its message returns to it. */
+void sale_publish(struct stock *stock, const struct ledger_sale *row)
+{
+    struct sale *sale = sale_cache_put(stock->sale_cache, row);
+    if (sale)
+        sale_invalidate(sale);
+    redis_publish(stock->redis, STOCK_CHANNEL, row->sku);
+}
+
+void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round)
+{
+    char message[SALE_MESSAGE_SIZE];
+    sale_cache_retire(stock->sale_cache, sku, round);
+    snprintf(message, sizeof message, "%s!%u", sku, round);
+    redis_publish(stock->redis, STOCK_CHANNEL, message);
+}

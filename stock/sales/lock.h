@@ -1,0 +1,56 @@
+/* All segments of a sale, locked together for a change of the sale as a whole; for stock/ alone. */
+#ifndef STOCK_SALES_LOCK_H
+#define STOCK_SALES_LOCK_H
+
+#include "lock/redis/pipeline.h"
+#include "sql/ledger_sale.h"
+#include "sql/ledger_segment.h"
+#include "stock/segment.h"
+#include "stock/stock_core.h"
+
+/* All segments of a sale, locked. The handles keep the leases renewed. */
+struct sale_lock {
+    size_t count;
+    struct lock_hold holds[LEDGER_SEGMENTS_MAX];
+    struct segment_mark marks[LEDGER_SEGMENTS_MAX]; /* of sale_lock_mark */
+    struct seclock_handle *handles[LEDGER_SEGMENTS_MAX];
+    struct seclock_request requests[LEDGER_SEGMENTS_MAX];
+    struct seclock_member members[LEDGER_SEGMENTS_MAX];
+    char names[LEDGER_SEGMENTS_MAX][SECLOCK_NAME_MAX];
+};
+
+/* Locks all segments that the sale has, waiting up to `wait_ms` for them. On anything but
+ * STOCK_ADMIN_OK nothing is held. */
+enum stock_admin_result sale_lock_acquire(struct stock *stock, const char *sku, int wait_ms,
+                                          struct sale_lock *locked);
+
+/* The same for the first `count` segments, whether the sale has that many or not. */
+enum stock_admin_result sale_lock_acquire_first(struct stock *stock, const char *sku, size_t count,
+                                                int wait_ms, struct sale_lock *locked);
+
+/* The fences of the locks, one per segment; room for LEDGER_SEGMENTS_MAX. */
+void sale_lock_fences(const struct sale_lock *locked, uint64_t *fences_out);
+
+/* Marks all segments open, before the ledger changes them: dying before they are loaded leaves them
+ * dirty. False when a lock was lost or Redis does not answer; then the ledger must not be changed.
+ * After a change that was certainly not made, sale_lock_post_unmark posts the segments as they were
+ * and their release; without it they stay dirty. */
+bool sale_lock_mark(struct stock *stock, struct sale_lock *locked);
+void sale_lock_post_unmark(struct stock *stock, struct sale_lock *locked);
+
+/* Posts all segments as the ledger says them now, and that there are no others. */
+void sale_lock_post_round(struct stock *stock, struct sale_lock *locked,
+                          const struct ledger_sale *sale, const struct ledger_segment *segments);
+
+/* Sends what was posted for the locked segments, and releases the locks that are still held. True
+ * when every call was answered with yes. */
+bool sale_lock_release(struct stock *stock, struct sale_lock *locked);
+
+/* Notes the sale in this process and publishes to the others that it has changed: it may have units
+ * again, or other settings. */
+void sale_publish(struct stock *stock, const struct ledger_sale *row);
+
+/* The same for a sale that was retired in this round. */
+void sale_publish_retired(struct stock *stock, const char *sku, uint32_t round);
+
+#endif

@@ -1,0 +1,261 @@
+/* A sale's next round, or its first.
+ *
+ *   was it done under its key? ─► may it be done? ─► lock all segments ─► may it still be done?
+ *     ─► mark them open ─► ledger, one transaction: key · sale · segments · the old round's end
+ *     ─► load Redis, and release ─► publish ─► end reserved orders of the old round, a first part
+ *
+ * why_key_last: a reset with a key is refused only if its key was looked up after the reason was
+ * found. Else its first try, under way, could be carried out between the two, and the repeat be
+ * told no.
+ *
+ * why_in_parts: the reserved orders of the old round may be a million. The transaction that begins
+ * the new round makes them all not payable at once (ledger_status), and notes that they are to be
+ * expired; that is done in pieces, here for a moment and else by stock_round_end. */
+#include "stock/sales/reset.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_confirm.h"
+#include "sql/ledger_reset.h"
+#include "sql/ledger_segment.h"
+#include "stock/sales/lock.h"
+#include "stock/sales/round.h"
+
+enum {
+    TRIES_MAX = 5,   /* resets and changes of others that came in between */
+    END_MS = 250,    /* spent on ending orders by the reset itself: the operator waits for it */
+    COUNT_MS = 1000, /* on counting those that it would end, before it refuses that */
+};
+
+struct resetting {
+    const struct stock_reset *asked;
+    char request[LEDGER_RESET_TEXT_MAX];
+    int wait_ms;
+    struct ledger_sale *sale_out;
+    struct ledger_round_use *use_out;
+    uint64_t *ended_out;
+    bool again; /* another try will find out more */
+};
+
+/* What the call asks for, to be compared when its key comes again. */
+static void write_request(struct resetting *resetting)
+{
+    const struct stock_reset *asked = resetting->asked;
+    const struct ledger_settings *to = &asked->change.settings;
+    int length =
+        snprintf(resetting->request, sizeof resetting->request,
+                 "total=%u segments=%u fields=%u starts=%lld ends=%lld limit=%u pay=%u paused=%d "
+                 "if_round=%lld end_round=%d",
+                 asked->total, asked->segments, asked->change.fields, (long long)to->starts_ms,
+                 (long long)to->ends_ms, to->per_user_limit, to->pay_within_s, to->paused,
+                 asked->only_if ? (long long)asked->if_round : -1, asked->end_round);
+    assert(length > 0 && length < LEDGER_RESET_TEXT_MAX);
+}
+
+static bool has_key(const struct resetting *resetting)
+{
+    return resetting->asked->key && resetting->asked->key[0] != '\0';
+}
+
+/* Looks for what was done under the key. False: nothing, or there is no key. The process that did
+ * it may have died before it published the round. */
+static bool find_key(struct stock *stock, struct resetting *resetting,
+                     enum stock_admin_result *result_out)
+{
+    const char *sku = resetting->asked->sku;
+    struct ledger_sale now = {.round = 0}, *then = resetting->sale_out;
+    char request[LEDGER_RESET_TEXT_MAX];
+    bool retired = false;
+    if (!has_key(resetting))
+        return false;
+    *result_out = STOCK_ADMIN_FAILED;
+    enum ledger_result found =
+        ledger_reset_find(stock->ledger, sku, resetting->asked->key, then, request, &retired);
+    uint64_t connection = ledger_connection(stock->ledger);
+    if (found == LEDGER_NO)
+        return false;
+    /* The first may be visible and not on the disk yet, as may what the sale is now. */
+    enum ledger_result present =
+        found == LEDGER_OK ? ledger_sale_find(stock->ledger, sku, &now) : found;
+    if ((present != LEDGER_OK && present != LEDGER_NO) ||
+        ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+        return true;
+    *result_out = STOCK_ADMIN_KEY_REUSED;
+    if (strcmp(request, resetting->request) != 0)
+        return true;
+    *result_out = retired ? STOCK_ADMIN_KEY_OVER : STOCK_ADMIN_OK;
+    if (!retired && now.round == then->round) {
+        *then = now;
+        sale_publish(stock, then);
+    }
+    return true;
+}
+
+/* The sale as it is now, all zero but for its sku when there is none. */
+static enum ledger_result read_sale(struct stock *stock, const char *sku, struct ledger_sale *sale)
+{
+    *sale = (struct ledger_sale){.round = 0};
+    enum ledger_result found = ledger_sale_find(stock->ledger, sku, sale);
+    snprintf(sale->sku, sizeof sale->sku, "%s", sku);
+    return found == LEDGER_NO ? LEDGER_OK : found;
+}
+
+/* STOCK_ADMIN_OK, or why the sale as it is forbids the reset. */
+static enum stock_admin_result check(const struct stock_reset *asked, const struct ledger_sale *now)
+{
+    struct ledger_settings settings = now->settings;
+    stock_change_apply(&settings, &asked->change);
+    bool keeps_end = !(asked->change.fields & STOCK_CHANGE_ENDS);
+    if (asked->only_if && asked->if_round != now->round)
+        return STOCK_ADMIN_OTHER_ROUND;
+    if (now->sold > 0 && !asked->end_round)
+        return STOCK_ADMIN_ROUND_IN_USE;
+    if (settings.ends_ms != 0 && settings.ends_ms <= settings.starts_ms)
+        return STOCK_ADMIN_WINDOW;
+    if (settings.ends_ms != 0 && keeps_end && settings.ends_ms <= asked->now_ms)
+        return STOCK_ADMIN_ENDED;
+    return STOCK_ADMIN_OK;
+}
+
+/* Refuses what the sale as it is forbids. */
+static enum stock_admin_result refuse(struct stock *stock, struct resetting *resetting,
+                                      const struct ledger_sale *now, enum stock_admin_result why)
+{
+    enum stock_admin_result done = STOCK_ADMIN_FAILED;
+    if (find_key(stock, resetting, &done))
+        return done;
+    int64_t until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS;
+    if (why == STOCK_ADMIN_ROUND_IN_USE &&
+        !stock_round_use(stock, now, until_ns, resetting->use_out))
+        return STOCK_ADMIN_FAILED;
+    *resetting->sale_out = *now;
+    return why;
+}
+
+/* Begins the round in one transaction under the locks, and releases them. `sale` is the sale as it
+ * is, and becomes what it is then. `held_out`: units that orders of the old round hold. */
+static enum ledger_result reset_locked(struct stock *stock, const struct resetting *resetting,
+                                       struct sale_lock *locked, struct ledger_sale *sale,
+                                       uint32_t *held_out)
+{
+    const struct stock_reset *asked = resetting->asked;
+    uint64_t fences[LEDGER_SEGMENTS_MAX];
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    struct ledger_reset reset = {.key = asked->key,
+                                 .request = resetting->request,
+                                 .fences = fences,
+                                 .end_round = asked->end_round};
+    assert(locked->count >= asked->segments && locked->count >= sale->segments);
+    sale->total = asked->total;
+    sale->segments = asked->segments;
+    stock_change_apply(&sale->settings, &asked->change);
+    *held_out = 0;
+    if (!sale_lock_mark(stock, locked)) {
+        sale_lock_release(stock, locked);
+        return LEDGER_FAILED;
+    }
+    sale_lock_fences(locked, fences);
+    enum ledger_result result = ledger_reset(stock->ledger, &reset, sale, rows);
+    if (result == LEDGER_OK)
+        sale_lock_post_round(stock, locked, sale, rows);
+    else if (result != LEDGER_UNKNOWN)
+        sale_lock_post_unmark(stock, locked);
+    sale_lock_release(stock, locked);
+    if (result == LEDGER_OK)
+        sale_publish(stock, sale);
+    *held_out = reset.held;
+    return result;
+}
+
+/* What the ledger's answer means. The new round is open; the operator waits for a part of the old
+ * one's orders to end, mostly for all. */
+static enum stock_admin_result conclude(struct stock *stock, struct resetting *resetting,
+                                        enum ledger_result result, uint32_t held,
+                                        const struct ledger_sale *sale)
+{
+    bool unknown = result == LEDGER_UNKNOWN;
+    bool overtaken = result == LEDGER_NO || result == LEDGER_DUPLICATE;
+    resetting->again = overtaken || (unknown && has_key(resetting));
+    if (result != LEDGER_OK)
+        return unknown ? STOCK_ADMIN_IN_DOUBT : overtaken ? STOCK_ADMIN_BUSY : STOCK_ADMIN_FAILED;
+    *resetting->sale_out = *sale;
+    if (held > 0)
+        stock_round_end(stock, clock_now_ns() + END_MS * CLOCK_NS_PER_MS, resetting->ended_out);
+    return STOCK_ADMIN_OK;
+}
+
+/* The sale is looked at before the locks, as a refusal needs none, and again when they are held. It
+ * may have got more segments than were locked: then the next try locks more. */
+static enum stock_admin_result try_once(struct stock *stock, struct resetting *resetting,
+                                        struct sale_lock *locked)
+{
+    const struct stock_reset *asked = resetting->asked;
+    struct ledger_sale sale;
+    uint32_t held = 0;
+    enum stock_admin_result result = STOCK_ADMIN_OK;
+    resetting->again = false;
+    if (find_key(stock, resetting, &result))
+        return result;
+    if (read_sale(stock, asked->sku, &sale) != LEDGER_OK)
+        return STOCK_ADMIN_FAILED;
+    result = check(asked, &sale);
+    if (result != STOCK_ADMIN_OK)
+        return refuse(stock, resetting, &sale, result);
+    size_t count = sale.segments > asked->segments ? sale.segments : asked->segments;
+    result = sale_lock_acquire_first(stock, asked->sku, count, resetting->wait_ms, locked);
+    if (result != STOCK_ADMIN_OK)
+        return result;
+    enum ledger_result found = read_sale(stock, asked->sku, &sale);
+    if (found == LEDGER_OK)
+        result = check(asked, &sale);
+    resetting->again = found == LEDGER_OK && sale.segments > count;
+    if (result == STOCK_ADMIN_OK && !sale_cache_find(stock->sale_cache, asked->sku) &&
+        sale_cache_full(stock->sale_cache))
+        result = STOCK_ADMIN_FULL;
+    if (found == LEDGER_OK && !resetting->again && result == STOCK_ADMIN_OK) {
+        enum ledger_result done = reset_locked(stock, resetting, locked, &sale, &held);
+        return conclude(stock, resetting, done, held, &sale);
+    }
+    sale_lock_release(stock, locked);
+    if (found != LEDGER_OK || resetting->again)
+        return found != LEDGER_OK ? STOCK_ADMIN_FAILED : STOCK_ADMIN_BUSY;
+    return refuse(stock, resetting, &sale, result);
+}
+
+enum stock_admin_result stock_reset(struct stock *stock, const struct stock_reset *reset,
+                                    int wait_ms, struct ledger_sale *sale_out,
+                                    struct ledger_round_use *use_out, uint64_t *ended_out)
+{
+    struct resetting resetting = {.asked = reset,
+                                  .wait_ms = wait_ms,
+                                  .sale_out = sale_out,
+                                  .use_out = use_out,
+                                  .ended_out = ended_out,
+                                  .again = true};
+    struct sale_lock *locked = malloc(sizeof *locked);
+    enum stock_admin_result result = STOCK_ADMIN_BUSY;
+    bool doubt = false;
+    if (!locked)
+        abort();
+    assert(reset->segments > 0 && reset->segments <= LEDGER_SEGMENTS_MAX);
+    assert(reset->segments <= reset->total);
+    *ended_out = 0;
+    write_request(&resetting);
+    stock_revalidate(stock);
+    for (int tries = 0; tries < TRIES_MAX && resetting.again; tries++) {
+        result = try_once(stock, &resetting, locked);
+        doubt |= result == STOCK_ADMIN_IN_DOUBT;
+    }
+    free(locked);
+    if (result == STOCK_ADMIN_KEY_OVER && doubt) /* by this call, before the sale was retired */
+        return STOCK_ADMIN_OK;
+    /* Once in doubt, only what its key says ends the doubt: a try that is refused does not see a
+     * commit that ends later. */
+    bool certain = result == STOCK_ADMIN_OK || result == STOCK_ADMIN_KEY_REUSED ||
+                   result == STOCK_ADMIN_KEY_OVER;
+    return doubt && !certain ? STOCK_ADMIN_IN_DOUBT : result;
+}

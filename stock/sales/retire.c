@@ -1,0 +1,135 @@
+/* The end of a sale.
+ *
+ *   count the round's orders that hold units ─► lock all segments ─► ledger, one transaction: the
+ *     sale and its segments go, if nothing was sold since ─► the segments' keys go ─► publish
+ *
+ * Whoever dies after the commit leaves keys in Redis, of a sale that no process finds in the
+ * ledger; another call for the sku, or an order that comes to them, deletes them.
+ *
+ * why_in_parts: the table of orders may be long, and the thread serves other calls. So one call
+ * counts for a moment only; the thread keeps what it has counted, and the next call for the sale
+ * goes on there. The locks' holder checks that nothing was sold or returned meanwhile. */
+#include "stock/sales/retire.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_confirm.h"
+#include "stock/sales/lock.h"
+#include "stock/segment.h"
+
+enum {
+    TRIES_MAX = 5,  /* orders and resets that came in between, or commits not answered */
+    COUNT_MS = 500, /* spent on counting orders by one call */
+};
+
+struct retiring {
+    const char *sku;
+    int wait_ms;
+    int64_t until_ns; /* orders are counted */
+    struct ledger_sale *sale;
+    struct sale_lock *locked;
+    bool doubt; /* a commit of this call was not answered */
+};
+
+static void drop_locked(struct stock *stock, struct sale_lock *locked)
+{
+    for (size_t i = 0; i < locked->count; i++)
+        segment_post_retire(stock, &locked->holds[i]);
+    sale_lock_release(stock, locked);
+}
+
+/* Nothing of the sale is left in the ledger. After a commit in doubt that is this call's doing, as
+ * far as its client can tell. */
+static enum stock_admin_result end_gone(struct stock *stock, struct retiring *retiring)
+{
+    uint32_t segments = 0;
+    enum ledger_result found = ledger_retired_find(stock->ledger, retiring->sku, &segments);
+    uint64_t connection = ledger_connection(stock->ledger);
+    if (found != LEDGER_OK && found != LEDGER_NO)
+        return STOCK_ADMIN_FAILED;
+    if (found == LEDGER_NO)
+        return STOCK_ADMIN_NO_SALE;
+    if (sale_lock_acquire_first(stock, retiring->sku, segments, retiring->wait_ms,
+                                retiring->locked) == STOCK_ADMIN_OK)
+        drop_locked(stock, retiring->locked);
+    if (!retiring->doubt)
+        return STOCK_ADMIN_NO_SALE;
+    if (ledger_confirm(stock->ledger, connection) != LEDGER_OK)
+        return STOCK_ADMIN_IN_DOUBT;
+    sale_publish_retired(stock, retiring->sku, retiring->sale->round);
+    return STOCK_ADMIN_OK;
+}
+
+/* Counts the orders that hold units, from where an earlier call stopped. OK: none is reserved. */
+static enum stock_admin_result count_held(struct stock *stock, const struct retiring *retiring)
+{
+    struct ledger_held *held = &stock->held;
+    enum ledger_result result = LEDGER_OK;
+    do {
+        result = ledger_held_count(stock->ledger, retiring->sale, held);
+        if (result == LEDGER_FAILED)
+            return STOCK_ADMIN_FAILED;
+    } while (result == LEDGER_OK && !held->done && clock_now_ns() < retiring->until_ns);
+    if (held->reserved > 0)
+        return STOCK_ADMIN_IN_USE;
+    return result == LEDGER_OK && held->done ? STOCK_ADMIN_OK : STOCK_ADMIN_COUNTING;
+}
+
+static enum stock_admin_result retire_locked(struct stock *stock, struct retiring *retiring)
+{
+    enum ledger_result result = LEDGER_NO;
+    if (retiring->locked->count == retiring->sale->segments)
+        result = ledger_retire(stock->ledger, retiring->sale, &stock->held);
+    if (result != LEDGER_OK) {
+        stock->held.begun = false; /* the next try counts anew */
+        sale_lock_release(stock, retiring->locked);
+        retiring->doubt |= result == LEDGER_UNKNOWN;
+        return result == LEDGER_FAILED ? STOCK_ADMIN_FAILED : STOCK_ADMIN_BUSY;
+    }
+    drop_locked(stock, retiring->locked);
+    sale_publish_retired(stock, retiring->sku, retiring->sale->round);
+    return STOCK_ADMIN_OK;
+}
+
+/* BUSY: another try will find out more. */
+static enum stock_admin_result try_once(struct stock *stock, struct retiring *retiring)
+{
+    struct ledger_sale present;
+    enum ledger_result found = ledger_sale_find(stock->ledger, retiring->sku, &present);
+    if (found == LEDGER_NO)
+        return end_gone(stock, retiring);
+    if (found != LEDGER_OK)
+        return STOCK_ADMIN_FAILED;
+    *retiring->sale = present;
+    enum stock_admin_result result = count_held(stock, retiring);
+    if (result == STOCK_ADMIN_OK)
+        result = sale_lock_acquire(stock, retiring->sku, retiring->wait_ms, retiring->locked);
+    if (result == STOCK_ADMIN_NO_SALE)
+        return STOCK_ADMIN_BUSY;
+    return result == STOCK_ADMIN_OK ? retire_locked(stock, retiring) : result;
+}
+
+enum stock_admin_result stock_retire(struct stock *stock, const char *sku, int wait_ms,
+                                     struct ledger_sale *sale_out, struct ledger_held *held_out)
+{
+    struct retiring retiring = {.sku = sku,
+                                .wait_ms = wait_ms,
+                                .until_ns = clock_now_ns() + COUNT_MS * CLOCK_NS_PER_MS,
+                                .sale = sale_out};
+    enum stock_admin_result result = STOCK_ADMIN_BUSY;
+    retiring.locked = malloc(sizeof *retiring.locked);
+    if (!retiring.locked)
+        abort();
+    if (!stock->held.begun || strcmp(stock->held.sku, sku) != 0)
+        stock->held = (struct ledger_held){.begun = false};
+    stock_revalidate(stock);
+    for (int tries = 0; tries < TRIES_MAX && result == STOCK_ADMIN_BUSY; tries++)
+        result = try_once(stock, &retiring);
+    free(retiring.locked);
+    *held_out = stock->held;
+    stock->held.begun &= result == STOCK_ADMIN_COUNTING || result == STOCK_ADMIN_BUSY;
+    return result == STOCK_ADMIN_OK || !retiring.doubt ? result : STOCK_ADMIN_IN_DOUBT;
+}

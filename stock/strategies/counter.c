@@ -1,0 +1,283 @@
+/* Selling by counters in Redis without locks: what `atomic` and `optimistic` have in common.
+ *
+ *   orders ─► groups by sku ─► gather: plan segments ─► Redis: take ─► fill orders ─┐
+ *                                 ▲                                                  │
+ *                                 └── counters read anew, recovered ◄────────────────┘
+ *             ─► commit: one ledger transaction for all segments and orders
+ *             ─► give back what was not sold
+ *
+ * the_epoch: a segment's settled fence stays as it is while it is sold in this way, and changes
+ * whenever its counter is set again from the ledger. The ledger takes an order only from the fence
+ * its units were taken at, and units come back to the counter only at that fence. So each unit that
+ * was under way at a recovery is counted once: in the ledger, if it was committed before, else by
+ * the recovery, which then has forbidden the commit.
+ *
+ * What a process had taken when it died is missing from the counter until a recovery; nothing marks
+ * the segment (see README.md). */
+#include "stock/strategies/counter.h"
+
+#include <assert.h>
+
+#include "sql/ledger_segment.h"
+#include "stock/orders/check_rate.h"
+
+/* Passes in which units that only the ledger has may yet come back. */
+enum { IN_FLIGHT_PASSES = 16 };
+
+void counter_key(const struct segment_hold *hold, char *key_out)
+{
+    char name[SECLOCK_NAME_MAX];
+    segment_name(sale_sku(hold->sale), hold->segment, name);
+    lock_redis_key(STOCK_PREFIX, name, "segment", key_out);
+}
+
+void counter_begin(struct segment_hold *hold, struct sale *sale,
+                   const struct sale_snapshot *snapshot, uint32_t segment, uint32_t wanted)
+{
+    segment_begin(hold, sale, snapshot, segment);
+    hold->taken = wanted; /* until the answer says how many they are */
+}
+
+void counter_took(struct segment_hold *hold, uint32_t taken, uint64_t settled, uint32_t left)
+{
+    assert(hold->used == 0); /* no order has got any of them yet */
+    hold->taken = taken;
+    hold->settled = settled;
+    hold->left = left;
+    hold->state = taken > 0 ? SEGMENT_TAKEN : SEGMENT_EMPTY;
+    sale_hint_set(hold->sale, hold->segment, left);
+}
+
+/* ---- gather ---- */
+
+/* Posts the locks of the group's dirty segments; how many. */
+static size_t post_locks(struct stock *stock, struct group *group, size_t first_hold,
+                         struct segment_hold **locked_out)
+{
+    size_t count = 0;
+    for (size_t i = first_hold; i < stock->hold_count; i++) {
+        struct segment_hold *hold = &stock->holds[i];
+        if (hold->sale != group->sale || hold->state != SEGMENT_DIRTY)
+            continue;
+        segment_post_take(stock, hold, hold->sale, &group->snapshot, hold->segment, 0);
+        locked_out[count++] = hold;
+    }
+    return count;
+}
+
+/* Recovers the dirty segments. Their locks keep several processes from recovering one at once; a
+ * take of no units under the lock tells whether the segment still is dirty. False when Redis is
+ * lost. */
+static bool recover(struct stock *stock, struct group *group, size_t first_hold)
+{
+    struct segment_hold *locked[STOCK_HOLDS_MAX];
+    size_t count = post_locks(stock, group, first_hold, locked);
+    if (count == 0)
+        return true;
+    bool alive = stock_run_calls(stock);
+    for (size_t i = 0; i < count; i++)
+        segment_read_take(stock, locked[i]);
+    /* All answers are read before anything is posted, which would take their places. */
+    for (size_t i = 0; i < count; i++) {
+        group->busy |= locked[i]->state == SEGMENT_BUSY;
+        if (locked[i]->state == SEGMENT_EMPTY) /* somebody else has recovered it since */
+            group_retry(group, locked[i]->segment);
+        if (locked[i]->state != SEGMENT_DIRTY && locked[i]->lock.state != SECLOCK_STATE_RELEASED)
+            segment_post_release(stock, locked[i]);
+    }
+    strategy_recover(stock, group, first_hold);
+    return alive;
+}
+
+/* Adds the units of a second take to those of the first, by the hint, from the same segment: in the
+ * ledger a batch has one update per segment. */
+static void join(struct stock *stock, struct segment_hold *hold)
+{
+    for (struct segment_hold *old = stock->holds; old < hold; old++)
+        if (old->state == SEGMENT_TAKEN && old->sale == hold->sale &&
+            old->segment == hold->segment && old->settled == hold->settled) {
+            assert(old->used <= old->taken);
+            old->taken += hold->taken;
+            old->left = hold->left;
+            hold->state = SEGMENT_ENDED;
+            return;
+        }
+}
+
+static void count_taken(struct stock *stock, struct group *group, size_t first_hold)
+{
+    for (size_t i = first_hold; i < stock->hold_count; i++) {
+        struct segment_hold *hold = &stock->holds[i];
+        if (hold->sale != group->sale)
+            continue;
+        group->busy |= hold->state == SEGMENT_BUSY;
+        if (hold->state != SEGMENT_TAKEN)
+            continue;
+        group->leftover += hold->taken;
+        if (group->counted)
+            join(stock, hold);
+    }
+}
+
+/* What a counter has; 1 for a counter that has to be recovered, so that the segment is tried. */
+static uint32_t units_in(const struct script_call *read, uint32_t round)
+{
+    bool clean = read->values[0] == 1 && read->values[2] == round && read->values[3] == 0;
+    return clean && read->values[1] >= 0 ? (uint32_t)read->values[1] : 1;
+}
+
+/* Reads all counters of a group that found too little by its hints: other processes may have given
+ * units back. False when Redis is lost. */
+static bool read_counters(struct stock *stock, struct group *group)
+{
+    if (stock->call_count > 0)
+        rate_run(stock); /* units of our own that are on their way back */
+    for (uint32_t i = 0; i < group->snapshot.segments; i++) {
+        char key[SCRIPT_KEY_MAX];
+        struct script_call *call = stock_call(stock);
+        counter_key(&(struct segment_hold){.sale = group->sale, .segment = i}, key);
+        script_begin(call, SCRIPT_stock_read);
+        script_key(call, key);
+    }
+    if (!stock_run_calls(stock))
+        return false;
+    for (uint32_t i = 0; i < group->snapshot.segments; i++)
+        sale_hint_set(group->sale, i, units_in(&stock->calls[i], group->snapshot.round));
+    group->tried = 0;
+    group->counted = true;
+    return true;
+}
+
+/* Lets the groups that still lack units begin again, once, by what the counters have now. False
+ * when Redis is lost. */
+static bool look_again(struct stock *stock, struct batch *batch, bool *again_out)
+{
+    bool alive = true;
+    *again_out = false;
+    for (size_t i = 0; i < batch->group_count && alive; i++) {
+        struct group *group = &batch->groups[i];
+        if (group->counted || group->stale || !group_open(group))
+            continue;
+        alive = read_counters(stock, group);
+        *again_out = true;
+    }
+    return alive;
+}
+
+static bool gather(struct stock *stock, struct batch *batch, strategy_post *post,
+                   counter_take *take)
+{
+    for (;;) {
+        size_t first_hold = stock->hold_count;
+        for (size_t i = 0; i < batch->group_count; i++)
+            if (!batch->groups[i].stale)
+                strategy_plan(stock, &batch->groups[i], post);
+        if (stock->hold_count == first_hold) {
+            bool again = false;
+            if (!look_again(stock, batch, &again))
+                return false;
+            if (!again)
+                return true;
+            continue;
+        }
+        bool alive = take(stock, first_hold);
+        for (size_t i = 0; i < batch->group_count; i++) {
+            count_taken(stock, &batch->groups[i], first_hold);
+            alive = alive && recover(stock, &batch->groups[i], first_hold);
+            group_fill(&batch->groups[i]);
+        }
+        if (!alive)
+            return false;
+    }
+}
+
+/* ---- end ---- */
+
+/* Posts that units come back, or marks the counter they came from as refused by the ledger: units
+ * of a refused counter stay away, as its recovery counts them. */
+static void post_return(struct stock *stock, const struct segment_hold *hold, uint32_t units,
+                        const char *mark)
+{
+    char key[SCRIPT_KEY_MAX];
+    assert(units == 0 || mark[0] == '\0');
+    struct script_call *call = stock_call(stock);
+    counter_key(hold, key);
+    script_begin(call, SCRIPT_stock_return);
+    script_key(call, key);
+    script_int(call, hold->round);
+    script_int(call, (int64_t)hold->settled);
+    script_int(call, units);
+    script_text(call, mark);
+    sale_hint_set(hold->sale, hold->segment, hold->left + (units > 0 ? units : 1));
+}
+
+/* Recovers the counters that the ledger refused, which are marked by now, because perhaps nobody
+ * comes after this batch. */
+static void recover_refused(struct stock *stock, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->group_count; i++)
+        recover(stock, &batch->groups[i], 0);
+}
+
+/* Gives back what was taken and is certainly not sold. What an unanswered commit may have sold is
+ * not given back. */
+static void end_holds(struct stock *stock, struct batch *batch, enum ledger_result result)
+{
+    bool may_be_sold = result == LEDGER_OK || result == LEDGER_UNKNOWN;
+    bool refused = false;
+    for (size_t i = 0; i < stock->hold_count; i++) {
+        struct segment_hold *hold = &stock->holds[i];
+        if (hold->state != SEGMENT_TAKEN)
+            continue;
+        assert(hold->used <= hold->taken);
+        uint32_t back = may_be_sold ? hold->taken - hold->used : hold->taken;
+        if (!may_be_sold && batch_refused(batch, hold)) {
+            post_return(stock, hold, 0, "refused");
+            hold->state = SEGMENT_DIRTY;
+            refused = true;
+        } else if (back > 0) {
+            post_return(stock, hold, back, "");
+        }
+    }
+    if (refused)
+        recover_refused(stock, batch);
+}
+
+/* Units that the ledger has and the counters lack are either in flight, and may come back, or
+ * leaked by a process that died, and will not. After some passes they count as leaked. */
+static void conclude(struct stock *stock, struct group *group)
+{
+    struct ledger_segment rows[LEDGER_SEGMENTS_MAX];
+    size_t count = 0;
+    uint32_t left = 0;
+    if (!strategy_fetch(stock, group, rows, &count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        left += rows[i].capacity - rows[i].sold;
+    if (group->busy || group_passes(group) < IN_FLIGHT_PASSES)
+        strategy_remember_left(stock, group, left);
+    else
+        group_decide(group, STOCK_SOLD_OUT, 0);
+}
+
+void counter_sell(struct stock *stock, struct stock_order *const *orders, size_t count,
+                  strategy_post *post, counter_take *take)
+{
+    struct batch *batch = stock->batch;
+    enum ledger_result result = LEDGER_FAILED;
+    stock->hold_count = 0;
+    batch_begin(stock, batch, orders, count);
+    if (!gather(stock, batch, post, take)) {
+        end_holds(stock, batch, LEDGER_FAILED);
+        batch_lost(batch, redis_connect(stock->redis) == REDIS_ANSWERED);
+        return;
+    }
+    if (batch_filled(batch, NULL) > 0) {
+        result = strategy_commit(stock, batch);
+        strategy_decide(stock, batch, result);
+    }
+    end_holds(stock, batch, result);
+    for (size_t i = 0; i < batch->group_count; i++)
+        if (group_open(&batch->groups[i]))
+            conclude(stock, &batch->groups[i]);
+}
