@@ -3,20 +3,10 @@
 
 #include <string.h>
 
-#include "ctl/audit.h"
+#include "ctl/commands/commands.h"
 #include "ctl/completion.h"
 #include "ctl/config.h"
-#include "ctl/export.h"
-#include "ctl/orders.h"
-#include "ctl/process.h"
-#include "ctl/reconcile.h"
-#include "ctl/round.h"
-#include "ctl/sales.h"
-#include "ctl/say.h"
-#include "ctl/settings.h"
-#include "ctl/status.h"
-#include "ctl/token.h"
-#include "ctl/top.h"
+#include "ctl/output/say.h"
 
 #define SETTINGS                                                                                   \
     (OPTION(STARTS) | OPTION(ENDS) | OPTION(LIMIT) | OPTION(PAY_WITHIN) | OPTION(PAUSED))
@@ -32,8 +22,8 @@ static const struct command commands[] = {
     {"sales", "", 0, 0, 0, false, "lists all sales", sales_run},
     {"stock", "SKU", 1, 1, 0, false, "shows what is left of a sale, segment by segment",
      sales_stock},
-    {"create", "SKU", 1, 1, SETTINGS | UNITS, false,
-     "creates a sale of --total units", round_create},
+    {"create", "SKU", 1, 1, SETTINGS | UNITS, false, "creates a sale of --total units",
+     round_create},
     {"reset", "SKU", 1, 1, SETTINGS | UNITS | OPTION(IF_ROUND) | OPTION(END_ROUND) | OPTION(YES),
      false, "begins the next round of a sale", round_reset},
     {"restock", "SKU UNITS", 2, 2, OPTION(KEY), false, "adds units to a sale while it runs",

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ctl/say.h"
+#include "ctl/output/say.h"
 
 #define DEFAULT_ADDRESS "http://127.0.0.1:8080"
 enum { LINE_SIZE = 4096, PATH_SIZE = 4096 };

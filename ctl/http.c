@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ctl/say.h"
+#include "ctl/output/say.h"
 
 enum {
     BODY_MAX = 16 << 20, /* bytes of an answer */

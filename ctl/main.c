@@ -6,7 +6,7 @@
 
 #include "ctl/commands.h"
 #include "ctl/http.h"
-#include "ctl/say.h"
+#include "ctl/output/say.h"
 
 static int run(const struct command *command, struct context *context)
 {

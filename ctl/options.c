@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
-#include "ctl/say.h"
+#include "ctl/output/say.h"
 
 #define CTL_OPTION_ROW(id, name, value, help) {name, value, help},
 static const struct {

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/metrics.h"
+#include "ctl/commands/metrics.h"
 #include "ctl/options.h"
-#include "ctl/say.h"
-#include "ctl/settings.h"
-#include "ctl/table.h"
+#include "ctl/output/say.h"
+#include "ctl/commands/settings.h"
+#include "ctl/output/table.h"
 
 /* ---- the command line ---- */
 

@@ -1,0 +1,221 @@
+/* seckillctl audit: orders, units sold, what Redis has, and what is counted for users, compared.
+ *
+ *   each sale, with the units of its users ─► sums of all orders ─► ids of orders, with --acked
+ *     ─► each sale again ─► compare ─► the same again while the sales moved in between
+ *
+ * why_again: pages of sums are no snapshot. A difference counts when no fence of the sale moved
+ * around two readings that both show one: a change of its units moves a fence. */
+#include "ctl/commands/commands.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ctl/output/answer.h"
+#include "ctl/commands/audit_read.h"
+#include "ctl/commands/audit_report.h"
+#include "ctl/commands/reconcile.h"
+#include "ctl/commands/sale.h"
+#include "ctl/output/say.h"
+
+enum {
+    WAIT_S = 10,
+    WAIT_S_MAX = 86400,
+    PAUSE_MS = 200,
+    TEXT_SIZE = 256,
+    STEADY_TRIES = 2, /* that must show a difference */
+};
+
+/* ---- comparing ---- */
+
+__attribute__((format(printf, 2, 3))) static void differ(struct audit *audit, const char *format,
+                                                         ...)
+{
+    char text[TEXT_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_array_append_new(audit->differences, json_string(text));
+}
+
+static void compare_counts(struct audit *audit)
+{
+    uint64_t first = 0, made = 0, in_state = 0, count = 0;
+    size_t missing = acked_missing(&audit->acked, &first);
+    if (missing > 0)
+        differ(audit, "%zu orders that clients saw accepted are missing, such as %" PRIu64, missing,
+               first);
+    for (size_t i = 0; i < audit->sale_count; i++) {
+        const struct audit_sale *sale = &audit->sales[i];
+        made += sale->reserved + sale->paid + sale->cancelled + sale->expired;
+        if (audit_sale_state(sale, audit->state.status, &count))
+            in_state += count;
+    }
+    if (made < (uint64_t)audit->made.count)
+        differ(audit, "%" PRId64 " orders were accepted, %" PRIu64 " are there", audit->made.count,
+               made);
+    if (in_state < (uint64_t)audit->state.count)
+        differ(audit, "%" PRId64 " orders were answered as %s, %" PRIu64 " are", audit->state.count,
+               audit->state.status, in_state);
+}
+
+static void compare(struct audit *audit)
+{
+    json_array_clear(audit->differences);
+    json_array_clear(audit->awaiting);
+    for (size_t i = 0; i < audit->sale_count; i++)
+        audit_sale_compare(&audit->sales[i], audit->differences, audit->awaiting);
+    compare_counts(audit);
+    if (has_option(audit->context, OPTION_SETTLED))
+        json_array_extend(audit->differences, audit->awaiting);
+}
+
+static int read_all(struct audit *audit)
+{
+    int status = audit_read(audit);
+    if (status == EX_OK)
+        compare(audit);
+    return status;
+}
+
+/* EX_OK: compared, whatever the differences. A reading that stood still is repeated also when the
+ * time is over, as one alone shows nothing. */
+static int read_until_steady(struct audit *audit, int64_t wait_s)
+{
+    int64_t until_ns = clock_now_ns() + wait_s * CLOCK_NS_PER_S;
+    int steady = 0;
+    for (;;) {
+        int status = read_all(audit);
+        steady = audit->moved ? 0 : steady + 1;
+        if (status != EX_OK || json_array_size(audit->differences) == 0 || steady == STEADY_TRIES ||
+            (steady == 0 && clock_now_ns() >= until_ns))
+            return status;
+        clock_sleep_ns(PAUSE_MS * CLOCK_NS_PER_MS);
+    }
+}
+
+/* ---- Redis ---- */
+
+/* What differed was told before; this tells what was set again. */
+static void note_recovered(struct audit *audit, const char *sku, const json_t *row)
+{
+    char text[TEXT_SIZE];
+    snprintf(text, sizeof text,
+             "%s: segment %lld: %s in Redis, which had %lld left, the ledger %lld", sku,
+             (long long)answer_integer(row, "segment"), answer_text(row, "reason"),
+             (long long)answer_integer(row, "redis_available"),
+             (long long)answer_integer(row, "ledger_available"));
+    json_array_append_new(audit->recovered, json_string(text));
+}
+
+static int reconcile_all(struct audit *audit)
+{
+    int status = EX_OK;
+    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++) {
+        json_t *report = NULL;
+        size_t j;
+        const json_t *row;
+        status = reconcile_sale(audit->context, audit->sales[i].sku, &report);
+        json_array_foreach(json_object_get(report, "differences"), j, row)
+        {
+            note_recovered(audit, audit->sales[i].sku, row);
+        }
+        json_decref(report);
+    }
+    return status;
+}
+
+/* ---- what to audit ---- */
+
+static void add_sale(struct audit *audit, const char *sku)
+{
+    if (audit_find(audit, sku))
+        return;
+    audit->sales = realloc(audit->sales, (audit->sale_count + 1) * sizeof *audit->sales);
+    if (!audit->sales)
+        abort();
+    audit_sale_begin(&audit->sales[audit->sale_count++], sku, NULL);
+}
+
+/* The skus that are named, else all; `all` then owns their texts. */
+static int choose_sales(struct audit *audit, json_t **all)
+{
+    size_t i;
+    const json_t *sale;
+    struct context *context = audit->context;
+    for (i = 1; i < context->options.argument_count; i++) {
+        const char *sku = sale_argument(context, i);
+        if (!sku)
+            return EX_USAGE;
+        add_sale(audit, sku);
+    }
+    if (audit->sale_count > 0)
+        return EX_OK;
+    int status = sale_read_all(context, all);
+    json_array_foreach(*all, i, sale)
+    {
+        add_sale(audit, answer_text(sale, "sku"));
+    }
+    return status;
+}
+
+/* STATUS=N, as in paid=12. */
+static bool read_state(const char *text, struct least *least_out)
+{
+    uint64_t ignored = 0;
+    size_t length = strcspn(text, "=");
+    snprintf(least_out->status, sizeof least_out->status, "%.*s", (int)length, text);
+    if (text[length] == '=' &&
+        audit_sale_state(&(struct audit_sale){.sku = ""}, least_out->status, &ignored) &&
+        number_parse(text + length + 1, 0, INT64_MAX, &least_out->count))
+        return true;
+    say("--state-min is STATUS=N: reserved, paid, cancelled or expired, and a number");
+    return false;
+}
+
+static bool read_least(struct audit *audit)
+{
+    const struct options *options = &audit->context->options;
+    const char *state = options->values[OPTION_STATE_MIN];
+    return options_number(options, OPTION_ACKED_MIN, 0, INT64_MAX, 0, &audit->made.count) &&
+           (!state || read_state(state, &audit->state));
+}
+
+static int run(struct audit *audit, int64_t wait_s)
+{
+    json_t *all = NULL;
+    const char *path = audit->context->options.values[OPTION_ACKED];
+    int status = path && !acked_read(&audit->acked, path) ? EX_NOINPUT : EX_OK;
+    status = status == EX_OK ? choose_sales(audit, &all) : status;
+    status = status == EX_OK ? read_until_steady(audit, wait_s) : status;
+    if (status == EX_OK && has_option(audit->context, OPTION_RECONCILE))
+        status = reconcile_all(audit);
+    if (status == EX_OK)
+        status = audit_report(audit);
+    for (size_t i = 0; i < audit->sale_count; i++)
+        audit_sale_free(&audit->sales[i]);
+    json_decref(all);
+    return status;
+}
+
+int audit_run(struct context *context)
+{
+    int64_t wait_s = 0;
+    if (!options_number(&context->options, OPTION_WAIT, 0, WAIT_S_MAX, WAIT_S, &wait_s))
+        return EX_USAGE;
+    struct audit audit = {.context = context,
+                          .differences = json_array(),
+                          .awaiting = json_array(),
+                          .recovered = json_array()};
+    int status = read_least(&audit) ? run(&audit, wait_s) : EX_USAGE;
+    free(audit.sales);
+    acked_free(&audit.acked);
+    json_decref(audit.differences);
+    json_decref(audit.awaiting);
+    json_decref(audit.recovered);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* What an audit reads of the service. */
+#include "ctl/commands/audit_read.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/user_id.h"
+#include "ctl/output/answer.h"
+#include "ctl/encode.h"
+#include "ctl/http.h"
+#include "ctl/commands/listing.h"
+#include "ctl/output/say.h"
+
+enum { PATH_SIZE = 128 + ENCODED_USER_SIZE, ID_SIZE = 24 };
+
+struct audit_sale *audit_find(struct audit *audit, const char *sku)
+{
+    for (size_t i = 0; i < audit->sale_count; i++)
+        if (strcmp(audit->sales[i].sku, sku) == 0)
+            return &audit->sales[i];
+    return NULL;
+}
+
+static int get(struct audit *audit, const char *path, struct reply *reply_out)
+{
+    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
+    http_call(audit->context->http, &call, reply_out);
+    int status = answer_check(audit->context, reply_out, NULL);
+    if (status != EX_OK)
+        reply_free(reply_out);
+    return status;
+}
+
+/* A page of a sale; `user` is then where the next one begins, "" behind the last. */
+static int read_sale_page(struct audit *audit, const char *sku, char user[USER_ID_SIZE],
+                          struct reply *reply_out)
+{
+    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
+    snprintf(path, sizeof path, "/admin/audit/%s%s%s", sku, *user ? "?after=" : "",
+             encode_user(user, encoded));
+    int status = get(audit, path, reply_out);
+    if (status != EX_OK)
+        return status;
+    const char *next = answer_text(reply_out->json, "next");
+    bool fits = strlen(next) < USER_ID_SIZE;
+    snprintf(user, USER_ID_SIZE, "%s", fits ? next : "");
+    if (fits && json_is_array(json_object_get(reply_out->json, "segments")))
+        return EX_OK;
+    say("the audit of %s is not of the form that this program knows", sku);
+    reply_free(reply_out);
+    return EX_PROTOCOL;
+}
+
+static int read_sale(struct audit *audit, struct audit_sale *sale)
+{
+    char user[USER_ID_SIZE] = "";
+    struct reply reply;
+    const char *sku = sale->sku;
+    int status = read_sale_page(audit, sku, user, &reply);
+    if (status != EX_OK)
+        return status;
+    audit_sale_free(sale);
+    audit_sale_begin(sale, sku, json_incref(reply.json));
+    audit_sale_add_users(sale, reply.json);
+    reply_free(&reply);
+    while (user[0] != '\0') {
+        status = read_sale_page(audit, sku, user, &reply);
+        if (status != EX_OK)
+            return status;
+        audit_sale_add_users(sale, reply.json);
+        reply_free(&reply);
+    }
+    return EX_OK;
+}
+
+static int read_sales(struct audit *audit)
+{
+    int status = EX_OK;
+    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++)
+        status = read_sale(audit, &audit->sales[i]);
+    return status;
+}
+
+/* Reads the first page of each sale again, and keeps what it says now. */
+static int read_sales_again(struct audit *audit)
+{
+    int status = EX_OK;
+    audit->moved = false;
+    for (size_t i = 0; i < audit->sale_count && status == EX_OK; i++) {
+        char user[USER_ID_SIZE] = "";
+        struct reply reply;
+        struct audit_sale *sale = &audit->sales[i];
+        status = read_sale_page(audit, sale->sku, user, &reply);
+        if (status != EX_OK)
+            continue;
+        audit->moved = audit->moved || sale->overtaken || audit_sale_moved(sale->head, reply.json);
+        json_decref(sale->head);
+        sale->head = json_incref(reply.json);
+        reply_free(&reply);
+    }
+    return status;
+}
+
+static int read_orders_page(struct audit *audit, char after[ID_SIZE])
+{
+    char path[PATH_SIZE];
+    struct reply reply;
+    size_t i;
+    const json_t *sums;
+    const char *sku = audit->sale_count == 1 ? audit->sales[0].sku : NULL;
+    snprintf(path, sizeof path, "/admin/audit?after=%s%s%s", after, sku ? "&sku=" : "",
+             sku ? sku : "");
+    int status = get(audit, path, &reply);
+    if (status != EX_OK)
+        return status;
+    json_array_foreach(json_object_get(reply.json, "sales"), i, sums)
+    {
+        struct audit_sale *sale = audit_find(audit, answer_text(sums, "sku"));
+        if (sale)
+            audit_sale_add_orders(sale, sums);
+    }
+    const char *next = answer_text(reply.json, "next");
+    size_t length = strspn(next, "0123456789");
+    snprintf(after, ID_SIZE, "%.*s", (int)(length < ID_SIZE ? length : 0), next);
+    reply_free(&reply);
+    return EX_OK;
+}
+
+static int read_orders(struct audit *audit)
+{
+    char after[ID_SIZE] = "0";
+    int status = EX_OK;
+    while (status == EX_OK && after[0] != '\0')
+        status = read_orders_page(audit, after);
+    return status;
+}
+
+static bool see_order(void *argument, const json_t *order)
+{
+    struct audit *audit = argument;
+    acked_see(&audit->acked, strtoull(answer_text(order, "order_id"), NULL, 10));
+    return true;
+}
+
+static int read_ids(struct audit *audit)
+{
+    struct listing listing = {.take = see_order, .argument = audit};
+    acked_restart(&audit->acked);
+    return audit->acked.count == 0 ? EX_OK : listing_walk(audit->context, &listing);
+}
+
+int audit_read(struct audit *audit)
+{
+    int status = read_sales(audit);
+    status = status == EX_OK ? read_orders(audit) : status;
+    status = status == EX_OK ? read_ids(audit) : status;
+    return status == EX_OK ? read_sales_again(audit) : status;
+}

@@ -1,0 +1,45 @@
+/* One sale in an audit: what its orders hold beside what its segments say is sold. */
+#ifndef SECKILL_CTL_COMMANDS_AUDIT_SALE_H
+#define SECKILL_CTL_COMMANDS_AUDIT_SALE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AUDIT_SEGMENTS_MAX = 1024 };
+
+struct audit_sale {
+    const char *sku;
+    json_t *head; /* GET /admin/audit/{sku}; owned */
+    int64_t round;
+    bool overtaken;                              /* orders were added up for another round */
+    uint64_t units;                              /* that orders of the round hold */
+    uint64_t weighed;                            /* the same, each times a hash of its user */
+    uint64_t reserved, paid, cancelled, expired; /* orders of the round */
+    uint64_t unkeyed, unlisted;                  /* orders with a fault */
+    uint64_t user_units, user_weighed, above;    /* as they are counted for users */
+};
+
+/* Begins with the sale's first page, of which it takes over the caller's reference. */
+void audit_sale_begin(struct audit_sale *sale_out, const char *sku, json_t *head);
+void audit_sale_free(struct audit_sale *sale);
+
+/* Adds what a page of the sale says of users. */
+void audit_sale_add_users(struct audit_sale *sale, const json_t *page);
+
+/* Adds a page's sums of this sale's orders. */
+void audit_sale_add_orders(struct audit_sale *sale, const json_t *sums);
+
+/* How many orders have this status, of those that there are; false: there is no such status. */
+bool audit_sale_state(const struct audit_sale *sale, const char *status, uint64_t *count_out);
+
+/* Whether the sale has sold or taken back anything between two looks at it: each change moves the
+ * fence of a segment. */
+bool audit_sale_moved(const json_t *before, const json_t *after);
+
+/* Adds a sentence for each difference to the one array; to the other one for each segment that the
+ * service would recover before it sells from it again. */
+void audit_sale_compare(const struct audit_sale *sale, json_t *differences, json_t *awaiting);
+
+#endif

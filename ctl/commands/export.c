@@ -1,0 +1,144 @@
+/* seckillctl export: all orders as CSV, to standard output or a file.
+ *
+ * why_part: a file gets its name when it is complete, so nobody takes a part for the whole. */
+#define _GNU_SOURCE /* asprintf */
+#include "ctl/commands/commands.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/user_id.h"
+#include "ctl/output/answer.h"
+#include "ctl/commands/listing.h"
+#include "ctl/commands/sale.h"
+#include "ctl/output/say.h"
+
+enum { USER_FIELD_SIZE = 2 * USER_ID_SIZE + 2 };
+
+struct export
+{
+    FILE *out;
+    bool json;
+    uint64_t count;
+    int error; /* errno of a write that failed */
+};
+
+/* A user id as a field of RFC 4180; no other field may need quotes. A spreadsheet would run one that
+ * begins like a formula, so it gets a ' in front; so does one that begins with a ', so that whoever
+ * takes one ' away has every id again. */
+static const char *user_field(const char *user_id, char out[USER_FIELD_SIZE])
+{
+    bool quoted = user_id[strcspn(user_id, "\",")] != '\0';
+    char *to = out;
+    if (quoted)
+        *to++ = '"';
+    if (user_id[0] != '\0' && strchr("=+-@'", user_id[0]))
+        *to++ = '\'';
+    for (const char *from = user_id; *from; from++) {
+        if (*from == '"')
+            *to++ = '"';
+        *to++ = *from;
+    }
+    if (quoted)
+        *to++ = '"';
+    *to = '\0';
+    return out;
+}
+
+static void print_line(FILE *out, const json_t *order)
+{
+    char user[USER_FIELD_SIZE], user_id[USER_ID_SIZE];
+    snprintf(user_id, sizeof user_id, "%s", answer_text(order, "user_id"));
+    fprintf(out, "%s,%s,%s,%lld,%lld,%s,%s,%s,%lld\r\n", answer_text(order, "order_id"),
+            answer_text(order, "sku"), user_field(user_id, user),
+            (long long)answer_integer(order, "qty"), (long long)answer_integer(order, "segment"),
+            answer_text(order, "status"), answer_text(order, "created_at"),
+            answer_text(order, "expires_at"), (long long)answer_integer(order, "round"));
+}
+
+static bool take(void *argument, const json_t *order)
+{
+    struct export *export = argument;
+    if (export->json) {
+        json_dumpf(order, export->out, JSON_COMPACT);
+        fputc('\n', export->out);
+    } else {
+        print_line(export->out, order);
+    }
+    export->count++;
+    if (ferror(export->out))
+        export->error = errno;
+    return !ferror(export->out);
+}
+
+static int write_orders(struct context *context, struct export *export)
+{
+    struct listing listing = {.sku = context->options.values[OPTION_SKU],
+                              .status = context->options.values[OPTION_STATUS],
+                              .after = context->options.values[OPTION_AFTER],
+                              .take = take,
+                              .argument = export};
+    if (!export->json)
+        fputs("order_id,sku,user_id,qty,segment,status,created_at,expires_at,round\r\n",
+              export->out);
+    int status = listing_walk(context, &listing);
+    if (fflush(export->out) != 0 && export->error == 0)
+        export->error = errno;
+    if (export->error == 0)
+        return status;
+    say("cannot write: %s", strerror(export->error));
+    return EX_IOERR;
+}
+
+/* On the disk before it has its name. */
+static bool finish_file(FILE *file, const char *part, const char *path)
+{
+    bool written = fflush(file) == 0 && fsync(fileno(file)) == 0;
+    written = fclose(file) == 0 && written;
+    if (written && rename(part, path) == 0)
+        return true;
+    say("%s: %s", part, strerror(errno));
+    return false;
+}
+
+static int write_file(struct context *context, struct export *export, const char *path)
+{
+    char *part = NULL;
+    if (asprintf(&part, "%s.part", path) < 0)
+        abort();
+    export->out = fopen(part, "we");
+    int status = EX_CANTCREAT;
+    if (!export->out) {
+        say("%s: %s", part, strerror(errno));
+    } else {
+        status = write_orders(context, export);
+        if (status != EX_OK) {
+            fclose(export->out);
+            say("%s has what has come so far", part);
+        } else {
+            status = finish_file(export->out, part, path) ? EX_OK : EX_IOERR;
+        }
+    }
+    if (status == EX_OK)
+        say("%llu orders in %s", (unsigned long long)export->count, path);
+    free(part);
+    return status;
+}
+
+int export_run(struct context *context)
+{
+    const struct options *options = &context->options;
+    const char *sku = options->values[OPTION_SKU], *status = options->values[OPTION_STATUS];
+    int64_t after = 0;
+    struct export export = {.out = stdout, .json = has_option(context, OPTION_JSON)};
+    if ((sku && !sale_identifier(sku, "--sku")) ||
+        (status && !sale_identifier(status, "--status")) ||
+        !options_number(options, OPTION_AFTER, 1, INT64_MAX, 0, &after))
+        return EX_USAGE;
+    const char *path = options->values[OPTION_OUTPUT];
+    return path ? write_file(context, &export, path) : write_orders(context, &export);
+}

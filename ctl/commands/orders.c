@@ -1,0 +1,156 @@
+/* seckillctl order, user: one order, and the orders of one user. */
+#include "ctl/commands/commands.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/user_id.h"
+#include "ctl/output/answer.h"
+#include "ctl/encode.h"
+#include "ctl/http.h"
+#include "ctl/commands/sale.h"
+#include "ctl/output/say.h"
+
+enum { PATH_SIZE = 256 + ENCODED_USER_SIZE };
+
+/* ---- printing ---- */
+
+static void add_order(struct table *table, const json_t *order)
+{
+    const char *expires = answer_text(order, "expires_at");
+    table_add(table, "%s", answer_text(order, "order_id"));
+    table_add(table, "%s", answer_text(order, "sku"));
+    table_add(table, "%lld", (long long)answer_integer(order, "round"));
+    table_add(table, "%s", answer_text(order, "user_id"));
+    table_add(table, "%lld", (long long)answer_integer(order, "qty"));
+    table_add(table, "%lld", (long long)answer_integer(order, "segment"));
+    table_add(table, "%s", answer_text(order, "status"));
+    table_add(table, "%s", answer_text(order, "created_at"));
+    table_add(table, "%s", *expires ? expires : "-");
+}
+
+static void begin(struct table *table_out)
+{
+    static const struct column columns[] = {
+        {"order", true},   {"sku", false},        {"round", true},
+        {"user", false},   {"qty", true},         {"segment", true},
+        {"status", false}, {"created at", false}, {"expires at", false},
+    };
+    table_begin(table_out, columns, sizeof columns / sizeof columns[0]);
+}
+
+static void print_order(const struct context *context, const json_t *order)
+{
+    struct table table;
+    if (has_option(context, OPTION_JSON)) {
+        answer_print(order);
+        return;
+    }
+    begin(&table);
+    add_order(&table, order);
+    table_print(&table, stdout);
+}
+
+/* ---- one order ---- */
+
+/* From the operators' listing, where the buyers' call is not served. */
+static int find_listed(struct context *context, int64_t id)
+{
+    char path[PATH_SIZE], text[32];
+    struct reply reply;
+    snprintf(text, sizeof text, "%" PRId64, id);
+    snprintf(path, sizeof path, "/admin/orders?after=%" PRId64 "&limit=1", id - 1);
+    struct call call = {.class = CLASS_ADMIN, .method = "GET", .path = path};
+    http_call(context->http, &call, &reply);
+    int status = answer_check(context, &reply, NULL);
+    const json_t *order = json_array_get(json_object_get(reply.json, "orders"), 0);
+    if (status == EX_OK && strcmp(answer_text(order, "order_id"), text) == 0) {
+        print_order(context, order);
+    } else if (status == EX_OK) {
+        say("unknown_order: There is no order with this id.");
+        status = EX_NOINPUT;
+    }
+    reply_free(&reply);
+    return status;
+}
+
+int orders_one(struct context *context)
+{
+    char path[PATH_SIZE];
+    struct reply reply;
+    int64_t id = 0;
+    if (!number_parse(argument(context, 1), 1, INT64_MAX, &id)) {
+        say("an order id is a whole number");
+        return EX_USAGE;
+    }
+    snprintf(path, sizeof path, "/order/%" PRId64, id);
+    struct call call = {.class = CLASS_BUYER, .method = "GET", .path = path};
+    http_call(context->http, &call, &reply);
+    bool elsewhere = strcmp(reply.code, "not_found") == 0 && context->config.admin_token[0];
+    int status = elsewhere ? find_listed(context, id) : answer_check(context, &reply, NULL);
+    if (status == EX_OK && !elsewhere)
+        print_order(context, reply.json);
+    reply_free(&reply);
+    return status;
+}
+
+/* ---- the orders of a user ---- */
+
+static int read_page(struct context *context, const char *user, json_t *orders, char *after,
+                     size_t after_size)
+{
+    char path[PATH_SIZE], encoded[ENCODED_USER_SIZE];
+    struct reply reply;
+    const char *sku = context->options.values[OPTION_SKU];
+    snprintf(path, sizeof path, "/user/%s/orders?limit=1000%s%s%s%s", encode_user(user, encoded),
+             sku ? "&sku=" : "", sku ? sku : "", *after ? "&after=" : "", after);
+    struct call call = {.class = CLASS_SHOP, .method = "GET", .path = path};
+    http_call(context->http, &call, &reply);
+    int status = answer_check(context, &reply, NULL);
+    if (status == EX_OK) {
+        json_array_extend(orders, json_object_get(reply.json, "orders"));
+        snprintf(after, after_size, "%s", answer_text(reply.json, "next"));
+    }
+    reply_free(&reply);
+    return status;
+}
+
+static void print_orders(const struct context *context, const json_t *orders)
+{
+    struct table table;
+    size_t i;
+    const json_t *order;
+    if (has_option(context, OPTION_JSON)) {
+        json_t *all = json_pack("{s:O}", "orders", orders);
+        answer_print(all);
+        json_decref(all);
+        return;
+    }
+    begin(&table);
+    json_array_foreach(orders, i, order)
+    {
+        add_order(&table, order);
+    }
+    table_print(&table, stdout);
+}
+
+int orders_of_user(struct context *context)
+{
+    const char *user = argument(context, 1), *sku = context->options.values[OPTION_SKU];
+    char after[32] = "";
+    if (!user_id_valid(user, strlen(user))) {
+        say("a user id has " USER_ID_FORM);
+        return EX_USAGE;
+    }
+    if (sku && !sale_identifier(sku, "--sku"))
+        return EX_USAGE;
+    json_t *orders = json_array();
+    int status = read_page(context, user, orders, after, sizeof after);
+    while (status == EX_OK && after[0] != '\0' && strspn(after, "0123456789") == strlen(after))
+        status = read_page(context, user, orders, after, sizeof after);
+    if (status == EX_OK)
+        print_orders(context, orders);
+    json_decref(orders);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* seckillctl log-level and drain: commands for daemons, not for sales.
+ *
+ * log-level asks every daemon of the configuration. drain takes one out of the service, so where
+ * there are several it must be named. */
+#include "ctl/commands/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/output/answer.h"
+#include "ctl/output/confirm.h"
+#include "ctl/http.h"
+#include "ctl/output/say.h"
+#include "ctl/output/table.h"
+
+enum { FOR_S_MAX = 86400, LAME_DUCK_S_MAX = 600 };
+
+/* ---- log-level ---- */
+
+/* The body that sets the level; NULL for none. False after a message. */
+static bool read_level(const struct context *context, json_t **body_out)
+{
+    const char *level = argument(context, 1);
+    int64_t for_s = 0;
+    *body_out = NULL;
+    if (!options_number(&context->options, OPTION_FOR, 1, FOR_S_MAX, 0, &for_s))
+        return false;
+    if (!level && for_s > 0) {
+        say("--for needs a level");
+        return false;
+    }
+    if (!level)
+        return true;
+    json_t *time = for_s > 0 ? json_integer(for_s) : NULL;
+    *body_out = json_pack("{s:s, s:o*}", "level", level, "for_s", time);
+    if (!*body_out)
+        say("no level is called so");
+    return *body_out;
+}
+
+static void show_level(struct table *table, json_t *all, const struct address *address,
+                       const json_t *answer)
+{
+    json_int_t for_s = answer_integer(answer, "for_s");
+    json_array_append_new(all, json_pack("{s:s, s:O}", "address", address->shown, "log", answer));
+    if (!table)
+        return;
+    table_add(table, "%s", address->shown);
+    table_add(table, "%s", answer_text(answer, "level"));
+    table_add(table, for_s > 0 ? "%lld s" : "-", (long long)for_s);
+}
+
+int process_log_level(struct context *context)
+{
+    static const struct column columns[] = {{"daemon", false}, {"level", false}, {"for", true}};
+    struct table table;
+    bool json = has_option(context, OPTION_JSON);
+    json_t *body, *all = json_array();
+    int status = read_level(context, &body) ? EX_OK : EX_USAGE;
+    table_begin(&table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < context->config.admin_count && status != EX_USAGE; i++) {
+        struct reply reply;
+        const struct address *address = &context->config.admin[i];
+        struct call call = {.class = CLASS_ADMIN,
+                            .method = body ? "PUT" : "GET",
+                            .path = "/admin/log-level",
+                            .body = body,
+                            .address = address};
+        http_call(context->http, &call, &reply);
+        int one = answer_check(context, &reply, NULL);
+        if (one == EX_OK)
+            show_level(json ? NULL : &table, all, address, reply.json);
+        else
+            status = one;
+        reply_free(&reply);
+    }
+    if (json && status != EX_USAGE)
+        answer_print(all);
+    if (!json && json_array_size(all) > 0)
+        table_print(&table, stdout);
+    json_decref(all);
+    json_decref(body);
+    return status;
+}
+
+/* ---- drain ---- */
+
+/* The daemon that is meant; NULL after a message. `named` is room for one that the configuration
+ * does not have. */
+static const struct address *find_daemon(const struct context *context, struct address *named)
+{
+    const char *name = argument(context, 1);
+    if (!name && context->config.admin_count == 1)
+        return &context->config.admin[0];
+    if (!name)
+        say("there are %zu daemons: name the one to drain", context->config.admin_count);
+    else if (address_parse(name, named))
+        return named;
+    else
+        say("%s is no address of a daemon", name);
+    return NULL;
+}
+
+/* The body of the call; NULL after a message. */
+static json_t *read_drain(const struct context *context)
+{
+    int64_t wait_s = -1;
+    if (has_option(context, OPTION_UNDO) &&
+        (has_option(context, OPTION_STAY) || has_option(context, OPTION_FOR))) {
+        say("--undo goes with neither --stay nor --for");
+        return NULL;
+    }
+    if (!options_number(&context->options, OPTION_FOR, 0, LAME_DUCK_S_MAX, -1, &wait_s))
+        return NULL;
+    json_t *ms = wait_s >= 0 ? json_integer(wait_s * 1000) : NULL;
+    return json_pack("{s:b, s:o*}", "stop", !has_option(context, OPTION_STAY), "lame_duck_ms", ms);
+}
+
+static int confirm_drain(struct context *context, const struct address *address)
+{
+    if (has_option(context, OPTION_UNDO))
+        return EX_OK;
+    if (has_option(context, OPTION_STAY))
+        return confirm(context,
+                       "lets %s say that it is draining, so that balancers send it no "
+                       "clients; it serves on until drain --undo or its end",
+                       address->shown);
+    return confirm(context,
+                   "ends the daemon %s, after its time as a lame duck and the requests "
+                   "under way",
+                   address->shown);
+}
+
+static void print_state(const struct address *address, const json_t *answer)
+{
+    json_int_t ms = answer_integer(answer, "stops_in_ms");
+    if (json_object_get(answer, "stops_in_ms"))
+        printf("%s is draining, and stops accepting clients in %.1f s\n", address->shown,
+               (double)ms / 1000);
+    else
+        printf("%s is %s\n", address->shown, answer_text(answer, "status"));
+}
+
+int process_drain(struct context *context)
+{
+    struct address named;
+    struct reply reply;
+    const struct address *address = find_daemon(context, &named);
+    json_t *body = address ? read_drain(context) : NULL;
+    int status = body ? confirm_drain(context, address) : EX_USAGE;
+    if (status != EX_OK) {
+        json_decref(body);
+        return status;
+    }
+    bool undo = has_option(context, OPTION_UNDO);
+    struct call call = {.class = CLASS_ADMIN,
+                        .method = undo ? "DELETE" : "POST",
+                        .path = "/admin/drain",
+                        .body = undo ? NULL : body,
+                        .address = address};
+    http_call(context->http, &call, &reply);
+    status = answer_check(context, &reply, NULL);
+    if (status == EX_OK && has_option(context, OPTION_JSON))
+        answer_print(reply.json);
+    else if (status == EX_OK)
+        print_state(address, reply.json);
+    reply_free(&reply);
+    json_decref(body);
+    return status;
+}

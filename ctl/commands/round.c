@@ -1,0 +1,322 @@
+/* seckillctl create, reset, restock, retire: the rounds of a sale and their units.
+ *
+ * why_two_questions: how many orders a reset ends, only its refusal tells. So a reset is first sent
+ * as one that ends no round in use, and again, after the refusal was shown, as one that does. */
+#define _GNU_SOURCE /* asprintf */
+#include "ctl/commands/commands.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/identifier.h"
+#include "ctl/output/answer.h"
+#include "ctl/output/confirm.h"
+#include "ctl/http.h"
+#include "ctl/output/interrupt.h"
+#include "ctl/commands/sale.h"
+#include "ctl/output/say.h"
+#include "ctl/commands/settings.h"
+
+enum {
+    UNITS_MAX = 10000000,
+    SEGMENTS_MAX = 1024,
+    SEGMENTS = 20, /* of a new sale, unless it has fewer units */
+    PATH_SIZE = 160,
+    REPEAT_SIZE = 256,
+    KEY_BYTES = 16,
+};
+
+/* ---- keys ---- */
+
+/* The key of an earlier try, or a new one. False after a message. */
+static bool choose_key(const struct context *context, char key_out[IDENTIFIER_SIZE])
+{
+    unsigned char bytes[KEY_BYTES];
+    const char *given = context->options.values[OPTION_KEY];
+    if (given) {
+        snprintf(key_out, IDENTIFIER_SIZE, "%s", given);
+        return sale_identifier(given, "--key");
+    }
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        say("there are no random bytes for a key");
+        return false;
+    }
+    char *at = stpcpy(key_out, "ctl-");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        at += sprintf(at, "%02x", bytes[i]);
+    return true;
+}
+
+/* ---- the call ---- */
+
+static void print_sale(const struct context *context, const json_t *sale)
+{
+    struct table table;
+    if (has_option(context, OPTION_JSON)) {
+        answer_print(sale);
+        return;
+    }
+    sale_table_begin(&table);
+    sale_table_add(&table, sale);
+    table_print(&table, stdout);
+}
+
+/* What makes a repeat by hand the same call: +30m would be another time then. */
+static void write_options(const char *repeat, const json_t *body, const char *key, char *out,
+                          size_t size)
+{
+    const char *starts = answer_text(body, "starts_at"), *ends = answer_text(body, "ends_at");
+    snprintf(out, size, "%s%s%s%s%s%s%s--key %s", repeat, *starts ? "--starts " : "", starts,
+             *starts ? " " : "", *ends ? "--ends " : "", ends, *ends ? " " : "", key);
+}
+
+/* Makes the call; Ctrl-C meanwhile says how to repeat it. */
+static void call_once(struct context *context, const struct call *call, const char *options,
+                      struct reply *reply_out)
+{
+    char *line = answer_repeat(context, options), *text = NULL;
+    if (asprintf(&text,
+                 "\nseckillctl: interrupted: it is unknown whether the call was done\n"
+                 "seckillctl: %s\n",
+                 line) < 0)
+        abort();
+    interrupt_say(text);
+    http_call(context->http, call, reply_out);
+    interrupt_done();
+    free(text);
+    free(line);
+}
+
+/* Sends the body with its key, and shows the sale. `repeat`: what a repeat needs beside the key.
+ * Keeps `reply_out` for the caller, who frees it. */
+static int send(struct context *context, const char *path, const json_t *body, const char *repeat,
+                struct reply *reply_out)
+{
+    char key[IDENTIFIER_SIZE], options[2 * REPEAT_SIZE];
+    *reply_out = (struct reply){.outcome = OUTCOME_FAILED};
+    if (!choose_key(context, key))
+        return EX_USAGE;
+    struct call call = {
+        .class = CLASS_ADMIN, .method = "POST", .path = path, .body = body, .key = key};
+    write_options(repeat, body, key, options, sizeof options);
+    call_once(context, &call, options, reply_out);
+    if (strcmp(reply_out->code, "round_in_use") == 0)
+        return EX_REFUSED; /* the caller says more than the refusal does */
+    int status = answer_check(context, reply_out, options);
+    if (status == EX_OK)
+        print_sale(context, reply_out->json);
+    return status;
+}
+
+/* ---- create ---- */
+
+/* --total and --segments; `total` and `segments` hold what stands without them. */
+static bool read_units(const struct context *context, int64_t *total, int64_t *segments)
+{
+    const struct options *options = &context->options;
+    if (!options_number(options, OPTION_TOTAL, 1, UNITS_MAX, *total, total) ||
+        !options_number(options, OPTION_SEGMENTS, 1, SEGMENTS_MAX, *segments, segments))
+        return false;
+    if (*segments > *total && !has_option(context, OPTION_SEGMENTS))
+        *segments = *total;
+    return true;
+}
+
+static json_t *make_body(const struct context *context, const char *sku, int64_t total,
+                         int64_t segments, int64_t if_round)
+{
+    json_t *body = json_pack("{s:s, s:I, s:I, s:I}", "sku", sku, "total", (json_int_t)total,
+                             "segments", (json_int_t)segments, "if_round", (json_int_t)if_round);
+    if (settings_add(&context->options, body))
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+int round_create(struct context *context)
+{
+    const char *sku = sale_argument(context, 1);
+    int64_t total = 0, segments = SEGMENTS;
+    struct reply reply;
+    if (!sku || !read_units(context, &total, &segments))
+        return EX_USAGE;
+    if (total == 0) {
+        say("--total UNITS is needed");
+        return EX_USAGE;
+    }
+    json_t *body = make_body(context, sku, total, segments, 0);
+    if (!body)
+        return EX_USAGE;
+    int status = send(context, "/admin/stock/reset", body, "", &reply);
+    if (strcmp(reply.code, "round_mismatch") == 0)
+        say("the sale is there already, in round %lld: see seckillctl reset",
+            (long long)answer_integer(reply.json, "round"));
+    json_decref(body);
+    reply_free(&reply);
+    return status;
+}
+
+/* ---- reset ---- */
+
+struct resetting {
+    struct context *context;
+    const char *sku;
+    json_t *body;
+    int64_t round; /* that it ends */
+    char repeat[REPEAT_SIZE];
+};
+
+/* What a repeat by hand must say for the same body; the sale may have changed by then. */
+static void write_repeat(struct resetting *resetting)
+{
+    bool ends = json_is_true(json_object_get(resetting->body, "end_round"));
+    snprintf(resetting->repeat, sizeof resetting->repeat,
+             "--total %lld --segments %lld --if-round %" PRId64 "%s ",
+             (long long)answer_integer(resetting->body, "total"),
+             (long long)answer_integer(resetting->body, "segments"), resetting->round,
+             ends ? " --end-round" : "");
+}
+
+static void write_use(const json_t *problem, char use_out[REPEAT_SIZE])
+{
+    const char *more = json_is_false(json_object_get(problem, "counted")) ? "at least " : "";
+    snprintf(use_out, REPEAT_SIZE,
+             "ends round %lld with %s%lld paid orders, which stay paid, and %s%lld reserved ones, "
+             "which expire",
+             (long long)answer_integer(problem, "round"), more,
+             (long long)answer_integer(problem, "paid"), more,
+             (long long)answer_integer(problem, "reserved"));
+}
+
+static int send_reset(struct resetting *resetting, bool ends, struct reply *reply_out)
+{
+    if (ends)
+        json_object_set_new(resetting->body, "end_round", json_true());
+    write_repeat(resetting);
+    return send(resetting->context, "/admin/stock/reset", resetting->body, resetting->repeat,
+                reply_out);
+}
+
+/* The round's orders hold units: the reset ends it only if the operator has said so. */
+static int end_round(struct resetting *resetting, const struct reply *refusal)
+{
+    char use[REPEAT_SIZE];
+    struct reply reply;
+    struct context *context = resetting->context;
+    write_use(refusal->json, use);
+    if (has_option(context, OPTION_YES) && !has_option(context, OPTION_END_ROUND)) {
+        say("round_in_use: the reset %s", use);
+        say("not done: --yes alone does not end a round in use; --end-round does");
+        return EX_REFUSED;
+    }
+    int status = confirm(context, "the reset %s", use);
+    if (status != EX_OK)
+        return status;
+    status = send_reset(resetting, true, &reply);
+    reply_free(&reply);
+    return status;
+}
+
+/* A repeat of an earlier try says at once what that one said. */
+static int reset_sale(struct resetting *resetting, const json_t *stock)
+{
+    struct context *context = resetting->context;
+    struct reply reply;
+    bool repeats = has_option(context, OPTION_KEY);
+    int status = confirm(
+        context, "%sresets %s: round %lld has sold %lld of %lld units; a new round has %lld",
+        repeats ? "repeats what " : "", resetting->sku, (long long)answer_integer(stock, "round"),
+        (long long)answer_integer(stock, "sold"), (long long)answer_integer(stock, "total"),
+        (long long)answer_integer(resetting->body, "total"));
+    if (status != EX_OK)
+        return status;
+    status = send_reset(resetting, repeats && has_option(context, OPTION_END_ROUND), &reply);
+    if (strcmp(reply.code, "round_in_use") == 0)
+        status = end_round(resetting, &reply);
+    else if (strcmp(reply.code, "round_mismatch") == 0)
+        say("the sale is in round %lld now", (long long)answer_integer(reply.json, "round"));
+    reply_free(&reply);
+    return status;
+}
+
+int round_reset(struct context *context)
+{
+    struct resetting resetting = {.context = context, .sku = sale_argument(context, 1)};
+    struct reply stock;
+    int status = resetting.sku ? sale_read(context, resetting.sku, &stock) : EX_USAGE;
+    if (status != EX_OK)
+        return status;
+    int64_t total = answer_integer(stock.json, "total");
+    int64_t segments = (int64_t)json_array_size(json_object_get(stock.json, "segments"));
+    bool good = read_units(context, &total, &segments) &&
+                options_number(&context->options, OPTION_IF_ROUND, 1, UINT32_MAX,
+                               answer_integer(stock.json, "round"), &resetting.round);
+    if (good)
+        resetting.body = make_body(context, resetting.sku, total, segments, resetting.round);
+    status = resetting.body ? reset_sale(&resetting, stock.json) : EX_USAGE;
+    json_decref(resetting.body);
+    reply_free(&stock);
+    return status;
+}
+
+/* ---- restock, retire ---- */
+
+int round_restock(struct context *context)
+{
+    const char *sku = sale_argument(context, 1);
+    int64_t units = 0;
+    struct reply reply;
+    if (!sku)
+        return EX_USAGE;
+    if (!number_parse(argument(context, 2), 1, UNITS_MAX, &units)) {
+        say("the units must be a whole number from 1 to %d", UNITS_MAX);
+        return EX_USAGE;
+    }
+    json_t *body = json_pack("{s:s, s:I}", "sku", sku, "units", (json_int_t)units);
+    int status = send(context, "/admin/stock/add", body, "", &reply);
+    json_decref(body);
+    reply_free(&reply);
+    return status;
+}
+
+/* A repeat finds no sale when an earlier try has retired it. */
+static int delete_sale(struct context *context, const char *sku)
+{
+    char path[PATH_SIZE];
+    struct reply reply;
+    snprintf(path, sizeof path, "/admin/sale/%s", sku);
+    struct call call = {.class = CLASS_ADMIN, .method = "DELETE", .path = path};
+    http_call(context->http, &call, &reply);
+    int status = EX_OK;
+    if (!reply.repeated || strcmp(reply.code, "unknown_sku") != 0)
+        status = answer_check(context, &reply, NULL);
+    if (status == EX_OK && reply.outcome == OUTCOME_OK && has_option(context, OPTION_JSON))
+        answer_print(reply.json);
+    else if (status == EX_OK)
+        printf("%s is retired\n", sku);
+    if (strcmp(reply.code, "sale_in_use") == 0)
+        say("%lld orders are reserved: pay, cancel or expire them first",
+            (long long)answer_integer(reply.json, "reserved"));
+    reply_free(&reply);
+    return status;
+}
+
+int round_retire(struct context *context)
+{
+    struct reply stock;
+    const char *sku = sale_argument(context, 1);
+    int status = sku ? sale_read(context, sku, &stock) : EX_USAGE;
+    if (status != EX_OK)
+        return status;
+    status = confirm(context,
+                     "retires %s: ends its round %lld, which has sold %lld of %lld units; "
+                     "its orders stay",
+                     sku, (long long)answer_integer(stock.json, "round"),
+                     (long long)answer_integer(stock.json, "sold"),
+                     (long long)answer_integer(stock.json, "total"));
+    reply_free(&stock);
+    return status == EX_OK ? delete_sale(context, sku) : status;
+}

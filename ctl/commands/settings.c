@@ -1,0 +1,210 @@
+/* seckillctl pause, resume, window, limit, pay-within: a sale's settings in mid-sale. */
+#include "ctl/commands/settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "ctl/output/answer.h"
+#include "ctl/output/confirm.h"
+#include "ctl/http.h"
+#include "ctl/commands/commands.h"
+#include "ctl/commands/sale.h"
+#include "ctl/output/say.h"
+
+enum {
+    PATH_SIZE = 160,
+    TIME_SIZE = 64,
+    UNITS_MAX = 10000000,
+    PAY_WITHIN_S_MAX = 2592000,
+    SPAN_MAX = 1000000000, /* of +N in its unit */
+};
+
+/* ---- values ---- */
+
+/* Seconds of "30m"; negative when it is no span. */
+static int64_t span_seconds(const char *text)
+{
+    static const struct {
+        char unit;
+        int seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    char digits[16];
+    int64_t number = 0;
+    size_t length = strspn(text, "0123456789");
+    if (length == 0 || length >= sizeof digits || strlen(text) != length + 1)
+        return -1;
+    snprintf(digits, sizeof digits, "%.*s", (int)length, text);
+    if (!number_parse(digits, 0, SPAN_MAX, &number))
+        return -1;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (units[i].unit == text[length])
+            return number * units[i].seconds;
+    return -1;
+}
+
+json_t *settings_time(const char *text, int64_t now_ms)
+{
+    char written[TIME_SIZE];
+    struct tm utc;
+    bool now = strcmp(text, "now") == 0;
+    int64_t span_s = text[0] == '+' ? span_seconds(text + 1) : -1;
+    if (strcmp(text, "none") == 0)
+        return json_null();
+    if (!now && span_s < 0) /* the service knows what a time is */
+        return *text && strspn(text, "0123456789-:.TZ") == strlen(text) ? json_string(text) : NULL;
+    time_t seconds = (time_t)(now_ms / 1000 + (now ? 0 : span_s));
+    if (!gmtime_r(&seconds, &utc))
+        return NULL;
+    size_t length = strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return length > 0 ? json_string(written) : NULL;
+}
+
+static json_t *read_number(const char *text, int64_t max)
+{
+    int64_t number = 0;
+    if (strcmp(text, "none") == 0)
+        return json_null();
+    return number_parse(text, 1, max, &number) ? json_integer(number) : NULL;
+}
+
+static bool add(json_t *body, const char *name, json_t *value, const char *what, const char *wants)
+{
+    if (!value) {
+        say("%s must be %s", what, wants);
+        return false;
+    }
+    return json_object_set_new(body, name, value) == 0;
+}
+
+#define WANTS_TIME                                                                                 \
+    "none, now, a span from now like +30m, or a time in UTC like 2026-11-20T21:30:00Z"
+
+bool settings_add(const struct options *options, json_t *body)
+{
+    const char *starts = options->values[OPTION_STARTS], *ends = options->values[OPTION_ENDS];
+    const char *limit = options->values[OPTION_LIMIT], *pay = options->values[OPTION_PAY_WITHIN];
+    int64_t now_ms = clock_wall_ms();
+    if (options->values[OPTION_PAUSED])
+        json_object_set_new(body, "paused", json_true());
+    return (!starts ||
+            add(body, "starts_at", settings_time(starts, now_ms), "--starts", WANTS_TIME)) &&
+           (!ends || add(body, "ends_at", settings_time(ends, now_ms), "--ends", WANTS_TIME)) &&
+           (!limit || add(body, "per_user_limit", read_number(limit, UNITS_MAX), "--limit",
+                          "none or a whole number from 1 to 10000000")) &&
+           (!pay || add(body, "pay_within_s", read_number(pay, PAY_WITHIN_S_MAX), "--pay-within",
+                        "none or a whole number of seconds from 1 to 2592000"));
+}
+
+/* ---- changes ---- */
+
+/* A repeat sets the same values again. */
+static int change(struct context *context, const char *sku, const json_t *body)
+{
+    char path[PATH_SIZE];
+    struct reply reply;
+    snprintf(path, sizeof path, "/admin/sale/%s", sku);
+    struct call call = {.class = CLASS_ADMIN, .method = "PATCH", .path = path, .body = body};
+    http_call(context->http, &call, &reply);
+    int status = answer_check(context, &reply, NULL);
+    if (status == EX_OK && has_option(context, OPTION_JSON)) {
+        answer_print(reply.json);
+    } else if (status == EX_OK) {
+        struct table table;
+        sale_table_begin(&table);
+        sale_table_add(&table, reply.json);
+        table_print(&table, stdout);
+    }
+    reply_free(&reply);
+    return status;
+}
+
+/* Asks when buyers of a sale that is open will be refused from now on. `what`: "pauses". */
+static int confirm_stop(struct context *context, const char *sku, const char *what)
+{
+    struct reply reply;
+    int status = sale_read(context, sku, &reply);
+    if (status != EX_OK)
+        return status;
+    if (strcmp(sale_state(reply.json), "open") == 0)
+        status = confirm(context, "%s %s, which is open: round %lld, %lld of %lld units sold", what,
+                         sku, (long long)answer_integer(reply.json, "round"),
+                         (long long)answer_integer(reply.json, "sold"),
+                         (long long)answer_integer(reply.json, "total"));
+    reply_free(&reply);
+    return status;
+}
+
+int settings_pause(struct context *context)
+{
+    const char *sku = sale_argument(context, 1);
+    int status = sku ? confirm_stop(context, sku, "pauses") : EX_USAGE;
+    if (status != EX_OK)
+        return status;
+    json_t *body = json_pack("{s:b}", "paused", 1);
+    status = change(context, sku, body);
+    json_decref(body);
+    return status;
+}
+
+int settings_resume(struct context *context)
+{
+    const char *sku = sale_argument(context, 1);
+    json_t *body = json_pack("{s:b}", "paused", 0);
+    int status = sku ? change(context, sku, body) : EX_USAGE;
+    json_decref(body);
+    return status;
+}
+
+/* A window that leaves the present moment out closes a sale that is open. */
+static bool closes(const json_t *body)
+{
+    json_t *now = settings_time("now", clock_wall_ms());
+    const char *text = json_string_value(now);
+    const char *starts = answer_text(body, "starts_at"), *ends = answer_text(body, "ends_at");
+    bool closed = (*ends && strcmp(ends, text) <= 0) || (*starts && strcmp(starts, text) > 0);
+    json_decref(now);
+    return closed;
+}
+
+int settings_window(struct context *context)
+{
+    const char *sku = sale_argument(context, 1);
+    json_t *body = json_object();
+    int status = sku && settings_add(&context->options, body) ? EX_OK : EX_USAGE;
+    if (status == EX_OK && json_object_size(body) == 0) {
+        say("--starts TIME, --ends TIME or both are needed");
+        status = EX_USAGE;
+    }
+    if (status == EX_OK && closes(body))
+        status = confirm_stop(context, sku, "closes");
+    if (status == EX_OK)
+        status = change(context, sku, body);
+    json_decref(body);
+    return status;
+}
+
+static int change_number(struct context *context, const char *name, int64_t max, const char *wants)
+{
+    const char *sku = sale_argument(context, 1);
+    json_t *body = json_object();
+    int status = EX_USAGE;
+    if (sku && add(body, name, read_number(argument(context, 2), max), argument(context, 0), wants))
+        status = change(context, sku, body);
+    json_decref(body);
+    return status;
+}
+
+int settings_limit(struct context *context)
+{
+    return change_number(context, "per_user_limit", UNITS_MAX,
+                         "none or a whole number from 1 to 10000000");
+}
+
+int settings_pay_within(struct context *context)
+{
+    return change_number(context, "pay_within_s", PAY_WITHIN_S_MAX,
+                         "none or a whole number of seconds from 1 to 2592000");
+}

@@ -1,0 +1,229 @@
+/* What an audit counts and compares. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/commands/acked.h"
+#include "ctl/commands/audit_sale.h"
+
+/* Round 2 of a sale of two segments of ten, limited, each of which Redis has as `state` says. */
+static json_t *head_of(int sold_0, int sold_1, const char *state)
+{
+    return json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:b, s:[{s:i, s:i, s:i, s:s, s:s, s:{s:i}}, {s:i, s:i, s:i, s:s,"
+        " s:s, s:{s:i}}]}",
+        "round", 2, "total", 20, "sold", sold_0 + sold_1, "segment_count", 2, "per_user_limit", 5,
+        "counting", 0, "segments", "segment", 0, "capacity", 10, "sold", sold_0, "fence", "7",
+        "state", state, "redis", "available", 9, "segment", 1, "capacity", 10, "sold", sold_1,
+        "fence", "8", "state", "ok", "redis", "available", 10 - sold_1);
+}
+
+static void add_users(struct audit_sale *sale, int units, const char *weighed, int above)
+{
+    json_t *page = json_pack("{s:{s:i, s:s, s:i}}", "users", "units", units, "weighed", weighed,
+                             "above", above);
+    audit_sale_add_users(sale, page);
+    json_decref(page);
+}
+
+/* Orders that hold units, weighed as their users are counted. */
+static void add_orders(struct audit_sale *sale, int round, int units)
+{
+    json_t *sums =
+        json_pack("{s:i, s:{s:i, s:i, s:i}, s:i, s:s}", "round", round, "states", "reserved", 1,
+                  "paid", 1, "expired", 3, "units", units, "weighed", "12345678901");
+    audit_sale_add_orders(sale, sums);
+    json_decref(sums);
+}
+
+static void add_fault(struct audit_sale *sale, const char *name)
+{
+    json_t *sums = json_pack("{s:i, s:i}", "round", 2, name, 2);
+    audit_sale_add_orders(sale, sums);
+    json_decref(sums);
+}
+
+/* The differences as one text, one a line. */
+static const char *told(const struct audit_sale *sale, size_t *awaiting_out)
+{
+    static char text[2000];
+    size_t i;
+    const json_t *line;
+    json_t *list = json_array(), *awaiting = json_array();
+    audit_sale_compare(sale, list, awaiting);
+    text[0] = '\0';
+    json_array_foreach(list, i, line)
+    {
+        strcat(strcat(text, json_string_value(line)), "\n");
+    }
+    *awaiting_out = json_array_size(awaiting);
+    json_decref(list);
+    json_decref(awaiting);
+    return text;
+}
+
+static void begin(struct audit_sale *sale, const char *state)
+{
+    audit_sale_begin(sale, "demo", head_of(3, 1, state));
+    add_users(sale, 4, "12345678901", 0);
+}
+
+static void test_what_agrees(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    uint64_t count = 0;
+    (void)state;
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 4);
+    assert_string_equal(told(&sale, &awaiting), "");
+    assert_int_equal(awaiting, 0);
+    assert_true(audit_sale_state(&sale, "expired", &count) && count == 3);
+    assert_false(audit_sale_state(&sale, "lost", &count) || sale.overtaken);
+    add_orders(&sale, 3, 0);
+    assert_true(sale.overtaken);
+    audit_sale_free(&sale);
+}
+
+static void test_orders_and_segments_that_differ(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    (void)state;
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 3);
+    assert_non_null(strstr(told(&sale, &awaiting), "demo: 4 sold, 3 in orders\n"));
+    audit_sale_free(&sale);
+    audit_sale_begin(&sale, "demo", head_of(3, 11, "ok"));
+    assert_non_null(strstr(told(&sale, &awaiting), "segment 1: oversold, 11 of 10\n"));
+    json_object_set_new(sale.head, "total", json_integer(21));
+    assert_non_null(strstr(told(&sale, &awaiting), "21 units in all, 20 in its segments\n"));
+    json_array_remove(json_object_get(sale.head, "segments"), 0);
+    assert_non_null(strstr(told(&sale, &awaiting), "segment 0 is missing\n"));
+    assert_non_null(strstr(told(&sale, &awaiting), "2 segments in the sale, 1 rows\n"));
+    audit_sale_free(&sale);
+}
+
+static void test_redis(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    (void)state;
+    begin(&sale, "mismatch");
+    add_orders(&sale, 2, 4);
+    assert_string_equal(told(&sale, &awaiting),
+                        "demo: segment 0: Redis has 9 left, the ledger 7\n");
+    audit_sale_free(&sale);
+    begin(&sale, "dirty");
+    add_orders(&sale, 2, 4);
+    assert_string_equal(told(&sale, &awaiting), "");
+    assert_int_equal(awaiting, 1);
+    audit_sale_free(&sale);
+}
+
+static void test_users(void **state)
+{
+    struct audit_sale sale;
+    size_t awaiting;
+    (void)state;
+    begin(&sale, "ok");
+    add_orders(&sale, 2, 4);
+    add_users(&sale, 0, "1", 2);
+    assert_string_equal(told(&sale, &awaiting),
+                        "demo: units are counted for other users than those of the orders\n"
+                        "demo: 2 users have more than their limit\n");
+    add_users(&sale, 1, "0", 0);
+    assert_non_null(strstr(told(&sale, &awaiting), "5 units are counted for users, 4 in orders\n"));
+    json_object_set_new(sale.head, "counting", json_true());
+    assert_string_equal(told(&sale, &awaiting), "");
+    audit_sale_free(&sale);
+}
+
+static void test_faults_of_orders(void **state)
+{
+    static const char *const names[] = {"unkeyed", "unlisted"};
+    static const char *const texts[] = {"key does not lead", "would never expire"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct audit_sale sale;
+        size_t awaiting;
+        begin(&sale, "ok");
+        add_orders(&sale, 2, 4);
+        add_fault(&sale, names[i]);
+        assert_non_null(strstr(told(&sale, &awaiting), texts[i]));
+        assert_non_null(strstr(told(&sale, &awaiting), "demo: 2 "));
+        audit_sale_free(&sale);
+    }
+}
+
+static void test_movement(void **state)
+{
+    json_t *before = head_of(1, 2, "ok"), *same = head_of(1, 2, "dirty");
+    json_t *other = head_of(2, 1, "ok");
+    (void)state;
+    assert_false(audit_sale_moved(before, same));
+    assert_true(audit_sale_moved(before, other));
+    json_object_set_new(json_array_get(json_object_get(same, "segments"), 1), "fence",
+                        json_string("9")); /* sold and returned: as many as before */
+    assert_true(audit_sale_moved(before, same));
+    json_decref(before);
+    json_decref(same);
+    json_decref(other);
+}
+
+static bool read_acked(struct acked *acked_out, const char *text)
+{
+    char path[] = "/tmp/seckillctl-test.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    bool good = acked_read(acked_out, path);
+    unlink(path);
+    return good;
+}
+
+static void test_acked(void **state)
+{
+    struct acked acked;
+    uint64_t first = 0;
+    (void)state;
+    assert_true(read_acked(&acked, "30\n10\n\n20\r\n10\n"));
+    assert_int_equal(acked.count, 3);
+    assert_int_equal(acked.repeats, 1);
+    assert_int_equal(acked_missing(&acked, &first), 3);
+    assert_int_equal(first, 10);
+    acked_see(&acked, 10);
+    acked_see(&acked, 11);
+    acked_see(&acked, 30);
+    assert_int_equal(acked_missing(&acked, &first), 1);
+    assert_int_equal(first, 20);
+    acked_restart(&acked);
+    assert_int_equal(acked_missing(&acked, &first), 3);
+    acked_free(&acked);
+    assert_false(read_acked(&acked, "10\nx\n"));
+    assert_true(read_acked(&acked, ""));
+    acked_see(&acked, 1);
+    assert_int_equal(acked_missing(&acked, &first), 0);
+    acked_free(&acked);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_agrees),
+        cmocka_unit_test(test_orders_and_segments_that_differ),
+        cmocka_unit_test(test_redis),
+        cmocka_unit_test(test_users),
+        cmocka_unit_test(test_faults_of_orders),
+        cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_acked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

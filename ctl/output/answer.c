@@ -1,0 +1,107 @@
+/* What a command says when a call has not ended well, and the exit status for it. */
+#include "ctl/output/answer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/output/say.h"
+
+static int refusal_status(const struct reply *reply)
+{
+    if (strcmp(reply->code, "not_found") == 0)
+        return EX_CONFIG;
+    switch (reply->status) {
+    case 401:
+        return EX_NOPERM;
+    case 404:
+        return EX_NOINPUT;
+    case 409:
+        return EX_REFUSED;
+    default:
+        return reply->code[0] != '\0' ? EX_DATAERR : EX_PROTOCOL;
+    }
+}
+
+/* Adds a word of a command line, in quotes where a shell would take it for something else: 'a'\''b'
+ * is a'b. */
+static char *put_word(char *at, const char *word)
+{
+    bool plain = *word != '\0' && !strpbrk(word, " \t\n\"'\\$`!*?[](){}<>|&;~#");
+    at = stpcpy(at, plain ? " " : " '");
+    for (; *word; word++)
+        at = *word == '\'' ? stpcpy(at, "'\\''") : stpcpy(at, (char[]){*word, '\0'});
+    return stpcpy(at, plain ? "" : "'");
+}
+
+/* Never a part of the command: without its key it would be another call. */
+char *answer_repeat(const struct context *context, const char *repeat)
+{
+    static const char lead[] = "to find out, repeat the call, which does nothing twice: seckillctl";
+    size_t size = sizeof lead + (repeat ? strlen(repeat) + 1 : 0);
+    for (int i = 1; i < context->argc; i++)
+        size += 4 * strlen(context->argv[i]) + 3; /* each sign a quote, a blank, two quotes */
+    char *line = malloc(size), *at = line;
+    if (!line)
+        abort();
+    at = stpcpy(at, lead);
+    for (int i = 1; i < context->argc; i++)
+        at = put_word(at, context->argv[i]);
+    if (repeat && !has_option(context, OPTION_KEY))
+        stpcpy(stpcpy(at, " "), repeat);
+    return line;
+}
+
+static void say_repeat(const struct context *context, const char *repeat)
+{
+    char *line = answer_repeat(context, repeat);
+    say("%s", line);
+    free(line);
+}
+
+int answer_failure(const struct context *context, const struct reply *reply, const char *repeat)
+{
+    assert(reply->outcome != OUTCOME_OK);
+    switch (reply->outcome) {
+    case OUTCOME_REFUSED:
+        say("%s", reply->why);
+        if (strcmp(reply->code, "not_found") == 0)
+            say("is this the address for such calls? See admin and shop in seckillctl(1)");
+        return refusal_status(reply);
+    case OUTCOME_UNKNOWN:
+        say("the outcome is unknown: %s", reply->why);
+        say_repeat(context, repeat);
+        return EX_TEMPFAIL;
+    default:
+        say("nothing was done: %s", reply->why);
+        return EX_UNAVAILABLE;
+    }
+}
+
+int answer_check(const struct context *context, const struct reply *reply, const char *repeat)
+{
+    if (reply->outcome != OUTCOME_OK)
+        return answer_failure(context, reply, repeat);
+    if (json_is_object(reply->json))
+        return EX_OK;
+    say("the answer is no JSON object: is this the address of the service?");
+    return EX_PROTOCOL;
+}
+
+void answer_print(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* a terminal obeys none of it */
+    putchar('\n');
+}
+
+json_int_t answer_integer(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+const char *answer_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}

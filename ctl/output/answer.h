@@ -1,0 +1,24 @@
+/* What a command says when a call has not ended well, and the exit status for it. */
+#ifndef SECKILL_CTL_OUTPUT_ANSWER_H
+#define SECKILL_CTL_OUTPUT_ANSWER_H
+
+#include "ctl/http.h"
+
+/* Prints why; returns the exit status. Not for OUTCOME_OK. `repeat`: the options that make a repeat
+ * of the command harmless, such as "--key K", for an unknown outcome; NULL: none is needed. */
+int answer_failure(const struct context *context, const struct reply *reply, const char *repeat);
+
+/* The line that tells how to repeat the command; the caller frees it. */
+char *answer_repeat(const struct context *context, const char *repeat);
+
+/* EX_OK for an answer that is OK and has a JSON object; else as above. */
+int answer_check(const struct context *context, const struct reply *reply, const char *repeat);
+
+/* Prints the value as one line of JSON on standard output. */
+void answer_print(const json_t *value);
+
+/* Members of an answer; 0 or "" where there is no such member. */
+json_int_t answer_integer(const json_t *object, const char *name);
+const char *answer_text(const json_t *object, const char *name);
+
+#endif
