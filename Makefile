@@ -195,7 +195,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
-               $(filter-out lua/test_%,$(wildcard lua/*.c)) \
+               $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
                $(addprefix sql/,db.c db_connection.c db_role.c db_servers.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
@@ -373,13 +373,13 @@ made_of  = echo '/* Made from $(1) by the Makefile: DO NOT EDIT. */'
 
 $(headers): Makefile
 
-# A script may take fragments from lua/include/; its digest is that of the whole text.
-lua_text := awk -f lua/include.awk
+# A script may take fragments from lua/scripts/include/; its digest is that of the whole text.
+lua_text := awk -f lua/scripts/include.awk
 
-$(gen)/lua_scripts.h: $(wildcard lua/*.lua lua/include/*.lua) lua/include.awk
+$(gen)/lua_scripts.h: $(wildcard lua/scripts/*.lua lua/scripts/include/*.lua) lua/scripts/include.awk
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the scripts in lua/); set -e; for f in $(filter-out lua/include/%,$(filter %.lua,$^)); do \
+	$(Q){ $(call made_of,the scripts in lua/scripts/); set -e; for f in $(filter-out lua/scripts/include/%,$(filter %.lua,$^)); do \
 	    n=lua_$$(basename $$f .lua); text=$$($(lua_text) $$f && echo .); \
 	    echo "static const char $$n[] ="; printf %s "$${text%.}" | $(c_string); echo '    "";'; \
 	    echo "static const char $${n}_sha1[] = \"$$(printf %s "$${text%.}" | sha1sum | cut -d ' ' -f 1)\";"; \

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "lock/seclock.h"
-#include "lua/cluster.h"
+#include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "sql/db.h"
 

@@ -1,5 +1,5 @@
 /* What the client of one server, lua/redis.c, and the pipelines, lua/script.c and lua/command.c,
- * call of a cluster's, lua/cluster.c, which is made of clients of one server each and of pipelines
+ * call of a cluster's, lua/cluster/cluster.c, which is made of clients of one server each and of pipelines
  * to them: a table, so that they do not include each other. */
 #ifndef LUA_CLUSTER_HOOKS_H
 #define LUA_CLUSTER_HOOKS_H
@@ -34,7 +34,7 @@ struct cluster_hooks {
     /* Adds what was counted on the connections to nodes. */
     void (*add_stats)(const struct cluster *cluster, struct redis_stats *stats);
 
-    /* The pipelines of script_run and command_run: see lua/cluster_run.h. */
+    /* The pipelines of script_run and command_run: see lua/cluster/run.h. */
     void (*run_scripts)(struct cluster *cluster, struct script_call *calls, size_t count);
     void (*run_commands)(struct cluster *cluster, struct command *commands, size_t count);
 

@@ -24,10 +24,10 @@ struct command {
 /* Sends all commands in one pipeline, connecting first when needed, and sets the result of each:
  * after a lost connection the commands not yet answered are REDIS_UNKNOWN. An error reply makes a
  * command REDIS_FAILED and leaves its text in redis_error. In a cluster the commands are split by
- * their nodes, see lua/cluster_run.h. */
+ * their nodes, see lua/cluster/run.h. */
 void command_run(struct redis *redis, struct command *commands, size_t count);
 
-/* For lua/cluster*.c. command_append queues one command; false: out of memory. command_take sets
+/* For lua/cluster/. command_append queues one command; false: out of memory. command_take sets
  * its result from its reply, NULL when the connection is lost, and keeps or frees the reply.
  * command_key returns the first key, or NULL when the command has none. */
 bool command_append(struct redis *redis, const struct command *command);

@@ -25,7 +25,7 @@ struct redis *redis_open(const char *url, int timeout_ms, char *error_out, size_
 struct redis *redis_open_server(const struct url *like, const char *host, unsigned port,
                                 int timeout_ms);
 
-/* What lua/cluster.c knows of the cluster that the URL names; NULL for any other URL. */
+/* What lua/cluster/cluster.c knows of the cluster that the URL names; NULL for any other URL. */
 struct cluster *redis_cluster(const struct redis *redis);
 
 /* Closes the connection, frees the client and sets the caller's pointer to NULL. */

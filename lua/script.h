@@ -8,7 +8,7 @@
 
 #include "lua/redis.h"
 
-/* Every script lua/NAME.lua. Each file opens with its keys, its arguments and the numbers that it
+/* Every script lua/scripts/NAME.lua. Each file opens with its keys, its arguments and the numbers that it
  * returns: as a table, as one number, or as a text with spaces between the numbers, which costs the
  * server least. */
 #define SCRIPTS(X)                                                                                 \
@@ -93,7 +93,7 @@ void script_int(struct script_call *call, int64_t value);
  * script the server forgot are sent again and run after the rest of their pipeline. Callers must
  * bear that. Neighbouring calls of stock_take or of stock_settle go as one, which the server runs
  * without another client's commands in between; each gets its own result. In a cluster every call
- * goes by itself, to its node, and only those of one slot run in order, see lua/cluster_run.h; each
+ * goes by itself, to its node, and only those of one slot run in order, see lua/cluster/run.h; each
  * call has a key. */
 void script_run(struct redis *redis, struct script_call *calls, size_t count);
 
@@ -113,7 +113,7 @@ void script_run_telling(struct redis *redis, struct script_call *call);
 size_t script_send(struct redis *redis, struct script_call *calls, size_t count);
 void script_receive(struct redis *redis, struct script_call *calls, size_t sent);
 
-/* For script_each.c and lua/cluster*.c. script_append queues one call; false: out of memory.
+/* For script_each.c and lua/cluster/. script_append queues one call; false: out of memory.
  * script_take sets the call's result from its reply, frees the reply, and returns true when the
  * server does not know the script. script_forget sets a result without values. script_name is the
  * name of its script. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lua/cluster.h"
+#include "lua/cluster/cluster.h"
 #include "stock/orders/batch.h"
 #include "stock/orders/check_rate.h"
 #include "stock/orders/check_settings.h"

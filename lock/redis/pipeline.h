@@ -21,7 +21,7 @@ struct lock_hold {
 };
 
 /* Begins a hold of `name` with a new token, for a script of the caller's that acquires the lock as
- * lua/lock_acquire.lua does and begins its answer like that script. */
+ * lua/scripts/lock_acquire.lua does and begins its answer like that script. */
 void lock_redis_prepare(struct lock_hold *hold, const char *prefix, const char *name, int lease_ms);
 
 /* The same, and writes the call that acquires the lock alone. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lua/cluster.h"
+#include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "service/log.h"
 #include "service/metrics.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/url.h"
 #include "base/worker.h"
-#include "lua/cluster.h"
+#include "lua/cluster/cluster.h"
 #include "lua/command.h"
 #include "service/log.h"
 #include "service/metrics.h"

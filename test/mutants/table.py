@@ -27,17 +27,17 @@ MUTANTS = {
     # ---- the lock and its fence ----
     "lock_taken_from_its_holder": Mutant(
         "a lock has one holder",
-        (("lua/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),
-         ("lua/stock_take.lua", "'NX', 'PX', lease)", "'PX', lease)")),
+        (("lua/scripts/lock_acquire.lua", "'NX', 'PX', ARGV[2])", "'PX', ARGV[2])"),
+         ("lua/scripts/stock_take.lua", "'NX', 'PX', lease)", "'PX', lease)")),
         "test_script/test_acquire_is_busy_while_another_holds_it",
         "test_sellout.py::test_one_unit_is_sold_once"),
     "release_of_others_locks": Mutant(
         "only its holder releases a lock",
-        (("lua/lock_release.lua", "call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
+        (("lua/scripts/lock_release.lua", "call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
         "test_script/test_release_by_another_leaves_the_lock"),
     "late_acquisition_takes_the_lock": Mutant(
         "a request that was released acquires nothing",
-        (("lua/include/refuse_released.lua",
+        (("lua/scripts/include/refuse_released.lua",
           "released == request or released == '-' .. request", "false"),),
         "test_script/test_token_that_was_released_acquires_nothing",
         "lock/test_lock_faults.py::"
@@ -45,46 +45,46 @@ MUTANTS = {
         simulated=NO_PART),
     "full_redis_settles_nothing": Mutant(
         "a full Redis settles and releases segments",
-        (("lua/stock_settle.lua", "  call('DEL', lock)\n", ""),
-         ("lua/stock_settle.lua", "return 1", "call('DEL', lock)\nreturn 1")),
+        (("lua/scripts/stock_settle.lua", "  call('DEL', lock)\n", ""),
+         ("lua/scripts/stock_settle.lua", "return 1", "call('DEL', lock)\nreturn 1")),
         "test_script/test_full_redis_settles_and_releases",
         "test_faults.py::test_redis_that_fills_up_under_an_order_settles_it",
         simulated=NO_PART),
     "fences_forget_the_last_one": Mutant(
         "fences grow though the server's clock is set back",
-        (("lua/include/fence_next.lua", "tonumber(stored_fence) >= tonumber(fence)", "false"),),
+        (("lua/scripts/include/fence_next.lua", "tonumber(stored_fence) >= tonumber(fence)", "false"),),
         "test_script/test_fence_grows_though_its_key_is_ahead_of_the_clock",
         "test_faults.py::test_ledger_that_has_seen_later_fences_than_redis",
         simulated=NOT_SEEN),
     "take_without_the_lock": Mutant(
         "only the lock's holder takes units",
-        (("lua/stock_take.lua", "call('GET', lock) ~= token", "false"),),
+        (("lua/scripts/stock_take.lua", "call('GET', lock) ~= token", "false"),),
         "test_script/test_take_is_busy_while_another_holds_the_lock"),
     "joined_calls_share_their_arguments": Mutant(
         "each segment is locked and settled by its own hold's token",
-        (("lua/include/joined.lua", "keys_each, i * args_each", "keys_each, 0"),),
+        (("lua/scripts/include/joined.lua", "keys_each, i * args_each", "keys_each, 0"),),
         "test_script/test_joined_takes_and_settles_are_each_answered"),
     "settle_without_the_lock": Mutant(
         "only the lock's holder settles its round",
-        (("lua/stock_settle.lua",
+        (("lua/scripts/stock_settle.lua",
           "call('GET', lock) ~= token or call('HGET', segment, 'open') ~= token",
           "false"),),
         "test_script/test_settle_without_the_lock_is_lost"),
     "load_without_the_lock": Mutant(
         "only the lock's holder loads a segment",
-        (("lua/stock_load.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
+        (("lua/scripts/stock_load.lua", "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false"),),
         "test_script/test_load_without_the_lock_is_lost"),
 
     # ---- take, settle, recover ----
     "no_dirty_mark": Mutant(
         "units of a holder that died are sold",
-        (("lua/stock_take.lua", "'available', available - taken, 'open', token)",
+        (("lua/scripts/stock_take.lua", "'available', available - taken, 'open', token)",
           "'available', available - taken)"),),
         "test_script/test_take_decrements_and_marks_the_round_open",
         "test_crash.py::test_kill_9_at_each_step_of_an_order"),
     "take_ignores_the_mark": Mutant(
         "nobody takes from a segment whose last round is not settled",
-        (("lua/stock_take.lua", "    or segment[3] ~= '' then", "    then"),),
+        (("lua/scripts/stock_take.lua", "    or segment[3] ~= '' then", "    then"),),
         "test_script/test_take_from_an_open_round_is_dirty"),
     "settle_at_the_old_fence": Mutant(
         "Redis is settled at the fence that the ledger has",
@@ -369,7 +369,7 @@ MUTANTS = {
         "test_rate.py::test_question_lost_while_the_ledger_writes", simulated=NO_PART),
     "rate_never_refuses": Mutant(
         "no user orders faster than the rate limit",
-        (("lua/rate_limit.lua", "if user > 0 and user_due > latest[1] then", "if false then"),),
+        (("lua/scripts/rate_limit.lua", "if user > 0 and user_due > latest[1] then", "if false then"),),
         "test_script/test_orders_above_the_burst_are_refused_and_told_when",
         "test_rate.py::test_user_gets_the_burst_and_then_429_while_others_buy",
         simulated=NO_PART),
@@ -620,10 +620,10 @@ REDUNDANT = {
           "return row->settings_version"))),
     "take_from_another_round": Mutant(
         "nobody takes units of another round",
-        (("lua/stock_take.lua", " or segment[2] ~= ARGV[arg + 3]", ""),)),
+        (("lua/scripts/stock_take.lua", " or segment[2] ~= ARGV[arg + 3]", ""),)),
     "return_without_its_mark": Mutant(
         "a return that broke off leaves its segments dirty",
-        (("lua/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
+        (("lua/scripts/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
     "return_sets_the_fence_back": Mutant(
         "a return that comes late changes no segment that others have sold from",
         (("sql/ledger_return.c",

@@ -1,6 +1,6 @@
 /* What Redis Cluster says in its protocol: the slot of a key, and the refusals that lead to another
  * node. */
-#include "lua/cluster_slots.h"
+#include "lua/cluster/slots.h"
 
 #include <assert.h>
 #include <stdbool.h>

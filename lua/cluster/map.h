@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/url.h"
-#include "lua/cluster_slots.h"
+#include "lua/cluster/slots.h"
 
 enum {
     CLUSTER_NODES_MAX = 256, /* known at a time; a larger cluster is refused */

@@ -14,7 +14,7 @@
  * takes nothing; the release of a lock that was not taken releases nothing; a settle that was
  * refused leaves the lock held, so that the next lock of that segment is refused as busy. When a
  * fence is raised too late, the ledger refuses the lower one and the segment is recovered again. */
-#include "lua/cluster_run.h"
+#include "lua/cluster/run.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
@@ -22,8 +22,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lua/cluster_core.h"
-#include "lua/cluster_watch.h"
+#include "lua/cluster/core.h"
+#include "lua/cluster/watch.h"
 #include "lua/command.h"
 #include "lua/script.h"
 

@@ -1,5 +1,5 @@
 /* Which node of a cluster has which slot, and this client's connection to each node. */
-#include "lua/cluster_map.h"
+#include "lua/cluster/map.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>

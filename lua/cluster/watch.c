@@ -8,12 +8,12 @@
  * why_the_same_connection: an EXEC on any other one would succeed whoever has changed the keys
  * since the WATCH. So a transaction goes to the connection of its WATCH, even when the slot is
  * known to be elsewhere by now, and nowhere when that connection is gone. */
-#include "lua/cluster_watch.h"
+#include "lua/cluster/watch.h"
 
 #include <hiredis/hiredis.h>
 #include <string.h>
 
-#include "lua/cluster_core.h"
+#include "lua/cluster/core.h"
 #include "lua/command.h"
 
 /* Where a group of commands goes, and which refusal came from there. */

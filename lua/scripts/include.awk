@@ -1,7 +1,7 @@
 # Prints a script with each line "-- include: NAME" replaced by the file include/NAME beside it,
 # without its comments: so the daemon and the library send it. To load one by hand:
 #
-#   awk -f lua/include.awk lua/lock_acquire.lua | redis-cli -x SCRIPT LOAD
+#   awk -f lua/scripts/include.awk lua/scripts/lock_acquire.lua | redis-cli -x SCRIPT LOAD
 /^ *-- include: / {
     name = FILENAME
     sub(/[^\/]*$/, "", name)

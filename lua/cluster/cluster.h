@@ -2,10 +2,10 @@
  * node has which slot, and a connection to each node that is needed.
  *
  * The front's own connection leads to any one node; publishing and subscribing use it, as the nodes
- * pass messages on to each other. Everything that has keys goes through lua/cluster_run.h.
+ * pass messages on to each other. Everything that has keys goes through lua/cluster/run.h.
  * Opened, closed and so on by lua/redis.c (cluster_hooks.h). */
-#ifndef LUA_CLUSTER_H
-#define LUA_CLUSTER_H
+#ifndef LUA_CLUSTER_CLUSTER_H
+#define LUA_CLUSTER_CLUSTER_H
 
 #include <stdbool.h>
 #include <stddef.h>

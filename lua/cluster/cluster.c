@@ -1,5 +1,5 @@
 /* The client of a Redis Cluster: opened and closed with its front, and asked for each master. */
-#include "lua/cluster.h"
+#include "lua/cluster/cluster.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "lua/cluster_core.h"
+#include "lua/cluster/core.h"
 #include "lua/cluster_hooks.h"
-#include "lua/cluster_run.h"
+#include "lua/cluster/run.h"
 
 static struct cluster *cluster_open(struct redis *front, const struct url *url, int timeout_ms)
 {

@@ -1,9 +1,9 @@
-/* The inside of a cluster's client, for lua/cluster*.c alone. */
+/* The inside of a cluster's client, for lua/cluster/ alone. */
 #ifndef LUA_CLUSTER_CORE_H
 #define LUA_CLUSTER_CORE_H
 
 #include "base/backoff.h"
-#include "lua/cluster_map.h"
+#include "lua/cluster/map.h"
 #include "lua/redis.h"
 
 /* The delay between two questions for the slots. Short, because a replica that takes over is found
@@ -14,7 +14,7 @@ enum { CLUSTER_LEARN_MS_MIN = 20, CLUSTER_LEARN_MS_MAX = 250 };
 struct cluster_entry {
     uint16_t slot;
     int16_t node;  /* where it was sent, or leads to by ASK */
-    uint8_t state; /* see cluster_run.c */
+    uint8_t state; /* see run.c */
     bool asking;   /* ASK has led it to `node` */
     bool text;     /* the node does not know its script */
 };

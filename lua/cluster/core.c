@@ -5,7 +5,7 @@
  * is asked may be cut off, so each question goes to the next node that answers; a wrong answer
  * costs one MOVED. A delay between two questions bounds them while a cluster changes for long, as
  * in a resharding, or stays down. */
-#include "lua/cluster_core.h"
+#include "lua/cluster/core.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
