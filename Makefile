@@ -196,7 +196,7 @@ $(ctl_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(ctl_libs) $(
 lock_source := $(filter-out lock/test_% $(programs),$(wildcard lock/*.c lock/*/*.c)) \
                $(filter-out base/test_%,$(wildcard base/*.c)) \
                $(filter-out lua/test_% lua/cluster/test_%,$(wildcard lua/*.c lua/cluster/*.c)) \
-               $(addprefix sql/,db.c db_connection.c db_role.c db_servers.c sql_text.c)
+               $(addprefix sql/db/,db.c db_connection.c db_role.c db_servers.c sql_text.c)
 lock_object := $(patsubst %.c,$(BUILD)/pic/%.o,$(lock_source))
 lock_libs    = $(call mysql_flags,libs) $(shell pkg-config --libs hiredis libssl libcrypto) $(zookeeper)
 soname      := libseclock.so.$(firstword $(subst ., ,$(LOCK_VERSION)))
@@ -282,7 +282,7 @@ simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c url.c user_id.c) \
                  $(addprefix lock/redis/,key.c pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
-                 $(addprefix sql/,ledger_status.c ledger_time.c sql_text.c)
+                 $(addprefix sql/,orders/ledger_status.c ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup
 simulate_wrap := $(arena_wrap) clock_gettime nanosleep __assert_fail
 
@@ -385,10 +385,10 @@ $(gen)/lua_scripts.h: $(wildcard lua/scripts/*.lua lua/scripts/include/*.lua) lu
 	    echo "static const char $${n}_sha1[] = \"$$(printf %s "$${text%.}" | sha1sum | cut -d ' ' -f 1)\";"; \
 	done; } >$@
 
-$(gen)/sql_migrations.h: $(sort $(wildcard sql/[0-9]*.sql))
+$(gen)/sql_migrations.h: $(sort $(wildcard sql/migrations/*.sql))
 	$(call say,EMBED,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ $(call made_of,the numbered files in sql/); \
+	$(Q){ $(call made_of,the files in sql/migrations/); \
 	echo 'static const struct { const char *name; const char *text; } sql_migrations[] = {'; \
 	for f in $(filter %.sql,$^); do \
 	    echo "    {\"$$(basename $$f .sql)\","; $(c_string) $$f; echo '    },'; \

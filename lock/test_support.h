@@ -22,7 +22,7 @@
 #include "lock/seclock.h"
 #include "lua/cluster/cluster.h"
 #include "lua/command.h"
-#include "sql/db.h"
+#include "sql/db/db.h"
 
 enum {
     RED_SERVERS = 3,

@@ -16,7 +16,7 @@
 #include "lock/redis/key.h"
 #include "lua/command.h"
 #include "service/workers/observer.h"
-#include "sql/ledger_stock.h"
+#include "sql/sales/ledger_stock.h"
 #include "sql/ledger_time.h"
 
 static_assert((int)LIVE_SALES_MAX <= (int)LEDGER_STOCK_SKUS_MAX, "one statement finds all sales");

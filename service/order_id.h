@@ -3,7 +3,7 @@
  *   41 bits: ms since ORDER_ID_EPOCH_MS, until 2094 | 10 bits: node | 4 bits: pod | 8 bits: sequence
  *
  * No two daemons of one ledger make the same id: each leases its node from the ledger, and the
- * lease bounds the time that ids carry as well (sql/ledger_node.h, service/node.h). Without a
+ * lease bounds the time that ids carry as well (sql/server/ledger_node.h, service/node.h). Without a
  * lease, or once it has ended, the generator makes no ids. Ids of two ledgers differ by the pod, as
  * each ledger leases its nodes by itself.
  *

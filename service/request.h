@@ -20,7 +20,7 @@
 #include "service/answer.h"
 #include "service/call_kind.h"
 #include "service/trace.h"
-#include "sql/ledger_list.h"
+#include "sql/orders/ledger_list.h"
 #include "stock/order.h"
 #include "stock/sales/settings.h"
 

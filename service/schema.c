@@ -7,7 +7,7 @@
 #include "service/faults.h"
 #include "service/log.h"
 #include "service/supervise.h"
-#include "sql/ledger_setup.h"
+#include "sql/server/ledger_setup.h"
 
 enum { MIGRATION_NOTE_MS = 5000 };
 

@@ -5,8 +5,8 @@
 
 #include "sql/ledger_query.h"
 #include "sql/ledger_rows.h"
-#include "sql/order_insert.h"
-#include "sql/stock_update.h"
+#include "sql/orders/order_insert.h"
+#include "sql/orders/stock_update.h"
 
 struct ledger *ledger_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
 {

@@ -8,7 +8,7 @@
 
 #include "base/identifier.h"
 #include "base/user_id.h"
-#include "sql/db.h"
+#include "sql/db/db.h"
 
 enum {
     LEDGER_SEGMENTS_MAX = 1024,   /* segments of one sale */

@@ -3,7 +3,7 @@
 #define SQL_LEDGER_QUERY_H
 
 #include "sql/ledger.h"
-#include "sql/sql_text.h"
+#include "sql/db/sql_text.h"
 
 struct ledger {
     struct db *db;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sql/sql_text.h"
+#include "sql/db/sql_text.h"
 
 void ledger_time_format(int64_t ms, char out[LEDGER_TIME_SIZE])
 {

@@ -1,15 +1,15 @@
 /* What the ledger accepts and refuses: sales, the chain of fences, orders, recovery. */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_lookup.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/ledger_lookup.h"
 #include "sql/ledger_query.h"
-#include "sql/ledger_recovery.h"
-#include "sql/ledger_reset.h"
+#include "sql/orders/ledger_recovery.h"
+#include "sql/sales/ledger_reset.h"
 #include "sql/ledger_rows.h"
-#include "sql/ledger_settings.h"
-#include "sql/ledger_setup.h"
-#include "sql/order_insert.h"
+#include "sql/sales/ledger_settings.h"
+#include "sql/server/ledger_setup.h"
+#include "sql/orders/order_insert.h"
 #include "sql/test_server.h"
 
 #include <signal.h>

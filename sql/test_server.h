@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sql/db.h"
-#include "sql/ledger_lookup.h"
+#include "sql/db/db.h"
+#include "sql/orders/ledger_lookup.h"
 
 /* The server's url; fails the test when the environment does not say it. */
 static inline const char *sql_server_url(void)

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger_commit.h"
-#include "sql/ledger_quota.h"
-#include "sql/ledger_sale.h"
+#include "sql/orders/ledger_commit.h"
+#include "sql/orders/ledger_quota.h"
+#include "sql/sales/ledger_sale.h"
 #include "sql/ledger_time.h"
 
 enum {

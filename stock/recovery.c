@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "sql/ledger_recovery.h"
+#include "sql/orders/ledger_recovery.h"
 
 void recovery_load(struct stock *stock, struct segment_hold *hold, const struct ledger_segment *row)
 {

@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
-#include "sql/ledger_retire.h"
+#include "sql/sales/ledger_retire.h"
 #include "stock/sale_cache.h"
 #include "stock/types.h"
 

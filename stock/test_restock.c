@@ -2,8 +2,8 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "sql/ledger_restock.h"
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_restock.h"
+#include "sql/sales/ledger_sale.h"
 #include "sql/ledger_segment.h"
 #include "stock/sales/restock.h"
 #include "stock/test_stage.h"

@@ -1,8 +1,8 @@
 /* Orders paid, cancelled and expired: no unit is lost or sold twice, wherever it breaks off. */
 #include "lock/redis/pipeline.h"
-#include "sql/ledger_due.h"
-#include "sql/ledger_lookup.h"
-#include "sql/ledger_sale.h"
+#include "sql/orders/ledger_due.h"
+#include "sql/orders/ledger_lookup.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/returns/expired.h"
 #include "stock/returns/status.h"
 #include "stock/returns/returns.h"

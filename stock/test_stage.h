@@ -3,8 +3,8 @@
 #define STOCK_TEST_STAGE_H
 
 #include "lua/test_server.h"
-#include "sql/ledger_sale.h"
-#include "sql/ledger_setup.h"
+#include "sql/sales/ledger_sale.h"
+#include "sql/server/ledger_setup.h"
 #include "sql/test_server.h"
 #include "stock/sales/reconcile.h"
 #include "stock/sales/reset.h"

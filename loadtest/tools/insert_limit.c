@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sql/db.h"
+#include "sql/db/db.h"
 
 enum { ROWS_MAX = 4096, ROW_SIZE = 160, TIMEOUT_MS = 30000 };
 

@@ -3,8 +3,8 @@
 #define LOCK_MYSQL_POOL_H
 
 #include "lock/driver.h"
-#include "sql/db.h"
-#include "sql/sql_text.h"
+#include "sql/db/db.h"
+#include "sql/db/sql_text.h"
 
 struct mysql_pool;
 

@@ -3,7 +3,7 @@
 #define LOCK_MYSQL_TABLE_TEXT_H
 
 #include "lock/handle.h"
-#include "sql/sql_text.h"
+#include "sql/db/sql_text.h"
 
 /* Appends the SELECT of a lock's row: owner, whether `request` is among its holds, whether among
  * its releases, fence, hold count, ms left of the lease. */

@@ -12,7 +12,7 @@
 #include "base/user_id.h"
 #include "service/faults.h"
 #include "service/order_id.h"
-#include "sql/ledger_audit.h"
+#include "sql/sales/ledger_audit.h"
 #include "sql/ledger_time.h"
 #include "stock/sales/audit.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/decimal.h"
 #include "service/metrics.h"
-#include "sql/ledger_status.h"
+#include "sql/orders/ledger_status.h"
 
 static char *put(char *at, const char *text)
 {

@@ -16,7 +16,7 @@
 #include "service/http/prepared.h"
 #include "service/metrics.h"
 #include "service/stock_snapshot.h"
-#include "sql/ledger_stock.h"
+#include "sql/sales/ledger_stock.h"
 #include "sql/ledger_time.h"
 
 /* A browser asks again each time. What lies between the shop's servers and its clients may answer

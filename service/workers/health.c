@@ -21,8 +21,8 @@
 #include "service/node.h"
 #include "service/service.h"
 #include "service/workers/cluster_probe.h"
-#include "sql/ledger_durable.h"
-#include "sql/ledger_write.h"
+#include "sql/server/ledger_durable.h"
+#include "sql/server/ledger_write.h"
 
 enum {
     PAUSE_MS = 250,        /* between two questions */

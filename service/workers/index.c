@@ -12,7 +12,7 @@
 #include "base/worker.h"
 #include "service/faults.h"
 #include "service/metrics.h"
-#include "sql/ledger_index.h"
+#include "sql/orders/ledger_index.h"
 
 enum {
     PAUSE_S = 2,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_quota.h"
+#include "sql/orders/ledger_quota.h"
 #include "stock/orders/check_settings.h"
 
 enum {

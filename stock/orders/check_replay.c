@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "sql/ledger_commit.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_lookup.h"
+#include "sql/orders/ledger_commit.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/ledger_lookup.h"
 
 enum {
     SLOTS = 2048,      /* of the table of a batch's keys: a power of two, a quarter of it used */

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_settings.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/sales/ledger_settings.h"
 #include "stock/orders/held_rows.h"
 
 /* What the ledger said when asked whether the snapshot is still right. */

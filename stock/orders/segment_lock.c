@@ -23,7 +23,7 @@
 
 #include <assert.h>
 
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "stock/orders/check_rate.h"
 #include "stock/orders/guard_lock.h"
 

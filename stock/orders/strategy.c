@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_recovery.h"
+#include "sql/orders/ledger_recovery.h"
 #include "stock/orders/check_limit.h"
 #include "stock/orders/check_replay.h"
 #include "stock/orders/held_rows.h"

@@ -6,7 +6,7 @@
 #ifndef STOCK_ORDERS_STRATEGY_H
 #define STOCK_ORDERS_STRATEGY_H
 
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "sql/ledger_segment.h"
 #include "stock/orders/batch.h"
 

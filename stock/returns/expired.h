@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "sql/ledger_due.h"
-#include "sql/ledger_status.h"
+#include "sql/orders/ledger_due.h"
+#include "sql/orders/ledger_status.h"
 #include "stock/types.h"
 
 struct stock_expired {

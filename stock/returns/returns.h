@@ -3,7 +3,7 @@
 #ifndef STOCK_RETURNS_RETURNS_H
 #define STOCK_RETURNS_RETURNS_H
 
-#include "sql/ledger_return.h"
+#include "sql/orders/ledger_return.h"
 #include "stock/types.h"
 
 /* One order that is to end, as its row said when it was read. */

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_lookup.h"
-#include "sql/ledger_pay.h"
-#include "sql/ledger_status.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/ledger_pay.h"
+#include "sql/orders/ledger_status.h"
 #include "stock/returns/returns.h"
 #include "stock/stock_core.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "sql/ledger_record.h"
+#include "sql/orders/ledger_record.h"
 #include "stock/types.h"
 
 enum { STOCK_CHANGES_MAX = LEDGER_ORDERS_MAX }; /* orders of one call */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lock/redis/pipeline.h"
-#include "sql/ledger_stock.h"
+#include "sql/sales/ledger_stock.h"
 #include "stock/segment.h"
 #include "stock/stock_core.h"
 

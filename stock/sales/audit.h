@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_sale.h"
 #include "sql/ledger_segment.h"
 #include "stock/types.h"
 

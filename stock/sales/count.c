@@ -2,9 +2,9 @@
 #include "stock/sales/count.h"
 
 #include "base/clock.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_count.h"
-#include "sql/ledger_sale.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/sales/ledger_count.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/sales/lock.h"
 #include "stock/stock_core.h"
 

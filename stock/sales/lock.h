@@ -3,7 +3,7 @@
 #define STOCK_SALES_LOCK_H
 
 #include "lock/redis/pipeline.h"
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_sale.h"
 #include "sql/ledger_segment.h"
 #include "stock/segment.h"
 #include "stock/stock_core.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_recovery.h"
+#include "sql/orders/ledger_recovery.h"
 #include "sql/ledger_segment.h"
 #include "stock/sales/lock.h"
 #include "stock/segment.h"

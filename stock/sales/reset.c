@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_reset.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/sales/ledger_reset.h"
 #include "sql/ledger_segment.h"
 #include "stock/sales/lock.h"
 #include "stock/sales/round.h"

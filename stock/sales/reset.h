@@ -2,8 +2,8 @@
 #ifndef STOCK_SALES_RESET_H
 #define STOCK_SALES_RESET_H
 
-#include "sql/ledger_round_orders.h"
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_round_orders.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/sales/settings.h"
 #include "stock/types.h"
 

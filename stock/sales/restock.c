@@ -10,8 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_restock.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/sales/ledger_restock.h"
 #include "sql/ledger_segment.h"
 #include "stock/sales/lock.h"
 

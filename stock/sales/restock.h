@@ -2,7 +2,7 @@
 #ifndef STOCK_SALES_RESTOCK_H
 #define STOCK_SALES_RESTOCK_H
 
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/types.h"
 
 enum { STOCK_TOTAL_MAX = 10000000 }; /* units of one sale */

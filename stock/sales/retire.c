@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_confirm.h"
+#include "sql/orders/ledger_confirm.h"
 #include "stock/sales/lock.h"
 #include "stock/segment.h"
 

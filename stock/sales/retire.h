@@ -2,8 +2,8 @@
 #ifndef STOCK_SALES_RETIRE_H
 #define STOCK_SALES_RETIRE_H
 
-#include "sql/ledger_retire.h"
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_retire.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/types.h"
 
 /* Ends a sale of which no order is reserved, in whatever round, and publishes that to every

@@ -3,8 +3,8 @@
 #ifndef STOCK_SALES_ROUND_H
 #define STOCK_SALES_ROUND_H
 
-#include "sql/ledger_round_orders.h"
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_round_orders.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/types.h"
 
 /* Counts the orders that hold the units sold in the sale's round, without any lock, until all of

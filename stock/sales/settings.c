@@ -2,7 +2,7 @@
 #include "stock/sales/settings.h"
 
 #include "base/clock.h"
-#include "sql/ledger_settings.h"
+#include "sql/sales/ledger_settings.h"
 #include "stock/sales/count.h"
 #include "stock/sales/lock.h"
 

@@ -2,7 +2,7 @@
 #ifndef STOCK_SALES_SETTINGS_H
 #define STOCK_SALES_SETTINGS_H
 
-#include "sql/ledger_sale.h"
+#include "sql/sales/ledger_sale.h"
 #include "stock/types.h"
 
 /* Which of the settings to change, and into what. */

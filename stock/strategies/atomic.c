@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "stock/orders/check_rate.h"
 #include "stock/strategies/counter.h"
 

@@ -8,7 +8,7 @@
  * the counters in Redis afterwards finds them out of date and recovers them. */
 #include "stock/strategies/database.h"
 
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "sql/ledger_segment.h"
 #include "stock/orders/check_rate.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "lua/command.h"
 #include "lua/script.h"
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "stock/orders/check_rate.h"
 #include "stock/strategies/counter.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sql/ledger_commit.h"
+#include "sql/orders/ledger_commit.h"
 #include "sql/ledger_segment.h"
 #include "stock/orders/check_rate.h"
 #include "stock/segment.h"

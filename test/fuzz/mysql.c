@@ -15,15 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sql/db.h"
-#include "sql/ledger_commit.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_count.h"
-#include "sql/ledger_list.h"
-#include "sql/ledger_lookup.h"
-#include "sql/ledger_node.h"
-#include "sql/ledger_sale.h"
-#include "sql/ledger_stock.h"
+#include "sql/db/db.h"
+#include "sql/orders/ledger_commit.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/sales/ledger_count.h"
+#include "sql/orders/ledger_list.h"
+#include "sql/orders/ledger_lookup.h"
+#include "sql/server/ledger_node.h"
+#include "sql/sales/ledger_sale.h"
+#include "sql/sales/ledger_stock.h"
 #include "test/fuzz/fuzz.h"
 
 enum {

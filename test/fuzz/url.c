@@ -12,7 +12,7 @@
 #include "lua/redis.h"
 #include "service/config/endpoint.h"
 #include "service/config/networks.h"
-#include "sql/db.h"
+#include "sql/db/db.h"
 #include "test/fuzz/fuzz.h"
 
 enum { WRITTEN_MAX = 32768 };

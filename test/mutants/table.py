@@ -113,7 +113,7 @@ MUTANTS = {
         "test_stock/test_redis_that_forgot_everything_is_filled_again"),
     "recovery_leaves_the_ledgers_fence": Mutant(
         "after a recovery no update of an earlier holder is accepted",
-        (("sql/ledger_recovery.c",
+        (("sql/orders/ledger_recovery.c",
           "text_raise(sql, sku, segments[places[i]].segment, segments[places[i]].fence);",
           "(void)places;"),
          (ORDERS, "result = raise_fence(ledger, recovery->sku, recovery->segments[i].segment, "
@@ -135,29 +135,29 @@ MUTANTS = {
     # ---- commit ----
     "fence_guard_dropped": Mutant(
         "a segment's row changes only from the fence it was settled at",
-        (("sql/stock_update.c", "update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH",
+        (("sql/orders/stock_update.c", "update->guard == LEDGER_CHAIN || update->guard == LEDGER_EPOCH",
           "update->guard == LEDGER_EPOCH"),
-         ("sql/stock_update.c", '"AND fence=? AND', '"AND(fence=? OR 1)AND'),
+         ("sql/orders/stock_update.c", '"AND fence=? AND', '"AND(fence=? OR 1)AND'),
          (ORDERS, "(!exact || row->fence == update->settled) &&", "")),
         "test_ledger/test_commit_is_refused_by_each_guard"),
     "update_of_an_older_fence": Mutant(
         "a segment's fence only grows",
-        (("sql/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu*0\""),
-         ("sql/stock_update.c", "AND fence<VALUES(fence)", ""),
+        (("sql/orders/stock_update.c", "\" AND fence<%llu\"", "\" AND fence<>%llu*0\""),
+         ("sql/orders/stock_update.c", "AND fence<VALUES(fence)", ""),
          (ORDERS, "(!is_fenced(update) || row->fence < update->fence) &&", "")),
         "test_ledger/test_commit_is_refused_by_each_guard"),
     "settings_guard_dropped": Mutant(
         "no order is accepted under settings that are not in force",
-        (("sql/stock_update.c", "round=%u AND settings_version=%u\"",
+        (("sql/orders/stock_update.c", "round=%u AND settings_version=%u\"",
           "round=%u AND settings_version>=%u*0\""),
-         ("sql/stock_update.c", "round=VALUES(round)AND settings_version=VALUES(settings_version)",
+         ("sql/orders/stock_update.c", "round=VALUES(round)AND settings_version=VALUES(settings_version)",
           "round=VALUES(round)"),
          (ORDERS, "row->settings_version == update->settings_version &&", "true &&")),
         "test_ledger/test_move_under_older_settings_is_refused",
         "test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
     "late_orders_are_committed": Mutant(
         "a first try is not accepted after its repeat was refused",
-        (("sql/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
+        (("sql/orders/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
           "(void)is_late;"),
          (ORDERS, "commit->late = result == DB_OK && is_late(commit);", "(void)is_late;")),
         "test_ledger/test_commit_is_refused_when_its_time_ends_amid_it",
@@ -167,14 +167,14 @@ MUTANTS = {
         "a first try is not accepted after its repeat was refused",
         (("stock/order.c", "return order->until_ns != 0 && now_ns >= order->until_ns;",
           "return order->until_ns != 0 && now_ns < 0;"),
-         ("sql/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
+         ("sql/orders/ledger_commit.c", "commit->late = result == DB_OK && is_late(commit);",
           "(void)is_late;"),
          (ORDERS, "commit->late = result == DB_OK && is_late(commit);", "(void)is_late;")),
         "test_stock/test_order_whose_time_is_over_is_not_accepted",
         "test_deadline.py::test_order_past_its_deadline_is_timed_and_counted_once"),
     "key_under_way_is_not_seen": Mutant(
         "a repeat is not refused while its first try is being committed",
-        (("sql/ledger_lookup.c", "LEVEL READ UNCOMMITTED", "LEVEL READ COMMITTED"),
+        (("sql/orders/ledger_lookup.c", "LEVEL READ UNCOMMITTED", "LEVEL READ COMMITTED"),
          ("test/simulate/ledger_reads.c", "row && row->owner ? &row->now : row ? &row->was : NULL",
           "row ? &row->was : NULL")),
         "test_ledger/test_key_of_a_transaction_under_way_is_found"),
@@ -188,21 +188,21 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "held_row_is_tried_five_times": Mutant(
         "a row that others hold costs the orders of its sale alone",
-        (("sql/db.c", "result == DB_SOFT && !db->held", "result == DB_SOFT"),
+        (("sql/db/db.c", "result == DB_SOFT && !db->held", "result == DB_SOFT"),
          ("test/simulate/ledger_session.c", "result == DB_SOFT && !ledger->held",
           "result == DB_SOFT")),
         "test_ledger/test_held_row_is_waited_for_once",
         "test_faults.py::test_held_row_of_one_sale_leaves_the_others_alone"),
     "refused_update_taken_for_made": Mutant(
         "orders are committed only with their units",
-        (("sql/stock_update.c", "db_affected(db, i) != 1", "db_affected(db, i) > 1"),
-         ("sql/stock_update.c", "affected == 2 * count", "affected <= 2 * count"),
+        (("sql/orders/stock_update.c", "db_affected(db, i) != 1", "db_affected(db, i) > 1"),
+         ("sql/orders/stock_update.c", "affected == 2 * count", "affected <= 2 * count"),
          (ORDERS, "    update->refused = true;", "    update->refused = false;")),
         "test_ledger/test_commit_is_refused_by_each_guard",
         "test_faults.py::test_redis_goes_back_in_time"),
     "keys_not_written": Mutant(
         "a key has one order",
-        (("sql/ledger_commit.c",
+        (("sql/orders/ledger_commit.c",
           "result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);",
           "(void)commit;"),
          (ORDERS, "result = for_orders(ledger, commit, has_key, insert_key);",
@@ -211,7 +211,7 @@ MUTANTS = {
         "test_idempotency.py::test_repeat_is_200_with_the_first_answer"),
     "limit_not_counted": Mutant(
         "no user has more units than the limit",
-        (("sql/ledger_commit.c",
+        (("sql/orders/ledger_commit.c",
           "result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);",
           "(void)commit;"),
          (ORDERS, "result = for_orders(ledger, commit, has_limit, add_quota);",
@@ -245,7 +245,7 @@ MUTANTS = {
         "test_stock/test_commit_that_cannot_be_asked_after_is_in_doubt"),
     "resolve_only_looks": Mutant(
         "a commit that is said to be lost does not come later",
-        (("sql/ledger_recovery.c",
+        (("sql/orders/ledger_recovery.c",
           "text_raise(&ledger->sql, update->sku, update->segment, update->fence);",
           "(void)update;"),
          (ORDERS, "? raise_fence(ledger, update->sku, update->segment, update->fence)",
@@ -254,7 +254,7 @@ MUTANTS = {
         "test_faults.py::test_transaction_that_arrives_late"),
     "confirm_without_a_write": Mutant(
         "what others have committed is on the disk when it is answered",
-        (("sql/ledger_confirm.c", "    ledger_confirm_text(&ledger->sql);\n",
+        (("sql/orders/ledger_confirm.c", "    ledger_confirm_text(&ledger->sql);\n",
           "    sql_printf(&ledger->sql, \"DO 1\");\n"),
          (ORDERS, "    ledger->txn->wrote = true;\n", "")),
         "test_ledger/test_resolve_says_yes_after_a_write"),
@@ -329,7 +329,7 @@ MUTANTS = {
         "test_user_limit.py::test_refusal_names_the_limit_and_the_orders"),
     "quota_not_given_back": Mutant(
         "a user may buy again what was cancelled",
-        (("sql/ledger_return.c",
+        (("sql/orders/ledger_return.c",
           "return return_to_quotas(returning);",
           "(void)return_to_quotas;\n    return result;"),
          (RETURNS, "return result == DB_OK ? return_to_quotas(ledger, returning) : result;",
@@ -344,7 +344,7 @@ MUTANTS = {
         "test_window.py::test_daemon_that_hears_no_news_accepts_nothing_under_old_terms"),
     "change_overwrites_anothers": Mutant(
         "changes of settings at the same time all happen",
-        (("sql/ledger_settings.c", "settings_version=%u WHERE settings_version=%u AND sku=",
+        (("sql/sales/ledger_settings.c", "settings_version=%u WHERE settings_version=%u AND sku=",
           "settings_version=%u WHERE settings_version>=%u*0 AND sku="),
          (SALES, "row->now.sale.settings.version == version)", "true)")),
         "test_ledger/test_settings_change_only_from_the_version_given",
@@ -377,7 +377,7 @@ MUTANTS = {
     # ---- units that come back ----
     "returned_twice": Mutant(
         "an order's units come back once",
-        (("sql/ledger_return.c", "ledger_status_text(sql, returned->to);",
+        (("sql/orders/ledger_return.c", "ledger_status_text(sql, returned->to);",
           "sql_printf(sql, \"TRUE\");"),
          (RETURNS, "version_may(&row->now, returned->to, ledger->txn)", "true")),
         "test_status/test_only_reserved_orders_move",
@@ -403,19 +403,19 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "return_without_its_units": Mutant(
         "the units of an order that ends can be sold again",
-        (("sql/ledger_return.c", "order->round_over || take_off(",
+        (("sql/orders/ledger_return.c", "order->round_over || take_off(",
           "order->round_over || true || take_off("),
          (RETURNS, "order->round_over || take_off(", "order->round_over || true || take_off(")),
         "test_status/test_units_come_back_to_any_segments",
         "test_state.py::test_cancel_ends_the_memory_of_a_sold_out_sale_everywhere"),
     "return_of_more_than_was_sold": Mutant(
         "an order ends only together with all of its units",
-        (("sql/ledger_return.c", "if (units > left_sold)", "if (units > left_sold && sold == 0)"),
+        (("sql/orders/ledger_return.c", "if (units > left_sold)", "if (units > left_sold && sold == 0)"),
          (RETURNS, "if (units > left_sold)", "if (units > left_sold && sold == 0)")),
         "test_status/test_no_segment_returns_more_than_it_has_sold"),
     "return_to_another_round": Mutant(
         "units come back to the round that they were sold in",
-        (("sql/ledger_return.c",
+        (("sql/orders/ledger_return.c",
           "segment->row.round == round && segment->row.fence < segment->fence",
           "segment->row.round >= round && segment->row.fence < segment->fence"),
          (RETURNS, "segment->row.round == order->order.round",
@@ -423,7 +423,7 @@ MUTANTS = {
         "test_status/test_segment_that_cannot_take_them_gets_none"),
     "return_twice_to_one_segment": Mutant(
         "what a batch has taken off a segment no other order of it gives back there",
-        (("sql/ledger_return.c", "segments[i].row.sold -= part;", "(void)part;"),
+        (("sql/orders/ledger_return.c", "segments[i].row.sold -= part;", "(void)part;"),
          (RETURNS, "segment->row.sold -= part;", "(void)part;")),
         "test_status/test_no_segment_returns_more_than_it_has_sold"),
     "return_looks_no_further": Mutant(
@@ -432,7 +432,7 @@ MUTANTS = {
         "test_returns/test_units_come_back_though_the_hints_are_wrong"),
     "return_waits_for_an_order": Mutant(
         "an order whose row is held keeps no other from ending",
-        (("sql/ledger_return.c", "o.order_id FOR UPDATE SKIP LOCKED", "o.order_id FOR UPDATE"),),
+        (("sql/orders/ledger_return.c", "o.order_id FOR UPDATE SKIP LOCKED", "o.order_id FOR UPDATE"),),
         "test_status/test_return_waits_for_no_segment_and_no_order",
         "test_state.py::test_order_whose_row_is_held_keeps_no_other_from_being_cancelled",
         simulated=NO_PART),
@@ -445,7 +445,7 @@ MUTANTS = {
     # ---- payment and expiry ----
     "payment_without_the_row_lock": Mutant(
         "an order ends in one status",
-        (("sql/ledger_pay.c", "FOR UPDATE SKIP LOCKED", ""),
+        (("sql/orders/ledger_pay.c", "FOR UPDATE SKIP LOCKED", ""),
          (ORDERS, "row && is_first(payment, i) && !row->owner && row->was.there &&",
           "row && is_first(payment, i) && row->was.there &&"),
          (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n"
@@ -457,14 +457,14 @@ MUTANTS = {
         "test_returns/test_each_order_moves_once_whoever_races"),
     "payment_in_a_round_that_is_over": Mutant(
         "no order of a round that is over is paid",
-        (("sql/ledger_status.c", "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
+        (("sql/orders/ledger_status.c", "IN_TIME ROUND_NOW(SHARE_SKIP_LOCKED)}", 'IN_TIME ROUND_NOW("")}'),
          (ORDERS, "txn_take(ledger->txn, row_of_sale(row->was.sku)) &&\n", "\n")),
         "test_status/test_payment_and_reset_wait_for_each_other",
         "test_reset.py::test_reset_waits_for_a_payment_under_way",
         simulated=NOT_SEEN),
     "paid_after_its_time": Mutant(
         "an order that is overdue is not paid",
-        (("sql/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
+        (("sql/orders/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
          ("test/simulate/ledger_text.c", "!late && order->round == round",
           "order->round == round")),
         "test_status/test_time_to_pay_is_over_at_its_moment",
@@ -472,7 +472,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
-        (("sql/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
+        (("sql/orders/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
          ("test/simulate/ledger_reads.c", "        if (range->due)\n", "        if (false)\n"),
          ("test/simulate/ledger_reads.c", "        if (!question->ranges[i].due)\n",
           "        if (true)\n")),
@@ -487,7 +487,7 @@ MUTANTS = {
         "test_restock.py::test_commit_of_a_restock_lost"),
     "restock_key_not_written": Mutant(
         "a restock with a key happens once",
-        (("sql/ledger_restock.c", "    if (restock->key[0] == '\\0')\n",
+        (("sql/sales/ledger_restock.c", "    if (restock->key[0] == '\\0')\n",
           "    if (restock->key)\n"),
          (SALES, "    if (restock->key[0] == '\\0')\n", "    if (restock->key)\n")),
         "test_restock/test_key_adds_once",
@@ -501,13 +501,13 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "restock_leaves_the_fences": Mutant(
         "what Redis said before a restock counts no more",
-        (("sql/ledger_restock.c", "fence=GREATEST(fence+1,%llu)WHERE",
+        (("sql/sales/ledger_restock.c", "fence=GREATEST(fence+1,%llu)WHERE",
           "fence=GREATEST(fence,%llu*0)WHERE"),
          (SALES, "greater(segment->fence + 1, restock->fences[i])", "segment->fence")),
         "test_user_quota/test_units_added_while_the_orders_are_counted"),
     "reset_key_not_written": Mutant(
         "a reset with a key happens once",
-        (("sql/ledger_reset.c", "    if (!reset->key || reset->key[0] == '\\0')\n",
+        (("sql/sales/ledger_reset.c", "    if (!reset->key || reset->key[0] == '\\0')\n",
           "    if (!reset->key || reset->key[0] != '\\1')\n"),
          (ROUNDS, "    if (!reset->key || reset->key[0] == '\\0')\n",
           "    if (!reset->key || reset->key[0] != '\\1')\n")),
@@ -515,7 +515,7 @@ MUTANTS = {
         "test_reset.py::test_key_makes_a_reset_happen_once"),
     "reset_ends_a_round_in_use": Mutant(
         "a reset ends reserved orders only when it is told to",
-        (("sql/ledger_reset.c", "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
+        (("sql/sales/ledger_reset.c", "return held > 0 && !beginning->reset->end_round ? DB_NO : DB_OK;",
           "return DB_OK;"),
          (ROUNDS, "result == DB_OK && refused ? DB_NO : result", "refused ? result : result")),
         "test_ledger/test_round_in_use_is_not_ended_unless_that_is_asked_for",
@@ -523,7 +523,7 @@ MUTANTS = {
         simulated=NOT_SEEN),
     "old_round_not_ended": Mutant(
         "no order of a round that is over stays reserved",
-        (("sql/ledger_reset.c", "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
+        (("sql/sales/ledger_reset.c", "    if (held == 0)\n        return;", "    if (held < 1000000)\n"
           "        return;"),
          (ROUNDS, "    if (beginning->reset->held == 0)\n",
           "    if (beginning->reset->held < 1000000)\n")),
@@ -538,7 +538,7 @@ MUTANTS = {
     # ---- the end of a sale, and node numbers ----
     "order_behind_the_count_is_overlooked": Mutant(
         "a sale with reserved orders is not retired",
-        (("sql/ledger_retire.c",
+        (("sql/sales/ledger_retire.c",
           "fences == retirement->held->fences && sold == retirement->held->sold",
           "fences >= retirement->held->fences || sold == retirement->held->sold"),
          (RETIRE, "fences == retirement->held->fences && sold == retirement->held->sold",
@@ -547,21 +547,21 @@ MUTANTS = {
         "test_retire.py::test_order_that_comes_while_the_orders_are_counted_keeps_the_sale"),
     "orders_before_the_guess_are_overlooked": Mutant(
         "a sale with reserved orders is not retired, whatever clocks have made of their ids",
-        (("sql/ledger_retire.c", "held->units >= held->sold || (last && held->from_zero)",
+        (("sql/sales/ledger_retire.c", "held->units >= held->sold || (last && held->from_zero)",
           "held->units >= held->sold || last"),),
         "test_ledger_retire/test_orders_before_the_guess_are_counted",
         "test_retire.py::test_id_ahead_of_its_time_hides_no_reserved_order",
         simulated=NO_PART),
     "round_under_its_end_is_retired": Mutant(
         "a sale with reserved orders is not retired",
-        (("sql/ledger_retire.c", "held->begun = ledger_u64(row[1]) == 0;", "held->begun = true;"),
+        (("sql/sales/ledger_retire.c", "held->begun = ledger_u64(row[1]) == 0;", "held->begun = true;"),
          (RETIRE, "counting->held->begun = false;", "continue;")),
         "test_ledger_retire/test_orders_that_hold_units_are_counted",
         "test_retire.py::test_order_of_an_earlier_round_is_ended_before_its_sale_is",
         simulated=NOT_SEEN),
     "users_before_the_guess_are_overlooked": Mutant(
         "a limit set in mid-sale counts every order",
-        (("sql/ledger_count.c", "result == LEDGER_OK && equal == 0 ? LEDGER_NO : result",
+        (("sql/sales/ledger_count.c", "result == LEDGER_OK && equal == 0 ? LEDGER_NO : result",
           "result"),
          ("test/simulate/ledger_counts.c", "if (!step.all && !step.equal)", "if (false)")),
         "test_settings/test_counting_misses_no_order_for_a_clock",
@@ -577,7 +577,7 @@ MUTANTS = {
         simulated=NO_PART),
     "reserved_orders_end_with_their_sale": Mutant(
         "a sale with reserved orders is not retired",
-        (("sql/ledger_retire.c", "held->reserved += ledger_u64(row[2]);",
+        (("sql/sales/ledger_retire.c", "held->reserved += ledger_u64(row[2]);",
           "held->paid += ledger_u64(row[2]);"),
          (RETIRE, "held->reserved += seen->order.status == LEDGER_RESERVED;",
           "held->paid += seen->order.status == LEDGER_RESERVED;")),
@@ -585,27 +585,27 @@ MUTANTS = {
         "test_retire.py::test_sale_with_reserved_orders_stays"),
     "rounds_of_a_sku_begin_again": Mutant(
         "an order of a retired sale belongs to no later sale of its sku",
-        (("sql/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
+        (("sql/sales/ledger_round.c", '",COALESCE(MAX(round),0),0,0,"', '",0,0,0,"'),
          (ROUNDS, "    version->sale.round = last->sale_round.round;\n", "")),
         "test_ledger_retire/test_order_behind_the_count_keeps_the_sale",
         "test_retire.py::test_sku_that_comes_again_counts_its_rounds_on"),
     "node_begins_behind_its_own_clock": Mutant(
         "no two orders have one id, though clocks differ",
-        (("sql/ledger_node.c", "ids_before > node->next_ms ? ids_before : node->next_ms",
+        (("sql/server/ledger_node.c", "ids_before > node->next_ms ? ids_before : node->next_ms",
           "ids_before > UINT64_MAX / 2 ? ids_before : node->next_ms"),),
         "test_ledger_node/test_next_holder_begins_behind_all_ids_of_the_last_one",
         "test_node.py::test_next_holder_begins_behind_the_ids_of_the_last",
         simulated=NO_PART),
     "node_renewed_though_taken": Mutant(
         "a daemon that slept beyond its lease gives its number up",
-        (("sql/ledger_node.c", "text_lease(sql, &renewed);\n    text_and_holder(sql, node);",
+        (("sql/server/ledger_node.c", "text_lease(sql, &renewed);\n    text_and_holder(sql, node);",
           "text_lease(sql, &renewed);"),),
         "test_ledger_node/test_lease_that_ended_is_renewed_unless_it_was_taken",
         "test_node.py::test_daemon_that_slept_beyond_its_lease_goes_on_with_another_number",
         simulated=NO_PART),
     "node_taken_from_its_holder": Mutant(
         "two daemons have no number in common",
-        (("sql/ledger_node.c", '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
+        (("sql/server/ledger_node.c", '" OR leased_until<=UTC_TIMESTAMP(6)"', '" OR leased_until>0"'),),
         "test_ledger_node/test_number_in_use_is_refused_with_its_holder",
         "test_node.py::test_second_daemon_with_the_same_node_id_ends", simulated=NO_PART),
 }
@@ -614,7 +614,7 @@ MUTANTS = {
 REDUNDANT = {
     "update_of_another_round": Mutant(
         "an order moves a segment of its own round",
-        (("sql/stock_update.c", "AND segment=%u AND round=%u AND settings_version=%u\"",
+        (("sql/orders/stock_update.c", "AND segment=%u AND round=%u AND settings_version=%u\"",
           "AND segment=%u AND round>=%u*0 AND settings_version=%u\""),
          (ORDERS, "return row->round == update->round && row->settings_version",
           "return row->settings_version"))),
@@ -626,10 +626,10 @@ REDUNDANT = {
         (("lua/scripts/stock_open.lua", "redis.call('HSET', KEYS[2], 'open', ARGV[1])\n", ""),)),
     "return_sets_the_fence_back": Mutant(
         "a return that comes late changes no segment that others have sold from",
-        (("sql/ledger_return.c",
+        (("sql/orders/ledger_return.c",
           "segment->row.round == round && segment->row.fence < segment->fence",
           "segment->row.round == round"),
-         ("sql/ledger_return.c", "AND round=%u AND fence<%llu AND",
+         ("sql/orders/ledger_return.c", "AND round=%u AND fence<%llu AND",
           "AND round=%u AND fence<>%llu AND"),
          (RETURNS, " &&\n           segment->row.fence < segment->fence", ""))),
     "settles_wait_for_a_trip": Mutant(

@@ -1,9 +1,9 @@
-/* The counting for a new limit in the simulated ledger: sql/ledger_count.h. */
+/* The counting for a new limit in the simulated ledger: sql/sales/ledger_count.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_count.h"
+#include "sql/sales/ledger_count.h"
 #include "test/simulate/chance.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"

@@ -1,19 +1,19 @@
-/* The simulated ledger's orders: sql/ledger_commit.h, ledger_recovery.h, ledger_confirm.h,
+/* The simulated ledger's orders: sql/orders/ledger_commit.h, ledger_recovery.h, ledger_confirm.h,
  * ledger_pay.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "sql/ledger_confirm.h"
-#include "sql/ledger_pay.h"
-#include "sql/ledger_recovery.h"
+#include "sql/orders/ledger_confirm.h"
+#include "sql/orders/ledger_pay.h"
+#include "sql/orders/ledger_recovery.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 
-enum { UPDATES_ALONE_MAX = 3 /* as sql/stock_update.c: more of them are one statement */ };
+enum { UPDATES_ALONE_MAX = 3 /* as sql/orders/stock_update.c: more of them are one statement */ };
 
 /* ---- ledger_commit ---- */
 

@@ -1,14 +1,14 @@
-/* What the simulated ledger is asked: sql/ledger_sale.h, ledger_segment.h, ledger_lookup.h,
+/* What the simulated ledger is asked: sql/sales/ledger_sale.h, ledger_segment.h, ledger_lookup.h,
  * ledger_quota.h, ledger_due.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_due.h"
-#include "sql/ledger_lookup.h"
-#include "sql/ledger_quota.h"
-#include "sql/ledger_sale.h"
+#include "sql/orders/ledger_due.h"
+#include "sql/orders/ledger_lookup.h"
+#include "sql/orders/ledger_quota.h"
+#include "sql/sales/ledger_sale.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 

@@ -1,10 +1,10 @@
-/* The end of a sale in the simulated ledger: sql/ledger_retire.h, ledger_round.h. */
-#include "sql/ledger_retire.h"
+/* The end of a sale in the simulated ledger: sql/sales/ledger_retire.h, ledger_round.h. */
+#include "sql/sales/ledger_retire.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "sql/ledger_round.h"
+#include "sql/sales/ledger_round.h"
 #include "test/simulate/ledger_retire.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"

@@ -2,7 +2,7 @@
 #ifndef SIMULATE_LEDGER_RETIRE_H
 #define SIMULATE_LEDGER_RETIRE_H
 
-#include "sql/db.h"
+#include "sql/db/db.h"
 #include "test/simulate/ledger_table.h"
 
 /* The last round of a sku that has ended, or the last in which it was retired; NULL: there is

@@ -1,9 +1,9 @@
-/* Orders that end in the simulated ledger: sql/ledger_return.h. */
+/* Orders that end in the simulated ledger: sql/orders/ledger_return.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_return.h"
+#include "sql/orders/ledger_return.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"

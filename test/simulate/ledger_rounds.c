@@ -1,17 +1,17 @@
-/* The rounds of a sale in the simulated ledger: sql/ledger_reset.h, ledger_round_orders.h. */
+/* The rounds of a sale in the simulated ledger: sql/sales/ledger_reset.h, ledger_round_orders.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_reset.h"
-#include "sql/ledger_round_orders.h"
+#include "sql/sales/ledger_reset.h"
+#include "sql/sales/ledger_round_orders.h"
 #include "test/simulate/ledger_retire.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"
 
-#define VERSIONS_SINCE_MS INT64_C(1735689600000) /* 2025-01-01, as sql/ledger_round.c */
+#define VERSIONS_SINCE_MS INT64_C(1735689600000) /* 2025-01-01, as sql/sales/ledger_round.c */
 
 /* ---- reset ---- */
 
@@ -24,7 +24,7 @@ struct beginning {
 };
 
 /* A sale's row of its last round, 0 for the first, and of a version that it never had: as
- * sql/ledger_round.c. */
+ * sql/sales/ledger_round.c. */
 static void create_row(struct ledger *ledger, struct row *row, const char *sku)
 {
     const struct version *last = ended_last(sku, false, ledger->txn);

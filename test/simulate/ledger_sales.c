@@ -1,15 +1,15 @@
-/* Changes of a sale in the simulated ledger: sql/ledger_restock.h, ledger_settings.h. */
+/* Changes of a sale in the simulated ledger: sql/sales/ledger_restock.h, ledger_settings.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sql/ledger_restock.h"
-#include "sql/ledger_settings.h"
+#include "sql/sales/ledger_restock.h"
+#include "sql/sales/ledger_settings.h"
 #include "test/simulate/ledger_session.h"
 #include "test/simulate/ledger_text.h"
 #include "test/simulate/story.h"
 
-#define VERSION_CLOSED UINT32_C(2147483648) /* as sql/ledger_settings.c */
+#define VERSION_CLOSED UINT32_C(2147483648) /* as sql/sales/ledger_settings.c */
 
 static uint64_t greater(uint64_t a, uint64_t b)
 {

@@ -1,10 +1,10 @@
 /* A connection to the simulated ledger: statements that travel, transactions, and all that may go
- * wrong with them. This is sql/db.h as the functions of the ledger use it. */
+ * wrong with them. This is sql/db/db.h as the functions of the ledger use it. */
 #ifndef SIMULATE_LEDGER_SESSION_H
 #define SIMULATE_LEDGER_SESSION_H
 
 #include "base/fault.h"
-#include "sql/db.h"
+#include "sql/db/db.h"
 #include "sql/ledger.h"
 #include "test/simulate/ledger_table.h"
 

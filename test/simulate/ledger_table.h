@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sql/ledger_commit.h"
-#include "sql/ledger_quota.h"
-#include "sql/ledger_sale.h"
+#include "sql/orders/ledger_commit.h"
+#include "sql/orders/ledger_quota.h"
+#include "sql/sales/ledger_sale.h"
 #include "sql/ledger_segment.h"
-#include "sql/ledger_status.h"
+#include "sql/orders/ledger_status.h"
 
 enum { NAME_MAX_SIZE = 16, TXN_ROWS_MAX = 256, TABLE_ROWS_MAX = 512 };
 

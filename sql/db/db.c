@@ -1,0 +1,328 @@
+/* One connection to a MySQL or MariaDB server: queries, transactions, and what became of them. */
+#include "sql/db/db.h"
+
+#include <assert.h>
+#include <mysqld_error.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sql/db/db_connection.h"
+#include "sql/db/db_servers.h"
+
+enum {
+    RUN_TRIES_MAX = 5,
+    PATIENCE_MS = 100,
+};
+
+struct db *db_open(const char *url, int timeout_ms, char *error_out, size_t error_size)
+{
+    struct db *db = db_open_one(url, 0, timeout_ms, error_out, error_size);
+    if (!db)
+        return NULL;
+    db->alone = db_server_count(db) == 1;
+    if (db->alone)
+        return db;
+    url_place(url, "mysql", db->place);
+    db->servers = db_servers_get(url);
+    return db;
+}
+
+int db_set_timeout(struct db *db, int timeout_ms)
+{
+    assert(timeout_ms > 0);
+    int was_ms = db->timeout_ms;
+    db->timeout_ms = timeout_ms;
+    return was_ms;
+}
+
+void db_set_patience(struct db *db, bool (*go_on)(void *context), void *context)
+{
+    db->go_on = go_on;
+    db->patience_context = context;
+}
+
+void db_close(struct db **db)
+{
+    if (*db) {
+        db_disconnect(*db);
+        db_servers_drop(&(*db)->servers);
+        free((*db)->packet);
+    }
+    free(*db);
+    *db = NULL;
+}
+
+void db_forget(struct db **db)
+{
+    /* Not mysql_close: it would end the session with a COM_QUIT on the socket that both share. */
+    if (*db && (*db)->mysql)
+        close((int)(*db)->mysql->net.fd);
+    *db = NULL;
+}
+
+enum db_result db_connect(struct db *db)
+{
+    db_connection_follow(db);
+    return db->mysql ? DB_OK : db_connection_make(db);
+}
+
+bool db_connected(const struct db *db)
+{
+    return db->mysql != NULL;
+}
+
+enum db_result db_ping(struct db *db)
+{
+    return db_query(db, "DO 1", 4);
+}
+
+static enum db_result query_error(struct db *db)
+{
+    return db_statement_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+}
+
+/* False when the connection broke amid the rows: the statement was done, and its result is lost. */
+static bool keep_result(struct db *db)
+{
+    MYSQL_RES *rows = mysql_store_result(db->mysql);
+    if (!rows && mysql_errno(db->mysql) != 0)
+        return false;
+    if (rows) { /* of several statements the last with rows is the one that is asked for */
+        db_drop_rows(db);
+        db->rows = rows;
+    }
+    if (db->statements < DB_STATEMENTS_MAX)
+        db->affected[db->statements++] = mysql_affected_rows(db->mysql);
+    uint64_t id = mysql_insert_id(db->mysql);
+    if (id != 0)
+        db->insert_id = id;
+    return true;
+}
+
+static bool answer_comes(struct db *db)
+{
+    struct pollfd answer = {.fd = (int)db->mysql->net.fd, .events = POLLIN};
+    db->waited_ms = db_wait_ms(db);
+    if (!db->go_on)
+        return poll(&answer, 1, db->waited_ms) != 0;
+    bool came = false;
+    do
+        came = poll(&answer, 1, PATIENCE_MS) != 0;
+    while (!came && db->go_on(db->patience_context));
+    return came;
+}
+
+/* The client library counts its time-outs in seconds, so the wait for the first answer is measured
+ * here. */
+static int query_in_time(struct db *db, const char *text, size_t length)
+{
+    int failed = mysql_send_query(db->mysql, text, (unsigned long)length);
+    if (failed)
+        return failed;
+    db->late = !answer_comes(db);
+    return db->late || mysql_read_query_result(db->mysql) ? 1 : 0;
+}
+
+/* Sends the text, with START TRANSACTION in the same packet when that is still due: it saves a
+ * round trip. */
+static int send_query(struct db *db, const char *text, size_t length)
+{
+    static const char begin[] = "START TRANSACTION;";
+    const size_t head = sizeof begin - 1;
+    if (!db->begin)
+        return query_in_time(db, text, length);
+    db->begin = false;
+    if (db->packet_size < head + length) {
+        free(db->packet);
+        db->packet_size = 2 * (head + length);
+        db->packet = malloc(db->packet_size);
+        if (!db->packet)
+            abort();
+    }
+    memcpy(db->packet, begin, head);
+    memcpy(db->packet + head, text, length);
+    /* The first result is that of START TRANSACTION; the text's own results begin behind it. */
+    int failed = query_in_time(db, db->packet, head + length);
+    return failed ? failed : mysql_next_result(db->mysql);
+}
+
+enum db_result db_query(struct db *db, const char *text, size_t length)
+{
+    /* Amid a transaction nothing may reconnect: its rest would run without its beginning. */
+    bool connected = db->in_run || db->connecting ? db->mysql != NULL : db_connect(db) == DB_OK;
+    db->in_doubt = false; /* only now, because connecting runs a query of its own */
+    db->held = false;
+    db->statements = 0;
+    db->insert_id = 0;
+    db_drop_rows(db);
+    if (!connected)
+        return DB_FAILED;
+    db->doing = text;
+    db->doing_length = length;
+    int more = send_query(db, text, length);
+    if (more != 0)
+        return query_error(db);
+    do {
+        if (!keep_result(db))
+            return query_error(db);
+        more = mysql_next_result(db->mysql);
+        if (more > 0)
+            return query_error(db);
+    } while (more == 0);
+    return DB_OK;
+}
+
+void db_set_row_wait(struct db *db, int seconds)
+{
+    assert(seconds > 0 && !db->mysql);
+    db->row_wait_s = seconds;
+}
+
+bool db_met_held_row(const struct db *db)
+{
+    return db->held;
+}
+
+bool db_in_doubt(const struct db *db)
+{
+    return db->in_doubt;
+}
+
+uint64_t db_affected(const struct db *db, size_t i)
+{
+    return i < db->statements ? db->affected[i] : 0;
+}
+
+uint64_t db_insert_id(const struct db *db)
+{
+    return db->insert_id;
+}
+
+char **db_row(struct db *db)
+{
+    return db->rows ? mysql_fetch_row(db->rows) : NULL;
+}
+
+const char *db_error(const struct db *db)
+{
+    return db->error;
+}
+
+struct fault *db_fault(struct db *db)
+{
+    return &db->fault;
+}
+
+const char *db_place(const struct db *db)
+{
+    return db->place;
+}
+
+const char *db_server(const struct db *db)
+{
+    return db->server_place;
+}
+
+size_t db_server_count(const struct db *db)
+{
+    return db->url.socket[0] != '\0' ? 1 : db->url.server_count;
+}
+
+void db_look(struct db *db)
+{
+    if (db->servers)
+        db_servers_look(db->servers, DB_LOOK_EVERY_MS);
+}
+
+bool db_split(const struct db *db)
+{
+    return db->servers && db_servers_split(db->servers);
+}
+
+struct db_stats db_stats(const struct db *db)
+{
+    return db->stats;
+}
+
+/* Only a deadlock or a lock wait says for certain that a commit did not happen. Every other error
+ * leaves that open: the server may have written it before it died or was told to stop. */
+static enum db_result commit(struct db *db)
+{
+    if (!db->mysql) /* lost before the COMMIT was sent: certainly not committed */
+        return DB_FAILED;
+    if (mysql_real_query(db->mysql, "COMMIT", 6) == 0)
+        return DB_OK;
+    unsigned code = mysql_errno(db->mysql);
+    db_keep_error(db, code, mysql_error(db->mysql));
+    if (code == ER_LOCK_DEADLOCK || code == ER_LOCK_WAIT_TIMEOUT) {
+        strcpy(db->soft, "COMMIT");
+        return DB_SOFT;
+    }
+    db->doing = "COMMIT";
+    db->doing_length = strlen(db->doing);
+    db_note_fault(db);
+    db_disconnect(db);
+    return DB_UNKNOWN;
+}
+
+/* A rollback that fails closes the connection, by which the server rolls back as well. */
+static void rollback(struct db *db)
+{
+    db_drop_rows(db);
+    if (db->mysql && mysql_real_query(db->mysql, "ROLLBACK", 8) != 0)
+        db_disconnect(db);
+}
+
+/* Random, so that two transactions that met once do not meet again. */
+static void pause_randomly(struct db *db)
+{
+    clock_sleep_ns(200000 + rand_r(&db->random) % 2000000);
+}
+
+/* Begins the transaction with the body's first query, in one packet. `in_run` keeps a connection
+ * that breaks on the way from being replaced unnoticed. */
+static enum db_result run_once(struct db *db, enum db_result (*body)(struct db *db, void *context),
+                               void *context)
+{
+    if (db_connect(db) != DB_OK)
+        return DB_FAILED;
+    db->in_run = true;
+    db->begin = true;
+    enum db_result result = body(db, context);
+    if (result == DB_OK)
+        result = commit(db);
+    if (result != DB_OK && result != DB_UNKNOWN) /* commit has closed the connection if unknown */
+        rollback(db);
+    db->in_run = false;
+    db->begin = false;
+    return result;
+}
+
+enum db_result db_run(struct db *db, enum db_result (*body)(struct db *db, void *context),
+                      void *context)
+{
+    enum db_result result = DB_SOFT;
+    bool lost = false;
+    db->held = false;
+    for (int tries = 0; tries < RUN_TRIES_MAX && result == DB_SOFT && !db->held; tries++) {
+        if (tries > 0) {
+            db->stats.retries++;
+            pause_randomly(db);
+        }
+        result = run_once(db, body, context);
+        /* The connection was lost before the commit was sent, so nothing was done. Most likely the
+         * server had closed an idle connection: try once more on a new one. */
+        if (result == DB_FAILED && db->in_doubt && !lost) {
+            lost = true;
+            result = DB_SOFT;
+        }
+    }
+    if (result != DB_SOFT)
+        return result;
+    fault_note(&db->fault, db->soft, db->error); /* every try met others, or the last waited */
+    return DB_FAILED;
+}

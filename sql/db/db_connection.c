@@ -1,0 +1,388 @@
+/* A db's connection: made, set up, found broken, and what the server's errors say of it. */
+#include "sql/db/db_connection.h"
+
+#include <assert.h>
+#include <errmsg.h>
+#include <fcntl.h>
+#include <mysqld_error.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/resolve.h"
+#include "sql/db/db_role.h"
+#include "sql/db/db_servers.h"
+
+enum {
+    ER_CHECK_MARIADB = 4025, /* a CHECK constraint was violated; the headers of the two differ */
+    ER_CHECK_MYSQL = 3819,
+    ER_LOCK_NOWAIT_MYSQL = 3572, /* MariaDB says ER_LOCK_WAIT_TIMEOUT */
+    ROW_WAIT_S = 3,
+    BACKOFF_MS_MIN = 20,
+    BACKOFF_MS_MAX = 1000,
+};
+
+/* Times are UTC. READ COMMITTED lets a batch see what others committed before it. A holder that
+ * sleeps between a statement and its commit must not keep its row locks for ever: MariaDB ends idle
+ * transactions by idle_transaction_timeout, MySQL 8 by wait_timeout (idle clients just reconnect).
+ * Either server takes the other's comment as nothing, so neither stands as a statement of its own:
+ * MySQL refuses an empty statement. */
+static const char session_setup[] = /* %d: how long to wait for a row */
+    "SET SESSION time_zone='+00:00', sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "innodb_lock_wait_timeout=%d, group_concat_max_len=16777215, autocommit=1"
+    "/*M!100300 , idle_transaction_timeout=3, check_constraint_checks=1 */"
+    "/*!80000 , wait_timeout=10 */;"
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/* A node of Galera shows what others have committed a moment later. A SELECT, or the beginning of a
+ * transaction, waits until it shows all that was committed before: what refuses an order, finds a
+ * key or counts a segment again must not look at the past, when the writer has just changed. */
+static const char galera_setup[] = "SET SESSION wsrep_sync_wait=1";
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+/* Once, because mysql_library_init is not safe in several threads, and mysql_init would call it. */
+static void library_start(void)
+{
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        abort();
+}
+
+struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
+                       size_t error_size)
+{
+    assert(timeout_ms > 0);
+    pthread_once(&library_once, library_start);
+    struct db *db = calloc(1, sizeof *db);
+    if (!db) {
+        snprintf(error_out, error_size, "out of memory");
+        return NULL;
+    }
+    if (!url_parse(url, "mysql", &db->url, error_out, error_size)) {
+        free(db);
+        return NULL;
+    }
+    assert(server == 0 || server < db->url.server_count);
+    db->server = server;
+    if (db->url.socket[0] != '\0')
+        url_place(url, "mysql", db->server_place);
+    else
+        url_server_place(db->url.servers[server].host, db->url.servers[server].port,
+                         db->server_place);
+    strcpy(db->place, db->server_place);
+    db->row_wait_s = ROW_WAIT_S;
+    db->timeout_ms = timeout_ms;
+    db->timeout_s = (unsigned)(timeout_ms + 999) / 1000;
+    db->random = (unsigned)clock_now_ms() ^ (unsigned)(uintptr_t)db;
+    backoff_init(&db->backoff, BACKOFF_MS_MIN, BACKOFF_MS_MAX, db->random);
+    return db;
+}
+
+void db_drop_rows(struct db *db)
+{
+    if (db->rows)
+        mysql_free_result(db->rows);
+    db->rows = NULL;
+}
+
+void db_drop_connection(struct db *db)
+{
+    db_drop_rows(db);
+    if (db->mysql)
+        mysql_close(db->mysql);
+    db->mysql = NULL;
+}
+
+void db_disconnect(struct db *db)
+{
+    db_drop_connection(db);
+    db->stats.failures++;
+}
+
+void db_keep_error(struct db *db, unsigned code, const char *text)
+{
+    snprintf(db->error, sizeof db->error, "%u: %s", code, text);
+}
+
+/* Reads a word and moves on behind it. */
+static void next_word(const char **at, char *word_out, size_t size)
+{
+    *at += strspn(*at, " ;");
+    size_t length = strcspn(*at, " (;,=");
+    snprintf(word_out, size, "%.*s", (int)length, *at);
+    *at += length;
+}
+
+/* "UPDATE orders": the table stands behind UPDATE, INTO, or the first FROM. The text has no NUL at
+ * its end, and may be long; what is asked for stands in its beginning. */
+static void describe(const struct db *db, char out[48])
+{
+    char head[512], verb[16], table[28] = "";
+    size_t length = db->doing_length < sizeof head ? db->doing_length : sizeof head - 1;
+    snprintf(head, sizeof head, "%.*s", (int)length, db->doing);
+    const char *at = head, *from;
+    next_word(&at, verb, sizeof verb);
+    if (strcmp(verb, "UPDATE") == 0)
+        next_word(&at, table, sizeof table);
+    else if ((from = strstr(at, "INTO ")) != NULL || (from = strstr(at, "FROM ")) != NULL) {
+        at = from + 5;
+        next_word(&at, table, sizeof table);
+    }
+    snprintf(out, 48, "%s%s%s", verb, table[0] ? " " : "", table);
+}
+
+void db_note_fault(struct db *db)
+{
+    char doing[48] = "connect";
+    if (db->doing)
+        describe(db, doing);
+    fault_note(&db->fault, doing, db->error);
+}
+
+static enum db_result connect_failed(struct db *db)
+{
+    db_note_fault(db);
+    db_disconnect(db);
+    backoff_fail(&db->backoff, clock_now_ms());
+    return DB_FAILED;
+}
+
+static bool has_time(const struct db *db)
+{
+    return clock_now_ms() < db->until_ms;
+}
+
+int db_wait_ms(const struct db *db)
+{
+    if (!db->connecting)
+        return db->timeout_ms;
+    int64_t left_ms = db->until_ms - clock_now_ms();
+    return left_ms > 1 ? (int)left_ms : 1;
+}
+
+/* Connects to one address, or by the socket. False with the error kept and no connection. */
+static bool connect_to(struct db *db, const char *host)
+{
+    const struct url *url = &db->url;
+    /* The client library takes the socket only for the host "localhost". */
+    const char *socket = url->socket[0] != '\0' ? url->socket : NULL;
+    db->mysql = mysql_init(NULL);
+    if (!db->mysql)
+        return false;
+    unsigned connect_s = (unsigned)(db_wait_ms(db) + 999) / 1000;
+    mysql_options(db->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
+    mysql_options(db->mysql, MYSQL_OPT_READ_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_OPT_WRITE_TIMEOUT, &db->timeout_s);
+    mysql_options(db->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (mysql_real_connect(db->mysql, socket ? "localhost" : host, url->user, url->password,
+                           url->database, url->servers[db->server].port, socket,
+                           CLIENT_MULTI_STATEMENTS))
+        return true;
+    db_keep_error(db, mysql_errno(db->mysql), mysql_error(db->mysql));
+    mysql_close(db->mysql);
+    db->mysql = NULL;
+    return false;
+}
+
+/* Tries the addresses of the server's name in turn, and begins none when the time is over. The
+ * client library knows "localhost" as the server's own socket. */
+static bool connect_now(struct db *db)
+{
+    struct resolved found;
+    const struct url *url = &db->url;
+    const char *host = url->servers[db->server].host;
+    if (url->socket[0] != '\0' || strcmp(host, "localhost") == 0)
+        return connect_to(db, host);
+    const char *wrong = resolve_host(host, db_wait_ms(db), &found);
+    if (wrong)
+        db_keep_error(db, CR_UNKNOWN_HOST, wrong);
+    bool connected = false;
+    for (size_t i = 0; i < found.count && !connected && (i == 0 || has_time(db)); i++)
+        connected = connect_to(db, found.addresses[i]);
+    return connected;
+}
+
+static bool set_up(struct db *db, const char *statements)
+{
+    return db_query(db, statements, strlen(statements)) == DB_OK;
+}
+
+/* Connects to the db's server and sets the session up, by `until_ms`. */
+static bool connect_server(struct db *db, int64_t until_ms)
+{
+    db->until_ms = until_ms;
+    if (!connect_now(db))
+        return false;
+    /* A program that this process starts must not keep the connection open. */
+    fcntl((int)db->mysql->net.fd, F_SETFD, FD_CLOEXEC);
+    char setup[sizeof session_setup + 16];
+    snprintf(setup, sizeof setup, session_setup, db->row_wait_s);
+    return set_up(db, setup);
+}
+
+/* Of a server that the url names alone only that it is a node of Galera matters: an address that
+ * leads to a read-only server serves look-ups, and may lead to another one soon. */
+static bool suits(struct db *db)
+{
+    struct db_role role;
+    if (!db->alone && !db->servers) /* whoever looks at all servers asks by itself */
+        return true;
+    if (db_role_ask(db, &role) != DB_OK)
+        return false;
+    if (!db->alone && !role.writable) {
+        char why[DB_SERVERS_WHY_SIZE];
+        snprintf(why, sizeof why, "%.100s: %s", db->server_place, role.why);
+        db_keep_error(db, ER_OPTION_PREVENTS_STATEMENT, why);
+        return false;
+    }
+    return role.cluster[0] == '\0' || set_up(db, galera_setup);
+}
+
+/* ---- one of several servers ---- */
+
+static bool try_server(struct db *db, int server, uint64_t number, int64_t until_ms)
+{
+    const struct url_server *at = &db->url.servers[server];
+    db->server = (size_t)server;
+    db->servers_number = number;
+    url_server_place(at->host, at->port, db->server_place);
+    if (connect_server(db, until_ms) && suits(db))
+        return true;
+    db_drop_connection(db);
+    return false;
+}
+
+/* First where the others write, for half of the time: that server may hang. When that fails, where
+ * a look finds the writable one to be. A look that is not over says nothing new of the server that
+ * was tried. */
+static bool connect_writable(struct db *db, int64_t until_ms)
+{
+    uint64_t number = 0, tried = 0;
+    char why[DB_SERVERS_WHY_SIZE];
+    unsigned code = 0;
+    int server = db_servers_present(db->servers, &tried);
+    bool untried = server < 0;
+    if (!untried && try_server(db, server, tried, clock_now_ms() + db->timeout_s * 1000 / 2))
+        return true;
+    db->until_ms = until_ms;
+    bool over = db_servers_find(db->servers, has_time(db) ? db_wait_ms(db) : 0, &code, why);
+    server = db_servers_present(db->servers, &number);
+    bool found = code == 0 && server >= 0 && (over || untried || number != tried);
+    if (found && has_time(db))
+        return try_server(db, server, number, until_ms);
+    if (found && untried)
+        db_keep_error(db, CR_CONN_HOST_ERROR, "the time was over when a server was found");
+    else if (!found && (over || untried))
+        db_keep_error(db, code, why);
+    return false;
+}
+
+void db_connection_follow(struct db *db)
+{
+    uint64_t number = db->servers_number;
+    if (!db->servers || !db->mysql)
+        return;
+    db_servers_present(db->servers, &number);
+    if (number != db->servers_number)
+        db_drop_connection(db);
+}
+
+/* ---- */
+
+enum db_result db_connection_make(struct db *db)
+{
+    /* Fails at once while the delay lasts: an outage must not cost each call a connect time-out. */
+    db->doing = NULL;
+    if (!backoff_over(&db->backoff, clock_now_ms())) {
+        fault_note(&db->fault, db->fault.doing, db->error);
+        return DB_FAILED;
+    }
+    db->connecting = true;
+    int64_t until_ms = clock_now_ms() + db->timeout_s * 1000;
+    bool connected =
+        db->servers ? connect_writable(db, until_ms) : connect_server(db, until_ms) && suits(db);
+    db->connecting = false;
+    if (!connected)
+        return connect_failed(db);
+    backoff_reset(&db->backoff);
+    db->stats.connects++;
+    return DB_OK;
+}
+
+/* A server that refuses whatever is written: a primary that became a replica, or a node that left
+ * its cluster. */
+static bool is_demoted(unsigned code)
+{
+    switch (code) {
+    case ER_OPTION_PREVENTS_STATEMENT:             /* read_only, super_read_only */
+    case ER_READ_ONLY_MODE:                        /* innodb_read_only */
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: /* transaction_read_only */
+    case ER_UNKNOWN_COM_ERROR:                     /* Galera: the node is not in its cluster */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The name may lead to another server by now, so the next use connects anew; after a delay, because
+ * a server that stays as it is would be connected to for every call. */
+static void leave(struct db *db)
+{
+    db_disconnect(db);
+    backoff_fail(&db->backoff, clock_now_ms());
+}
+
+enum db_result db_statement_error(struct db *db, unsigned code, const char *text)
+{
+    db_keep_error(db, code, text);
+    /* The client library knows nothing of an answer that only this process calls late, but the
+     * connection is of no use: the next query would read the late answer as its own. */
+    if (db->late) {
+        code = CR_SERVER_LOST;
+        snprintf(db->error, sizeof db->error, "%u: no answer in %d ms", code, db->waited_ms);
+    }
+    db->late = false;
+    switch (code) {
+    case ER_LOCK_WAIT_TIMEOUT:
+    case ER_LOCK_NOWAIT_MYSQL:
+        db->held = true;
+        describe(db, db->soft);
+        return DB_SOFT;
+    case ER_LOCK_DEADLOCK:
+    case ER_CHECKREAD: /* MariaDB, innodb_snapshot_isolation: another has changed the row */
+        describe(db, db->soft);
+        return DB_SOFT;
+    case ER_DUP_ENTRY:
+        return DB_DUPLICATE;
+    case ER_CHECK_MARIADB:
+    case ER_CHECK_MYSQL:
+        return DB_CHECK;
+    default:
+        break;
+    }
+    db_note_fault(db);
+    bool client_side = code >= CR_MIN_ERROR && code < 3000;
+    bool cut_off = code == ER_SERVER_SHUTDOWN || code == ER_QUERY_INTERRUPTED ||
+                   code == ER_ERROR_DURING_COMMIT /* of a statement that commits by itself */ ||
+                   code == 1927 /* MariaDB: connection was killed */;
+    if (client_side || cut_off) { /* the server may have done the statement all the same */
+        db->in_doubt = true;
+        db_disconnect(db);
+    } else if (is_demoted(code)) {
+        leave(db);
+    }
+    return DB_FAILED;
+}
+
+MYSQL *db_handle(struct db *db)
+{
+    assert(db->in_run && !db->begin);
+    return db->mysql;
+}
+
+uint64_t db_generation(const struct db *db)
+{
+    return db->stats.connects;
+}

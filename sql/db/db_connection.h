@@ -1,0 +1,91 @@
+/* Private to sql/: the inside of a db, its connection, and what errors mean. */
+#ifndef SQL_DB_CONNECTION_H
+#define SQL_DB_CONNECTION_H
+
+#include <mysql.h>
+
+#include "base/backoff.h"
+#include "base/fault.h"
+#include "base/url.h"
+#include "sql/db/db.h"
+
+struct db_servers;
+
+struct db {
+    MYSQL *mysql; /* NULL while there is no connection */
+    MYSQL_RES *rows;
+    struct url url;
+    size_t server;              /* which of the url's it connects to */
+    struct db_servers *servers; /* NULL: the url names one, or the db is for one of them */
+    bool alone;                 /* the url names one */
+    uint64_t servers_number;    /* of the choice that the connection goes by */
+    unsigned timeout_s;
+    int timeout_ms;
+    int64_t until_ms; /* of a connect that is being made: no wait goes beyond, see left_ms */
+    struct backoff backoff;
+    unsigned random;
+    bool connecting; /* while the session is set up: nothing may reconnect */
+    bool in_run;     /* between db_run's begin and end, where nothing may reconnect */
+    bool begin;      /* the transaction begins with the next query, in the same packet */
+    bool in_doubt;
+    bool late;                    /* the last query was not answered in time, */
+    int waited_ms;                /* which was this long */
+    bool (*go_on)(void *context); /* see db_set_patience */
+    void *patience_context;
+    char *packet; /* START TRANSACTION and the first query */
+    size_t packet_size;
+    size_t statements;
+    uint64_t affected[DB_STATEMENTS_MAX];
+    uint64_t insert_id;
+    char error[256];
+    const char *doing; /* the text of the statements that run in this call; NULL: it connects */
+    size_t doing_length;
+    int row_wait_s;
+    bool held;     /* see db_met_held_row */
+    char soft[48]; /* what met a deadlock or waited for a lock last */
+    struct fault fault;
+    char place[URL_PLACE_SIZE];
+    char server_place[URL_PLACE_SIZE];
+    struct db_stats stats;
+};
+
+/* A client of one server of the url, by its place, that asks nobody whether to write to it. */
+struct db *db_open_one(const char *url, size_t server, int timeout_ms, char *error_out,
+                       size_t error_size);
+
+/* Ends the connection when another server is to be written to by now. Not within db_run. */
+void db_connection_follow(struct db *db);
+
+/* Makes a connection; the db must have none. DB_FAILED at once while the delay after a failed try
+ * lasts. */
+enum db_result db_connection_make(struct db *db);
+
+/* The present connection. Only within db_run, after its first query. */
+MYSQL *db_handle(struct db *db);
+
+/* Counts the connections: statements prepared on an earlier one no longer exist. */
+uint64_t db_generation(const struct db *db);
+
+/* How long an answer may be waited for: the time-out, or what is left of it while connecting. */
+int db_wait_ms(const struct db *db);
+
+/* Says what an error of a statement (not of a commit) means; closes the connection unless it can
+ * still be used. */
+enum db_result db_statement_error(struct db *db, unsigned code, const char *text);
+
+/* Closes the connection, if there is one. */
+void db_drop_connection(struct db *db);
+
+/* The same, and counts it as lost. */
+void db_disconnect(struct db *db);
+
+/* Frees the rows of the last query. */
+void db_drop_rows(struct db *db);
+
+/* Notes the last error for db_fault, with the kind of statement and its table. */
+void db_note_fault(struct db *db);
+
+/* Keeps the error for db_error. */
+void db_keep_error(struct db *db, unsigned code, const char *text);
+
+#endif

@@ -1,0 +1,299 @@
+/* The servers of one ledger, as all clients of this process know them. */
+#include "sql/db/db_servers.h"
+
+#include <assert.h>
+#include <errmsg.h>
+#include <mysqld_error.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/db/db_connection.h"
+#include "sql/db/db_role.h"
+
+struct asker {
+    struct db_servers *servers;
+    struct db *db; /* its own connection to one server, kept from look to look */
+    struct db_role role;
+    pthread_t thread;
+    bool started;
+};
+
+struct db_servers {
+    struct db_servers *next;
+    unsigned users;
+    char *url;
+    size_t count;
+    struct asker askers[URL_SERVERS_MAX];
+    _Atomic uint64_t present; /* its number, and in the lowest byte its place and 1; 0: none yet */
+    _Atomic bool split;
+    /* Under `mutex`: */
+    size_t asking; /* askers that have not ended; 0: no look is under way */
+    uint64_t looks;
+    int64_t ended_ms; /* of the last look */
+    bool doubted;     /* it found nodes of one cluster split, which the next one is to confirm */
+    unsigned code;    /* why the last look has found none; 0: it has */
+    char why[DB_SERVERS_WHY_SIZE];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all of them: it is seldom taken */
+static pthread_cond_t ended;
+static struct db_servers *all;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void init_ended(void)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The child has none of the askers, and their connections are the parent's. */
+static void in_child(void)
+{
+    for (struct db_servers *i = all; i; i = i->next) {
+        i->asking = 0;
+        for (size_t s = 0; s < i->count; s++) {
+            i->askers[s].started = false;
+            db_forget(&i->askers[s].db);
+        }
+    }
+    all = NULL; /* the parent's clients are not for the child: what it opens is its own */
+    init_ended();
+    pthread_mutex_unlock(&mutex);
+}
+
+static void begin(void)
+{
+    init_ended();
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- what a look has found ---- */
+
+static void set_present(struct db_servers *servers, int place)
+{
+    uint64_t now = atomic_load(&servers->present);
+    uint64_t low = (uint64_t)place + 1;
+    if ((now & 0xff) != low)
+        atomic_store(&servers->present, ((now >> 8) + 1) << 8 | low);
+}
+
+/* "a:3306 read_only=ON, b:3306 2002: Can't connect": cut to what fits. */
+static void explain(struct db_servers *servers, bool split)
+{
+    size_t length = 0;
+    bool refuse = true;
+    servers->why[0] = '\0';
+    for (size_t i = 0; i < servers->count; i++) {
+        const struct db_role *role = &servers->askers[i].role;
+        refuse = refuse && role->answers;
+        if (length < sizeof servers->why)
+            length += (size_t)snprintf(
+                servers->why + length, sizeof servers->why - length, "%s%s %s", i > 0 ? ", " : "",
+                db_place(servers->askers[i].db), role->writable ? "takes writes" : role->why);
+    }
+    servers->code = refuse && !split ? ER_OPTION_PREVENTS_STATEMENT : CR_CONN_HOST_ERROR;
+}
+
+/* Where nobody takes writes the present server stays: each connection asks it again, and it may be
+ * back before the next look. Where two do, nobody may write to either; but nodes of one Galera
+ * cluster hear of a change one after the other, so two looks must say it of them. */
+static void conclude(struct db_servers *servers)
+{
+    struct db_role roles[URL_SERVERS_MAX];
+    bool split = false;
+    for (size_t i = 0; i < servers->count; i++)
+        roles[i] = servers->askers[i].role;
+    int place = db_role_choose(roles, servers->count, &split);
+    bool known = servers->doubted || atomic_load(&servers->split);
+    servers->doubted = split && !known && db_role_one_cluster(roles, servers->count);
+    servers->code = 0;
+    if (place < 0)
+        explain(servers, split);
+    split = split && !servers->doubted;
+    if (place >= 0 || split)
+        set_present(servers, place);
+    atomic_store(&servers->split, split);
+    servers->looks++;
+    servers->ended_ms = clock_now_ms();
+    pthread_cond_broadcast(&ended);
+}
+
+/* ---- the look ---- */
+
+/* A connection that was kept may have been lost meanwhile, which says nothing of the server. */
+static void *ask_server(void *context)
+{
+    struct asker *asker = context;
+    bool kept = db_connected(asker->db);
+    backoff_reset(&asker->db->backoff);
+    if (db_role_ask(asker->db, &asker->role) != DB_OK && kept && db_in_doubt(asker->db))
+        db_role_ask(asker->db, &asker->role);
+    pthread_mutex_lock(&mutex);
+    assert(asker->servers->asking > 0);
+    if (--asker->servers->asking == 0)
+        conclude(asker->servers);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+/* The askers take no signals: those are for the threads of the program. */
+static void start(struct db_servers *servers)
+{
+    sigset_t every, was;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &was);
+    servers->asking = servers->count;
+    for (size_t i = 0; i < servers->count; i++) {
+        struct asker *asker = &servers->askers[i];
+        if (asker->started) /* it has ended, or is about to */
+            pthread_join(asker->thread, NULL);
+        asker->started = pthread_create(&asker->thread, NULL, ask_server, asker) == 0;
+        if (asker->started)
+            continue;
+        asker->role = (struct db_role){.why = "no thread to ask it"};
+        if (--servers->asking == 0)
+            conclude(servers);
+    }
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
+}
+
+static void look(struct db_servers *servers, int pause_ms)
+{
+    if (servers->doubted)
+        pause_ms = DB_LOOK_PAUSE_MS;
+    bool soon = servers->looks > 0 && clock_now_ms() - servers->ended_ms < pause_ms;
+    if (servers->asking == 0 && !soon)
+        start(servers);
+}
+
+void db_servers_look(struct db_servers *servers, int pause_ms)
+{
+    pthread_mutex_lock(&mutex);
+    look(servers, pause_ms);
+    pthread_mutex_unlock(&mutex);
+}
+
+bool db_servers_find(struct db_servers *servers, int wait_ms, unsigned *code_out,
+                     char why_out[DB_SERVERS_WHY_SIZE])
+{
+    uint64_t number;
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_NS_PER_MS;
+    struct timespec until = {.tv_sec = until_ns / CLOCK_NS_PER_S,
+                             .tv_nsec = until_ns % CLOCK_NS_PER_S};
+    pthread_mutex_lock(&mutex);
+    look(servers, DB_LOOK_PAUSE_MS);
+    bool in_time = true;
+    while (servers->asking > 0 && in_time)
+        in_time = pthread_cond_timedwait(&ended, &mutex, &until) == 0;
+    bool over = servers->asking == 0;
+    assert(!over || servers->code != 0 || db_servers_present(servers, &number) >= 0);
+    *code_out = servers->code;
+    snprintf(why_out, DB_SERVERS_WHY_SIZE, "%s",
+             servers->looks > 0 ? servers->why : "no server has answered yet");
+    pthread_mutex_unlock(&mutex);
+    return over;
+}
+
+int db_servers_present(struct db_servers *servers, uint64_t *number_out)
+{
+    uint64_t present = atomic_load(&servers->present);
+    *number_out = present >> 8;
+    return (int)(present & 0xff) - 1;
+}
+
+bool db_servers_split(struct db_servers *servers)
+{
+    return atomic_load(&servers->split);
+}
+
+/* ---- its users ---- */
+
+static struct db_servers *make(const char *url)
+{
+    char error[URL_ERROR_SIZE];
+    struct db_servers *servers = calloc(1, sizeof *servers);
+    if (!servers || !(servers->url = strdup(url)))
+        abort();
+    servers->code = CR_CONN_HOST_ERROR;
+    do {
+        struct asker *asker = &servers->askers[servers->count];
+        asker->servers = servers;
+        asker->db = db_open_one(url, servers->count, DB_LOOK_MS, error, sizeof error);
+        if (!asker->db)
+            abort(); /* the URL was read before by the same function */
+    } while (++servers->count < servers->askers[0].db->url.server_count);
+    return servers;
+}
+
+struct db_servers *db_servers_get(const char *url)
+{
+    pthread_once(&once, begin);
+    pthread_mutex_lock(&mutex);
+    struct db_servers *servers = all;
+    while (servers && strcmp(servers->url, url) != 0)
+        servers = servers->next;
+    if (!servers) {
+        servers = make(url);
+        servers->next = all;
+        all = servers;
+    }
+    servers->users++;
+    pthread_mutex_unlock(&mutex);
+    return servers;
+}
+
+static void unlink_servers(const struct db_servers *servers)
+{
+    for (struct db_servers **link = &all; *link; link = &(*link)->next)
+        if (*link == servers) {
+            *link = servers->next;
+            return;
+        }
+}
+
+/* The askers lock the mutex at their end, so they are joined without it. */
+static void free_servers(struct db_servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        if (servers->askers[i].started)
+            pthread_join(servers->askers[i].thread, NULL);
+        db_close(&servers->askers[i].db);
+    }
+    free(servers->url);
+    free(servers);
+}
+
+void db_servers_drop(struct db_servers **servers)
+{
+    if (!*servers)
+        return;
+    pthread_mutex_lock(&mutex);
+    assert((*servers)->users > 0);
+    bool last = --(*servers)->users == 0;
+    if (last)
+        unlink_servers(*servers);
+    pthread_mutex_unlock(&mutex);
+    if (last)
+        free_servers(*servers);
+    *servers = NULL;
+}

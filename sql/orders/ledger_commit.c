@@ -1,0 +1,172 @@
+/* Accepted orders written to the ledger: the hot path. */
+#include "sql/orders/ledger_commit.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/orders/ledger_index.h"
+#include "sql/ledger_query.h"
+#include "sql/ledger_time.h"
+#include "sql/orders/order_insert.h"
+#include "sql/orders/stock_update.h"
+#include "sql/orders/user_quota.h"
+
+struct commit {
+    struct ledger *ledger;
+    struct ledger_stock_update *updates;
+    size_t update_count;
+    const struct ledger_order *orders;
+    size_t order_count;
+    const struct ledger_order *listed[LEDGER_ORDERS_MAX];  /* in the order they were given */
+    const struct ledger_order *keyed[LEDGER_ORDERS_MAX];   /* by user and key: those with a key */
+    const struct ledger_order *limited[LEDGER_ORDERS_MAX]; /* by user and sku: those with a limit */
+    size_t keyed_count, limited_count;
+    bool late; /* the time of an order was over */
+};
+
+static bool has_key(const struct ledger_order *order)
+{
+    return order->key && order->key[0] != '\0';
+}
+
+static int compare_keyed(const void *left, const void *right)
+{
+    const struct ledger_order *a = *(const struct ledger_order *const *)left;
+    const struct ledger_order *b = *(const struct ledger_order *const *)right;
+    int order = strcmp(a->user_id, b->user_id);
+    return order != 0 ? order : strcmp(a->key, b->key);
+}
+
+static int compare_limited(const void *left, const void *right)
+{
+    const struct ledger_order *a = *(const struct ledger_order *const *)left;
+    const struct ledger_order *b = *(const struct ledger_order *const *)right;
+    int order = strcmp(a->user_id, b->user_id);
+    return order != 0 ? order : strcmp(a->sku, b->sku);
+}
+
+/* Lists the orders for the rows of keys and of quotas, sorted: batches of several processes meet
+ * there when they carry the same users, and in one order they wait for each other instead of
+ * deadlocking. */
+static void list_orders(struct commit *commit)
+{
+    for (size_t i = 0; i < commit->order_count; i++) {
+        const struct ledger_order *order = &commit->orders[i];
+        commit->listed[i] = order;
+        if (has_key(order))
+            commit->keyed[commit->keyed_count++] = order;
+        if (order->limit > 0)
+            commit->limited[commit->limited_count++] = order;
+    }
+    qsort(commit->keyed, commit->keyed_count, sizeof commit->keyed[0], compare_keyed);
+    qsort(commit->limited, commit->limited_count, sizeof commit->limited[0], compare_limited);
+}
+
+/* Orders that expire at the same moment were taken together, so one row stands for all of them. */
+static void text_expiries(struct sql_text *sql, const struct commit *commit)
+{
+    const char *lead = "INSERT INTO order_expiry(expires_at,first_id,last_id)VALUES(";
+    const struct ledger_order *orders = commit->orders;
+    for (size_t i = 0, next; i < commit->order_count; i = next) {
+        uint64_t first_id = orders[i].order_id, last_id = first_id;
+        for (next = i + 1;
+             next < commit->order_count && orders[next].expires_ms == orders[i].expires_ms;
+             next++) {
+            first_id = orders[next].order_id < first_id ? orders[next].order_id : first_id;
+            last_id = orders[next].order_id > last_id ? orders[next].order_id : last_id;
+        }
+        if (orders[i].expires_ms == 0)
+            continue;
+        sql_append(sql, lead, strlen(lead));
+        ledger_time_text(sql, orders[i].expires_ms);
+        sql_append(sql, ",", 1);
+        sql_number(sql, first_id);
+        sql_append(sql, ",", 1);
+        sql_number(sql, last_id);
+        sql_append(sql, ")", 1);
+        lead = ",(";
+    }
+    if (lead[0] == ',')
+        sql_append(sql, ";", 1);
+}
+
+/* The stock updates come first, as stock_update_check counts their rows by their places. */
+static void text_commit(struct commit *commit)
+{
+    struct sql_text *sql = &commit->ledger->sql;
+    sql_clear(sql);
+    if (!stock_update_joint(commit->updates, commit->update_count))
+        stock_update_text(sql, commit->updates, commit->update_count);
+    ledger_index_text(sql, commit->orders, commit->order_count);
+    text_expiries(sql, commit);
+}
+
+static enum db_result update_stock(struct commit *commit, struct db *db)
+{
+    struct ledger *ledger = commit->ledger;
+    if (!stock_update_joint(commit->updates, commit->update_count))
+        return stock_update_check(db, commit->updates, commit->update_count);
+    return stock_joint_run(ledger->joint, db, order_insert_has_bulk(ledger->insert, db),
+                           commit->updates, commit->update_count);
+}
+
+static bool is_late(const struct commit *commit)
+{
+    int64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < commit->order_count; i++)
+        if (commit->orders[i].until_ns != 0 && now_ns >= commit->orders[i].until_ns)
+            return true;
+    return false;
+}
+
+/* The text and the keys go first, so that a refused segment or a known key costs no order. */
+static enum db_result commit_body(struct db *db, void *context)
+{
+    struct commit *commit = context;
+    struct order_insert *insert = commit->ledger->insert;
+    text_commit(commit);
+    enum db_result result = ledger_query(commit->ledger);
+    if (result == DB_OK)
+        result = update_stock(commit, db);
+    if (result == DB_OK)
+        result = order_insert_keys(insert, db, commit->keyed, commit->keyed_count);
+    if (result == DB_OK)
+        result = order_insert_run(insert, db, commit->listed, commit->order_count);
+    if (result == DB_OK)
+        result = order_insert_quotas(insert, db, commit->limited, commit->limited_count);
+    commit->late = result == DB_OK && is_late(commit); /* why_last */
+    return commit->late ? DB_NO : result;
+}
+
+static bool are_sorted(const struct ledger_stock_update *updates, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        int order =
+            updates[i].sku == updates[i - 1].sku ? 0 : strcmp(updates[i - 1].sku, updates[i].sku);
+        if (order > 0 || (order == 0 && updates[i].segment < updates[i - 1].segment))
+            return false;
+    }
+    return true;
+}
+
+enum ledger_result ledger_commit(struct ledger *ledger, struct ledger_stock_update *updates,
+                                 size_t update_count, const struct ledger_order *orders,
+                                 size_t order_count)
+{
+    assert(update_count > 0 && update_count <= LEDGER_SEGMENTS_MAX);
+    assert(are_sorted(updates, update_count));
+    assert(order_count > 0 && order_count <= LEDGER_ORDERS_MAX);
+    struct commit commit;
+    commit.ledger = ledger;
+    commit.updates = updates;
+    commit.update_count = update_count;
+    commit.orders = orders;
+    commit.order_count = order_count;
+    commit.keyed_count = commit.limited_count = 0; /* the lists stay unset: they are large */
+    commit.late = false;
+    list_orders(&commit);
+    enum db_result result = db_run(ledger->db, commit_body, &commit);
+    return commit.late ? LEDGER_LATE : ledger_from_db(result);
+}

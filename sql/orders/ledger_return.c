@@ -1,0 +1,346 @@
+/* Orders that are cancelled or expire: their statuses change, and their units can be sold again.
+ *
+ *   lock the segments' rows ─► lock the orders that may change, share their units out
+ *     ─► segments: sold -= n, fence = F · statuses ─► quotas ─► commit
+ *
+ * why_any_segment: the sum over a sale's segments is what its orders hold. What one segment has
+ * sold is only its share of that sum, so units may be taken off any of them.
+ *
+ * why_skip_locked: one order whose payment hangs, or one segment that an operator's transaction
+ * holds, must not keep hundreds of returns waiting. And a transaction that waits for none of these
+ * rows takes part in no deadlock over them. */
+#include "sql/orders/ledger_return.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/ledger_query.h"
+#include "sql/orders/user_quota.h"
+
+struct returning {
+    struct ledger *ledger;
+    struct ledger_return *returned;
+    struct user_quota_return moved[LEDGER_RETURNS_MAX]; /* orders whose units come back, by user */
+    size_t moved_count;
+    size_t status_count; /* orders whose status changes, of whatever round */
+    /* At the place of a sale's first segment: up to which id its users' orders are counted. */
+    uint64_t counted_to[LEDGER_SEGMENTS_MAX];
+};
+
+/* ---- the segments ---- */
+
+/* A segment by its sku and number. */
+static int compare_place(const void *key, const void *element)
+{
+    const struct ledger_return_segment *wanted = key, *segment = element;
+    int order = strcmp(wanted->sku, segment->sku);
+    return order != 0 ? order
+                      : (wanted->segment > segment->segment) - (wanted->segment < segment->segment);
+}
+
+static enum db_result lock_segments(struct returning *returning)
+{
+    struct ledger_return *returned = returning->returned;
+    struct ledger *ledger = returning->ledger;
+    struct sql_text *sql = &ledger->sql;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        returned->segments[i].row = (struct ledger_segment){0};
+        returned->segments[i].returned = 0;
+    }
+    if (returned->segment_count == 0)
+        return DB_OK;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT segment,round,capacity,sold,fence,sku FROM stock_segment "
+                    "FORCE INDEX(PRIMARY)WHERE(sku,segment)IN(");
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        sql_append(sql, i == 0 ? "(" : ",(", i == 0 ? 1 : 2);
+        sql_identifier(sql, returned->segments[i].sku);
+        sql_printf(sql, ",%u)", returned->segments[i].segment);
+    }
+    sql_printf(sql, ")FOR UPDATE SKIP LOCKED");
+    enum db_result result = ledger_query(ledger);
+    for (char **row = result == DB_OK ? db_row(ledger->db) : NULL; row; row = db_row(ledger->db)) {
+        struct ledger_return_segment key = {.sku = row[5], .segment = ledger_u32(row[0])};
+        struct ledger_return_segment *segment =
+            row[5] ? bsearch(&key, returned->segments, returned->segment_count, sizeof key,
+                             compare_place)
+                   : NULL;
+        if (segment) /* a damaged row is taken for none */
+            ledger_segment_read(ledger, segment->sku, &segment->row, row);
+    }
+    return result;
+}
+
+static bool is_usable(const struct ledger_return_segment *segment, uint32_t round)
+{
+    return segment->row.round == round && segment->row.fence < segment->fence;
+}
+
+/* The first segment of a sale, and how many of its segments follow from there on. */
+static struct ledger_return_segment *segments_of(const struct ledger_return *returned,
+                                                 const char *sku, size_t *count_out)
+{
+    size_t low = 0, high = returned->segment_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(returned->segments[middle].sku, sku) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    size_t end = low;
+    while (end < returned->segment_count && strcmp(returned->segments[end].sku, sku) == 0)
+        end++;
+    *count_out = end - low;
+    return &returned->segments[low];
+}
+
+/* ---- the orders ---- */
+
+/* Locks the orders that may change. They come sorted by user, so that transactions that meet in
+ * several quotas do not deadlock. */
+static enum db_result lock_orders(struct returning *returning)
+{
+    const struct ledger_return *returned = returning->returned;
+    struct sql_text *sql = &returning->ledger->sql;
+    sql_clear(sql);
+    sql_printf(sql, "SELECT o.order_id,o.sku,o.round,o.user_id,o.qty FROM orders o "
+                    "FORCE INDEX(PRIMARY)WHERE o.order_id IN(");
+    for (size_t i = 0; i < returned->order_count; i++) {
+        if (i > 0)
+            sql_append(sql, ",", 1);
+        sql_number(sql, returned->orders[i].order_id);
+    }
+    sql_append(sql, ")AND ", 5);
+    ledger_status_text(sql, returned->to);
+    sql_printf(sql, " ORDER BY o.user_id,o.sku,o.order_id FOR UPDATE SKIP LOCKED");
+    return ledger_query(returning->ledger);
+}
+
+/* Takes units of a sale off its segments, from as many as it needs. False when they have not sold
+ * as many, and then nothing is taken; `damaged_out`: the whole sale has not. */
+static bool take_off(struct ledger_return_segment *segments, size_t count, uint32_t round,
+                     uint32_t units, bool *damaged_out)
+{
+    size_t valid = 0;
+    uint64_t sold = 0, left_sold = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_usable(&segments[i], round)) {
+            valid++;
+            left_sold += segments[i].row.sold;
+            sold += segments[i].row.sold + segments[i].returned;
+        }
+    *damaged_out = count > 0 && valid == segments[0].segments && units > sold;
+    if (units > left_sold)
+        return false;
+    for (size_t i = 0; i < count && units > 0; i++) {
+        if (!is_usable(&segments[i], round))
+            continue;
+        uint32_t part = units < segments[i].row.sold ? units : segments[i].row.sold;
+        segments[i].row.sold -= part;
+        segments[i].returned += part;
+        units -= part;
+    }
+    return true;
+}
+
+static void read_order(struct returning *returning, char **row)
+{
+    const struct ledger_return *returned = returning->returned;
+    struct ledger_return_order key = {.order_id = ledger_u64(row[0])};
+    struct ledger_return_order *order = bsearch(&key, returned->orders, returned->order_count,
+                                                sizeof key, ledger_return_order_compare);
+    if (!order || order->moved)
+        return;
+    if (!ledger_order_valid(row)) {
+        ledger_note_damage(returning->ledger,
+                           "orders: order_id %s, sku '%s', round %s, user_id '%s', qty %s", row[0],
+                           row[1], row[2], row[3], row[4]);
+        return;
+    }
+    uint32_t qty = ledger_u32(row[4]), round = ledger_u32(row[2]);
+    size_t given = 0;
+    struct ledger_return_segment *segments = segments_of(returned, row[1], &given);
+    order->moved = order->round_over || take_off(segments, given, round, qty, &order->damaged);
+    if (order->damaged)
+        ledger_note_damage(returning->ledger,
+                           "orders: order_id %s, sku '%s', has more units than its sale has sold",
+                           row[0], row[1]);
+    order->unmet = !order->moved && given > 0;
+    returning->status_count += order->moved;
+    if (!order->moved || order->round_over)
+        return;
+    struct user_quota_return *moved = &returning->moved[returning->moved_count++];
+    *moved = (struct user_quota_return){.order_id = key.order_id, .round = round, .qty = qty};
+    ledger_identifier(moved->sku, row[1]);
+    ledger_user_id(moved->user_id, row[3]);
+}
+
+static void read_orders(struct returning *returning)
+{
+    struct ledger_return *returned = returning->returned;
+    returning->moved_count = returning->status_count = 0;
+    for (size_t i = 0; i < returned->order_count; i++)
+        returned->orders[i].moved = returned->orders[i].unmet = returned->orders[i].damaged = false;
+    for (char **row = db_row(returning->ledger->db); row; row = db_row(returning->ledger->db))
+        read_order(returning, row);
+}
+
+/* ---- the changes ---- */
+
+/* Returns the number of statements appended. The rows are locked, so their guards hold; they are
+ * there for a server that takes no locks as we know them. */
+static size_t text_segments(struct sql_text *sql, struct ledger_return *returned)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        struct ledger_return_segment *segment = &returned->segments[i];
+        if (segment->returned == 0)
+            continue;
+        segment->row.fence = segment->fence;
+        sql_printf(sql,
+                   "UPDATE stock_segment SET sold=sold-%u,fence=%llu WHERE sku=", segment->returned,
+                   (unsigned long long)segment->fence);
+        sql_identifier(sql, segment->sku);
+        sql_printf(sql, " AND segment=%u AND round=%u AND fence<%llu AND sold>=%u;",
+                   segment->segment, segment->row.round, (unsigned long long)segment->fence,
+                   segment->returned);
+        count++;
+    }
+    return count;
+}
+
+static void text_statuses(struct sql_text *sql, const struct ledger_return *returned)
+{
+    const char *lead = "(";
+    sql_printf(sql, "UPDATE orders FORCE INDEX(PRIMARY)SET status='%s' WHERE order_id IN",
+               ledger_status_name(returned->to));
+    for (size_t i = 0; i < returned->order_count; i++) {
+        if (!returned->orders[i].moved)
+            continue;
+        sql_append(sql, lead, 1);
+        sql_number(sql, returned->orders[i].order_id);
+        lead = ",";
+    }
+    sql_append(sql, ")", 1);
+}
+
+/* Appends a list of the sales whose units come back: each one's sku, and what `put` adds of the
+ * first of its changed segments. */
+static void for_each_sale(struct sql_text *sql, const struct ledger_return *returned,
+                          void (*put)(struct sql_text *, const struct ledger_return_segment *))
+{
+    const char *lead = "(", *sku = NULL;
+    for (size_t i = 0; i < returned->segment_count; i++) {
+        const struct ledger_return_segment *segment = &returned->segments[i];
+        if (segment->returned == 0 || (sku && strcmp(sku, segment->sku) == 0))
+            continue;
+        sku = segment->sku;
+        sql_append(sql, lead, 1);
+        sql_append(sql, "(", 1);
+        sql_identifier(sql, sku);
+        put(sql, segment);
+        sql_append(sql, ")", 1);
+        lead = ",";
+    }
+    sql_append(sql, ")", 1);
+}
+
+static void put_round(struct sql_text *sql, const struct ledger_return_segment *segment)
+{
+    sql_printf(sql, ",%u", segment->row.round);
+}
+
+static void put_segment(struct sql_text *sql, const struct ledger_return_segment *segment)
+{
+    sql_printf(sql, ",%u", segment->segment);
+}
+
+/* Asks which sales count their users' units, and for which orders. The first statement waits for
+ * the piece that is being counted and keeps the next from beginning. Both come while the segments'
+ * rows are locked, because a sale that begins to count changes all of them first. */
+static void text_counted(struct sql_text *sql, const struct ledger_return *returned)
+{
+    sql_printf(sql, ";SELECT counted_to FROM quota_count WHERE(sku,round)IN");
+    for_each_sale(sql, returned, put_round);
+    sql_printf(sql, "LOCK IN SHARE MODE;SELECT g.sku," USER_QUOTA_COUNTED "," USER_QUOTA_COUNTED_TO
+                    " FROM stock_segment g FORCE INDEX(PRIMARY)WHERE"
+                    "(sku,segment)IN");
+    for_each_sale(sql, returned, put_segment);
+}
+
+static void read_counted(struct returning *returning)
+{
+    const struct ledger_return *returned = returning->returned;
+    struct db *db = returning->ledger->db;
+    size_t count = 0;
+    memset(returning->counted_to, 0, returned->segment_count * sizeof returning->counted_to[0]);
+    for (char **row = db_row(db); row; row = db_row(db)) {
+        struct ledger_return_segment *first = segments_of(returned, row[0] ? row[0] : "", &count);
+        if (count > 0 && ledger_u32(row[1]) != 0)
+            returning->counted_to[first - returned->segments] =
+                row[2] ? ledger_u64(row[2]) : UINT64_MAX;
+    }
+}
+
+static enum db_result return_to_quotas(struct returning *returning)
+{
+    const struct ledger_return *returned = returning->returned;
+    struct sql_text *sql = &returning->ledger->sql;
+    size_t kept = 0, count = 0;
+    for (size_t i = 0; i < returning->moved_count; i++) {
+        const struct user_quota_return *moved = &returning->moved[i];
+        size_t first = (size_t)(segments_of(returned, moved->sku, &count) - returned->segments);
+        if (moved->order_id <= returning->counted_to[first])
+            returning->moved[kept++] = *moved;
+    }
+    sql_clear(sql);
+    if (kept == 0)
+        return DB_OK;
+    user_quota_text_return(sql, returning->moved, kept);
+    return ledger_query(returning->ledger);
+}
+
+/* Only the units of orders whose status changes here go back, under the locks of their rows: that
+ * is what makes a repeat harmless. */
+static enum db_result return_body(struct db *db, void *context)
+{
+    struct returning *returning = context;
+    struct sql_text *sql = &returning->ledger->sql;
+    enum db_result result = lock_segments(returning);
+    if (result == DB_OK)
+        result = lock_orders(returning);
+    if (result != DB_OK)
+        return result;
+    read_orders(returning);
+    if (returning->status_count == 0)
+        return DB_OK;
+    sql_clear(sql);
+    size_t guarded = text_segments(sql, returning->returned);
+    text_statuses(sql, returning->returned);
+    if (returning->moved_count > 0)
+        text_counted(sql, returning->returned);
+    result = ledger_query(returning->ledger);
+    for (size_t i = 0; i < guarded && result == DB_OK; i++)
+        if (db_affected(db, i) != 1)
+            result = DB_NO;
+    if (result != DB_OK || returning->moved_count == 0)
+        return result;
+    read_counted(returning);
+    return return_to_quotas(returning);
+}
+
+enum ledger_result ledger_return(struct ledger *ledger, struct ledger_return *returned)
+{
+    assert(returned->order_count > 0 && returned->order_count <= LEDGER_RETURNS_MAX);
+    assert(returned->segment_count <= LEDGER_SEGMENTS_MAX);
+    assert(returned->to == LEDGER_CANCELLED || returned->to == LEDGER_EXPIRED);
+    struct returning returning;
+    returning.ledger = ledger;
+    returning.returned = returned;
+    enum ledger_result result = ledger_from_db(db_run(ledger->db, return_body, &returning));
+    for (size_t i = 0; i < returned->order_count && result != LEDGER_OK; i++)
+        returned->orders[i].moved = false;
+    return result;
+}

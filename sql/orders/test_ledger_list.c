@@ -1,0 +1,306 @@
+/* Listing orders: page by page along the ids, and those of one user, indexed or not yet. */
+#include "sql/orders/ledger_index.h"
+#include "sql/orders/ledger_list.h"
+#include "sql/sales/ledger_reset.h"
+#include "sql/server/ledger_setup.h"
+#include "sql/test_server.h"
+
+enum { BATCH = 40, RUN = 512, PAGE = 500, ID_MS = 1 << 22 };
+
+static struct ledger *ledger;
+static uint64_t fence, next_id;
+static struct ledger_listed page[PAGE];
+
+static int start_group(void **state)
+{
+    char error[128];
+    (void)state;
+    sql_server_clear();
+    ledger = ledger_open(sql_server_url(), 5000, error, sizeof error);
+    assert_non_null(ledger);
+    return ledger_migrate(ledger) == LEDGER_OK ? 0 : -1;
+}
+
+static int stop_group(void **state)
+{
+    (void)state;
+    ledger_close(&ledger);
+    return 0;
+}
+
+/* Each test begins with two sales, "s" and "t", and no orders. */
+static int start(void **state)
+{
+    (void)state;
+    sql_server_empty();
+    fence = 1000;
+    next_id = UINT64_C(1000000) * ID_MS;
+    for (int i = 0; i < 2; i++) {
+        struct ledger_sale sale = {.total = 1000000, .segments = 1};
+        struct ledger_segment row;
+        struct ledger_reset reset = {.fences = &fence};
+        strcpy(sale.sku, i == 0 ? "s" : "t");
+        assert_int_equal(ledger_reset(ledger, &reset, &sale, &row), LEDGER_OK);
+    }
+    return 0;
+}
+
+/* Commits `count` orders of one sale, whose ids begin at `id`; order i is of user u(i % users). */
+static void commit_at(uint64_t id, const char *sku, size_t count, unsigned users)
+{
+    struct ledger_order orders[BATCH];
+    char names[BATCH][16];
+    struct ledger_stock_update move = {
+        .sku = sku, .round = 1, .units = (uint32_t)count, .settings_version = 1};
+    assert_true(count <= BATCH);
+    move.settled = (uint64_t)sql_server_do("SELECT fence FROM stock_segment WHERE sku='%s'", sku);
+    move.fence = ++fence;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "u%u", (unsigned)i % users);
+        orders[i] = (struct ledger_order){.order_id = id + i,
+                                          .sku = sku,
+                                          .user_id = names[i],
+                                          .round = 1,
+                                          .qty = 1,
+                                          .created_ms = 1790000000123};
+    }
+    assert_int_equal(ledger_commit(ledger, &move, 1, orders, count), LEDGER_OK);
+}
+
+/* The same with the next ids, some ms on. */
+static void commit(const char *sku, size_t count, unsigned users)
+{
+    commit_at(next_id, sku, count, users);
+    next_id += 7 * ID_MS;
+}
+
+static struct ledger_filter filter(const char *sku, const char *user_id, const char *status)
+{
+    struct ledger_filter filter;
+    snprintf(filter.sku, sizeof filter.sku, "%s", sku);
+    snprintf(filter.user_id, sizeof filter.user_id, "%s", user_id);
+    snprintf(filter.status, sizeof filter.status, "%s", status);
+    return filter;
+}
+
+typedef enum ledger_result list_function(struct ledger *, const struct ledger_filter *, uint64_t,
+                                         size_t, struct ledger_listed *, size_t *, uint64_t *);
+
+/* Reads all pages of `max`; checks that ids grow and filters hold. Returns the number of orders. */
+static size_t read_all(list_function *list, struct ledger_filter wanted, size_t max)
+{
+    size_t total = 0, count = 0;
+    uint64_t after = 0, last = 0;
+    do {
+        assert_int_equal(list(ledger, &wanted, after, max, page, &count, &after), LEDGER_OK);
+        assert_true(count <= max);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(page[i].order_id > last);
+            last = page[i].order_id;
+            assert_true(wanted.sku[0] == '\0' || strcmp(wanted.sku, page[i].sku) == 0);
+            assert_true(wanted.user_id[0] == '\0' || strcmp(wanted.user_id, page[i].user_id) == 0);
+            assert_true(wanted.status[0] == '\0' || strcmp(wanted.status, page[i].status) == 0);
+        }
+        total += count;
+        assert_true(after == 0 || after >= last);
+    } while (after != 0);
+    return total;
+}
+
+static void test_scan_gives_every_order_once_whatever_the_page(void **state)
+{
+    (void)state;
+    assert_int_equal(read_all(ledger_orders_scan, filter("", "", ""), PAGE), 0);
+    for (int i = 0; i < 4; i++)
+        commit(i % 2 == 0 ? "s" : "t", 25, 5);
+    for (size_t max = 1; max <= PAGE; max *= 7) {
+        assert_int_equal(read_all(ledger_orders_scan, filter("", "", ""), max), 100);
+        assert_int_equal(read_all(ledger_orders_scan, filter("s", "", ""), max), 50);
+        assert_int_equal(read_all(ledger_orders_scan, filter("s", "u1", ""), max), 10);
+        assert_int_equal(read_all(ledger_orders_scan, filter("", "", "reserved"), max), 100);
+        assert_int_equal(read_all(ledger_orders_scan, filter("", "", "paid"), max), 0);
+        assert_int_equal(read_all(ledger_orders_scan, filter("x", "", ""), max), 0);
+    }
+}
+
+static void test_scan_looks_at_a_bounded_number_of_rows(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    uint64_t next = 0;
+    struct ledger_filter wanted = filter("t", "", "");
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                  "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<350)"
+                  "SELECT a.i*1000+b.i,'s',1,'u',1,0,NOW(3) FROM n a,n b");
+    commit("t", 3, 3);
+    assert_int_equal(ledger_orders_scan(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(
+        sql_server_do("SELECT COUNT(*) FROM orders WHERE order_id<=%llu", (unsigned long long)next),
+        LEDGER_SCAN_MAX);
+    assert_int_equal(read_all(ledger_orders_scan, wanted, PAGE), 3);
+}
+
+static void test_listed_order_has_all_its_fields(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    uint64_t next = 0;
+    struct ledger_filter wanted = filter("", "u0", "");
+    commit("s", 1, 1);
+    sql_server_do("UPDATE orders SET status='paid',segment=4,qty=5,"
+                  "expires_at='2026-12-24 18:00:00.5'");
+    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, 1, page, &count, &next), LEDGER_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(page[0].sku, "s");
+    assert_string_equal(page[0].user_id, "u0");
+    assert_string_equal(page[0].status, "paid");
+    assert_string_equal(page[0].created_at, "2026-09-21T14:13:20.123Z");
+    assert_string_equal(page[0].expires_at, "2026-12-24T18:00:00.500Z");
+    assert_int_equal(page[0].qty, 5);
+    assert_int_equal(page[0].segment, 4);
+    assert_int_equal(next, page[0].order_id);
+    assert_int_equal(ledger_user_orders(ledger, &wanted, next, 1, page, &count, &next), LEDGER_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(next, 0);
+}
+
+static enum ledger_result index_orders(void)
+{
+    size_t count = 0;
+    return ledger_index_orders(ledger, RUN, &count);
+}
+
+static int64_t rows(const char *table)
+{
+    return sql_server_do("SELECT COUNT(*) FROM %s", table);
+}
+
+static void test_orders_are_indexed_when_enough_commits_wait(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RUN - 1; i++)
+        commit(i % 2 == 0 ? "s" : "t", 4, 2);
+    assert_int_equal(index_orders(), LEDGER_NO);
+    assert_int_equal(rows("order_index"), 0);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2 * (RUN - 1));
+    commit("t", 4, 2);
+    assert_int_equal(index_orders(), LEDGER_OK);
+    assert_int_equal(rows("order_batch"), 0);
+    assert_int_equal(rows("order_index"), 2); /* one for each user's bucket */
+    assert_int_equal(index_orders(), LEDGER_NO);
+    commit("s", 1, 1);
+    for (size_t max = 7; max <= PAGE; max *= 7) {
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), max), 2 * RUN);
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), 2 * RUN + 1);
+        assert_int_equal(read_all(ledger_user_orders, filter("t", "u0", ""), max), RUN);
+        assert_int_equal(read_all(ledger_user_orders, filter("s", "u0", "paid"), max), 0);
+        assert_int_equal(read_all(ledger_user_orders, filter("", "nobody", ""), max), 0);
+    }
+}
+
+/* An order may be committed long after its id was made, when all orders around it are indexed. */
+static void test_late_commit_is_found_before_and_after_it_is_indexed(void **state)
+{
+    (void)state;
+    commit("s", 1, 1);
+    uint64_t late = next_id + ID_MS;
+    for (int i = 1; i < RUN; i++)
+        commit("s", 1, 1);
+    assert_int_equal(index_orders(), LEDGER_OK);
+    commit_at(late, "s", 2, 2);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), RUN + 1);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
+    for (int i = 1; i < RUN; i++)
+        commit("s", 1, 1);
+    assert_int_equal(index_orders(), LEDGER_OK);
+    assert_int_equal(rows("order_batch"), 0);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), 100), 2 * RUN);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 1);
+}
+
+/* What is left of a rush is indexed, too, when the caller says so. */
+static void test_few_commits_are_indexed_when_asked_for(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    commit("s", 4, 2);
+    uint64_t waiting = 0;
+    assert_int_equal(ledger_index_orders(ledger, 2, &count), LEDGER_NO);
+    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
+    assert_int_equal(waiting, sql_server_do("SELECT MIN(order_id) FROM orders"));
+    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+    assert_int_equal(ledger_index_waiting(ledger, &waiting), LEDGER_OK);
+    assert_int_equal(waiting, 0);
+    assert_int_equal(count, 4);
+    assert_int_equal(rows("order_batch"), 0);
+    assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_NO);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), 100), 2);
+}
+
+/* Batches as they wait after an indexer that was away: an order of each in turn, of two users. */
+static void test_look_up_reads_a_part_of_what_waits(void **state)
+{
+    (void)state;
+    enum { BATCHES = 70000, EACH = 2 };
+    size_t count = 0;
+    uint64_t next = 0;
+    struct ledger_filter wanted = filter("", "u1", "");
+    sql_server_do("INSERT INTO orders(order_id,sku,round,user_id,qty,segment,created_at)"
+                  "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<374)"
+                  "SELECT 1000000+(a.i*375+b.i),'s',1,CONCAT('u',b.i%%2),1,0,NOW(3) FROM n a,n b "
+                  "WHERE a.i*375+b.i<%d",
+                  BATCHES * EACH);
+    sql_server_do("INSERT INTO order_batch SELECT order_id,order_id+1,2 FROM orders "
+                  "WHERE order_id%%2=0");
+    assert_int_equal(rows("order_batch"), BATCHES);
+    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
+    assert_true(next > 0);
+    wanted = filter("", "nobody", "");
+    assert_int_equal(ledger_user_orders(ledger, &wanted, 0, PAGE, page, &count, &next), LEDGER_OK);
+    assert_int_equal(count, 0);
+    assert_in_range(next, 1000000 + 1000, 1000000 + 33000);
+    assert_int_equal(read_all(ledger_user_orders, filter("", "u1", ""), PAGE),
+                     sql_server_do("SELECT COUNT(*) FROM orders WHERE user_id='u1'"));
+}
+
+static void test_small_rows_are_merged_and_many_are_read_in_parts(void **state)
+{
+    (void)state;
+    enum { ROWS = 100, EACH = 3 };
+    size_t count = 0;
+    for (int i = 0; i < ROWS; i++) {
+        commit("s", EACH, 1);
+        assert_int_equal(ledger_index_orders(ledger, 1, &count), LEDGER_OK);
+    }
+    assert_int_equal(rows("order_index"), ROWS);
+    for (size_t max = 1; max <= PAGE; max *= 7)
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
+    unsigned bucket = (unsigned)sql_server_do("SELECT MIN(bucket) FROM order_index");
+    assert_int_equal(ledger_index_merge(ledger, (bucket + 1) % LEDGER_INDEX_BUCKETS), LEDGER_NO);
+    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_OK);
+    assert_int_equal(rows("order_index"), 1);
+    assert_int_equal(sql_server_do("SELECT last_id=(SELECT MAX(order_id) FROM orders)AND "
+                                   "run=(SELECT MIN(order_id) FROM orders)FROM order_index"),
+                     1);
+    assert_int_equal(ledger_index_merge(ledger, bucket), LEDGER_NO);
+    for (size_t max = 1; max <= PAGE; max *= 7)
+        assert_int_equal(read_all(ledger_user_orders, filter("", "u0", ""), max), ROWS * EACH);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_scan_gives_every_order_once_whatever_the_page),
+        TEST(test_scan_looks_at_a_bounded_number_of_rows),
+        TEST(test_listed_order_has_all_its_fields),
+        TEST(test_orders_are_indexed_when_enough_commits_wait),
+        TEST(test_late_commit_is_found_before_and_after_it_is_indexed),
+        TEST(test_few_commits_are_indexed_when_asked_for),
+        TEST(test_look_up_reads_a_part_of_what_waits),
+        TEST(test_small_rows_are_merged_and_many_are_read_in_parts),
+    };
+    return cmocka_run_group_tests(tests, start_group, stop_group);
+}

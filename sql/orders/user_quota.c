@@ -1,0 +1,65 @@
+/* Units per user in sales with a limit: counted with each order, given back with each cancelled or
+ * expired one.
+ *
+ * One row per user and round holds the units and the ids of the orders, so a limit costs one row
+ * written per order, and one row read where it refuses. */
+#include "sql/orders/user_quota.h"
+
+#include <string.h>
+
+#include "sql/orders/ledger_quota.h"
+
+/* An UPDATE for each user costs the server three times as much as an INSERT of many rows that exist
+ * already. Should one be missing after all, the user gets a row without units. Commas around the
+ * list and the id make REPLACE match whole ids: ",12," is not in ",112,". */
+void user_quota_text_return(struct sql_text *sql, const struct user_quota_return *orders,
+                            size_t count)
+{
+    static const char subtract[] =
+        "ON DUPLICATE KEY UPDATE units=IF(units>VALUES(allowed),units-VALUES(allowed),0),"
+        "order_ids=TRIM(BOTH ',' FROM REPLACE(CONCAT(',',order_ids,','),"
+        "CONCAT(',',VALUES(order_ids),','),','));";
+    const char *lead = USER_QUOTA_INSERT "(";
+    for (size_t i = 0; i < count; i++) {
+        sql_append(sql, lead, strlen(lead));
+        sql_identifier(sql, orders[i].sku);
+        sql_printf(sql, ",%u,", orders[i].round);
+        sql_user_id(sql, orders[i].user_id);
+        sql_printf(sql, ",0,%u,%llu)", orders[i].qty, (unsigned long long)orders[i].order_id);
+        lead = ",(";
+    }
+    sql_append(sql, subtract, sizeof subtract - 1);
+}
+
+void user_quota_text_forget(struct sql_text *sql, const char *sku, uint32_t rows)
+{
+    sql_printf(sql, "DELETE FROM user_quota WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, " ORDER BY round,user_id LIMIT %u;", rows);
+}
+
+/* One user's ids may be longer than GROUP_CONCAT allows, which fails the statement. MariaDB takes a
+ * limit for the ids; MySQL has none, so db_connection.c raises the allowed length. `units` behind
+ * its assignment is the sum. It is bounded: a damaged order may have more units than the column
+ * holds, and the sale would never open. */
+void user_quota_text_count(struct sql_text *sql, const char *sku, uint32_t round, uint32_t limit,
+                           uint64_t after_id, uint64_t last_id)
+{
+    sql_printf(sql,
+               "INSERT INTO user_quota(sku,round,user_id,units,allowed,order_ids)"
+               "SELECT sku,round,user_id,LEAST(SUM(qty),%d),GREATEST(%u,LEAST(SUM(qty),%d)),"
+               "SUBSTRING_INDEX("
+               "GROUP_CONCAT(order_id ORDER BY order_id DESC/*M!100303 LIMIT %d*/),',',%d)"
+               "FROM orders FORCE INDEX(PRIMARY)WHERE order_id>%llu AND order_id<=%llu "
+               "AND status IN('reserved','paid')AND round=%u AND sku=",
+               LEDGER_TOTAL_MAX, limit, LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX,
+               LEDGER_QUOTA_ORDERS_MAX, (unsigned long long)after_id, (unsigned long long)last_id,
+               round);
+    sql_identifier(sql, sku);
+    sql_printf(sql,
+               " GROUP BY sku,round,user_id ON DUPLICATE KEY UPDATE "
+               "units=LEAST(units+VALUES(units),%d),"
+               "allowed=GREATEST(VALUES(allowed),units),order_ids=SUBSTRING_INDEX(CONCAT("
+               "VALUES(order_ids),IF(order_ids='','',','),order_ids),',',%d);",
+               LEDGER_TOTAL_MAX, LEDGER_QUOTA_ORDERS_MAX);
+}

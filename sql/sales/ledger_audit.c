@@ -1,0 +1,128 @@
+/* What an audit adds up: orders, page by page along their ids, and the units counted for users. */
+#include "sql/sales/ledger_audit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sql/ledger_query.h"
+#include "sql/orders/ledger_status.h"
+
+/* An order's key is deleted when its round is long over; see ledger_purge.c. */
+#define KEPT                                                                                       \
+    "NOT EXISTS(SELECT 1 FROM sale_round r WHERE r.sku=o.sku AND r.round=o.round "                 \
+    "AND(r.step<>'keys' OR r.purged_to>0))"
+
+/* The orders are read first, along their primary key: a join in another order would read the whole
+ * table. */
+#define ORDERS "FROM orders o FORCE INDEX(PRIMARY)"
+#define SALE "JOIN sale s ON s.sku=o.sku "
+#define ROUND SALE "AND s.round=o.round "
+
+/* Each SELECT up to its condition on the ids, and from there on. */
+static const struct {
+    const char *head, *tail;
+} parts[] = {
+    [LEDGER_AUDIT_ORDERS] = {"SELECT STRAIGHT_JOIN 0,o.sku,s.round,o.status,COUNT(*),SUM(o.qty),"
+                             "SUM(o.qty*CRC32(o.user_id))" ORDERS ROUND "WHERE ",
+                             "GROUP BY o.sku,s.round,o.status"},
+    [LEDGER_AUDIT_UNKEYED] = {"SELECT STRAIGHT_JOIN 1,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
+                              "LEFT JOIN order_key k ON k.user_id=o.user_id "
+                              "AND k.idempotency_key=o.idempotency_key "
+                              "WHERE o.idempotency_key IS NOT NULL "
+                              "AND(k.order_id IS NULL OR k.order_id<>o.order_id)AND " KEPT "AND ",
+                              "GROUP BY o.sku,s.round"},
+    [LEDGER_AUDIT_UNLISTED] = {"SELECT STRAIGHT_JOIN 2,o.sku,s.round,'',COUNT(*),0,0 " ORDERS SALE
+                               "LEFT JOIN order_expiry e ON e.expires_at=o.expires_at "
+                               "AND o.order_id BETWEEN e.first_id AND e.last_id "
+                               "WHERE o.status='reserved' AND o.expires_at IS NOT NULL "
+                               "AND e.first_id IS NULL AND ",
+                               "GROUP BY o.sku,s.round"},
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
+
+static void put(struct sql_text *sql, const char *text)
+{
+    sql_append(sql, text, strlen(text));
+}
+
+static void text_sums(struct sql_text *sql, const char *sku, uint64_t after, uint64_t end)
+{
+    sql_clear(sql);
+    for (size_t i = 0; i < PARTS; i++) {
+        put(sql, i == 0 ? "" : " UNION ALL ");
+        put(sql, parts[i].head);
+        sql_printf(sql, "o.order_id>%llu AND o.order_id<=%llu ", (unsigned long long)after,
+                   (unsigned long long)end);
+        if (*sku != '\0') {
+            put(sql, "AND o.sku=");
+            sql_identifier(sql, sku);
+            put(sql, " ");
+        }
+        put(sql, parts[i].tail);
+    }
+}
+
+enum ledger_result ledger_audit_end(struct ledger *ledger, uint64_t after, uint64_t *end_out)
+{
+    sql_clear(&ledger->sql);
+    sql_printf(&ledger->sql,
+               "SELECT order_id FROM orders WHERE order_id>%llu ORDER BY order_id LIMIT %d,1",
+               (unsigned long long)after, LEDGER_AUDIT_ROWS - 1);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    char **row = db_row(ledger->db);
+    *end_out = row ? ledger_u64(row[0]) : UINT64_MAX;
+    return LEDGER_OK;
+}
+
+static void read_sum(struct ledger_audit_sum *sum, char **row)
+{
+    *sum = (struct ledger_audit_sum){.kind = (enum ledger_audit_kind)ledger_u32(row[0])};
+    ledger_identifier(sum->sku, row[1]);
+    sum->round = ledger_u32(row[2]);
+    snprintf(sum->status, sizeof sum->status, "%s", row[3] ? row[3] : "");
+    sum->orders = ledger_u64(row[4]);
+    sum->units = ledger_u64(row[5]);
+    sum->weighed = ledger_u64(row[6]);
+}
+
+enum ledger_result ledger_audit_orders(struct ledger *ledger, const char *sku, uint64_t after,
+                                       uint64_t end, ledger_audit_visit *visit, void *context)
+{
+    struct ledger_audit_sum sum;
+    text_sums(&ledger->sql, sku, after, end);
+    if (ledger_read(ledger) != DB_OK)
+        return LEDGER_FAILED;
+    for (char **row = db_row(ledger->db); row; row = db_row(ledger->db)) {
+        read_sum(&sum, row);
+        visit(&sum, context);
+    }
+    return LEDGER_OK;
+}
+
+enum ledger_result ledger_audit_users(struct ledger *ledger, const char *sku, uint32_t round,
+                                      const char *after, struct ledger_audit_users *users_out)
+{
+    struct sql_text *sql = &ledger->sql;
+    *users_out = (struct ledger_audit_users){.users = 0};
+    sql_clear(sql);
+    sql_printf(sql, "SELECT COUNT(*),SUM(units),SUM(units*CRC32(user_id)),SUM(units>allowed),"
+                    "MAX(user_id)FROM(SELECT user_id,units,allowed FROM user_quota WHERE sku=");
+    sql_identifier(sql, sku);
+    sql_printf(sql, " AND round=%u", round);
+    if (*after != '\0') {
+        sql_printf(sql, " AND user_id>");
+        sql_user_id(sql, after);
+    }
+    sql_printf(sql, " ORDER BY user_id LIMIT %d)q", LEDGER_AUDIT_ROWS);
+    char **row = ledger_read(ledger) == DB_OK ? db_row(ledger->db) : NULL;
+    if (!row)
+        return LEDGER_FAILED;
+    users_out->users = ledger_u64(row[0]);
+    users_out->units = ledger_u64(row[1]);
+    users_out->weighed = ledger_u64(row[2]);
+    users_out->above = ledger_u64(row[3]);
+    if (users_out->users == LEDGER_AUDIT_ROWS)
+        ledger_user_id(users_out->next, row[4]);
+    return LEDGER_OK;
+}

@@ -1,0 +1,225 @@
+/* What a daemon asks of the ledger's server when it starts: the tables, made by the numbered files.
+ */
+#include "sql/server/ledger_setup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sql/ledger_query.h"
+#include "sql/ledger_rows.h"
+#include "sql_migrations.h"
+
+enum {
+    MIGRATIONS = sizeof sql_migrations / sizeof sql_migrations[0],
+    LOCK_WAIT_S = 60,
+    STATEMENT_MS_MAX = 3600 * 1000,
+    TABLE_WAIT_S = 1,      /* of a statement for a table that somebody has open, */
+    TABLE_PAUSE_MS = 3000, /* and before it is tried again */
+    PAUSE_STEP_MS = 100,
+};
+
+static enum db_result run_text(struct ledger *ledger, const char *text)
+{
+    return db_query(ledger->db, text, strlen(text));
+}
+
+/* Asks a question whose answer is 1 or something else. Not asked is not answered: anything but
+ * DB_OK leaves it open. */
+static enum db_result ask(struct ledger *ledger, const char *question, bool *yes_out)
+{
+    *yes_out = false;
+    enum db_result result = run_text(ledger, question);
+    char **row = result == DB_OK ? db_row(ledger->db) : NULL;
+    *yes_out = row && row[0] && strcmp(row[0], "1") == 0;
+    return result;
+}
+
+/* For an account that may use a table, and none that it may not. */
+static enum db_result has_version_table(struct ledger *ledger, bool *yes_out)
+{
+    return ask(ledger,
+               "SELECT COUNT(*)FROM information_schema.tables WHERE table_schema=DATABASE()"
+               "AND table_name='schema_version'",
+               yes_out);
+}
+
+static enum db_result was_applied(struct ledger *ledger, const char *name, bool *yes_out)
+{
+    char question[128];
+    snprintf(question, sizeof question, "SELECT COUNT(*) FROM schema_version WHERE name='%s'",
+             name);
+    return ask(ledger, question, yes_out);
+}
+
+enum ledger_result ledger_schema_ask(struct ledger *ledger, struct ledger_schema *schema_out)
+{
+    bool versions = false, applied = false;
+    *schema_out = (struct ledger_schema){.files = MIGRATIONS};
+    enum db_result result = has_version_table(ledger, &versions);
+    for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++) {
+        if (versions)
+            result = was_applied(ledger, sql_migrations[i].name, &applied);
+        if (result == DB_OK && !applied && schema_out->missing++ == 0)
+            schema_out->first = sql_migrations[i].name;
+    }
+    if (result != DB_OK)
+        return LEDGER_FAILED;
+    return schema_out->missing == 0 ? LEDGER_OK : LEDGER_NO;
+}
+
+/* why_short_waits: a statement that changes a table waits until nobody has it open, and whoever
+ * comes after it waits behind it: one open SELECT would stop all orders. So it gives up after a
+ * second, lets the others through, and is tried again. */
+struct migration {
+    struct ledger *ledger;
+    bool (*go_on)(const struct ledger_migration *now, void *context);
+    void *context;
+    struct ledger_migration now;
+    int64_t since_ms; /* of now.waited_ms */
+    char holder[LEDGER_HOLDER_SIZE];
+};
+
+static void begin_wait(struct migration *migration, const char *name)
+{
+    migration->now.name = name;
+    migration->now.holder = NULL;
+    migration->since_ms = clock_now_ms();
+}
+
+static bool goes_on(void *context)
+{
+    struct migration *migration = context;
+    migration->now.waited_ms = clock_now_ms() - migration->since_ms;
+    return migration->now.waited_ms < STATEMENT_MS_MAX &&
+           migration->go_on(&migration->now, migration->context);
+}
+
+static bool pause_for_others(struct migration *migration)
+{
+    for (int ms = 0; ms < TABLE_PAUSE_MS; ms += PAUSE_STEP_MS) {
+        clock_sleep_ns(PAUSE_STEP_MS * CLOCK_NS_PER_MS);
+        if (!goes_on(migration))
+            return false;
+    }
+    return true;
+}
+
+/* The wait is set before each try, as the connection may be a new one. */
+static enum db_result run_statement(struct migration *migration)
+{
+    char wait[64];
+    snprintf(wait, sizeof wait, "SET SESSION lock_wait_timeout=%d", TABLE_WAIT_S);
+    begin_wait(migration, migration->now.name);
+    for (;;) {
+        enum db_result result = run_text(migration->ledger, wait);
+        if (result == DB_OK)
+            result = ledger_query(migration->ledger);
+        if (result != DB_SOFT)
+            return result;
+        ledger_table_holder(migration->ledger, migration->holder);
+        migration->now.holder = migration->holder;
+        if (!pause_for_others(migration))
+            return DB_FAILED;
+    }
+}
+
+/* Statements end in a semicolon at the end of a line; comments have lines of their own. Sent one by
+ * one, because patience is for the first statement of a query. */
+static enum db_result run_statements(struct migration *migration, const char *text)
+{
+    struct sql_text *sql = &migration->ledger->sql;
+    enum db_result result = DB_OK;
+    sql_clear(sql);
+    for (const char *line = text, *end; *line && result == DB_OK; line = *end ? end + 1 : end) {
+        end = line + strcspn(line, "\n");
+        if (strncmp(line, "--", 2) == 0)
+            continue;
+        sql_append(sql, line, (size_t)(end - line));
+        sql_append(sql, "\n", 1);
+        if (end == line || end[-1] != ';')
+            continue;
+        result = run_statement(migration);
+        sql_clear(sql);
+    }
+    return result;
+}
+
+/* DDL commits by itself, so a file counts as applied only when its last statement has run: each
+ * file can be run again. */
+static enum db_result migrate_one(struct migration *migration, const char *name, const char *text)
+{
+    struct ledger *ledger = migration->ledger;
+    char note[128];
+    bool applied = false;
+    enum db_result result = was_applied(ledger, name, &applied);
+    if (result != DB_OK || applied)
+        return result;
+    begin_wait(migration, name);
+    db_set_patience(ledger->db, goes_on, migration);
+    result = run_statements(migration, text);
+    db_set_patience(ledger->db, NULL, NULL);
+    run_text(ledger, "SET SESSION lock_wait_timeout=DEFAULT");
+    if (result != DB_OK)
+        return result;
+    snprintf(note, sizeof note, "INSERT INTO schema_version(name)VALUES('%s')", name);
+    return run_text(ledger, note);
+}
+
+static enum db_result migrate_all(struct migration *migration)
+{
+    enum db_result result =
+        run_text(migration->ledger, "CREATE TABLE IF NOT EXISTS schema_version("
+                                    "name VARCHAR(64) NOT NULL PRIMARY KEY,"
+                                    "applied_at DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
+                                    ")ENGINE=InnoDB COMMENT='Migrations that were applied'");
+    for (size_t i = 0; i < MIGRATIONS && result == DB_OK; i++)
+        result = migrate_one(migration, sql_migrations[i].name, sql_migrations[i].text);
+    return result;
+}
+
+/* Another daemon may be migrating for a while, and the client's read timeout bounds each wait, so
+ * the lock is asked for in steps of one second. Its name carries the database's, because several
+ * databases may live on one server. */
+static bool lock_migration(struct migration *migration)
+{
+    struct ledger *ledger = migration->ledger;
+    bool locked = false;
+    begin_wait(migration, NULL);
+    for (int second = 0; second < LOCK_WAIT_S && !locked; second++) {
+        if (second > 0 && !goes_on(migration))
+            return false;
+        enum db_result result =
+            ask(ledger, "SELECT GET_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())),1)", &locked);
+        if (result != DB_OK && db_connect(ledger->db) != DB_OK)
+            return false;
+    }
+    return locked;
+}
+
+enum ledger_result ledger_migrate_while(struct ledger *ledger,
+                                        bool (*go_on)(const struct ledger_migration *now,
+                                                      void *context),
+                                        void *context)
+{
+    struct migration migration = {.ledger = ledger, .go_on = go_on, .context = context};
+    struct ledger_schema schema;
+    if (ledger_schema_ask(ledger, &schema) == LEDGER_OK)
+        return LEDGER_OK;
+    if (!lock_migration(&migration))
+        return LEDGER_FAILED;
+    enum db_result result = migrate_all(&migration);
+    run_text(ledger, "DO RELEASE_LOCK(CONCAT('seckill_migrate.',MD5(DATABASE())))");
+    return result == DB_OK ? LEDGER_OK : LEDGER_FAILED;
+}
+
+static bool go_on_always(const struct ledger_migration *now, void *context)
+{
+    (void)now, (void)context;
+    return true;
+}
+
+enum ledger_result ledger_migrate(struct ledger *ledger)
+{
+    return ledger_migrate_while(ledger, go_on_always, NULL);
+}
