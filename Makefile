@@ -547,7 +547,7 @@ fuzz_env   = $(if $(filter thread,$(SANITIZE)),$(shell setarch -R true 2>/dev/nu
 fuzz-http:
 	@deploy/packages test
 	@$(MAKE) BUILD=$(fuzz_build) SANITIZE=$(or $(SANITIZE),address$(comma)undefined) all
-	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/test_hostile.py
+	@$(fuzz_env) $(PYTHON) -m pytest -q -p no:cacheprovider test/http/test_hostile.py
 	@$(fuzz_env) $(PYTHON) test/fuzz/http
 
 overload:

@@ -8,16 +8,15 @@ from contextlib import ExitStack
 
 import pytest
 
-pytest.register_assert_rewrite("audit", "load")
+pytest.register_assert_rewrite("harness.audit", "harness.load")
 
-from daemon import STEADY, Daemon  # noqa: E402  after the line that gives their asserts details
-from harness.servers import TEMPLATE_VARIABLE  # noqa: E402
+from harness.clock import TEST_SECONDS_MAX, Clock  # noqa: E402  after what details their asserts
+from harness.daemon import STEADY, Daemon  # noqa: E402
+from harness.load import Load  # noqa: E402
+from harness.proxy import FaultProxy  # noqa: E402
+from harness.servers import TEMPLATE_VARIABLE, ZooKeeper  # noqa: E402
 from harness.stack import PrivateStack, ToolStack  # noqa: E402
-from load import Load  # noqa: E402
-from locks import ZooKeeper  # noqa: E402
-from proxy import FaultProxy  # noqa: E402
 
-TEST_SECONDS_MAX = 180
 SEED = os.environ.get("TEST_SEED", "1")
 SMALL = {"SECKILL_STACK_LOG_SIZE": "64M", "SECKILL_STACK_BUFFER_POOL": "128M"}
 
@@ -116,6 +115,12 @@ def spawn(proxies, tmp_path):
         return running.enter_context(Daemon(stack, tmp_path, peers, **options))
     with ExitStack() as running:
         yield start
+
+
+@pytest.fixture
+def clock(tmp_path):
+    """Shifts the clocks of daemons that have clock.environment()."""
+    return Clock(tmp_path / "clock")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class BareServer(Program):
         super().__init__(program, directory=stack.directory)
 
 
-class Daemon(harness.daemon.Daemon):
+class Daemon(harness.daemon.PlainDaemon):
     """Context manager: the service on a free port, with its log beside the servers' data."""
 
     def __init__(self, program, stack, **options):

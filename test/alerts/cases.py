@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 
 import pymysql
 
-from daemon import HASTY, STEADY
+from harness.daemon import HASTY, STEADY
 from harness.engines_cluster import RedisCluster
 from harness.processes import free_port, wait_until
+from harness.proxy import COMMIT
 from harness.servers import MariaServer
-from proxy import COMMIT
 
 CASES = {}
 

@@ -10,7 +10,6 @@ import pytest
 from cases import CASES, Scene
 from harness.processes import ROOT, wait_until
 from prometheus import FOLDER, RULES, Prometheus
-from test_clock import clock  # noqa: F401  a fixture
 
 TEXT = RULES.read_text()
 ALERTS = re.findall(r"- alert: (\w+)", TEXT)

@@ -17,10 +17,10 @@ from PIL import Image  # comes with matplotlib
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chrome import DESKTOP, Chrome  # noqa: E402  after the line that finds the harness
-from daemon import STEADY, TOKEN, Daemon  # noqa: E402
+from harness.daemon import STEADY, TOKEN, Daemon  # noqa: E402
+from harness.load import Load  # noqa: E402
 from harness.processes import ROOT, wait_until  # noqa: E402
 from harness.stack import ToolStack  # noqa: E402
-from load import Load  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 PHONE = (360, 1180)

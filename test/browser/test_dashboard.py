@@ -6,7 +6,7 @@ import time
 import pytest
 
 from chrome import DESKTOP, PHONE, WAIT_S
-from daemon import STEADY, TOKEN
+from harness.daemon import STEADY, TOKEN
 from harness.processes import free_port, wait_until
 
 LIVE = "document.querySelector('#link').dataset.state === 'good'"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from chrome import DESKTOP, PHONE
-from daemon import STEADY
+from harness.daemon import STEADY
 from harness.processes import free_port, wait_until
-from proxy import COMMIT, WRITE
+from harness.proxy import COMMIT, WRITE
 
 BUYER = "ada@example.com"
 STATUS = "#order-status"

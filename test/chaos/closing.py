@@ -3,7 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from audit import sales
+from harness.audit import sales
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
 from chaos.faults_operator import OPEN, SHAPES, reset_body

@@ -6,13 +6,13 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from daemon import PROGRAM, TOKEN
-from harness.daemon import Daemon
+from harness.clock import Clock
+from harness.daemon import PROGRAM, TOKEN
+from harness.daemon import PlainDaemon
 from harness.processes import free_port
+from harness.proxy import FaultProxy
 from harness.servers import MariaServer, RedisServer
 from harness.stack import Stack
-from proxy import FaultProxy
-from test_clock import Clock
 
 DAEMONS = 3
 BEHIND_PROXIES = 2  # the first daemons; the last one asks the servers without a detour
@@ -102,8 +102,8 @@ class Cluster:
         self.clocks.append(Clock(path / "clock"))
         self.clocks[-1].boot_s = 0  # the time since boot never goes back
         # A port of its own for good: clients come back to the same address.
-        daemon = Daemon(PROGRAM, self.stack, path, listen=f"127.0.0.1:{free_port()}",
-                        redis_url=redis_url, mysql_url=mysql_url, **OPTIONS)
+        daemon = PlainDaemon(PROGRAM, self.stack, path, listen=f"127.0.0.1:{free_port()}",
+                             redis_url=redis_url, mysql_url=mysql_url, **OPTIONS)
         daemon.token = TOKEN
         daemon.env = {"SECKILL_ADMIN_TOKEN": TOKEN, **self.clocks[-1].environment()}
         return started.enter_context(daemon)

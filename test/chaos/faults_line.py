@@ -4,7 +4,7 @@ import time
 
 from chaos.cluster import BEHIND_PROXIES
 from chaos.kinds import kind, one_of, seconds, times
-from proxy import COMMIT, WRITE, Link
+from harness.proxy import COMMIT, WRITE, Link
 
 SCRIPT = rb"seckill:\{"  # any call of a script that touches a sale
 TRAP_SECONDS = 2         # within which a request must come that a trap waits for

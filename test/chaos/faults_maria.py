@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pymysql
 
 from chaos.kinds import kind, one_of, seconds, times
-from daemon import PROGRAM
+from harness.daemon import PROGRAM
 from harness.processes import HarnessError
 
 FEWEST_CONNECTIONS = 10  # that MariaDB lets an administrator set

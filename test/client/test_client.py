@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon import TOKEN
+from harness.daemon import TOKEN
 from harness.processes import ROOT, clean_environment
 
 HERE = Path(__file__).parent

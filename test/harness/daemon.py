@@ -1,13 +1,24 @@
-"""One running seckilld: started with options, and asked over HTTP."""
+"""One running seckilld, started with options and asked over HTTP: with its own defaults, and with
+those that tests want."""
 
 import http.client
+import os
 import re
 import secrets
 
 from harness.client import send
-from harness.processes import HarnessError, free_port
-from harness.program import Program
+from harness.processes import ROOT, HarnessError, free_port
+from harness.program import LOG_SHOWN_MAX, Program
 
+TOKEN = "test-token-0123456789"
+# Options of daemons that no fault befalls: a machine may stand still without a lease running out.
+STEADY = {"lease_ms": 30_000}
+# Options of daemons whose servers hang: how long these may is what the service has by default.
+HASTY = {"redis_timeout_ms": 500, "mysql_timeout_ms": 5000}
+# Those of all other daemons: a server that is slow with the machine must not pass for one that is
+# gone, and the answer to an order comes after that of its servers.
+PATIENT = {"redis_timeout_ms": 15_000, "mysql_timeout_ms": 15_000, "deadline_ms": 20_000}
+PROGRAM = os.environ.get("SECKILL_DAEMON", str(ROOT / "build" / "seckilld"))
 
 ADMIN_LISTENING = re.compile(r"event=admin_listening\b.*\baddress=\"?(?:unix:)?(\S+?)\"?\s")
 RESET_SETTINGS = {"starts_at": None, "ends_at": None, "per_user_limit": None, "pay_within_s": None,
@@ -29,7 +40,7 @@ def content(response):
     return response.json()
 
 
-class Daemon(Program):
+class PlainDaemon(Program):
     """Context manager: the service on a free port."""
 
     good_statuses = (0,)
@@ -125,3 +136,22 @@ class Daemon(Program):
     def metric(self, name):
         """The value, 0 when there is none: a counter may first appear with its first count."""
         return self.metrics().get(name, 0)
+
+
+class Daemon(PlainDaemon):
+    """The lease is short, so that what a dead holder held is free soon. All else is PATIENT, so
+    that a slow machine alone makes no test see 503."""
+
+    def __init__(self, stack, directory, peers=None, ready=True, env=None, **options):
+        super().__init__(PROGRAM, stack, directory, ready, env,
+                         **{"lease_ms": 500, **PATIENT, **options})
+        self.token = TOKEN
+        self.peers = [] if peers is None else peers  # all daemons of the test
+        self.peers.append(self)
+        self.env = {"SECKILL_ADMIN_TOKEN": TOKEN, **(env or {})}
+
+    def __exit__(self, *error):
+        try:
+            super().__exit__(*error)
+        finally:
+            print(f"--- {self.log_paths[-1]} (its end)\n{self.log()[-LOG_SHOWN_MAX:]}")

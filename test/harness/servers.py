@@ -1,10 +1,13 @@
-"""A Redis and a MariaDB on ports of their own, which a test may kill, pause and start again."""
+"""A Redis, a MariaDB and a ZooKeeper on ports of their own, which a test may kill, pause and start
+again."""
 
 import getpass
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 from harness.ledger import Ledger
@@ -118,3 +121,55 @@ def run_tool(verb, directory, *words, check=True, env=None):
     if check and done.returncode != 0:
         raise HarnessError(f"deploy/stack {verb}: {done.stderr.strip()}")
     return done.stdout
+
+
+class RedisAlone:
+    """Context manager: a Redis of this test's own, which it may kill and start again."""
+
+    def __enter__(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="seckill-lock-")
+        self.server = RedisServer(self.directory.name)
+        self.server.start()
+        return self.server
+
+    def __exit__(self, *_):
+        self.server.close()
+        self.directory.cleanup()
+
+
+class ZooKeeper(Server):
+    """Context manager: a ZooKeeper of this test's own."""
+
+    PROGRAM = Path("/usr/share/zookeeper/bin/zkServer.sh")
+
+    def __init__(self):
+        self.home = tempfile.TemporaryDirectory(prefix="seckill-zookeeper-")
+        super().__init__(self.home.name)
+        self.url = f"zookeeper://127.0.0.1:{self.port}"
+        self.client = self
+        (self.directory / "zoo.cfg").write_text(
+            "tickTime=500\nmaxSessionTimeout=60000\n"
+            f"dataDir={self.directory}/data\nclientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+            "4lw.commands.whitelist=srvr\ndigest.enabled=false\n"
+            "maxSessionTimeout=60000\n", encoding="ascii")
+
+    def argv(self):
+        return ["env", f"ZOO_LOG_DIR={self.directory}", self.PROGRAM, "start-foreground",
+                self.directory / "zoo.cfg"]
+
+    def answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as sock:
+                sock.sendall(b"srvr")
+                return sock.recv(9) == b"Zookeeper"  # else it says that it does not serve yet
+        except OSError:
+            return False
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        self.home.cleanup()

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from harness.clock import Elapsed
 from harness.processes import wait_until
+from harness.proxy import Link
 from locks import Driver, driver_words, settled
-from proxy import Link
-from standstill import Elapsed
 
 HASHES = ("reentrant", "fair", "read-write")
 REDIS_KINDS = ("simple", "timestamp", "spin", *HASHES, "semaphore", "permit")

@@ -5,9 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from harness.clock import Elapsed
 from harness.processes import wait_until
-from locks import Driver, RedisAlone, ZooKeeper, driver_words, seconds_since, settled
-from standstill import Elapsed
+from harness.servers import RedisAlone, ZooKeeper
+from locks import Driver, driver_words, seconds_since, settled
 
 LEASE_MS, POLL_MS = 800, 400
 REDIS_KINDS = ("simple", "timestamp", "spin", "reentrant", "fair", "read-write", "semaphore",

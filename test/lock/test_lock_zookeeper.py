@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from harness.clock import Elapsed
 from harness.processes import wait_until
-from locks import Driver, ZooKeeper, settled
-from proxy import FaultProxy, Link
-from standstill import Elapsed
+from harness.proxy import FaultProxy, Link
+from harness.servers import ZooKeeper
+from locks import Driver, settled
 
 if not ZooKeeper.PROGRAM.exists():
     pytest.skip("no ZooKeeper is installed", allow_module_level=True)

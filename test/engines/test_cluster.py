@@ -1,0 +1,201 @@
+"""The service on a Redis Cluster: masters die, slots move away and back, and orders go on."""
+
+import copy
+import os
+import subprocess
+import time
+
+import pytest
+
+from harness.audit import audit, audit_after_faults, sell_out, sell_out_after_faults
+from harness.daemon import STEADY
+from harness.engines_cluster import RedisCluster
+from harness.processes import ROOT, wait_until
+
+SEGMENTS = 20
+ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
+ACCEPTED = 'seckill_orders_total{outcome="accepted"}'
+CONFORMANCE = ROOT / os.environ.get("BUILD", "build") / "test" / "test_conformance"
+PARTS = 12  # of the conformance tests, side by side: most of their time they wait
+
+
+@pytest.fixture(name="cluster")
+def a_cluster():
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(name="on_cluster")
+def a_stack_with_a_cluster(stack, cluster):
+    """The shared ledger, and a cluster in the place of Redis."""
+    other = copy.copy(stack)
+    other.redis_url, other.redis = cluster.url, cluster
+    return other
+
+
+def segment_key(segment):
+    return f"seckill:{{demo:{segment}}}:segment"
+
+
+def segments_of(cluster, node):
+    """The segments whose slots that master has."""
+    return [n for n in range(SEGMENTS) if cluster.owner(segment_key(n)) is node]
+
+
+def accept_more(daemon, units=1):
+    """Waits for further accepted orders; the seconds until then."""
+    start, before = time.monotonic(), daemon.metric(ACCEPTED)
+    wait_until(lambda: daemon.metric(ACCEPTED) >= before + units, "further orders", timeout=60)
+    return time.monotonic() - start
+
+
+def settle_anew(cluster, segments):
+    """Waits until units were sold from each of the segments after this moment."""
+    def settled(segment):
+        try:
+            return cluster.hash(segment_key(segment)).get("settled")
+        except (OSError, RuntimeError, StopIteration):
+            return None
+    first = {n: settled(n) for n in segments}
+    wait_until(lambda: all(settled(n) not in (None, first[n]) for n in segments),
+               "orders from each of the segments", timeout=60)
+
+
+def finish(daemon, running):
+    """Ends the load and audits what its clients were told."""
+    running.stop()
+    assert set(running.answers) <= ANSWERS, running.answers
+    assert running.answers["201"] > 0
+    audit_after_faults(daemon, accepted=running.accepted)
+
+
+def test_sells_out_to_the_last_unit(on_cluster, cluster, spawn):
+    cluster.calm()
+    daemon = spawn(on_cluster, **STEADY)
+    daemon.reset("demo", 200, SEGMENTS)
+    assert all(segments_of(cluster, master) for master in cluster.masters()), "badly spread"
+    assert len(sell_out(daemon)) == 200
+    assert audit(daemon) == 200
+
+
+def kill_master(cluster, daemon, running, lag=0.0):
+    """Kills a master in mid-load; its replica has missed the writes of the last `lag` seconds."""
+    victim = cluster.owner(segment_key(0))
+    heir, segments = cluster.replica_of(victim), segments_of(cluster, victim)
+    accept_more(daemon, 100)
+    if lag:
+        heir.signal(19)
+        accept_more(daemon, 50)
+        time.sleep(lag)
+    victim.kill()
+    start = time.monotonic()
+    if lag:
+        heir.signal(18)
+    others = accept_more(daemon)
+    cluster.wait(f"{heir.port} takes over", heir.is_master)
+    promoted = time.monotonic() - start
+    settle_anew(cluster, segments)
+    print(f"orders went on after {others:.2f} s; the replica took over after {promoted:.2f} s,"
+          f" and its {len(segments)} segments sold again after {time.monotonic() - start:.2f} s")
+    assert running.process.poll() is None, "the load has ended too soon"
+
+
+@pytest.mark.parametrize("lag", [0, 0.3], ids=["replica up to date", "replica missed writes"])
+def test_master_is_killed_in_mid_load(on_cluster, cluster, spawn, load, lag):
+    daemon = spawn(on_cluster)
+    daemon.reset("demo", 10_000_000, SEGMENTS)
+    running = load(daemon, connections=16, seconds=60)
+    kill_master(cluster, daemon, running, lag)
+    finish(daemon, running)
+
+
+def test_master_without_replica_takes_only_its_segments_along(on_cluster, cluster, spawn, load):
+    daemon = spawn(on_cluster)
+    daemon.reset("demo", 10_000_000, SEGMENTS)
+    victim = cluster.owner(segment_key(0))
+    cluster.replica_of(victim).kill()
+    running = load(daemon, connections=16, seconds=60)
+    accept_more(daemon, 100)
+    victim.kill()
+    seconds = accept_more(daemon, 500)
+    wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 1, "the probe's notice")
+    assert daemon.request("GET", "/readyz").status == 200
+    victim.start()
+    cluster.wait_whole()
+    wait_until(lambda: daemon.metric("seckill_redis_nodes_down") == 0, "the probe's notice")
+    settle_anew(cluster, range(SEGMENTS))
+    print(f"500 orders after {seconds:.2f} s without the master")
+    finish(daemon, running)
+
+
+def test_slots_move_away_and_back_in_mid_load(on_cluster, cluster, spawn, load):
+    cluster.calm()
+    daemon = spawn(on_cluster)
+    daemon.reset("demo", 10_000_000, SEGMENTS)
+    source, target = cluster.masters()[:2]
+    segments = segments_of(cluster, source)
+    slots = [cluster.slot(segment_key(n)) for n in segments]
+    running = load(daemon, connections=16, seconds=60)
+    accept_more(daemon, 100)
+    slowest = 0
+    for start, end in ((source, target), (target, source)):
+        for slot in slots:
+            cluster.begin_move(slot, start, end)
+        slowest = max(slowest, accept_more(daemon, 100))  # ASK and TRYAGAIN
+        for slot in slots:
+            cluster.move_keys(slot, start, end)
+        slowest = max(slowest, accept_more(daemon, 100))
+        for slot in slots:
+            cluster.move_keys(slot, start, end)
+            cluster.end_move(slot, end)
+        settle_anew(cluster, segments)  # MOVED
+        assert segments_of(cluster, end)[:1] and cluster.owner(segment_key(segments[0])) is end
+    print(f"{len(slots)} slots moved twice; 100 orders took {slowest:.2f} s at most")
+    finish(daemon, running)
+
+
+def test_whole_cluster_is_killed_and_comes_back(on_cluster, cluster, spawn):
+    daemon = spawn(on_cluster)
+    daemon.reset("demo", 50, 5)
+    assert daemon.order().status == 201
+    for node in cluster.nodes:
+        node.kill()
+    assert daemon.order().status == 503
+    for node in cluster.nodes:
+        node.start()
+    assert len(sell_out_after_faults(daemon)) == 49
+    assert audit_after_faults(daemon) == 50
+
+
+def test_rate_limits_are_spread(on_cluster, cluster, spawn):
+    cluster.calm()
+    daemon = spawn(on_cluster, rate_user_per_min=1, rate_user_burst=2, **STEADY)
+    daemon.reset("demo", 1000, SEGMENTS)
+    for user in range(30):
+        answers = [daemon.order(user_id=f"u{user}").answer for _ in range(3)]
+        assert answers == ["201", "201", "429 rate_limited"]
+    keys = {master.port: master("KEYS", "seckill:{rate:*:users") for master in cluster.masters()}
+    assert all(keys.values()), keys
+
+
+def conform(environment, *words):
+    return subprocess.Popen([CONFORMANCE, *words], stdin=subprocess.DEVNULL, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+
+
+def test_lock_library_conforms_on_a_cluster(stack, cluster):
+    """The conformance tests of all kinds of locks but the majority lock, which refuses clusters.
+    Those that kill everybody's connections, or fill the servers up, run by themselves."""
+    cluster.calm()
+    environment = {**os.environ, "SECKILL_REDIS_URL": cluster.url,
+                   "SECKILL_MYSQL_URL": stack.mysql_url}
+    environment.pop("SECKILL_ZOOKEEPER_URL", None)
+    parts = [conform({**environment, "SECKILL_TEST_PART": f"{n}/{PARTS}"},
+                     "-_killed", "-full_redis") for n in range(PARTS)]
+    logs = [part.communicate(timeout=120)[0] for part in parts]
+    for alone in ("_killed", "full_redis"):
+        parts.append(conform(environment, alone))
+        logs.append(parts[-1].communicate(timeout=120)[0])
+    failed = [log for part, log in zip(parts, logs) if part.returncode != 0]
+    assert not failed, failed[0]
+    assert sum(log.count("[       OK ]") for log in logs) > 300

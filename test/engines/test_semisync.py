@@ -1,0 +1,168 @@
+"""A ledger with a semi-synchronous replica: its primary dies or changes, and no order is lost."""
+
+import signal
+import threading
+
+import pytest
+
+from harness.engines_ledger import SemiSyncPair
+from harness.processes import wait_until
+from harness.proxy import COMMIT
+from failover import Selling, sells_out
+
+ADDRESS = r'address="?[^ ]*"? '
+
+
+@pytest.fixture
+def engine(template):
+    with SemiSyncPair() as servers:
+        yield servers
+
+
+def said(daemon, event):
+    """The lines of the log with the event."""
+    return [line for line in daemon.log().splitlines() if f" event={event} " in line]
+
+
+def wait_said(daemon, event, words=""):
+    return wait_until(lambda: [line for line in said(daemon, event) if words in line],
+                      f"{event} {words} in the log")
+
+
+def test_primary_killed_and_replica_promoted_in_mid_load(engine, stack, spawn, load):
+    selling = Selling(engine, stack, spawn, load)
+    assert not said(selling.pair[0], "ledger_not_durable")
+
+    def fail_over():
+        engine.kill()
+        engine.promote()
+    selling.through(fail_over)
+    wait_said(selling.pair[0], "ledger_moved", engine.primary.place)
+    # The new primary has no replica, so it sells without one, and the log says so.
+    wait_said(selling.pair[0], "ledger_not_durable", "rpl_semi_sync_master_enabled=OFF")
+    selling.finish()
+
+
+def test_planned_switch_in_mid_load(engine, stack, spawn, load):
+    selling = Selling(engine, stack, spawn, load)
+    selling.through(engine.switch)
+    selling.through(engine.switch)
+    for daemon in selling.pair:
+        daemon.wait_ready()
+    selling.finish()
+    assert not said(selling.pair[0], "ledger_not_durable")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_primary_dies_in_a_commit(engine, stack, spawn, proxies, when):
+    """The commit is on its way, or was answered and the answer is lost. The question what became of
+    it goes to the new primary, which tells the truth."""
+    proxy = proxies(engine.primary.port)
+    url = engine.url.replace(f":{engine.primary.port},", f":{proxy.port},")
+    both = engine.stack(stack.redis_url)
+    daemon = spawn(both, mysql_url=url)
+    daemon.reset("demo", 6, 2)
+    assert daemon.order(key="first").status == 201
+
+    def die(link):
+        engine.kill()
+        link.cut()
+        engine.promote()
+    trap = proxy.once(COMMIT, **{when: die})
+    answer = daemon.order(user_id="u2", key="k")
+    trap.wait()
+    both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
+    assert answer.status == 201 or answer.answer in ("503 unavailable", "503 outcome_unknown")
+    repeat = wait_until(lambda: [r for r in [daemon.order(user_id="u2", key="k")]
+                                 if r.status != 503], "an answer to the repeat")[0]
+    assert repeat.status in (200, 201), repeat
+    if answer.status == 201:
+        assert repeat.json()["order_id"] == answer.json()["order_id"]
+    assert both.ledger.number("SELECT COUNT(*) FROM orders WHERE user_id = 'u2'") == 1
+    sells_out(daemon, 6)
+
+
+def test_commit_that_the_replica_never_got_is_answered_to_nobody(engine, stack, spawn):
+    """The primary has it on its disk and waits for the replica, which is then promoted."""
+    both = engine.stack(stack.redis_url)
+    daemon = spawn(both, mysql_url=engine.url, deadline_ms=30_000)
+    daemon.reset("demo", 6, 2)
+    assert daemon.order(key="first").status == 201
+    engine.replica.run("STOP SLAVE IO_THREAD")
+    answers = []
+    buyer = threading.Thread(target=lambda: answers.append(daemon.order(user_id="u2", key="k",
+                                                                        timeout=60)))
+    buyer.start()
+    wait_until(lambda: engine.primary.status("Rpl_semi_sync_master_wait_sessions") != "0",
+               "a commit that waits for the replica")
+    assert not answers
+    engine.kill()
+    engine.promote()
+    both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
+    buyer.join()
+    orders = both.ledger.number("SELECT COUNT(*) FROM orders WHERE user_id = 'u2'")
+    assert answers[0].status == 201 or orders == 0, answers[0]
+    assert orders <= 1
+    assert daemon.order(user_id="u2", key="k").status == (200 if orders else 201)
+    sells_out(daemon, 6)
+
+
+@pytest.mark.parametrize("statement, setting", [
+    ("SET GLOBAL rpl_semi_sync_master_timeout = 10000", "rpl_semi_sync_master_timeout=10000"),
+    ("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT",
+     "rpl_semi_sync_master_wait_point=AFTER_COMMIT"),
+    ("SET GLOBAL rpl_semi_sync_master_wait_no_slave = 0", "rpl_semi_sync_master_wait_no_slave=OFF"),
+    ("SET GLOBAL rpl_semi_sync_master_enabled = 0", "rpl_semi_sync_master_enabled=OFF"),
+    ("SET GLOBAL sync_binlog = 0", "sync_binlog=0")])
+def test_primary_that_may_forget_is_told_of(engine, stack, spawn, statement, setting):
+    engine.primary.run(statement)
+    daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
+    wait_said(daemon, "ledger_not_durable", f'setting="{setting}"')
+    answer = daemon.get("/readyz")
+    assert (answer.status, answer.json()["ledger_durable"]) == (200, False)
+    assert daemon.metric("seckill_ledger_durable") == 0
+
+
+def test_two_primaries_are_refused(engine, stack, spawn):
+    daemon = spawn(engine.stack(stack.redis_url), mysql_url=engine.url)
+    daemon.reset("demo", 5, 1)
+    assert daemon.order().status == 201
+    engine.replica.run("SET GLOBAL read_only = 0")
+    line = wait_said(daemon, "ledger_split")[0]
+    assert engine.primary.place in line and engine.replica.place in line
+    assert daemon.get("/readyz").json()["ledger"] == "split"
+    wait_until(lambda: daemon.order(user_id="u2").answer == "503 unavailable", "a refused order")
+    engine.replica.run("SET GLOBAL read_only = 1")
+    daemon.wait_ready()
+    sells_out(daemon, 5)
+
+
+def test_primary_that_hangs_is_left_and_refused_when_it_is_back(engine, stack, spawn):
+    """By an account with no more rights than serving needs. The old primary keeps its sockets open,
+    and is writable when it wakes up: an order that it may have must not count."""
+    both = engine.stack(stack.redis_url)
+    spawn(both, mysql_url=engine.url).stop()  # makes the tables
+    engine.primary.run("CREATE USER least@'127.0.0.1'; "
+                       "GRANT SELECT, INSERT, UPDATE, DELETE ON seckill.* TO least@'127.0.0.1'")
+    daemon = spawn(both, mysql_url=engine.url.replace("shop@", "least@"), update_tables="off",
+                   mysql_timeout_ms=3000, deadline_ms=3000)
+    daemon.reset("demo", 6, 2)
+    assert daemon.order(key="first").status == 201
+    assert not said(daemon, "ledger_not_durable")
+    engine.primary.signal(signal.SIGSTOP)
+    answer = daemon.order(user_id="u2", key="k")
+    assert answer.answer in ("503 unavailable", "503 outcome_unknown")
+    engine.promote()
+    both.mysql_url, both.ledger = engine.primary.url, engine.primary.client
+    repeat = wait_until(lambda: [r for r in [daemon.order(user_id="u2", key="k")]
+                                 if r.status != 503], "an answer to the repeat", timeout=60)[0]
+    assert repeat.status in (200, 201), repeat
+    wait_said(daemon, "ledger_not_durable", "rpl_semi_sync_master_enabled=OFF")
+    old = engine.replica
+    old.signal(signal.SIGCONT)
+    wait_said(daemon, "ledger_split")
+    wait_until(lambda: daemon.order(user_id="u3").answer == "503 unavailable", "a refused order")
+    old.kill()
+    daemon.wait_ready()
+    assert both.ledger.number("SELECT COUNT(*) FROM orders WHERE user_id = 'u2'") == 1
+    sells_out(daemon, 6)

@@ -1,0 +1,178 @@
+"""Daemons die or sleep at the worst moment; the others sell on, and nobody repairs anything."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from harness.audit import audit_after_faults, sell_out_after_faults
+from harness.processes import wait_until
+from harness.proxy import COMMIT, WRITE
+
+ANSWERS = {"201", "409 sold_out", "503 unavailable", "503 outcome_unknown", "503 overloaded"}
+
+
+@pytest.fixture
+def slow_ledger(stack, proxies):
+    """A proxy before MariaDB that makes every transaction long enough for a kill."""
+    proxy = proxies(stack.ledger.port)
+    proxy.delay = 0.008
+    return proxy
+
+
+def test_kill_9_in_mid_load_ten_times_over(stack, slow_ledger, spawn, load):
+    """Also ten different moments of a batch: each transaction takes some 40 ms of which a kill
+    hits any, and 5000 units last longer than the ten kills."""
+    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "max_batch": 2}
+    steady, victim = spawn(stack, **options), spawn(stack, **options)
+    steady.reset("demo", 5000, 20)
+    loads = [load(steady, connections=8, seconds=60)]
+    for _ in range(10):
+        loads.append(load(victim, connections=8, seconds=60))
+        before = victim.metric('seckill_orders_total{outcome="accepted"}')
+        wait_until(lambda: victim.metric('seckill_orders_total{outcome="accepted"}') > before,
+                   "an order at the daemon to be killed")
+        time.sleep(random.uniform(0, 0.05))
+        victim.kill()
+        loads[-1].stop()
+        victim.start()
+    assert steady.stock()["available"] > 0, "the sale was over too soon for this test"
+    slow_ledger.delay = 0
+    accepted = [order for one in loads for order in one.wait().accepted]
+    assert all(set(one.answers) <= ANSWERS for one in loads)
+    sell_out_after_faults(steady)
+    assert audit_after_faults(victim, accepted=accepted) == 5000
+
+
+@pytest.mark.parametrize("pattern, when, how, sold", [
+    (WRITE, "before", "lost", 0), (WRITE, "after", "sent", 0),
+    (COMMIT, "before", "lost", 0), (COMMIT, "before", "sent", 1), (COMMIT, "after", "sent", 1)],
+    ids=["before the transaction", "in the transaction", "before the commit",
+         "commit on its way", "after the commit"])
+def test_kill_9_at_each_step_of_an_order(stack, proxies, spawn, pattern, when, how, sold):
+    proxy = proxies(stack.ledger.port)
+    victim = spawn(stack, mysql_url=proxy.url(stack.mysql_url))
+    other = spawn(stack)
+    other.reset("demo", 5, 1)
+    assert victim.order(key="first").status == 201
+
+    def die(link):
+        victim.kill()
+        if how == "lost":
+            link.cut()
+    trap = proxy.once(pattern, **{when: die})
+    with pytest.raises(ConnectionError):
+        victim.order(key="k")
+    trap.wait()
+    assert len(sell_out_after_faults(other)) == 4 - sold
+    assert audit_after_faults(other) == 5
+    repeat = other.order(key="k")
+    assert repeat.answer == ("200" if sold else "409 sold_out")
+
+
+@pytest.mark.parametrize("pattern, units", [(rb"lock", 1), (WRITE, 1), (COMMIT, 1), (COMMIT, 9)],
+                         ids=["before Redis", "after the take", "before the commit", "large order"])
+def test_lane_that_sleeps_through_its_lease_is_fenced_off(stack, proxies, spawn, pattern, units):
+    """Its request to a server arrives only when somebody else has sold everything."""
+    server = "redis" if pattern == rb"lock" else "mysql"
+    proxy = proxies(stack.redis.address[1] if server == "redis" else stack.ledger.port)
+    url = f"{server}_url"
+    sleeper = spawn(stack, **{url: proxy.url(getattr(stack, url)), "deadline_ms": 1000})
+    other = spawn(stack)
+    other.reset("demo", 20, 5)
+    assert sleeper.order().status == 201
+
+    def sleep(link):
+        sleeper.pause()
+        time.sleep(1)  # two leases
+        others.extend(sell_out_after_faults(other))
+        sleeper.cont()
+    others = []
+    trap = proxy.once(pattern, before=sleep)
+    response = sleeper.order(qty=units)
+    trap.wait()
+    assert response.answer in ANSWERS
+    accepted = others + ([(response.json()["order_id"], units)] if response.status == 201 else [])
+    accepted += sell_out_after_faults(sleeper)
+    assert audit_after_faults(other, accepted=accepted) == 20
+
+
+def test_sigstop_longer_than_the_lease_in_mid_load(stack, proxies, spawn, load):
+    """First while a batch's write is on its way, so that it holds segments, then at any moment."""
+    ledger = proxies(stack.ledger.port)
+    steady, sleeper = spawn(stack), spawn(stack, mysql_url=ledger.url(stack.mysql_url))
+    steady.reset("demo", 10_000_000, 20)
+    loads = [load(daemon, connections=64, seconds=60) for daemon in (steady, sleeper)]
+    awake = threading.Event()
+    trap = ledger.once(WRITE, before=lambda link: awake.wait(60))
+    trap.wait()
+    sleeper.pause()
+    wait_until(lambda: steady.metric("seckill_recoveries_total") > 0, "a lease that ran out")
+    awake.set()
+    sleeper.cont()
+    for _ in range(3):
+        time.sleep(0.2)
+        sleeper.pause()
+        time.sleep(0.7)
+        sleeper.cont()
+    time.sleep(0.2)
+    accepted = [order for one in loads for order in one.stop().accepted]
+    assert all(set(one.answers) <= ANSWERS for one in loads)
+    audit_after_faults(sleeper, accepted=accepted)
+
+
+def test_sleeping_daemon_stops_nobody_from_selling_out(stack, spawn, load):
+    steady, sleeper = spawn(stack), spawn(stack)
+    steady.reset("demo", 1000, 3)
+    running = load(sleeper, connections=64, stop_after=10**9)
+    sleeper.pause()
+    accepted = sell_out_after_faults(steady)
+    sleeper.cont()
+    accepted += running.stop().accepted
+    accepted += sell_out_after_faults(sleeper)
+    assert audit_after_faults(steady, accepted=accepted) == 1000
+
+
+def test_killed_daemon_comes_back_with_other_order_ids(stack, spawn):
+    daemon = spawn(stack)
+    daemon.reset()
+    order_ids = set()
+    for _ in range(5):
+        order_ids |= {daemon.order().json()["order_id"] for _ in range(20)}
+        daemon.kill()
+        daemon.start()
+    assert len(order_ids) == 100
+    assert audit_after_faults(daemon) == 100
+
+
+def test_sigkill_of_every_daemon_leaves_a_sale_that_sells_out(stack, slow_ledger, spawn, load):
+    options = {"mysql_url": slow_ledger.url(stack.mysql_url), "order_workers": 3, "max_batch": 8}
+    daemons = [spawn(stack, **options) for _ in range(2)]
+    daemons[0].reset("demo", 1000, 5)
+    loads = [load(daemon, connections=32, seconds=60) for daemon in daemons]
+    wait_until(lambda: daemons[0].stock()["sold"] > 50, "some sales")
+    for daemon in daemons:
+        daemon.kill()
+    accepted = [order for one in loads for order in one.stop().accepted]
+    slow_ledger.delay = 0
+    survivor = spawn(stack)
+    accepted_later = sell_out_after_faults(survivor)
+    assert audit_after_faults(survivor, accepted=accepted + accepted_later) == 1000
+
+
+def test_cut_link_is_only_a_retry(stack, proxies, spawn):
+    """Every connection of the daemon is cut between two orders, ten times."""
+    redis, ledger = proxies(stack.redis.address[1]), proxies(stack.ledger.port)
+    daemon = spawn(stack, redis_url=redis.url(stack.redis_url),
+                   mysql_url=ledger.url(stack.mysql_url))
+    daemon.reset("demo", 100, 4)
+    for number in range(10):
+        for proxy in (redis, ledger):
+            proxy.cut()
+        response = daemon.order()
+        if response.status != 201:
+            assert response.answer in ANSWERS
+            wait_until(lambda: daemon.order().status == 201, "an order after a cut")
+    sell_out_after_faults(daemon)
+    assert audit_after_faults(daemon) == 100

@@ -1,0 +1,68 @@
+"""While 2,000 clients flood one kind of calls, operators and probes are answered in a second. One
+call in ten may take longer, as a busy machine may stop everything for a while."""
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from harness.audit import audit
+from harness.daemon import PROGRAM, STEADY
+from harness.processes import wait_until
+
+CLIENTS, PROBES = 2000, 15
+SECONDS_MAX = 5 if "san/" in PROGRAM else 1  # a sanitizer makes the daemon several times slower
+FLOODS = {
+    "stock": 'request = function() return wrk.format("GET", "/stock/demo") end',
+    "look-up": 'request = function() return wrk.format("GET", "/order/ORDER") end',
+    "payment": 'request = function() return wrk.format("POST", "/order/ORDER/pay") end',
+    "cancel": 'request = function() return wrk.format("POST", "/order/ORDER/cancel") end',
+    "order": """request = function() return wrk.format("POST", "/order",
+                  {["Content-Type"] = "application/json"},
+                  '{"sku":"demo","user_id":"u","qty":1}') end""",
+}
+
+
+def connections(daemon):
+    return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
+
+@pytest.mark.parametrize("flooded", FLOODS)
+def test_flood_of_buyers_keeps_nobody_else_waiting(stack, spawn, tmp_path, flooded):
+    daemon = spawn(stack, deadline_ms=2000, **STEADY)
+    daemon.reset(total=1_000_000)
+    daemon.reset("other")
+    script = tmp_path / "flood.lua"
+    script.write_text(FLOODS[flooded].replace("ORDER", daemon.order().json()["order_id"]),
+                      encoding="ascii")
+    calls = {"pause": lambda: daemon.admin("PATCH", "/admin/sale/other", {"paused": True}),
+             "sales": lambda: daemon.admin("GET", "/admin/sales"),
+             "ready": lambda: daemon.get("/readyz"), "alive": lambda: daemon.get("/healthz"),
+             "metrics": lambda: daemon.get("/metrics")}
+    wrk = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "--", "wrk", "--threads=1", f"--connections={CLIENTS}",
+         "--duration=60s", f"--script={script}", daemon.url()], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: connections(daemon) > CLIENTS, "the flood")
+        time.sleep(0.5)
+        took, not_ready = {name: [] for name in calls}, 0
+        for _ in range(PROBES):
+            for name, call in calls.items():
+                start = time.monotonic()
+                response = call()
+                took[name].append(time.monotonic() - start)
+                if name == "ready" and response.status == 503:  # by answers that are a second old
+                    not_ready += 1
+                else:
+                    assert response.status == 200, (name, response)
+    finally:
+        wrk.kill()
+        wrk.communicate()
+    longest = {name: sorted(seconds)[-1 - PROBES // 10] for name, seconds in took.items()}
+    print({name: f"{seconds * 1000:.0f} ms" for name, seconds in longest.items()})
+    assert max(longest.values()) < SECONDS_MAX, took
+    assert not_ready <= PROBES // 10
+    wait_until(lambda: connections(daemon) < CLIENTS / 10, "its end")
+    audit(daemon)

@@ -1,0 +1,224 @@
+"""A request must not mean one thing to a proxy and another to the daemon."""
+
+import socket
+
+import pytest
+
+from harness.client import assert_problem, read_response, read_to_end
+from harness.daemon import TOKEN, Daemon
+
+AUTHORIZATION = f"Authorization: Bearer {TOKEN}\r\n".encode()
+
+
+@pytest.fixture(scope="module")
+def shared(shared_servers, tmp_path_factory):
+    stack = shared_servers.aside("heads", 3)
+    with Daemon(stack, tmp_path_factory.mktemp("heads")) as daemon:
+        daemon.reset()
+        yield daemon
+
+
+def ask(daemon, data, rest=b""):
+    """The answer to the bytes, and whether the connection stays open for another request."""
+    with socket.create_connection(daemon.address, timeout=30) as sock:
+        sock.sendall(data + rest)
+        answer = read_response(sock)
+        if answer.headers["Connection"] == "close":
+            assert read_to_end(sock) == b""
+            return answer, False
+        return answer, True
+
+
+def get(path, headers=b"Host: x\r\n", version=b"1.1"):
+    return b"GET " + path + b" HTTP/" + version + b"\r\n" + headers + AUTHORIZATION + b"\r\n"
+
+
+@pytest.mark.parametrize("path", [
+    b"/%61dmin/sales", b"/admin/%73ales", b"/admin%2fsales", b"/admin%2Fsales", b"//admin/sales",
+    b"/admin//sales", b"/./admin/sales", b"/admin/./sales", b"/x/../admin/sales",
+    b"/%2e/admin/sales",
+    b"/%6frder/1", b"/order%2f1", b"/metric%73", b"/%68ealthz", b"/healthz%3F", b"/healthz%",
+    b"/stock/.", b"/stock/..", b"/stock/%2e%2e", b"/stock/%2e", b"/admin/stock/..",
+    b"/user/u1%2forders", b"/user/u1/%6frders", b"/user/u1/order%73", b"/user/../orders",
+    b"http://x/%61dmin/sales", b"http://x//admin/sales", b"http://x/./admin/sales", b"http://x",
+    b"http://x?y", b"ftp://x/healthz", b"//x/healthz", b"x/healthz", b"*"])
+def test_path_must_be_spelt_as_it_is(shared, path):
+    answer, _ = ask(shared, get(path))
+    assert_problem(answer, 404, "not_found")
+
+
+@pytest.mark.parametrize("path", [b"/stock/d%65mo", b"/stock/%64emo", b"/stock/dem%6f?x=%6f",
+                                  b"/stock/demo?x=%2e", b"/user/u%31/orders",
+                                  b"/admin/stock/%64emo", b"/user/%75%31/orders?limit=%31",
+                                  b"http://x/stock/d%65mo", b"HTTPS://[::1]:80/stock/demo",
+                                  b"http://a-b.c:1/user/%75%31/orders?limit=1"])
+def test_names_may_be_encoded(shared, path):
+    answer, _ = ask(shared, get(path))
+    assert answer.status in (200, 400 if b"?x" in path else 200), answer
+
+
+def test_moves_of_orders_must_be_spelt_as_they_are(shared):
+    order = shared.order().json()["order_id"].encode()
+    for path in (b"/order/%b/p%%61y", b"/order/%b%%2fpay", b"/order/%b%%2Fcancel",
+                 b"/%%6frder/%b/pay"):
+        head = b"POST " + path % order + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+        assert_problem(ask(shared, head)[0], 404, "not_found")
+    encoded = b"%%%02x%b" % (order[0], order[1:])
+    head = b"POST /order/" + encoded + b"/pay HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    assert ask(shared, head)[0].json()["status"] == "paid"
+
+
+HEADS = {
+    "no host": get(b"/healthz", b""),
+    "two hosts": get(b"/healthz", b"Host: x\r\nHost: x\r\n"),
+    "two hosts in 1.0": get(b"/healthz", b"Host: x\r\nHost: x\r\n", b"1.0"),
+    "a folded line": get(b"/healthz", b"Host: x\r\nX-Y: a\r\n b\r\n"),
+    "a NUL in a value": get(b"/healthz", b"Host: x\r\nX-Y: a\0b\r\n"),
+    "a NUL in the first value": get(b"/healthz", b"X-Y: a\0b\r\nHost: x\r\n"),
+    "a NUL and nothing": get(b"/healthz", b"Host: x\r\nX-Y: a\0\r\n"),
+    "a NUL in the last value": b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Y: a\0b\r\n\r\n",
+    "a NUL before line feeds": b"GET /healthz HTTP/1.1\nHost: x\nX-Y: a\0b\n\n",
+    "a NUL in the path": get(b"/healthz\0/x"),
+    "a NUL in the query": get(b"/healthz?a\0b"),
+    "a name in brackets": get(b"/healthz", b"Host: x\r\nX-Y[]: a\r\n"),
+    **{f"{letter:#04x} in a name": get(b"/healthz", b"Host: x\r\nX" + bytes([letter]) + b"Y: a\r\n")
+       for letter in b'"(),/;<=>?@\\{}\x01\x7f\x80\xff'},
+    **{f"{letter:#04x} in a value":
+       get(b"/healthz", b"Host: x\r\nX: a" + bytes([letter]) + b"b\r\n")
+       for letter in (*range(1, 9), *range(11, 13), *range(14, 32), 127)},
+    "a bare CR": get(b"/healthz", b"Host: x\rX-Y: a\r\n"),
+    "a bare CR behind the first line": b"GET /healthz HTTP/1.1\rHost: x\r\n\r\n",
+    "a bare CR before CR LF": get(b"/healthz", b"Host: x\r\r\n"),
+    "a bare CR in the empty line": b"GET /healthz HTTP/1.1\r\nHost: x\r\n\rX-Y: a\r\n\r\n",
+    "a bare CR in a value": get(b"/healthz", b"Host: x\r\nX-Y: a\rb\r\n"),
+    "bare line feeds": get(b"/healthz").replace(b"\r\n", b"\n"),
+    "a bare line feed": get(b"/healthz", b"Host: x\nX-Y: a\r\n"),
+    "a bare line feed at the end": b"GET /healthz HTTP/1.1\r\nHost: x\r\n\n",
+    "no colon": get(b"/healthz", b"Host: x\r\nX-Y\r\n"),
+    "no name": get(b"/healthz", b"Host: x\r\n: a\r\n"),
+    "a blank before the first name": get(b"/healthz", b" Host: x\r\n"),
+    "two blanks before the target": get(b" /healthz"),
+    "two blanks behind the target": get(b"/healthz "),
+    "a blank in the query": get(b"/healthz?a b"),
+    "a control character in the query": get(b"/healthz?a\x01b"),
+    "a byte beyond ASCII in the query": get(b"/healthz?a\xffb"),
+    "a word before the method": b"Extra lineGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a bare CR before the method": b"\r" + get(b"/healthz"),
+    "a control character in the method": b"G\x01" + get(b"/healthz"),
+    "a parenthesis in the method": b"G(T /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a blank in the host": get(b"/healthz", b"Host: x y\r\n"),
+    "a path in the host": get(b"/healthz", b"Host: x/y\r\n"),
+    "a user in the host": get(b"/healthz", b"Host: u@x\r\n"),
+    "no host beside an absolute target": get(b"http://x/healthz", b""),
+    "an absolute target without a host": get(b"http:///healthz"),
+    "a user in the target": get(b"http://u@x/healthz"),
+    "an encoded host in the target": get(b"http://%78/healthz"),
+    "a backslash in the target": get(b"http://x\\@y/healthz"),
+}
+BY_THE_LIBRARY = {"a bare CR behind the first line", "no colon", "no name",
+                  "a blank before the first name"}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_head_that_others_may_read_otherwise(shared, name):
+    answer, kept = ask(shared, HEADS[name], b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert not kept
+    if name in BY_THE_LIBRARY:  # libmicrohttpd has no problem document
+        assert answer.status == 400
+    else:
+        assert_problem(answer, 400, "invalid_head")
+
+
+@pytest.mark.parametrize("head", [
+    get(b"/healthz", b"", b"1.0"), get(b"/healthz", b"Host: x\r\n", b"1.0"),
+    get(b"/healthz", b"Host:\r\n"), get(b"/healthz", b"host:  \t x\r\n"),
+    get(b"/healthz", b"hoSt:\tx\r\nempty:\r\n"), get(b"/healthz", b"Host: [::1]:80 \t\r\n"),
+    get(b"/healthz", b"Host: a_b-c.d~e:1\r\n"), get(b"http://x/healthz", b"Host: y\r\n"),
+    get(b"/healthz", b"Host: x\r\nX-Y:\r\nZ:  \r\n"),
+    get(b"/healthz", b"Host: x\r\n!#$%&'*+-.^_`|~09AZaz: !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\r\n"),
+    b"\r\n\r\n" + get(b"/healthz", b"Host: x\r\nCookie: a=b; c=d\r\nX: a\t\x80\xff\r\n"),
+    get(b"/healthz?" + b"&".join([b"a=b"] * 40), b"Host: x\r\n" + b"A: b\r\n" * 30)])
+def test_head_that_everybody_reads_alike(shared, head):
+    assert ask(shared, head)[0].status == 200
+
+
+SPLIT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_head_may_come_in_any_pieces(shared):
+    """Nothing is answered before the last byte of the empty line."""
+    for at in range(1, len(SPLIT)):
+        with socket.create_connection(shared.address, timeout=30) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.sendall(SPLIT[:at])
+            assert shared.get("/healthz").status == 200  # the daemon has had a turn meanwhile
+            sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                sock.recv(1)
+            sock.setblocking(True)
+            sock.sendall(SPLIT[at:])
+            assert read_response(sock).status == 200
+
+
+@pytest.mark.parametrize("line, statuses", [
+    (b"GET /healthz ", {400}), (b"GET /healthz HTTP/9.9", {505}),
+    (b"GET /healthz HTTP/1.1x", {400}),
+    (b"GET /healthz http/1.1", {400}), (b"GET /healthz HTTP/1.1 ", {400}),
+    (b"get /healthz HTTP/1.1", {405})])
+def test_first_line_that_is_none(shared, line, statuses):
+    answer, _ = ask(shared, line + b"\r\nHost: x\r\n\r\n")
+    assert answer.status in statuses
+
+
+@pytest.mark.parametrize("framing", [
+    b"Content-Length: -1234", b"Content-Length: -123456789123456789123456789",
+    b"Content-Length: abc", b"Content-Length: +1", b"Content-Length: 0x1", b"Content-Length: 1, 1",
+    b"Content-Length: 99999999999999999999", b"Content-Length: 5\r\nContent-Length: 5",
+    b"Transfer-Encoding: chunked\r\nContent-Length: 5"])
+def test_end_that_is_not_clear(shared, framing):
+    answer, kept = ask(shared, get(b"/healthz", b"Host: x\r\n" + framing + b"\r\n"), b"hello")
+    assert answer.status in (400, 413)
+    assert not kept
+
+
+def test_client_may_wait_for_the_word_to_go_on(shared):
+    with socket.create_connection(shared.address, timeout=30) as sock:
+        sock.sendall(get(b"/healthz", b"Host: x\r\nExpect: 100-continue\r\n"))
+        with sock.makefile("rb") as stream:
+            lines = [stream.readline() for _ in range(3)]
+    assert [line[:12] for line in lines] == [b"HTTP/1.1 100", b"\r\n", b"HTTP/1.1 200"]
+
+
+def test_host_of_an_absolute_target_takes_the_place_of_host(shared):
+    """By which a page's own calls are known."""
+    for target, origin, status in ((b"http://x:1/order/1/pay", b"http://x:1", 404),
+                                   (b"http://x:1/order/1/pay", b"http://y", 403)):
+        head = (b"POST " + target + b" HTTP/1.1\r\nHost: y\r\nOrigin: " + origin +
+                b"\r\nContent-Length: 0\r\n\r\n")
+        assert ask(shared, head)[0].status == status
+
+
+@pytest.mark.parametrize("coding", [b"chunked", b"gzip, chunked"])
+def test_old_version_knows_no_chunks(shared, coding):
+    head = (b"POST /order HTTP/1.0\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: " + coding + b"\r\nConnection: keep-alive\r\n\r\n"
+            b'25\r\n{"sku":"demo","user_id":"u1","qty":1}\r\n0\r\n\r\n')
+    answer, kept = ask(shared, head)
+    assert_problem(answer, 400, "ambiguous_end")
+    assert not kept
+
+
+def test_no_cache_keeps_an_order_or_an_error(shared):
+    order = shared.order(user_id="u7")
+    path = f"/order/{order.json()['order_id']}"
+    assert (order.status, order.headers["Location"]) == (201, path)
+    repeated = [shared.order(user_id="u8", key="k") for _ in range(2)][1]
+    assert (repeated.status, repeated.headers["Location"]) == (200, None)
+    answers = [order, repeated, shared.get(path), shared.pay(order.json()["order_id"]),
+               shared.cancel(order.json()["order_id"]), shared.order(qty=0), shared.get("/none"),
+               shared.order(sku="none"), shared.get("/user/u7/orders"), shared.get("/admin/sales"),
+               shared.request("PUT", "/order"), shared.admin("GET", "/admin/orders"),
+               shared.get("/readyz")]
+    assert {answer.status for answer in answers} == {200, 201, 400, 401, 404, 405, 409}
+    for answer in answers:
+        assert answer.headers["Cache-Control"] == "no-store", answer

@@ -1,0 +1,89 @@
+"""The lock library's tools as processes: seclock, and the drivers that tests command."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from harness.daemon import PROGRAM
+from harness.processes import wait_until
+
+BUILD = Path(PROGRAM).parent
+SECLOCK = BUILD / "seclock"
+DRIVER, HISTORY = BUILD / "test/lock_driver", BUILD / "test/lock_history"
+
+
+def driver_words(words, options):
+    """The words of a command, and KEY=VALUE for each option."""
+    return [*map(str, words), *(f"{key}={value}" for key, value in options.items())]
+
+
+class Driver:
+    """Context manager: a process that holds locks as it is told. Answers are dicts."""
+
+    def __init__(self, *servers, **options):
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", str(DRIVER), *driver_words(servers, options)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def send(self, *words, **options):
+        """Tells it without waiting for the answer, which the next read() gives."""
+        self.process.stdin.write(" ".join(driver_words(words, options)) + "\n")
+
+    def read(self):
+        line = self.process.stdout.readline()
+        assert line, f"the driver ended with status {self.process.wait()}"
+        return json.loads(line)
+
+    def __call__(self, *words, **options):
+        self.send(*words, **options)
+        return self.read()
+
+    def acquire(self, kind, name, hold=1, **options):
+        return self("acquire", hold, kind, name, **options)
+
+    def stop(self):
+        """SIGSTOP, as a machine that is put aside."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass  # what was still in the buffer
+
+
+def settled(driver, *words, timeout=30):
+    """The answer once the server is in reach again: until then it is not known, or not done."""
+    answers = []
+
+    def settles():
+        answers.append(driver(*words))
+        return answers[-1]["result"] not in ("failed", "unknown")
+    wait_until(settles, f"answer to {words}", timeout=timeout)
+    return answers[-1]
+
+
+def seconds_since(start):
+    return time.monotonic() - start
+
+
+def run_seclock(*words, server, timeout=60, **options):
+    """Runs seclock to its end; the finished process with its output."""
+    return subprocess.run([SECLOCK, "--server", server, *words], capture_output=True, text=True,
+                          timeout=timeout, check=False, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **options})

@@ -1,0 +1,166 @@
+"""A limit set in mid-sale counts what each user has: that takes long, and nobody else notices."""
+
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+from harness.audit import audit_after_faults, audit_sale
+from harness.client import assert_problem
+from harness.clock import Elapsed, timed
+from harness.daemon import STEADY
+from harness.processes import wait_until
+
+FIRST = 1000  # id of the first order of fill
+
+
+def fill(daemon, orders, users, expiring=0):
+    """Writes that many orders of one unit each into the sale demo, of 20 segments. The last
+    `expiring` of them expire in a second."""
+    last = FIRST + orders - 1
+    daemon.stack.ledger.run(f"""
+        SET @soon = UTC_TIMESTAMP(3) + INTERVAL 1 SECOND;
+        INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at, expires_at)
+        SELECT {FIRST} + seq - 1, 'demo', 1, CONCAT('filler-', CRC32(seq) % {users}), 1, seq % 20,
+               UTC_TIMESTAMP(3), IF(seq > {orders - expiring}, @soon, NULL)
+          FROM seq_1_to_{orders};
+        INSERT INTO order_expiry SELECT @soon, {last - expiring + 1}, {last} WHERE {expiring} > 0;
+        UPDATE stock_segment SET sold = {orders // 20}, fence = fence + 1 WHERE sku = 'demo'""")
+    daemon.reconcile()
+
+
+def is_counting(daemon):
+    return daemon.stock().get("counting", False)
+
+
+def miscounted(ledger):
+    """Users whose units counted are not those of their orders, and units of users without any."""
+    holding = "sku = 'demo' AND status IN ('reserved', 'paid')"
+    return ledger.number(f"""
+        SELECT COUNT(*) FROM (SELECT user_id, SUM(qty) AS had FROM orders WHERE {holding}
+          GROUP BY user_id) o LEFT JOIN user_quota q ON q.sku = 'demo' AND q.round = 1
+           AND q.user_id = o.user_id WHERE units IS NULL OR units <> had""") + ledger.number(f"""
+        SELECT COALESCE((SELECT SUM(units) FROM user_quota WHERE sku = 'demo'), 0)
+             - COALESCE((SELECT SUM(qty) FROM orders WHERE {holding}), 0)""")
+
+
+def order_on(daemon, prefix, over):
+    """Orders one after the other until over(); [(answer, seconds)]"""
+    answers = []
+    while not over():
+        response, passed = timed(
+            lambda: daemon.order("other", user_id=f"{prefix}-{len(answers)}"))
+        answers.append((response.answer, passed.running))
+    return answers
+
+
+def test_other_sales_do_not_notice(stack, spawn, load):
+    """With the counting in one transaction they did: their orders waited in one batch with orders
+    of the sale, as long as that took, and became outcome_unknown where the deadline came first."""
+    pair = [spawn(stack) for _ in range(2)]
+    pair[0].reset("demo", 3_000_000, 20)
+    pair[0].reset("other", 1_000_000, 20)
+    fill(pair[0], 300_000, 300_000)
+    loads = [load(daemon, connections=4, seconds=120, delay_ms=10, users=300_000)
+             for daemon in pair]
+    done = []
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(order_on, pair[n], f"t{n}", lambda: done) for n in range(2)]
+        time.sleep(0.5)
+        with Elapsed() as counting:
+            changed, change = timed(
+                lambda: pair[0].admin("PATCH", "/admin/sale/demo", {"per_user_limit": 3}))
+            wait_until(lambda: pair[1].order(user_id="probe").answer in ("201",
+                                                                         "409 limit_reached"),
+                       "the end of the counting", timeout=60)
+        took, closed = change.running, counting.running
+        time.sleep(0.2)
+        done.append(True)
+        answers = [answer for one in running for answer in one.result()]
+    answered = [set(one.stop().answers) for one in loads]
+    longest = max(seconds for _, seconds in answers)
+    print(f"changed after {took:.2f} s, closed for {closed:.2f} s; the other sale:"
+          f" {Counter(answer for answer, _ in answers)}, {longest * 1000:.0f} ms at most")
+    assert changed.status == 200 and changed.json()["counting"]
+    # On a busy machine all takes longer; one transaction kept them waiting as long as it took.
+    assert took < max(1, closed / 4)
+    assert {answer for answer, _ in answers} == {"201"}
+    assert longest < max(0.5, closed / 4)
+    assert all("503 outcome_unknown" not in one for one in answered)
+    assert miscounted(stack.ledger) == 0
+    audit_sale(stack, "demo", allow_dirty=True)
+    audit_sale(stack, "other", allow_dirty=True)
+
+
+def test_order_of_a_sale_that_is_counted_may_be_tried_again(pair):
+    """Its orders have ids from before the round, behind which they are first looked for."""
+    one, other = pair
+    one.reset("other")
+    one.order("other")
+    one.reset("demo", 1_000_000, 20)
+    first = one.order(key="first").json()["order_id"]
+    fill(one, 200_000, 100_000)
+    one.stack.ledger.run("UPDATE stock_segment SET sold = sold + 1 WHERE segment ="
+                         f" (SELECT segment FROM orders WHERE order_id = {first})")
+    assert one.change(per_user_limit=2)["counting"]
+    for daemon in pair:
+        assert_problem(daemon.order(), 503, "unavailable")
+        assert_problem(daemon.order(key="second"), 503, "unavailable")
+        repeat = daemon.order(key="first")
+        assert (repeat.status, repeat.json()["order_id"]) == (200, first)
+    assert other.change(paused=True)["counting"]
+    assert_problem(one.order(), 409, "sale_paused")
+    wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
+    one.change(paused=False)
+    assert other.order().status == 201
+    assert_problem(one.order(), 409, "limit_reached")
+    assert miscounted(one.stack.ledger) == 0
+
+
+def test_counting_outlives_its_daemon_and_returned_orders(stack, spawn):
+    """Orders are cancelled and expire while they are counted, by one daemon and then another."""
+    pair = spawn(stack), spawn(stack)
+    one, other = pair
+    one.reset("demo", 1_000_000, 20)
+    fill(one, 200_000, 60_000, expiring=20_000)
+    picked = random.Random(12).sample(range(FIRST, FIRST + 180_000), 400)
+    assert one.change(per_user_limit=2)["counting"]
+    one.kill()
+    with ThreadPoolExecutor(4) as pool:
+        answers = Counter(pool.map(lambda order_id: other.cancel(order_id).answer, picked))
+    assert set(answers) <= {"200", "503 unavailable"}, answers
+    wait_until(lambda: not is_counting(other), "the end of the counting", timeout=60)
+    one.start()
+    ledger = one.stack.ledger
+    wait_until(lambda: ledger.number("SELECT COUNT(*) FROM orders WHERE status = 'expired'")
+               == 20_000, "the end of the orders that are due", timeout=60)
+    assert miscounted(ledger) == 0
+    assert one.order(user_id="new").status == 201
+    audit_after_faults(other)
+
+
+def test_orders_go_on_beside_a_flood_of_changes(stack, spawn):
+    """The sale has a limit from the beginning, so none of them closes it."""
+    daemon = spawn(stack, **STEADY)
+    daemon.reset("demo", 100_000, 20, per_user_limit=5)
+    over = threading.Event()
+
+    def change():
+        done = Counter()
+        for n in count():
+            limit = 5 + n % 4
+            done[daemon.admin("PATCH", "/admin/sale/demo", {"per_user_limit": limit}).status] += 1
+            if over.is_set():
+                return done
+
+    def buy(n):
+        return Counter(daemon.order(user_id=f"u{n}-{i}", key=f"k{i}" if n % 2 else None).status
+                       for i in range(40))
+    with ThreadPoolExecutor(20) as pool:
+        changers = [pool.submit(change) for _ in range(4)]
+        orders = sum(pool.map(buy, range(16)), Counter())
+        over.set()
+        changes = sum((changer.result() for changer in changers), Counter())
+    assert orders == {201: 640} and changes[200] >= 20, (orders, changes)

@@ -1,0 +1,231 @@
+"""The documentation: its commands and programs do what the pages say, on real daemons."""
+
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import xml.etree.ElementTree
+
+import pytest
+
+from harness.audit import audit_after_faults
+from harness.client import send
+from harness.daemon import TOKEN
+from harness.processes import ROOT, clean_environment, free_port, spawn, wait_until
+from docs_pages import Reader, blocks
+
+EXAMPLES = ROOT / "docs" / "examples"
+# Each program that goes through a whole sale, and what it needs beside this project's packages.
+PROGRAMS = {
+    "curl": (["bash", EXAMPLES / "sale.sh"], "jq"),
+    "python": (["python3", EXAMPLES / "sale.py"], "python3"),
+    "javascript": (["node", EXAMPLES / "sale.mjs"], "node"),
+    "java": (["java", EXAMPLES / "Sale.java"], "java"),
+}
+EXCERPTS = {"bash": "sale.sh", "python": "sale.py", "javascript": "sale.mjs", "java": "Sale.java"}
+# Blocks that no test runs, by their first lines: each with the reason, and who runs it instead.
+MAKE = ("make test is this very run, and CI runs make chaos; a person ran make run, and the other"
+        " blocks of the page run beside its script, deploy/run")
+NOT_RUN = {
+    "README.md": {
+        "make run      # installs what is missing, builds, starts a private Redis and MariaDB,"
+        " serves 127.0.0.1:8080": MAKE},
+    "README.zh-CN.md": {
+        "make run      # 安装缺少的软件包，编译，启动私有的 Redis 和 MariaDB，"
+        "监听 127.0.0.1:8080": MAKE},
+}
+SECONDS_MAX = 120
+
+
+def program(name):
+    command, needs = PROGRAMS[name]
+    if not shutil.which(needs):
+        pytest.skip(f"no {needs} is installed")
+    return command
+
+
+def environment(port, directory):
+    token = directory / "token"
+    token.write_text(TOKEN + "\n")
+    return {**clean_environment(), "SALE_URL": f"http://127.0.0.1:{port}",
+            "SALE_ADMIN_TOKEN_FILE": str(token), "SALE_DATABASE": str(directory / "shop.sqlite")}
+
+
+def start(name, sku, buyers, port, directory):
+    return spawn([*program(name), sku, buyers], env=environment(port, directory), cwd=directory,
+                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finish(child):
+    out, errors = child.communicate(timeout=SECONDS_MAX)
+    assert child.returncode == 0, (out, errors)
+    return out.decode()
+
+
+def check(daemon, sku, buyers, out):
+    """The ledger has what the program says: one order of each buyer, one paid, one cancelled."""
+    rows = daemon.stack.ledger.run("SELECT user_id, order_id, status FROM orders"
+                                   f" WHERE sku = '{sku}' ORDER BY order_id")
+    assert sorted(user for user, _, _ in rows) == sorted(
+        f"buyer-{i}@example.com" for i in range(buyers))
+    by_user = {user: (str(order_id), status) for user, order_id, status in rows}
+    told = re.search(r"^orders (.*)$", out, re.MULTILINE)[1].split()
+    assert told == [by_user[f"buyer-{i}@example.com"][0] for i in range(buyers)]
+    assert by_user["buyer-0@example.com"][1] == "paid"
+    assert by_user["buyer-1@example.com"][1] == "cancelled"
+    for line in ("paid true", "cancelled true", f"order {told[0]} is paid", "buyer-0 has 1 order",
+                 f"sold {buyers - 1} as of", f"exported {buyers} orders",
+                 "round 2 waits for the operator"):
+        assert line in out.replace("True", "true"), out
+    stock = daemon.stock(sku)
+    assert (stock["round"], stock["available"], stock["paused"]) == (2, buyers, True)
+    audit_after_faults(daemon, sku)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_example_sells_from_start_to_end(daemon, tmp_path, name):
+    child = start(name, "lamp", 5, daemon.address[1], tmp_path)
+    check(daemon, "lamp", 5, finish(child))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_example_gives_each_buyer_one_order_whatever_gets_lost(stack, spawn, proxies, tmp_path,
+                                                               name):
+    """Answers get lost of each kind of call, and the daemon dies in the middle of the sale."""
+    buyers, sku = 12, "lamp"
+    daemon = spawn(stack, listen=f"127.0.0.1:{free_port()}")
+    proxy = proxies(daemon.address[1])
+    # Each is in the last packet of its request, whether the client sends its body apart or not.
+    lost = [proxy.once(pattern, after=lambda link: link.cut()) for pattern in (
+        rb'"if_round": ?0', rb'"buyer-0@', rb'"buyer-3@', rb"POST /order/\d+/pay",
+        rb"POST /order/\d+/cancel", rb'"end_round": ?true')]
+    died = threading.Event()
+
+    def die(link):
+        daemon.kill()
+        link.cut()
+        died.set()
+    killed = proxy.once(rb'"buyer-7@', after=die)
+    child = start(name, sku, buyers, proxy.port, tmp_path)
+    wait_until(lambda: died.is_set() or child.poll() is not None, "the daemon's death", SECONDS_MAX)
+    daemon.start()
+    out = finish(child)
+    assert all(trap.sprung.is_set() for trap in (killed, *lost))
+    check(daemon, sku, buyers, out)
+
+
+def test_shop_that_dies_goes_on_where_it_was(daemon, proxies, tmp_path):
+    """The shop's own table suffices: killed in the middle, the next run orders nothing twice."""
+    proxy = proxies(daemon.address[1])
+    reached = proxy.once(rb'"buyer-3@', before=lambda link: proxy.fail("hold"))
+    child = start("python", "lamp", 6, proxy.port, tmp_path)
+    reached.wait(SECONDS_MAX)
+    child.kill()
+    child.communicate()
+    proxy.heal()
+    check(daemon, "lamp", 6, finish(start("python", "lamp", 6, proxy.port, tmp_path)))
+
+
+def pages():
+    return sorted(str(path.relative_to(ROOT)) for path in
+                  [*ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_programs_in_the_page_are_those_of_the_examples():
+    shown = [block for block in blocks("docs/integration.md") if block.language in EXCERPTS]
+    for block in shown:
+        file = EXAMPLES / EXCERPTS[block.language]
+        assert block.text in file.read_text(encoding="utf-8"), \
+            f"line {block.line}: not an excerpt of {file.name}"
+    assert {block.language for block in shown} == set(EXCERPTS)
+
+
+class Served(Reader):
+    """A reader who has started `make run` in another terminal."""
+
+    def __enter__(self):
+        env = {**self.env, "SECKILL_LISTEN": f"127.0.0.1:{self.port('8080')}"}
+        self.env["SECKILLCTL_ADMIN"] = env["SECKILL_LISTEN"]
+        with open(self.directory / "make-run.log", "wb") as log:
+            self.service = spawn(["deploy/run"], cwd=self.directory, env=env, stdout=log,
+                                 stderr=log)
+        try:
+            wait_until(self.serves, "make run", SECONDS_MAX)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def serves(self):
+        log = (self.directory / "make-run.log").read_text()
+        assert self.service.poll() is None, log
+        return "Ctrl-C" in log
+
+    def __exit__(self, *_):
+        self.service.send_signal(signal.SIGTERM)
+        status = self.service.wait(SECONDS_MAX)
+        super().__exit__()
+        assert status == 0, (self.directory / "make-run.log").read_text()
+
+
+# How a page is read.
+READERS = {"README.md": Served, "README.zh-CN.md": Served,
+           "docs/integration.md": Served, "docs/handbook.md": Reader}
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["one token", "two tokens"])
+def test_make_run_starts_with_the_tokens_that_are_there(tmp_path, changes):
+    """The handbook's line ends without a line feed. `seckillctl token rotate` leaves the former
+    token in the file, on a line of its own."""
+    reader = Served(tmp_path, {})
+    token = reader.directory / "run" / "admin.token"
+    token.parent.mkdir()
+    token.write_text("former")
+    token.chmod(0o600)
+    if changes:
+        subprocess.run([reader.directory / "build" / "seckillctl", "token", "rotate", token],
+                       check=True, capture_output=True, timeout=SECONDS_MAX)
+    tokens = token.read_text().splitlines()
+    assert len(tokens) == 1 + changes and "former" in tokens
+    with reader:
+        for line in tokens:
+            answer = send(("127.0.0.1", reader.port("8080")), "GET", "/admin/sales",
+                          headers={"Authorization": f"Bearer {line}"})
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("page", READERS)
+def test_commands_of_a_page_do_what_it_says(tmp_path, page):
+    for needs in ("jq", "mariadb-dump"):
+        if not shutil.which(needs):
+            pytest.skip(f"no {needs} is installed")
+    with READERS[page](tmp_path, {}) as reader:
+        reader.run(page, NOT_RUN.get(page, ()))
+
+
+# Pages whose commands other tests run, or that quote commands for a machine that is in trouble.
+RUN_ELSEWHERE = {
+    "docs/alerts.md": "make test-alerts breaks what each alert tells of",
+    "docs/installation.md": "they install and purge packages as root: make test-deb does",
+    "docs/messages.md": "it quotes commands for servers that are in trouble",
+    "docs/metrics.md": "test_metrics.py compares it with what a daemon says",
+}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_command_is_run_by_a_test_or_said_not_to_be(page):
+    written = {block.first_line() for block in blocks(page) if block.language in ("sh", "console")}
+    assert set(NOT_RUN.get(page, ())) <= written, "no such block any more"
+    assert page in READERS or page in RUN_ELSEWHERE or written <= set(NOT_RUN.get(page, ()))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("docs/images/*.svg")))
+def test_drawing_is_for_readers_who_hear_it_too(name):
+    """Text stays text, and a title tells what the drawing shows."""
+    drawing = xml.etree.ElementTree.parse(ROOT / "docs" / "images" / name).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    title = drawing.find(space + "title")
+    assert drawing.get("role") == "img" and drawing.get("aria-labelledby") == title.get("id")
+    assert len(title.text) > 80 and drawing.iter(space + "text")
+    assert "prefers-color-scheme: dark" in drawing.find(space + "style").text

@@ -1,0 +1,776 @@
+"""seckillctl as an operator uses it, in a shell and in scripts, against a real daemon."""
+
+import contextlib
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.daemon import PROGRAM, STEADY, TOKEN
+from harness.processes import ROOT, clean_environment, free_port, wait_until
+from harness.proxy import Link
+
+CONTROL = Path(PROGRAM).parent / "seckillctl"
+MANUAL = ROOT / "ctl" / "seckillctl.1"
+REFUSED, USAGE, DATAERR, NOINPUT, UNAVAILABLE = 1, 64, 65, 66, 69
+CANTCREAT, IOERR, TEMPFAIL, PROTOCOL, NOPERM, CONFIG = 73, 74, 75, 76, 77, 78
+SECONDS_MAX = 60
+
+
+class Control:
+    """Runs the program with a home of its own."""
+
+    def __init__(self, home):
+        self.home = home
+        self.env = {**{name: value for name, value in clean_environment().items()
+                       if not name.startswith(("SECKILLCTL_", "XDG_"))},
+                    "HOME": str(home), "LC_ALL": "C.UTF-8"}
+
+    def aim(self, *daemons, token=TOKEN):
+        self.env["SECKILLCTL_ADMIN"] = " ".join("%s:%d" % daemon.address for daemon in daemons)
+        self.env["SECKILLCTL_ADMIN_TOKEN"] = token
+
+    def __call__(self, line, status=0, stdout=subprocess.PIPE):
+        done = subprocess.run([CONTROL, *shlex.split(line)], env=self.env, cwd=self.home,
+                              stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+                              timeout=SECONDS_MAX)
+        done.stderr = done.stderr.decode()
+        assert done.returncode == status, done
+        assert "Sanitizer" not in done.stderr and TOKEN not in done.stderr, done
+        if stdout == subprocess.PIPE:
+            done.stdout = done.stdout.decode()
+            assert TOKEN not in done.stdout, done
+        return done
+
+    def json(self, line, status=0):
+        return json.loads(self(line + " --json", status).stdout)
+
+    def rows(self, line, status=0):
+        """The first table, as dicts: no cell of ours holds two blanks."""
+        lines = self(line, status).stdout.split("\n\n")[0].splitlines()
+        head, *rows = [re.split(r" {2,}", row.strip()) for row in lines]
+        return [dict(zip(head, row)) for row in rows]
+
+    def type(self, line, *answers):
+        """The same on a terminal, where the operator types answers to its questions."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.home)
+            os.execve(CONTROL, [CONTROL, *shlex.split(line)], {**self.env, "TERM": "xterm"})
+        shown, answers = b"", list(answers)
+        while True:
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # it has ended
+                break
+            if not piece:
+                break
+            shown += piece
+            if answers and answers[0][0] in shown.decode(errors="replace"):
+                os.write(terminal, answers.pop(0)[1].encode())
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+@pytest.fixture
+def ctl(tmp_path):
+    return Control(tmp_path)
+
+
+@pytest.fixture
+def aimed(ctl, daemon):
+    """It knows where the daemon is."""
+    ctl.aim(daemon)
+    return ctl
+
+
+def round_of(daemon, sku="demo"):
+    return daemon.stock(sku)["round"]
+
+
+def test_help_and_usage_need_no_daemon(ctl):
+    assert "usage: seckillctl COMMAND" in ctl("help").stdout
+    assert ctl("--help").stdout == ctl("help").stdout
+    assert ctl("reset --help").stdout == ctl("help reset").stdout
+    for line in ["", "fly", "stock", "stock a b", "stock --total 3 a", "stock --fly a", "help fly",
+                 "restock demo", "token burn file", "completion fish", "stock --timeout x a",
+                 "stock --timeout"]:
+        assert ctl(line, USAGE).stdout == ""
+
+
+@pytest.mark.parametrize("line, told", [
+    ("create lamp --total 5 --per-user-limit 2",
+     "there is no option --per-user-limit; did you mean --limit?"),
+    ("create lamp --per-user-limit=2", "no option --per-user-limit=2; did you mean --limit?"),
+    ("create lamp --pay-within-s 600", "did you mean --pay-within?"),
+    ("create lamp --starts-at none", "did you mean --starts?"),
+    ("stock lamp --jsn", "did you mean --json?"),
+    ("stock lamp --json=1", "--json takes no value"),
+    ("stock lamp --fly", "there is no option --fly; seckillctl help lists all"),
+    ("stock lamp -x", "there is no option -x"),
+    ("stock lamp --timeout", "--timeout needs a value")])
+def test_wrong_option_says_which_one_is_meant(ctl, line, told):
+    assert told in ctl(line, USAGE).stderr
+
+
+def test_sale_from_create_to_retire(aimed, daemon):
+    new = aimed.json("create demo --total 1000 --segments 10 --limit 200 --pay-within 600")
+    assert (new["round"], new["total"], new["segments"]) == (1, 1000, 10)
+    assert (new["per_user_limit"], new["pay_within_s"]) == (200, 600)
+    refused = aimed("create demo --total 5", REFUSED)
+    assert "round_mismatch" in refused.stderr and "in round 1" in refused.stderr
+    order = daemon.order(qty=3).json()
+    assert daemon.order(user_id="u2").status == 201
+    assert aimed.rows("sales")[0] == {
+        "sku": "demo", "round": "1", "state": "open", "total": "1000", "sold": "4", "left": "996",
+        "limit": "200", "pay within": "600 s", "starts at": "-", "ends at": "-"}
+    assert aimed.json("sales")["sales"][0]["sold"] == 4
+    assert aimed.json("stock demo")["available"] == 996
+    assert "left of each segment: ██" in aimed("stock demo").stdout
+    assert aimed.json(f"order {order['order_id']}") == order
+    assert order["order_id"] in aimed(f"order {order['order_id']}").stdout
+    assert aimed.json("user u1")["orders"] == [order]
+    assert [row["qty"] for row in aimed.rows("user u1 --sku demo")] == ["3"]
+    assert aimed.json("restock demo 24")["total"] == 1024
+    assert aimed.json("limit demo 7")["per_user_limit"] == 7
+    assert "per_user_limit" not in aimed.json("limit demo none")
+    assert aimed.json("pay-within demo 60")["pay_within_s"] == 60
+    assert aimed.json("pause demo --yes")["paused"]
+    assert aimed.rows("sales")[0]["state"] == "paused"
+    assert not aimed.json("resume demo")["paused"]
+    window = aimed.json("window demo --starts 2026-01-01T00:00:00Z --ends +2h")
+    assert window["starts_at"] == "2026-01-01T00:00:00.000Z" and window["ends_at"]
+    assert aimed.json("window demo --ends now --yes")["ends_at"] and \
+        aimed.rows("sales")[0]["state"] == "ended"
+    assert "ends_at" not in aimed.json("window demo --starts none --ends none")
+    assert aimed.json("reconcile demo")["consistent"]
+    assert "0 of 10 segments differed" in aimed("reconcile demo").stdout
+    daemon.cancel(order["order_id"])
+    assert "1 orders are reserved" in aimed("retire demo --yes", REFUSED).stderr
+    assert aimed.json("reset demo --yes --end-round")["round"] == 2
+    assert aimed("retire demo --yes").stdout == "demo is retired\n"
+    assert aimed("sales").stdout.count("\n") == 1
+
+
+def test_what_is_not_there(aimed, daemon):
+    daemon.reset()
+    for line in ["stock nix", "restock nix 3", "pause nix --yes", "limit nix 3", "reset nix --yes",
+                 "retire nix --yes", "reconcile nix", "audit nix"]:
+        assert "unknown_sku" in aimed(line, NOINPUT).stderr
+    assert "unknown_order" in aimed("order 1", NOINPUT).stderr
+    assert aimed.json("user nobody") == {"orders": []}
+    for line in ["order x", "stock a/b", "user 'a b'", "limit demo 0", "restock demo -- -1",
+                 "window demo", "window demo --ends soon", "create a", "create a --total 0",
+                 "export --sku a,b", "create a --total 5 --key 'a b'"]:
+        aimed(line, USAGE)
+    assert "invalid_request" in aimed("create a --total 1 --segments 2", DATAERR).stderr
+    assert "ends_at" in aimed("window demo --ends 2099-99-01", DATAERR).stderr
+
+
+def test_reset_in_a_script_names_what_it_ends(aimed, daemon):
+    daemon.reset()
+    paid = daemon.order().json()["order_id"]
+    daemon.pay(paid)
+    daemon.order(user_id="u2")
+    asked = aimed("reset demo", USAGE)
+    assert "round 1 has sold 2 of 1000 units" in asked.stderr and "--yes" in asked.stderr
+    refused = aimed("reset demo --yes", REFUSED)
+    assert "ends round 1 with 1 paid orders" in refused.stderr
+    assert "1 reserved ones" in refused.stderr and "--end-round" in refused.stderr
+    assert "now in round" not in aimed("reset demo --yes --if-round 7", REFUSED).stderr
+    assert round_of(daemon) == 1
+    done = aimed("reset demo --yes --end-round --total 50 --segments 5")
+    assert "ends round 1 with 1 paid orders" in done.stderr
+    stock = daemon.stock()
+    assert (stock["round"], stock["total"], len(stock["segments"])) == (2, 50, 5)
+
+
+def test_terminal_asks_before_it_ends_anything(aimed, daemon):
+    daemon.reset()
+    daemon.order()
+    status, shown = aimed.type("reset demo", ("Go on?", "n\n"))
+    assert status == REFUSED and "round 1 has sold 1 of 1000" in shown
+    status, shown = aimed.type("reset demo", ("Go on?", "y\n"), ("reserved ones", "no\n"))
+    assert status == REFUSED and "ends round 1 with 0 paid orders" in shown
+    assert round_of(daemon) == 1
+    status, shown = aimed.type("reset demo", ("Go on?", "y\n"), ("reserved ones", "y\n"))
+    assert status == 0 and round_of(daemon) == 2
+    status, shown = aimed.type("pause demo", ("Go on?", "\n"))
+    assert status == REFUSED and not daemon.stock()["paused"]
+    assert aimed.type("pause demo", ("pauses demo, which is open", "y\n"))[0] == 0
+    assert daemon.stock()["paused"]
+    assert aimed.type("pause demo")[0] == 0  # it was paused: nothing to ask about
+
+
+def test_wrong_token_daemon_away_and_wrong_place(ctl, daemon):
+    ctl.aim(daemon, token="guess-guess")
+    for line in ["sales", "stock demo", "create demo --total 3", "export", "audit", "reconcile a"]:
+        done = ctl(line, NOPERM)
+        assert "unauthorized" in done.stderr and "guess" not in done.stderr + done.stdout
+    ctl.env["SECKILLCTL_ADMIN"] = f"127.0.0.1:{free_port()}"
+    for line in ["status", "sales", "create demo --total 3", "export", "audit", "order 1", "user u",
+                 "top"]:
+        assert "127.0.0.1" in ctl(line, UNAVAILABLE).stderr
+    assert ctl.json("status", UNAVAILABLE)["daemons"][0]["status"] == "away"
+    for address in ["ftp://a", "http://u:p@host", "http://host/path", "a b://"]:
+        ctl.env["SECKILLCTL_ADMIN"] = address
+        ctl("sales", CONFIG)
+
+
+def test_what_is_no_service_is_called_so(ctl):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            for body in (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+                         b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"):
+                client, _ = server.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(body)
+        threading.Thread(target=serve, daemon=True).start()
+        ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
+        assert "no JSON" in ctl("sales", PROTOCOL).stderr
+        assert "HTTP status 403" in ctl("sales", PROTOCOL).stderr
+
+
+@contextlib.contextmanager
+def impostor(ctl, answer):
+    """A server that gives every call `answer(its head)`, a body that says it is JSON."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        body = answer(client.recv(65536).decode())
+                        client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ctl.env["SECKILLCTL_ADMIN"] = "127.0.0.1:%d" % server.getsockname()[1]
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+ORDER = {"order_id": "7", "sku": "s", "user_id": "u", "qty": 1, "segment": 0, "status": "paid",
+         "created_at": "2026-11-20T21:30:00.123Z", "round": 1}
+
+
+@pytest.mark.parametrize("page", [
+    "hello", {}, {"orders": [1]}, {"orders": [{**ORDER, "order_id": 7}]},
+    {"orders": [ORDER, {**ORDER, "user_id": "\x1b[2Ju"}]},
+    {"orders": [{**ORDER, "status": "\x9b2J"}]},
+], ids=["text", "no_orders", "number", "id", "escape", "c1"])
+def test_listing_that_is_none_is_no_export(ctl, tmp_path, page):
+    body = page if isinstance(page, str) else json.dumps(page, ensure_ascii=False)
+    with impostor(ctl, lambda head: body.encode()):
+        done = ctl("export --output orders.csv", PROTOCOL)
+    assert "not of the form" in done.stderr or "no JSON object" in done.stderr
+    assert not (tmp_path / "orders.csv").exists()
+
+
+def test_terminal_obeys_no_text_of_the_service(ctl):
+    evil = "\x1b[2J\x9b2J\x7f"
+    segment = {"segment": 0, "capacity": 1, "sold": 0, "available": 1, "state": evil}
+    stock = {"sku": evil, "segment_count": 1, "round": 1, "total": 1, "sold": 0, "available": 1,
+             "starts_at": evil, "segments": [segment], "consistent": True, "repaired": 1,
+             "reason": evil, "differences": [{"segment": 0, "reason": evil, "ledger_available": 1}]}
+
+    body = json.dumps({**stock, "sales": [stock], "code": evil}, ensure_ascii=False).encode()
+    with impostor(ctl, lambda head: body):
+        for line in ("sales", "stock s", "sales --json", "reconcile s", "audit s --reconcile",
+                     "restock s 1"):
+            shown = ctl(line).stdout
+            assert not set("\x1b\x9b") & set(shown), shown
+
+
+def test_first_daemon_away_the_next_one_is_asked(ctl, pair):
+    pair[0].reset()
+    ctl.aim(*pair)
+    assert [row["state"] for row in ctl.rows("status")] == ["ready", "ready"]
+    pair[0].stop()
+    assert ctl.json("stock demo")["total"] == 1000
+    states = ctl.json("status", UNAVAILABLE)["daemons"]
+    assert [state["status"] for state in states] == ["away", "ready"]
+
+
+def test_unknown_outcome_is_called_so_and_repeated_by_its_key(ctl, daemon, proxies):
+    daemon.reset("demo", 1000, 20)
+    daemon.order()
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+
+    def lose(pattern, line):
+        """The answers to all tries get lost; the printed repeat then gets one."""
+        traps = [proxy.once(pattern, after=Link.cut) for _ in range(3)]
+        done = ctl(line, TEMPFAIL)
+        assert all(trap.sprung.is_set() for trap in traps)
+        assert "outcome is unknown" in done.stderr
+        repeat = re.search(r"seckillctl: to find out, .*: seckillctl (.*)", done.stderr)[1]
+        return ctl(repeat)
+
+    lose(rb"POST /admin/stock/add", "restock demo 100")
+    assert daemon.stock()["total"] == 1100  # once
+    lose(rb"end_round", "reset demo --yes --end-round --ends +1h")
+    assert round_of(daemon) == 2
+    lose(rb"PATCH", "limit demo 3")
+    assert daemon.stock()["per_user_limit"] == 3
+    lose(rb"reset", "create other --total 10")
+    assert round_of(daemon, "other") == 1
+    proxy.once(rb"DELETE", after=Link.cut)  # its repeat finds no sale
+    assert ctl("retire other --yes").stdout == "other is retired\n"
+    # Neither a long line nor quotes in it keep the key from the repeat.
+    folder = ctl.home / "/".join(["it's" + "x" * 196] * 7)
+    folder.mkdir(parents=True)
+    (folder / "conf").touch()
+    lose(rb"POST /admin/stock/add", "restock demo 100 --config " + shlex.quote(f"{folder}/conf"))
+    assert daemon.stock()["total"] == 1200
+    proxy.deaf = True
+    assert "unknown" in ctl("restock demo 5 --timeout 1", TEMPFAIL).stderr
+    assert daemon.stock()["total"] == 1205
+
+
+def fill(daemon, count):
+    daemon.reset("bulk", 10, 1)
+    daemon.stack.ledger.run(
+        "INSERT INTO orders(order_id, sku, round, user_id, qty, segment, created_at)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+        " SELECT (a.i - 1) * 1000 + b.i, 'bulk', 1, CONCAT('u', b.i), 1, 0,"
+        f" '2026-11-20 21:30:00.123' FROM n a, n b WHERE (a.i - 1) * 1000 + b.i <= {count}")
+
+
+def ids(text):
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    return [int(row["order_id"]) for row in rows]
+
+
+def test_export_goes_on_where_it_broke(ctl, daemon, proxies, tmp_path):
+    fill(daemon, 5000)
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    whole = ctl("export").stdout
+    assert ids(whole) == list(range(1, 5001))
+    proxy.once(rb"after=2000", before=Link.cut)
+    done = ctl("export --output orders.csv")
+    assert "5000 orders in orders.csv" in done.stderr
+    assert (tmp_path / "orders.csv").read_bytes().decode() == whole
+    assert ids(ctl("export --after 4990").stdout) == list(range(4991, 5001))
+    assert ids(ctl("export --sku nix").stdout) == ids(ctl("export --status paid").stdout) == []
+    rows = [json.loads(line) for line in ctl("export --json --after 4998").stdout.splitlines()]
+    assert [row["order_id"] for row in rows] == ["4999", "5000"] and rows[0]["qty"] == 1
+    proxy.once(rb"after=2000", before=lambda link: (link.cut(), proxy.refuse()))
+    failed = ctl("export --output other.csv --timeout 1", UNAVAILABLE)
+    assert "all orders up to 2000 were read; --after 2000 goes on" in failed.stderr
+    assert "other.csv.part has what" in failed.stderr and not (tmp_path / "other.csv").exists()
+
+
+def test_user_ids_of_any_signs(aimed, daemon):
+    daemon.reset("demo", 100, 1)
+    names = ["a@b.org", '=1,"x"', "'", "u/1?&%2F#", "a,b", '"a",""b"', '-,"', "+1", "@x"]
+    for name in names:
+        assert daemon.order(user_id=name).status == 201
+        if not name.startswith("-"):  # which would be an option
+            assert aimed.json("user " + shlex.quote(name))["orders"][0]["user_id"] == name
+    rows = [json.loads(line) for line in aimed("export --json").stdout.splitlines()]
+    assert [row["user_id"] for row in rows] == names
+    text = io.StringIO(aimed("export").stdout, newline="")
+    fields = [row["user_id"] for row in csv.DictReader(text, strict=True)]
+    assert not any(field[0] in "=+-@" for field in fields)  # a spreadsheet runs no formula
+    assert [field.removeprefix("'") for field in fields] == names
+    assert aimed.json("audit demo")["sales"][0]["orders"] == len(names)
+
+
+def test_output_that_cannot_be_written(aimed, daemon):
+    fill(daemon, 5000)
+    with open("/dev/full", "wb") as full:
+        assert "cannot write" in aimed("export", IOERR, stdout=full).stderr
+        assert "cannot write" in aimed("sales --json", IOERR, stdout=full).stderr
+    aimed("export --output nowhere/orders.csv", CANTCREAT)
+    read, write = os.pipe()
+    os.close(read)  # the reader, say head, is gone: quietly
+    with os.fdopen(write, "wb") as pipe:
+        assert aimed("export", -signal.SIGPIPE, stdout=pipe).stderr == ""
+
+
+def test_audit_compares_what_clients_cannot(aimed, daemon, tmp_path):
+    daemon.reset("demo", 100, 10)
+    daemon.reset("other", 100, 5)
+    orders = [daemon.order(user_id=f"u{n}", qty=n).json() for n in range(1, 14)]
+    daemon.cancel(orders[12]["order_id"])
+    daemon.pay(orders[1]["order_id"])
+    acked = tmp_path / "acked"
+    acked.write_text("".join(f"{order['order_id']}\n" for order in orders))
+    report = aimed.json("audit --acked acked --acked-min 13 --state-min paid=1 --reconcile")
+    assert report["consistent"] and report["differences"] == report["awaiting"] == []
+    assert report["acked"] == 13 and [sale["sku"] for sale in report["sales"]] == ["demo", "other"]
+    demo = report["sales"][0]
+    assert demo["sold"] == demo["ordered"] == sum(range(1, 13))
+    assert demo["states"] == {"reserved": 11, "paid": 1, "cancelled": 1, "expired": 0}
+    assert sum(segment["sold"] for segment in demo["segments"]) == demo["sold"]
+    assert aimed("audit demo").stdout.endswith("verdict: consistent\n")
+    row = aimed.rows("audit demo")[0]
+    assert (row["sold"], row["in orders"], row["left"], row["in Redis"]) == ("78", "78", "22", "22")
+    with acked.open("a") as file:
+        file.write("4711\n" + orders[0]["order_id"] + "\n")
+    done = aimed("audit demo --acked acked", REFUSED).stdout
+    assert "1 orders that clients saw accepted are missing, such as 4711" in done
+    assert "seen more than once: 1" in done
+    acked.write_text("x\n")
+    aimed("audit demo --acked acked", NOINPUT)
+    assert "14 orders were accepted, 13 are there" in aimed(
+        "audit demo --acked-min 14", REFUSED).stdout
+    assert "2 orders were answered as paid, 1 are" in aimed(
+        "audit demo --state-min paid=2", REFUSED).stdout
+    for state in ("paid", "lost=1", "paid=x"):
+        aimed(f"audit demo --state-min {state}", USAGE)
+
+
+def differences(aimed, line="audit demo"):
+    report = aimed.json(line, REFUSED)
+    assert not report["consistent"]
+    return report["differences"]
+
+
+def test_audit_names_each_difference_of_the_ledger(aimed, daemon):
+    daemon.reset("demo", 100, 10, per_user_limit=20, pay_within_s=3600)
+    single = daemon.order(user_id="u1", key="k1").json()
+    assert daemon.order(user_id="u2", qty=15).status == 201
+    assert aimed.json("audit demo")["consistent"]
+    ledger, order, segment = daemon.stack.ledger, single["order_id"], single["segment"]
+    row = f"WHERE sku = 'demo' AND segment = {segment}"
+    sold = int(ledger.run(f"SELECT sold FROM stock_segment {row}")[0][0])
+
+    def broken(breaks, mends):
+        ledger.run(f"SET check_constraint_checks = 0; {breaks}")
+        found = differences(aimed)
+        ledger.run(f"SET check_constraint_checks = 0; {mends}")
+        assert aimed.json("audit demo")["consistent"]
+        return found
+
+    found = broken(f"UPDATE stock_segment SET sold = sold - 1 {row}",
+                   f"UPDATE stock_segment SET sold = sold + 1 {row}")
+    assert f"demo: segment {segment}: Redis has {10 - sold} left, the ledger {11 - sold}" in found
+    assert "demo: 15 sold, 16 in orders" in found
+    found = broken(f"UPDATE orders SET qty = 9, user_id = 'u1' WHERE order_id = {order}",
+                   f"UPDATE orders SET qty = 1 WHERE order_id = {order}")
+    assert "demo: 16 units are counted for users, 24 in orders" in found
+    found = broken(f"UPDATE stock_segment SET capacity = 0 {row}",
+                   f"UPDATE stock_segment SET capacity = 10 {row}")
+    assert f"demo: segment {segment}: oversold, {sold} of 0" in found
+    assert "demo: 100 units in all, 90 in its segments" in found
+    found = broken("UPDATE stock_segment SET segment = 10 WHERE sku = 'demo' AND segment = 0",
+                   "UPDATE stock_segment SET segment = 0 WHERE sku = 'demo' AND segment = 10")
+    assert "demo: segment 0 is missing" in found
+    found = broken(f"UPDATE orders SET user_id = 'u3' WHERE order_id = {order}",
+                   f"UPDATE orders SET user_id = 'u1' WHERE order_id = {order}")
+    assert "demo: units are counted for other users than those of the orders" in found
+    assert "demo: 1 orders whose idempotency key does not lead to them" in found
+    found = broken("UPDATE user_quota SET allowed = 0 WHERE user_id = 'u1'",
+                   "UPDATE user_quota SET allowed = 20 WHERE user_id = 'u1'")
+    assert found == ["demo: 1 users have more than their limit"]
+    found = broken(f"UPDATE order_key SET order_id = 17 WHERE order_id = {order}",
+                   f"UPDATE order_key SET order_id = {order} WHERE order_id = 17")
+    assert found == ["demo: 1 orders whose idempotency key does not lead to them"]
+    found = broken(f"UPDATE orders SET status = 'expired' WHERE order_id = {order}",
+                   f"UPDATE orders SET status = 'reserved' WHERE order_id = {order}")
+    assert "demo: 16 sold, 15 in orders" in found
+    ledger.run("DELETE FROM order_expiry")
+    assert differences(aimed) == ["demo: 2 reserved orders that would never expire"]
+
+
+def test_audit_names_what_redis_has_lost(aimed, daemon):
+    daemon.reset("demo", 100, 4)
+    orders = [daemon.order(user_id=f"u{n}").json() for n in range(4)]
+    segment = orders[0]["segment"]
+    assert aimed.json("audit demo --settled")["consistent"]
+    redis, key = daemon.stack.redis, f"seckill:{{demo:{segment}}}:segment"
+    whole = redis.hash(key)
+
+    def awaiting():
+        report = aimed.json("audit demo")
+        assert report["consistent"] and differences(aimed, "audit demo --settled") == \
+            report["awaiting"]
+        return report["awaiting"]
+
+    for field, value, state in (("open", "x", "dirty"), ("settled", "1", "stale"),
+                                ("round", "7", "round")):
+        redis("HSET", key, field, value)
+        assert awaiting() == [f"demo: segment {segment}: {state} in Redis"]
+        redis("HSET", key, field, whole[field])
+    redis("HSET", key, "available", "99")
+    left = whole["available"]
+    assert differences(aimed) == [
+        f"demo: segment {segment}: Redis has 99 left, the ledger {left}"]
+    redis("DEL", key)
+    assert awaiting() == [f"demo: segment {segment}: missing in Redis"]
+    report = aimed.json("audit demo --reconcile")
+    assert report["recovered"] and report["consistent"]
+    assert aimed.json("audit demo --settled")["consistent"]
+
+
+def test_audit_goes_through_pages(aimed, daemon):
+    fill(daemon, 12_000)
+    daemon.stack.ledger.run(
+        "UPDATE sale SET per_user_limit = 20 WHERE sku = 'bulk';"
+        "INSERT INTO user_quota(sku, round, user_id, units, allowed, order_ids)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+        " SELECT 'bulk', 1, CONCAT('v&', (a.i - 1) * 1000 + b.i), 1, 20, '' FROM n a, n b"
+        " WHERE (a.i - 1) * 1000 + b.i <= 11000")
+    found = differences(aimed, "audit bulk --wait 0")
+    assert "bulk: 11000 units are counted for users, 12000 in orders" in found
+    first = daemon.admin("GET", "/admin/audit?sku=bulk").json()
+    assert first["next"] == "10000" and first["sales"][0]["units"] == 10_000
+    rest = daemon.admin("GET", "/admin/audit?after=10000").json()
+    assert "next" not in rest and rest["sales"][0]["states"]["reserved"] == 2000
+    assert daemon.admin("GET", "/admin/audit?sku=other").json()["sales"] == []
+    page = daemon.admin("GET", "/admin/audit/bulk").json()
+    assert page["users"]["units"] == 10_000 and page["next"].startswith("v&")
+    for query in ("after=x", "sku=a b", "fly=1", "sku=a&sku=b", "after=1&after=2"):
+        answer = daemon.admin("GET", "/admin/audit?" + query.replace(" ", "%20"))
+        assert answer.answer == "400 invalid_request", query
+    for query in ("after=", "after=a%20b", "sku=bulk"):
+        answer = daemon.admin("GET", f"/admin/audit/bulk?{query}")
+        assert answer.answer == "400 invalid_request", query
+    assert daemon.admin("GET", "/admin/audit/nix").answer == "404 unknown_sku"
+
+
+def test_audit_of_a_sale_that_moves_is_unclear(ctl, daemon, proxies):
+    daemon.reset("demo", 100, 1)
+    daemon.order()
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    # The order comes when the orders are read, and the sale not yet for the second time.
+    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u2"))
+    unclear = ctl("audit demo --wait 0", TEMPFAIL)
+    assert "unclear" in unclear.stdout and "pause it" in unclear.stderr
+    proxy.once(rb"audit\?after", after=lambda link: daemon.order(user_id="u3"))
+    assert ctl.json("audit demo")["sales"][0]["orders"] == 3
+
+
+def test_interrupted_change_says_how_to_repeat_it(ctl, daemon, proxies):
+    daemon.reset("demo", 1000)
+    proxy = proxies(daemon.address[1])
+    ctl.env.update(SECKILLCTL_ADMIN=f"127.0.0.1:{proxy.port}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    for number, name in enumerate((signal.SIGINT, signal.SIGTERM), 1):
+        proxy.deaf = True  # no answer comes
+        # Tests in the background of a shell would pass on that SIGINT is ignored.
+        process = subprocess.Popen([CONTROL, "restock", "demo", "100"], env=ctl.env, cwd=ctl.home,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: daemon.stock()["total"] == 1000 + 100 * number, "the restock")
+        process.send_signal(name)
+        _, told = process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == TEMPFAIL and "unknown" in told
+        proxy.deaf = False
+        repeat = re.search(r"seckillctl: to find out, .*: seckillctl (.*)", told)[1]
+        assert " --key ctl-" in repeat
+        ctl(repeat)
+        assert daemon.stock()["total"] == 1000 + 100 * number  # once
+
+
+def test_sockets_and_listeners_of_their_own(ctl, stack, spawn, tmp_path):
+    path = tmp_path / "admin.sock"
+    daemon = spawn(stack, admin_listen=f"unix:{path}", shop_token="shop-secret", **STEADY)
+    ctl.env.update(SECKILLCTL_ADMIN=f"unix:{path}", SECKILLCTL_ADMIN_TOKEN=TOKEN)
+    assert ctl.json("create demo --total 10")["round"] == 1
+    order = daemon.order().json()
+    assert ctl.json(f"order {order['order_id']}") == order  # by the operators' listing
+    assert "unknown_order" in ctl("order 17", NOINPUT).stderr
+    assert "admin and shop" in ctl("user u1", CONFIG).stderr
+    ctl.env["SECKILLCTL_SHOP"] = daemon.url()
+    assert "unauthorized" in ctl("user u1", NOPERM).stderr
+    ctl.env["SECKILLCTL_SHOP_TOKEN"] = "shop-secret"
+    assert ctl.json("user u1")["orders"] == [order]
+    assert ctl.rows("status")[0]["daemon"] == f"unix:{path}"
+    ctl.env["SECKILLCTL_ADMIN"] = "%s:%d" % daemon.address
+    assert "admin and shop" in ctl("sales", CONFIG).stderr
+
+
+def test_configuration_file(ctl, daemon, tmp_path):
+    daemon.reset()
+    (tmp_path / ".config").mkdir()
+    file = tmp_path / ".config" / "seckillctl"
+    file.write_text(f"# ours\nadmin = {daemon.url()}/\nadmin_token_file = {tmp_path}/token\n")
+    assert "token: No such file" in ctl("sales", CONFIG).stderr
+    (tmp_path / "token").write_text(f"\n{TOKEN}\nolder\n")
+    (tmp_path / "token").chmod(0o644)
+    assert "everybody can read" in ctl("sales", CONFIG).stderr
+    (tmp_path / "token").chmod(0o640)
+    assert len(ctl.json("sales")["sales"]) == 1
+    other = tmp_path / "other"
+    other.write_text(f"admin={daemon.url()}\nadmin_token={TOKEN}\n")
+    other.chmod(0o644)
+    assert "everybody can read" in ctl(f"sales --config {other}", CONFIG).stderr
+    other.chmod(0o600)
+    assert len(ctl.json(f"sales --config {other}")["sales"]) == 1
+    ctl.env["SECKILLCTL_ADMIN_TOKEN"] = "guess"  # the environment wins
+    ctl("sales", NOPERM)
+    for text in ["fly = 1\n", "admin\n", "admin = ,\n", "admin_token = a b\n"]:
+        other.write_text(text)
+        ctl.env.pop("SECKILLCTL_ADMIN_TOKEN", None)
+        ctl(f"sales --config {other}", CONFIG)
+    ctl("sales --config nowhere", CONFIG)
+
+
+def test_tokens_are_rotated_without_a_gap(ctl, stack, spawn, tmp_path):
+    file = tmp_path / "admin.tokens"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o640)
+    daemon = spawn(stack, env={"SECKILL_ADMIN_TOKEN": ""}, admin_token_file=file, **STEADY)
+    ctl.env.update(SECKILLCTL_ADMIN="%s:%d" % daemon.address,
+                   SECKILLCTL_ADMIN_TOKEN_FILE=str(file))
+    done = ctl(f"token rotate {file}")
+    old, new = file.read_text().split()
+    assert old == TOKEN and len(new) == 48 and new not in done.stdout + done.stderr
+    assert "SIGHUP" in done.stdout and file.stat().st_mode & 0o777 == 0o640
+    ctl("sales")  # the first line is still good, before SIGHUP and after
+    daemon.signal(signal.SIGHUP)
+    ctl.env["SECKILLCTL_ADMIN_TOKEN"] = new
+    wait_until(lambda: daemon.request("GET", "/admin/sales", headers={
+        "Authorization": f"Bearer {new}"}).status == 200, "the new token")
+    ctl.env.pop("SECKILLCTL_ADMIN_TOKEN")
+    ctl(f"token prune {file}", USAGE)
+    assert "takes 1 older tokens" in ctl(f"token prune {file} --yes").stderr
+    assert file.read_text().split() == [new]
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: daemon.ask("GET", "/admin/sales")[0] == 401, "the end of the old token")
+    ctl("sales")
+    ctl(f"token prune {file} --yes", REFUSED)
+    for _ in range(7):
+        ctl(f"token rotate {file}")
+    ctl(f"token rotate {file}", REFUSED)
+    ctl("token rotate new.tokens")
+    assert (tmp_path / "new.tokens").stat().st_mode & 0o777 == 0o600
+    ctl("token rotate .", NOINPUT)
+
+
+def test_tokens_are_changed_by_one_command_at_a_time(ctl, tmp_path):
+    file = tmp_path / "admin.tokens"
+    file.write_text("first\n")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    for what in ("rotate", "prune --yes"):
+        assert "nothing was done" in ctl(f"token {what} {file}", UNAVAILABLE).stderr
+    os.close(folder)
+    assert file.read_text() == "first\n"
+    several = [subprocess.Popen([CONTROL, "token", "rotate", file], env=ctl.env, cwd=ctl.home,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for _ in range(6)]
+    ended = [process.wait(SECONDS_MAX) for process in several]
+    assert set(ended) <= {0, UNAVAILABLE}
+    assert len(set(file.read_text().split())) == 1 + ended.count(0)
+
+
+def test_status_tells_which_server_is_away(ctl, private_stack, spawn):
+    daemon = spawn(private_stack)
+    ctl.aim(daemon)
+    daemon.reset()
+    private_stack.redis_server.kill()
+    wait_until(lambda: daemon.get("/readyz").status == 503, "the daemon's notice")
+    status = ctl.json("status", UNAVAILABLE)
+    assert (status["daemons"][0]["redis"], status["daemons"][0]["ledger"]) == ("down", "ok")
+    assert status["sales"][0]["sku"] == "demo"  # the ledger knows them
+    assert "nothing was done" in ctl("reset demo --yes", UNAVAILABLE).stderr
+
+
+def test_top(aimed, daemon):
+    daemon.reset()
+    frames = [json.loads(line) for line in aimed("top --json --count 2").stdout.splitlines()]
+    assert len(frames) == 2 and frames[1]["daemons"][0]["status"] == "ready"
+    assert frames[1]["daemons"][0]["accepted_per_s"] == 0
+    assert frames[0]["sales"][0]["sku"] == "demo"
+    row = aimed.rows("top demo")[0]
+    assert (row["redis"], row["ledger"], row["accepted/s"]) == ("ok", "ok", "0")
+    status, shown = aimed.type("top", ("left of each segment", "q"))
+    assert status == 0 and "accepted/s" in shown
+    assert shown.startswith("\033[?1049h") and shown.rstrip().endswith("\033[?1049l")
+
+
+def test_level_of_the_log_of_every_daemon(ctl, pair):
+    ctl.aim(*pair)
+    assert [(row["level"], row["for"]) for row in ctl.rows("log-level")] == [("info", "-")] * 2
+    assert [row["level"] for row in ctl.rows("log-level error --for 600")] == ["error"] * 2
+    assert [answer["log"]["level"] for answer in ctl.json("log-level")] == ["error"] * 2
+    for daemon in pair:
+        assert daemon.admin("GET", "/admin/log-level").json()["for_s"] > 500
+    ctl("log-level loud", status=65)
+    ctl("log-level --for 5", status=64)
+
+
+def test_drain_names_its_daemon_and_is_taken_back(ctl, pair):
+    first, second = pair
+    ctl.aim(first, second)
+    assert "name the one" in ctl("drain --yes", status=64).stderr
+    address = "%s:%d" % second.address
+    ctl("drain nonsense:", status=64)
+    assert "draining" in ctl(f"drain {address} --stay --yes").stdout
+    assert (first.get("/readyz").status, second.get("/readyz").status) == (200, 503)
+    ctl(f"drain {address} --undo --stay", status=64)
+    assert "serving" in ctl(f"drain {address} --undo").stdout
+    assert second.get("/readyz").status == 200
+    assert ctl.json(f"drain {address} --for 0 --yes")["status"] == "draining"
+    assert second.wait() == 0
+    assert first.get("/readyz").status == 200
+
+
+def commands(ctl):
+    return re.findall(r"^  ([a-z-]+) ", ctl("help").stdout.split("\nOptions")[0], re.M)
+
+
+def complete(script, *words):
+    done = subprocess.run(
+        ["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1));'
+         ' compopt() { :; }; _seckillctl; printf "%s\\n" "${COMPREPLY[@]}"', "bash", script,
+         "seckillctl", *words], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_completion_knows_every_command_and_option(ctl, tmp_path):
+    names = commands(ctl)
+    assert {"status", "top", "reset", "audit", "export", "token"} < set(names)
+    script = tmp_path / "completion"
+    script.write_text(ctl("completion bash").stdout)
+    assert complete(script, "") == names
+    assert complete(script, "re") == [name for name in names if name.startswith("re")]
+    zsh = ctl("completion zsh").stdout
+    for name in names:
+        options = re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M)
+        assert set(options) == {word for word in complete(script, name, "") if word[0] == "-"}
+        assert f"        '{name}:" in zsh and f"        {name})\n" in zsh
+    assert complete(script, "token", "r") == ["rotate"]
+    assert complete(script, "export", "--status", "p") == ["paid"]
+    assert complete(script, "export", "--output", "") == []  # files: the shell's own
+    assert complete(script, "--json", "stock", "--j") == ["--json"]
+    if shutil.which("zsh"):
+        (tmp_path / "_seckillctl").write_text(zsh)
+        subprocess.run(["zsh", "-n", tmp_path / "_seckillctl"], check=True)
+
+
+def test_manual_names_every_command_option_and_status(ctl):
+    page = MANUAL.read_text().replace("\\-", "-")
+    for name in commands(ctl):
+        assert re.search(rf"^\.B[IR]? .*\b{name}\b", page, re.M), name
+        for option in re.findall(r"^  (--[a-z-]+)", ctl(f"help {name}").stdout, re.M):
+            assert option in page, option
+    for variable in re.findall(r"SECKILLCTL_\w+", ctl("help").stdout):
+        assert variable in page
+    for status in (0, 1, 64, 65, 66, 69, 73, 74, 75, 76, 77, 78):
+        assert re.search(rf"^\.B {status}$", page, re.M), status
+    if shutil.which("mandoc"):
+        subprocess.run(["mandoc", "-Tlint", "-W", "warning", MANUAL], check=True)
