@@ -179,7 +179,7 @@ $(BUILD)/%.o: %.c | $(headers)
 ctl_archive := $(BUILD)/libseckillctl.a
 ctl_libs    := $(shell pkg-config --libs libcurl jansson 2>/dev/null) -lm
 
-$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c suggest.c user_id.c))
+$(ctl_archive): $(call object,$(ctl_part) $(addprefix base/,clock.c identifier.c suggest.c))
 	$(call say,AR,$@)
 	$(Q)rm -f $@
 	$(Q)$(AR) rcs $@ $^
@@ -279,7 +279,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
-                 $(addprefix base/,backoff.c clock.c decimal.c fault.c hash.c identifier.c url.c user_id.c) \
+                 $(addprefix base/,clock.c fault.c identifier.c text.c url.c) \
                  $(addprefix lock/redis/,key.c pipeline.c) \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,orders/ledger_status.c ledger_time.c db/sql_text.c)

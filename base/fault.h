@@ -1,8 +1,10 @@
-/* What a client of a remote server notes of its failures, for the caller that writes the log. */
+/* What a client of a remote server remembers of its failures: the last of them, for the caller that
+ * writes the log, and when to try again. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* All zeros: nothing has failed. One per client; it belongs to the client's thread. */
 struct fault {
@@ -15,10 +17,35 @@ struct fault {
 /* Notes one failure; cuts texts that are too long. The texts may be those of the fault itself. */
 void fault_note(struct fault *fault, const char *doing, const char *error);
 
-/* The same for a row that makes no sense; `error` names it by its key. */
+/* Notes a row that makes no sense; `error` names it by its key. */
 void fault_note_damage(struct fault *fault, const char *error);
 
-/* Forgets what was noted: from now on only what fails later counts. */
+/* Forgets what was noted: from now on only later failures count. */
 void fault_clear(struct fault *fault);
+
+/* A delay before the next try, which doubles with each failure in a row, with jitter, so that the
+ * clients of a server that comes back do not all connect at once. Its owner embeds it; nothing needs
+ * freeing. One thread at a time. Times are those of clock_now_ms; the caller passes them, so that
+ * tests can move the clock. */
+struct backoff {
+    int delay_ms_min, delay_ms_max;
+    int delay_ms; /* of the next failure, before jitter */
+    unsigned random;
+    int64_t retry_at_ms;
+};
+
+/* The delay begins with delay_ms_min and doubles up to delay_ms_max; each wait is a random 50 to
+ * 100 % of it. 0 < delay_ms_min <= delay_ms_max. Seeds should differ between the clients of one
+ * server. */
+void backoff_init(struct backoff *backoff, int delay_ms_min, int delay_ms_max, unsigned seed);
+
+/* True when the delay is over, or there was no failure. */
+bool backoff_over(const struct backoff *backoff, int64_t now_ms);
+
+/* Call after a failed try: the delay begins at `now_ms`. */
+void backoff_fail(struct backoff *backoff, int64_t now_ms);
+
+/* Call after a successful try: the next failure delays by delay_ms_min again. */
+void backoff_reset(struct backoff *backoff);
 
 #endif

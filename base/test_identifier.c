@@ -1,4 +1,4 @@
-/* The alphabet of identifiers: each of its characters, and no other. */
+/* The alphabets of identifiers and of user ids: each of their characters, and no other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,12 +47,50 @@ static void test_copy(void **state)
     assert_string_equal(copy, "");
 }
 
+static void test_user_id_alphabet(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        char text[] = {'a', (char)c, 'b'};
+        assert_int_equal(user_id_valid(text, sizeof text), c >= 0x21 && c <= 0x7e);
+        assert_int_equal(user_id_valid(text + 1, 1), c >= 0x21 && c <= 0x7e);
+    }
+}
+
+static void test_user_id_length(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t length;
+        bool valid;
+    } rows[] = {{0, false}, {1, true}, {64, true}, {65, true}, {128, true}, {129, false}};
+    char text[USER_ID_SIZE + 1], copy[USER_ID_SIZE];
+    memset(text, '@', sizeof text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memset(copy, 'x', sizeof copy);
+        assert_int_equal(user_id_valid(text, rows[i].length), rows[i].valid);
+        assert_int_equal(user_id_copy(text, rows[i].length, copy), rows[i].valid);
+        assert_int_equal(strlen(copy), rows[i].valid ? rows[i].length : 0);
+    }
+    assert_false(user_id_valid(text, SIZE_MAX));
+}
+
+static void test_user_id_copy(void **state)
+{
+    (void)state;
+    char copy[USER_ID_SIZE];
+    assert_true(user_id_copy("o'neil+\"x\"\\{1}%2F/@b.org rest", 24, copy));
+    assert_string_equal(copy, "o'neil+\"x\"\\{1}%2F/@b.org");
+    assert_false(user_id_copy("a\0b", 3, copy));
+    assert_string_equal(copy, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_length),
-        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_alphabet),       cmocka_unit_test(test_length),
+        cmocka_unit_test(test_copy),           cmocka_unit_test(test_user_id_alphabet),
+        cmocka_unit_test(test_user_id_length), cmocka_unit_test(test_user_id_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

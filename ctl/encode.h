@@ -2,7 +2,7 @@
 #ifndef SECKILL_CTL_ENCODE_H
 #define SECKILL_CTL_ENCODE_H
 
-#include "base/user_id.h"
+#include "base/identifier.h"
 
 enum { ENCODED_USER_SIZE = 3 * USER_ID_SIZE };
 

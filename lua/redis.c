@@ -21,9 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/fault.h"
+#include "base/clock.h"
 #include "base/url.h"
 #include "lua/cluster_hooks.h"
 #include "lua/greet.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
+#include "base/text.h"
 #include "base/url.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "service/request.h"
 
 struct flow {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
+#include "base/text.h"
 #include "service/order_id.h"
 
 #define LONG_NS (3600 * CLOCK_NS_PER_S)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/identifier.h"
 #include "service/http/prepared.h"
 #include "service/stock_snapshot.h"

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/identifier.h"
-#include "base/user_id.h"
 #include "sql/db/db.h"
 
 enum {

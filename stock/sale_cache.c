@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/identifier.h"
 
 enum { SLOTS = 32768 }; /* a power of two */

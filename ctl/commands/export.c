@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/user_id.h"
+#include "base/identifier.h"
 #include "ctl/output/answer.h"
 #include "ctl/commands/listing.h"
 #include "ctl/commands/sale.h"

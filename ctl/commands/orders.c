@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/user_id.h"
+#include "base/identifier.h"
 #include "ctl/output/answer.h"
 #include "ctl/encode.h"
 #include "ctl/http.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "lock/seclock.h"
 
 void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out)

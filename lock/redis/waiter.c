@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "lock/process.h"
 #include "lock/seclock.h"
 #include "lua/script.h"

@@ -2,7 +2,7 @@
 #ifndef LUA_CLUSTER_CORE_H
 #define LUA_CLUSTER_CORE_H
 
-#include "base/backoff.h"
+#include "base/fault.h"
 #include "lua/cluster/map.h"
 #include "lua/redis.h"
 

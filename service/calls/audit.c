@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "base/user_id.h"
 #include "service/faults.h"
 #include "service/order_id.h"
 #include "sql/sales/ledger_audit.h"

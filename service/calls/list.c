@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
+#include "base/text.h"
 #include "base/identifier.h"
-#include "base/user_id.h"
 #include "service/faults.h"
 #include "service/calls/order_answer.h"
 #include "service/http/unescape.h"

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/identifier.h"
-#include "base/user_id.h"
 #include "service/calls/order_answer.h"
 #include "service/metrics.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/decimal.h"
+#include "base/text.h"
 #include "service/metrics.h"
 #include "sql/orders/ledger_status.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
+#include "base/text.h"
 #include "service/calls/sale_settings.h"
 #include "service/faults.h"
 #include "service/http/prepared.h"

@@ -4,7 +4,6 @@
 
 #include <mysql.h>
 
-#include "base/backoff.h"
 #include "base/fault.h"
 #include "base/url.h"
 #include "sql/db/db.h"

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/decimal.h"
+#include "base/text.h"
 #include "base/identifier.h"
-#include "base/user_id.h"
 
 void sql_clear(struct sql_text *sql)
 {

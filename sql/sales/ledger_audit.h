@@ -2,7 +2,7 @@
 #ifndef SQL_LEDGER_AUDIT_H
 #define SQL_LEDGER_AUDIT_H
 
-#include "base/user_id.h"
+#include "base/identifier.h"
 #include "sql/ledger.h"
 
 /* Rows that one call reads. */

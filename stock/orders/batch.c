@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "sql/ledger_time.h"
 
 enum { ATTEMPTS_MAX = 3 }; /* failures of Redis or the ledger that one order rides out */

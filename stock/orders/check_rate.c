@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 
 enum {
     SUBJECTS_MAX = 2 * STOCK_BATCH_MAX,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "sql/orders/ledger_commit.h"
 #include "sql/orders/ledger_confirm.h"
 #include "sql/orders/ledger_lookup.h"

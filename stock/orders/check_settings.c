@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "sql/orders/ledger_confirm.h"
 #include "sql/sales/ledger_settings.h"
 #include "stock/orders/held_rows.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/user_id.h"
+#include "base/identifier.h"
 #include "service/calls/order.h"
 #include "service/calls/sale.h"
 #include "service/calls/sale_settings.h"

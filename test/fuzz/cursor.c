@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/decimal.h"
-#include "base/user_id.h"
+#include "base/text.h"
+#include "base/identifier.h"
 #include "service/calls/list.h"
 #include "service/calls/order_get.h"
 #include "service/calls/sale.h"

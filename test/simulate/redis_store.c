@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 
 enum { SLOTS = 128, WRITES_MAX = 64 /* that can be undone */ };
 

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
-#include "base/clock.h"
 #include "base/fault.h"
+#include "base/clock.h"
 #include "lua/cluster_hooks.h"
 #include "lua/script.h"
 #include "test/simulate/loop.h"

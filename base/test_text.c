@@ -1,13 +1,38 @@
-/* FNV-1a: the published values, and slots that are evenly used. */
+/* Digits as printf writes them; FNV-1a: the published values, and slots that are evenly used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
+
+static void check(uint64_t number)
+{
+    char expected[32], written[DECIMAL_DIGITS_MAX + 1];
+    snprintf(expected, sizeof expected, "%" PRIu64, number);
+    memset(written, '#', sizeof written);
+    char *end = decimal_put(written, number);
+    assert_int_equal(end - written, strlen(expected));
+    assert_int_equal(*end, '#'); /* no NUL, and nothing further */
+    assert_memory_equal(written, expected, strlen(expected));
+}
+
+static void test_digits_as_printf(void **state)
+{
+    (void)state;
+    check(0);
+    check(UINT64_MAX);
+    for (uint64_t power = 1; power < UINT64_MAX / 10; power *= 10) {
+        check(power - 1);
+        check(power);
+        check(power + 1);
+    }
+}
 
 /* From the authors' test vectors. */
 static void test_published_values(void **state)
@@ -55,6 +80,7 @@ static void test_slots_of_addresses_are_evenly_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_digits_as_printf),
         cmocka_unit_test(test_published_values),
         cmocka_unit_test(test_slots_are_evenly_used),
         cmocka_unit_test(test_slots_of_addresses_are_evenly_used),

@@ -1,7 +1,20 @@
-/* FNV-1a (Fowler, Noll, Vo): a hash for short texts in tables of our own. */
-#include "base/hash.h"
+/* Decimal digits without printf, and hashes of short texts. */
+#include "base/text.h"
 
 #include <assert.h>
+#include <string.h>
+
+char *decimal_put(char *at, uint64_t number)
+{
+    char digits[DECIMAL_DIGITS_MAX];
+    size_t from = sizeof digits;
+    do {
+        digits[--from] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    memcpy(at, digits + from, sizeof digits - from);
+    return at + (sizeof digits - from);
+}
 
 uint64_t hash_text(const char *text)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/backoff.h"
+#include "base/fault.h"
 
 /* How long after now_ms the next try may be. */
 static int64_t delay_of(const struct backoff *backoff, int64_t now_ms)
