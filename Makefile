@@ -277,7 +277,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 
 # --- The simulation: stock/ and the scripts over simulated servers in one process -----------------
 
-simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c))
+simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c test/simulate/*/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,clock.c fault.c identifier.c text.c url.c) \
                  $(addprefix lock/redis/,key.c pipeline.c) \
@@ -309,8 +309,8 @@ $(BUILD)/simulate: $(simulate_parts) $(BUILD)/test/simulate/absent.o
 # The simulated ledger beside the real one: its functions get names of their own. What it allocates
 # lies in the arena, as in the simulation: it leaves most of that to be taken back at once.
 simulate_model := $(BUILD)/test/simulate/model.o
-$(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)) \
-                     $(addprefix test/simulate/,chance.c coroutine.c loop.c story.c tally.c)) $(archive)
+$(simulate_model): $(call object,$(filter test/simulate/ledger/%,$(simulate_src)) \
+                     $(addprefix test/simulate/,machine/chance.c machine/coroutine.c machine/loop.c story.c tally.c)) $(archive)
 	$(Q)$(LD) -r -o $@.part $(filter %.o,$^)
 	$(Q){ nm --defined-only $@.part | awk '$$2 == "T" && $$3 ~ /^ledger_/ && $$3 !~ /^ledger_server_/ { print $$3, "model_" $$3 }'; \
 	    printf '%s\n' $(foreach f,$(arena_wrap),'$f __wrap_$f'); } >$@.names
@@ -318,19 +318,19 @@ $(simulate_model): $(call object,$(filter test/simulate/ledger_%,$(simulate_src)
 
 $(simulate_tests): $(BUILD)/test/%: $(BUILD)/test/simulate/%.o $(BUILD)/test/part.o
 $(BUILD)/test/test_simulate: $(BUILD)/simulate
-$(BUILD)/test/test_simulate_ledger: $(simulate_model) $(BUILD)/test/simulate/arena.o $(archive)
+$(BUILD)/test/test_simulate_ledger: $(simulate_model) $(BUILD)/test/simulate/machine/arena.o $(archive)
 $(simulate_tests): LIBS := -Wl,--wrap=_cmocka_run_group_tests -lcmocka $(LIBS)
 $(BUILD)/test/test_simulate_ledger: LIBS += -Wl,--wrap=free
 $(simulate_tests):
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
--include $(patsubst %.o,%.d,$(call object,$(wildcard test/simulate/*.c)))
+-include $(patsubst %.o,%.d,$(call object,$(wildcard test/simulate/*.c test/simulate/*/*.c)))
 
 # --- clang-tidy ---------------------------------------------------------------------------------
 
 # A file is looked at again when its object is made again, so with the headers that it includes.
-tidy_src   := $(sources) $(wildcard loadtest/*.c loadtest/*/*.c test/*.c test/*/*.c)
+tidy_src   := $(sources) $(wildcard loadtest/*.c loadtest/*/*.c test/*.c test/*/*.c test/*/*/*.c)
 tidy_of     = $(patsubst %.c,$(BUILD)/tidy/%.ok,$(1))
 # How much of a function's paths it follows: a quarter of the time of its own limit, the same found.
 tidy_limit := $(addprefix --extra-arg=,-Xclang -analyzer-config -Xclang max-nodes=30000)
@@ -568,7 +568,7 @@ lint:
 
 format:
 	@deploy/packages lint
-	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest test,$f/*.[ch] $f/*/*.[ch]))
+	@clang-format -i $(wildcard $(foreach f,$(folders) loadtest test,$f/*.[ch] $f/*/*.[ch] $f/*/*/*.[ch]))
 
 # --- Installation: what is named here is what uninstall removes -----------------------------------
 

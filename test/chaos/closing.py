@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from harness.audit import sales
 from chaos.checks import Violation, by_key
 from chaos.clients import Client
-from chaos.faults_operator import OPEN, SHAPES, reset_body
+from chaos.faults.operator import OPEN, SHAPES, reset_body
 from chaos.record import ACCEPTED, UNKNOWN
 from harness.processes import HarnessError, wait_until
 

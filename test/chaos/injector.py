@@ -4,8 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from chaos import (faults_client, faults_daemon, faults_line,  # noqa: F401  they register kinds
-                   faults_maria, faults_operator, faults_redis)
+from chaos.faults import (client, daemon, line, maria, operator,  # noqa: F401  they register kinds
+                          redis)
 from chaos.kinds import KINDS
 
 FAULT_SECONDS_MAX = 120  # beyond every fault's own bound, for a busy machine

@@ -2,7 +2,7 @@
 
 import threading
 
-from chaos.faults_operator import OPEN, SHAPES, reset_body
+from chaos.faults.operator import OPEN, SHAPES, reset_body
 from chaos.clients import Client
 from harness.processes import HarnessError
 

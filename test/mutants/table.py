@@ -5,11 +5,11 @@ A fault of a ledger's statement is put into the statement and into the simulatio
 
 from typing import NamedTuple
 
-ORDERS = "test/simulate/ledger_orders.c"
-RETURNS = "test/simulate/ledger_returns.c"
-RETIRE = "test/simulate/ledger_retire.c"
-ROUNDS = "test/simulate/ledger_rounds.c"
-SALES = "test/simulate/ledger_sales.c"
+ORDERS = "test/simulate/ledger/ledger_orders.c"
+RETURNS = "test/simulate/ledger/ledger_returns.c"
+RETIRE = "test/simulate/ledger/ledger_retire.c"
+ROUNDS = "test/simulate/ledger/ledger_rounds.c"
+SALES = "test/simulate/ledger/ledger_sales.c"
 
 NO_PART = "not simulated"
 NOT_SEEN = "not seen"  # 10,000 seeds did not show it
@@ -175,7 +175,7 @@ MUTANTS = {
     "key_under_way_is_not_seen": Mutant(
         "a repeat is not refused while its first try is being committed",
         (("sql/orders/ledger_lookup.c", "LEVEL READ UNCOMMITTED", "LEVEL READ COMMITTED"),
-         ("test/simulate/ledger_reads.c", "row && row->owner ? &row->now : row ? &row->was : NULL",
+         ("test/simulate/ledger/ledger_reads.c", "row && row->owner ? &row->now : row ? &row->was : NULL",
           "row ? &row->was : NULL")),
         "test_ledger/test_key_of_a_transaction_under_way_is_found"),
     "held_row_is_waited_for_again": Mutant(
@@ -189,7 +189,7 @@ MUTANTS = {
     "held_row_is_tried_five_times": Mutant(
         "a row that others hold costs the orders of its sale alone",
         (("sql/db/db.c", "result == DB_SOFT && !db->held", "result == DB_SOFT"),
-         ("test/simulate/ledger_session.c", "result == DB_SOFT && !ledger->held",
+         ("test/simulate/ledger/ledger_session.c", "result == DB_SOFT && !ledger->held",
           "result == DB_SOFT")),
         "test_ledger/test_held_row_is_waited_for_once",
         "faults/test_faults.py::test_held_row_of_one_sale_leaves_the_others_alone"),
@@ -466,7 +466,7 @@ MUTANTS = {
     "paid_after_its_time": Mutant(
         "an order that is overdue is not paid",
         (("sql/orders/ledger_status.c", "(o.expires_at IS NULL OR o.expires_at>UTC_TIMESTAMP(3))AND ", ""),
-         ("test/simulate/ledger_text.c", "!late && order->round == round",
+         ("test/simulate/ledger/ledger_text.c", "!late && order->round == round",
           "order->round == round")),
         "test_status/test_time_to_pay_is_over_at_its_moment",
         "orders/test_expiry.py::test_too_late_to_pay_even_if_nobody_has_expired_it",
@@ -474,8 +474,8 @@ MUTANTS = {
     "due_orders_forgotten": Mutant(
         "an order that could not be expired is found again",
         (("sql/orders/ledger_due.c", "        if (ranges[i].due)\n", "        if (false)\n"),
-         ("test/simulate/ledger_reads.c", "        if (range->due)\n", "        if (false)\n"),
-         ("test/simulate/ledger_reads.c", "        if (!question->ranges[i].due)\n",
+         ("test/simulate/ledger/ledger_reads.c", "        if (range->due)\n", "        if (false)\n"),
+         ("test/simulate/ledger/ledger_reads.c", "        if (!question->ranges[i].due)\n",
           "        if (true)\n")),
         "test_returns/test_held_segment_keeps_only_its_own_orders_from_expiring",
         "orders/test_expiry.py::test_order_whose_segment_was_busy_when_it_was_due_expires_later"),
@@ -566,7 +566,7 @@ MUTANTS = {
         "a limit set in mid-sale counts every order",
         (("sql/sales/ledger_count.c", "result == LEDGER_OK && equal == 0 ? LEDGER_NO : result",
           "result"),
-         ("test/simulate/ledger_counts.c", "if (!step.all && !step.equal)", "if (false)")),
+         ("test/simulate/ledger/ledger_counts.c", "if (!step.all && !step.equal)", "if (false)")),
         "test_settings/test_counting_misses_no_order_for_a_clock",
         "sales/test_counting.py::test_order_of_a_sale_that_is_counted_may_be_tried_again",
         simulated=NOT_SEEN),

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "test/simulate/chance.h"
-#include "test/simulate/redis_lua.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/servers/redis_lua.h"
 #include "test/simulate/shrink.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"

@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "stock/returns/status_change.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_table.h"
-#include "test/simulate/ledger_text.h"
-#include "test/simulate/loop.h"
-#include "test/simulate/redis_store.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_table.h"
+#include "test/simulate/ledger/ledger_text.h"
+#include "test/simulate/machine/loop.h"
+#include "test/simulate/servers/redis_store.h"
 #include "test/simulate/scene.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"

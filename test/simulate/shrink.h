@@ -2,7 +2,7 @@
 #ifndef SIMULATE_SHRINK_H
 #define SIMULATE_SHRINK_H
 
-#include "test/simulate/chance.h"
+#include "test/simulate/machine/chance.h"
 
 /* Adds to a mask, under which the schedule of that seed breaks a promise, whatever else can be left
  * out. */

@@ -17,9 +17,9 @@
 #include "sql/sales/ledger_round_orders.h"
 #include "sql/sales/ledger_settings.h"
 #include "sql/server/ledger_setup.h"
-#include "test/simulate/arena.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_table.h"
+#include "test/simulate/machine/arena.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_table.h"
 
 #define MODEL(function) __typeof__(function) model_##function
 MODEL(ledger_open);

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "test/simulate/chance.h"
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/machine/loop.h"
 #include "test/simulate/scene.h"
 
 struct world {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "sql/sales/ledger_count.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
 struct finding {

@@ -6,9 +6,9 @@
 
 #include "sql/sales/ledger_reset.h"
 #include "sql/sales/ledger_round_orders.h"
-#include "test/simulate/ledger_retire.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_retire.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
 #define VERSIONS_SINCE_MS INT64_C(1735689600000) /* 2025-01-01, as sql/sales/ledger_round.c */

@@ -1,5 +1,5 @@
 /* Rows of the simulated ledger as the structs that callers get. */
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_text.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "sql/ledger_time.h"
-#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger/ledger_session.h"
 
 void text_copy(char out[NAME_MAX_SIZE], const char *text)
 {

@@ -5,8 +5,8 @@
 
 #include "sql/sales/ledger_restock.h"
 #include "sql/sales/ledger_settings.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
 #define VERSION_CLOSED UINT32_C(2147483648) /* as sql/sales/ledger_settings.c */

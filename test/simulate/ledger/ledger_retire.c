@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "sql/sales/ledger_round.h"
-#include "test/simulate/ledger_retire.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_retire.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
 /* ---- the rounds that have ended ---- */

@@ -1,5 +1,5 @@
 /* The keys of the simulated Redis, which can be lost or go back in time. */
-#include "test/simulate/redis_store.h"
+#include "test/simulate/servers/redis_store.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/loop.h"
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);

@@ -1,11 +1,11 @@
 /* The simulated ledger's tables: rows in three versions, row locks, and transactions. */
-#include "test/simulate/ledger_table.h"
+#include "test/simulate/ledger/ledger_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/loop.h"
 
 enum { TXNS_MAX = 64 };
 

@@ -8,8 +8,8 @@
 #include "sql/orders/ledger_confirm.h"
 #include "sql/orders/ledger_pay.h"
 #include "sql/orders/ledger_recovery.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "lua/cluster_hooks.h"
 #include "lua/script.h"
-#include "test/simulate/loop.h"
-#include "test/simulate/redis_server.h"
-#include "test/simulate/seam_lock.h"
+#include "test/simulate/machine/loop.h"
+#include "test/simulate/servers/redis_server.h"
+#include "test/simulate/servers/seam_lock.h"
 
 enum { BACKOFF_MS_MIN = 20, BACKOFF_MS_MAX = 1000, CONNECT_NS = 200000 };
 

@@ -16,7 +16,7 @@
 #include "stock/sell.h"
 #include "stock/stock.h"
 #include "test/simulate/promise.h"
-#include "test/simulate/redis_server.h"
+#include "test/simulate/servers/redis_server.h"
 #include "test/simulate/story.h"
 #include "test/simulate/world.h"
 

@@ -1,5 +1,5 @@
 /* All chance of a schedule, from its seed alone. */
-#include "test/simulate/chance.h"
+#include "test/simulate/machine/chance.h"
 
 #include <assert.h>
 

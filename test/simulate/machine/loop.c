@@ -1,5 +1,5 @@
 /* Virtual time, and what happens in it: events, processes, and their tasks. */
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/loop.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "stock/sale_cache.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/coroutine.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/machine/coroutine.h"
 #include "test/simulate/story.h"
 
 enum { EVENTS_MAX = 4096, NOTICES_MAX = 4, CLOCK_READ_NS = 200 };

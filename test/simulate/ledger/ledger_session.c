@@ -1,14 +1,14 @@
 /* A connection to the simulated ledger: statements that travel, transactions, and all that may go
  * wrong with them. */
-#include "test/simulate/ledger_session.h"
+#include "test/simulate/ledger/ledger_session.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sql/ledger_rows.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/machine/loop.h"
 #include "test/simulate/story.h"
 #include "test/simulate/tally.h"
 

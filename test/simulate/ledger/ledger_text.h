@@ -3,7 +3,7 @@
 #define SIMULATE_LEDGER_TEXT_H
 
 #include "sql/orders/ledger_record.h"
-#include "test/simulate/ledger_table.h"
+#include "test/simulate/ledger/ledger_table.h"
 
 /* Copies a name that must not be longer than a row has room for. */
 void text_copy(char out[NAME_MAX_SIZE], const char *text);

@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "sql/db/db.h"
 #include "sql/ledger.h"
-#include "test/simulate/ledger_table.h"
+#include "test/simulate/ledger/ledger_table.h"
 
 struct ledger {
     struct task *task; /* that uses it */

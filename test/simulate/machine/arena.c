@@ -1,5 +1,5 @@
 /* The memory of one schedule: all of it is taken back at once when the next one begins. */
-#include "test/simulate/arena.h"
+#include "test/simulate/machine/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>

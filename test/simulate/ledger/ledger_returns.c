@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "sql/orders/ledger_return.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 #include "test/simulate/story.h"
 
 struct returning {

@@ -9,8 +9,8 @@
 #include "sql/orders/ledger_lookup.h"
 #include "sql/orders/ledger_quota.h"
 #include "sql/sales/ledger_sale.h"
-#include "test/simulate/ledger_session.h"
-#include "test/simulate/ledger_text.h"
+#include "test/simulate/ledger/ledger_session.h"
+#include "test/simulate/ledger/ledger_text.h"
 
 /* ---- sales and segments ---- */
 

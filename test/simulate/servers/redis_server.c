@@ -1,6 +1,6 @@
 /* The simulated Redis server: requests that travel, are carried out one after the other, and are
  * answered; and all that may go wrong with them. */
-#include "test/simulate/redis_server.h"
+#include "test/simulate/servers/redis_server.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "stock/sale_cache.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/machine/loop.h"
 #include "test/simulate/promise.h"
-#include "test/simulate/redis_lua.h"
-#include "test/simulate/redis_store.h"
+#include "test/simulate/servers/redis_lua.h"
+#include "test/simulate/servers/redis_store.h"
 #include "test/simulate/story.h"
 
 enum {

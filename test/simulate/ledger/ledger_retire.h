@@ -3,7 +3,7 @@
 #define SIMULATE_LEDGER_RETIRE_H
 
 #include "sql/db/db.h"
-#include "test/simulate/ledger_table.h"
+#include "test/simulate/ledger/ledger_table.h"
 
 /* The last round of a sku that has ended, or the last in which it was retired; NULL: there is
  * none. */

@@ -1,7 +1,7 @@
 /* The project's Redis scripts, unchanged, in Lua 5.1 as Redis runs them.
  *
  * Only the commands that the scripts use are here; any other one stops the simulation. */
-#include "test/simulate/redis_lua.h"
+#include "test/simulate/servers/redis_lua.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>
@@ -15,7 +15,7 @@
 
 #include "lua/script.h"
 #include "lua_scripts.h"
-#include "test/simulate/redis_store.h"
+#include "test/simulate/servers/redis_store.h"
 
 enum { ARGS_MAX = 32, TEXT_MAX = 64 };
 

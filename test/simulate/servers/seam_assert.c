@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "test/simulate/loop.h"
+#include "test/simulate/machine/loop.h"
 #include "test/simulate/promise.h"
 
 _Noreturn void __wrap___assert_fail(const char *assertion, const char *file, unsigned line,

@@ -6,7 +6,7 @@
 #undef _FORTIFY_SOURCE
 #define _FORTIFY_SOURCE 0
 
-#include "test/simulate/coroutine.h"
+#include "test/simulate/machine/coroutine.h"
 
 #include <assert.h>
 #include <setjmp.h>

@@ -16,9 +16,9 @@
 #include "lock/handle.h"
 #include "lock/redis/key.h"
 #include "lua/script.h"
-#include "test/simulate/chance.h"
-#include "test/simulate/loop.h"
-#include "test/simulate/seam_lock.h"
+#include "test/simulate/machine/chance.h"
+#include "test/simulate/machine/loop.h"
+#include "test/simulate/servers/seam_lock.h"
 #include "test/simulate/story.h"
 
 enum { POLL_MS = 5, GUARDS_MAX = 16, TRIP_US_MAX = 300 };
