@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/holder.h"
+#include "lock/identity.h"
 #include "lock/process.h"
 #include "lock/redis/server.h"
-#include "lock/sized.h"
 #include "lock/text.h"
 
 enum {
@@ -67,7 +66,7 @@ static struct lock_core *core_make(const struct seclock_client *client)
     strcpy(core->prefix, client->prefix);
     core->outage_ms = client->options.outage_ms;
     core->now_ns = client->options.now_ns;
-    holder_id(core->id);
+    identity_make(core->id);
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
         context_fill(&core->contexts[i], client, core, (enum seclock_kind)i);
     core->watchdog = watchdog_open(core->now_ns, &core->counters);

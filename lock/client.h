@@ -3,7 +3,7 @@
 #define LOCK_CLIENT_H
 
 #include "lock/driver.h"
-#include "lock/random.h"
+#include "lock/identity.h"
 #include "lock/watchdog.h"
 
 struct redis_server; /* the first Redis server: its connections and its subscriber */
@@ -22,6 +22,9 @@ struct lock_core {
     _Atomic uint64_t requests; /* numbered so far */
     atomic_int users;          /* the client and its handles: the last to go frees the core */
 };
+
+/* The size of a request in release 1.0, to the last field of then. */
+enum { LOCK_REQUEST_SIZE_MIN = offsetof(struct seclock_request, context) + sizeof(void *) };
 
 struct seclock_owner {
     uint64_t number;

@@ -1,6 +1,4 @@
 /* Holds: how one is acquired, waited for, renewed and released, whatever its driver. */
-#include "lock/lock.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +6,7 @@
 
 #include "lock/client.h"
 #include "lock/process.h"
-#include "lock/sized.h"
 #include "lock/text.h"
-#include "lock/uncancelled.h"
 
 enum {
     POLL_MS_MIN = 5, /* for drivers that neither wait nor say how often to try */
@@ -18,8 +14,6 @@ enum {
     RETRY_MS_MIN = 10, /* while no server answers */
     RETRY_MS_MAX = 200,
     NS_PER_MS = 1000000,
-    /* The size in release 1.0, to the last field of then. */
-    REQUEST_SIZE_MIN = offsetof(struct seclock_request, context) + sizeof(void *),
 };
 
 /* ---- the handle ---- */
@@ -302,9 +296,9 @@ static enum seclock_result handle_acquire(struct seclock_handle *handle, int wai
     return result;
 }
 
-enum seclock_result lock_acquire(struct seclock_client *client,
-                                 const struct seclock_request *request, const int *wait_ms,
-                                 struct seclock_handle **handle_out)
+enum seclock_result seclock_acquire(struct seclock_client *client,
+                                    const struct seclock_request *request,
+                                    struct seclock_handle **handle_out)
 {
     UNCANCELLED;
     const struct lock_driver *driver;
@@ -312,10 +306,8 @@ enum seclock_result lock_acquire(struct seclock_client *client,
     struct seclock_request known;
     struct lock_core *core = client_core(client);
     *handle_out = NULL;
-    if (!lock_sized_read(&known, sizeof known, REQUEST_SIZE_MIN, request))
+    if (!lock_sized_read(&known, sizeof known, LOCK_REQUEST_SIZE_MIN, request))
         return SECLOCK_CONFIG;
-    if (wait_ms)
-        known.wait_ms = *wait_ms;
     enum seclock_result result =
         core ? core_driver(core, known.kind, &driver, &self) : SECLOCK_FAILED;
     if (result == SECLOCK_OK)
@@ -331,13 +323,6 @@ enum seclock_result lock_acquire(struct seclock_client *client,
     if (result != SECLOCK_OK && result != SECLOCK_UNKNOWN)
         seclock_free(handle_out);
     return result;
-}
-
-enum seclock_result seclock_acquire(struct seclock_client *client,
-                                    const struct seclock_request *request,
-                                    struct seclock_handle **handle_out)
-{
-    return lock_acquire(client, request, NULL, handle_out);
 }
 
 /* ---- renew, release ---- */

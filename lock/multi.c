@@ -5,15 +5,15 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
-#include "lock/lock.h"
+#include "lock/process.h"
 #include "lock/text.h"
-#include "lock/uncancelled.h"
 
 /* why_one_order: two callers that each wait for a lock of the other would wait for ever. Nobody
  * does if all callers acquire in the same order: by kind, then name with its prefix. The server
  * comes last, for locks of one name on several: its URL may be written in several ways. */
 struct step {
-    const struct seclock_member *member;
+    struct seclock_client *client;
+    struct seclock_request request; /* the caller's, as far as this release knows it */
     const char *server, *prefix;
     size_t index; /* in the caller's order */
 };
@@ -21,10 +21,9 @@ struct step {
 static int compare_steps(const void *left, const void *right)
 {
     const struct step *a = left, *b = right;
-    int order = (a->member->request->kind > b->member->request->kind) -
-                (a->member->request->kind < b->member->request->kind);
+    int order = (a->request.kind > b->request.kind) - (a->request.kind < b->request.kind);
     if (order == 0)
-        order = strcmp(a->member->request->name, b->member->request->name);
+        order = strcmp(a->request.name, b->request.name);
     if (order == 0)
         order = strcmp(a->prefix, b->prefix);
     return order ? order : strcmp(a->server, b->server);
@@ -34,15 +33,20 @@ static enum seclock_result step_fill(const struct seclock_member *member, size_t
                                      struct step *step_out)
 {
     const struct lock_core *core = client_core(member->client);
-    enum seclock_kind kind = member->request->kind;
-    const char *server = NULL;
-    if (lock_name_check(member->request->name) != SECLOCK_OK)
+    struct seclock_request *request = &step_out->request;
+    const struct lock_context *context = NULL;
+    if (!lock_sized_read(request, sizeof *request, LOCK_REQUEST_SIZE_MIN, member->request) ||
+        lock_name_check(request->name) != SECLOCK_OK)
         return SECLOCK_CONFIG;
-    if (core && (unsigned)kind < SECLOCK_KIND_COUNT)
-        server = core_context(core, kind)->server;
-    if (!server)
+    if (core && (unsigned)request->kind < SECLOCK_KIND_COUNT)
+        context = core_context(core, request->kind);
+    if (!context || !context->server)
         return lock_fail(SECLOCK_CONFIG, "no server for a member of the multi lock");
-    *step_out = (struct step){member, server, core_context(core, kind)->prefix, index};
+    request->size = sizeof *request;
+    step_out->client = member->client;
+    step_out->server = context->server;
+    step_out->prefix = context->prefix;
+    step_out->index = index;
     return SECLOCK_OK;
 }
 
@@ -58,7 +62,7 @@ static enum seclock_result steps_fill(const struct seclock_member *members, size
     qsort(steps_out, count, sizeof *steps_out, compare_steps);
     for (size_t i = 1; i < count; i++)
         if (compare_steps(&steps_out[i - 1], &steps_out[i]) == 0) {
-            lock_set_error("named twice: %s", steps_out[i].member->request->name);
+            lock_set_error("named twice: %s", steps_out[i].request.name);
             return SECLOCK_CONFIG;
         }
     return SECLOCK_OK;
@@ -79,19 +83,15 @@ static enum seclock_result check_held(struct seclock_handle *const *handles, siz
 
 /* The deadline holds for all locks together. After the first BUSY the caller gives everything
  * back. */
-static enum seclock_result acquire_all(const struct step *steps, size_t count, int wait_ms,
+static enum seclock_result acquire_all(struct step *steps, size_t count, int wait_ms,
                                        struct seclock_handle **handles)
 {
     int64_t until_ms = clock_now_ms() + wait_ms;
     for (size_t i = 0; i < count; i++) {
-        const struct seclock_member *member = steps[i].member;
-        int left_ms = wait_ms;
-        if (wait_ms > 0) {
-            int64_t left = until_ms - clock_now_ms();
-            left_ms = left > 0 ? (int)left : 0;
-        }
+        int64_t left_ms = until_ms - clock_now_ms();
+        steps[i].request.wait_ms = wait_ms <= 0 ? wait_ms : left_ms > 0 ? (int)left_ms : 0;
         enum seclock_result result =
-            lock_acquire(member->client, member->request, &left_ms, &handles[steps[i].index]);
+            seclock_acquire(steps[i].client, &steps[i].request, &handles[steps[i].index]);
         if (result == SECLOCK_BUSY && wait_ms > 0)
             result = SECLOCK_TIMEOUT;
         if (result != SECLOCK_OK)

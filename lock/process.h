@@ -1,4 +1,5 @@
-/* Private to lock/: state that exists once per process, and what a fork makes of it. */
+/* Private to lock/: state that exists once per process, what a fork makes of it, and calls in which
+ * pthread_cancel has to wait. */
 #ifndef LOCK_PROCESS_H
 #define LOCK_PROCESS_H
 
@@ -30,5 +31,22 @@ uint64_t process_next_number(void);
 
 /* The number of the calling thread as an owner. Never used again, unlike thread ids. */
 uint64_t process_thread_number(void);
+
+static inline int uncancelled_begin(void)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void uncancelled_end(const int *before)
+{
+    pthread_setcancelstate(*before, NULL);
+}
+
+/* Until the end of the block pthread_cancel of this thread has to wait. A thread that ended in the
+ * middle would stay the leader of the waiting threads (redis/waiter.h), or leave a mutex locked. */
+#define UNCANCELLED                                                                                \
+    __attribute__((cleanup(uncancelled_end), unused)) int uncancelled = uncancelled_begin()
 
 #endif

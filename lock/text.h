@@ -1,4 +1,5 @@
-/* Private to lock/: the last error, and the check of names. */
+/* Private to lock/: what crosses the public interface: reasons of failures, names, and structs that
+ * grow from release to release. */
 #ifndef LOCK_TEXT_H
 #define LOCK_TEXT_H
 
@@ -12,5 +13,17 @@ enum seclock_result lock_fail(enum seclock_result result, const char *reason);
 
 /* SECLOCK_OK when the text may be the name of a lock, otherwise SECLOCK_CONFIG with the reason. */
 enum seclock_result lock_name_check(const char *name);
+
+/* The structs of the public header begin with `size_t size`, which the caller sets.
+ *
+ * Copies a caller's struct into the library's, which has `size` bytes; fields that the caller does
+ * not know are 0. False, with the reason in seclock_error: the caller's size is not set (below
+ * `size_min`, that of the first release), or the caller uses a field that the library does not
+ * know. */
+bool lock_sized_read(void *known_out, size_t size, size_t size_min, const void *given);
+
+/* Copies the library's struct into a caller's, as much of it as the caller knows, and keeps the
+ * caller's size. False as above. */
+bool lock_sized_write(void *given, size_t size, size_t size_min, const void *known);
 
 #endif

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "lock/driver.h"
-#include "lock/random.h"
+#include "lock/identity.h"
 
 enum {
     BATCH_MAX = 256,

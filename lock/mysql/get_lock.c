@@ -8,9 +8,9 @@
 
 #include "base/url.h"
 #include "lock/driver.h"
+#include "lock/identity.h"
 #include "lock/mysql/pool.h"
 #include "lock/process.h"
-#include "lock/random.h"
 #include "lock/text.h"
 
 /* the_connection_is_the_lock: the server frees a user lock when its connection ends, however that

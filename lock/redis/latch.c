@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "lock/client.h"
+#include "lock/process.h"
 #include "lock/redis/operator.h"
 #include "lock/text.h"
-#include "lock/uncancelled.h"
 
 #define FIELD "latch"
 #define COUNTED "latch:counted"

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "lock/random.h"
+#include "lock/identity.h"
 #include "lock/text.h"
 
 #define WRITER "write"

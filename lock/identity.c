@@ -1,20 +1,56 @@
-/* Writes the ids of clients, and reads in them who holds a lock. */
-#include "lock/holder.h"
+/* Random numbers, and the ids of clients, which tell whoever waits for a lock who holds it. */
+#include "lock/identity.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+
+void lock_random_text(char text_out[LOCK_RANDOM_SIZE])
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bits[LOCK_RANDOM_SIZE / 2];
+    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        abort(); /* a token that can be guessed guards nothing */
+    for (size_t i = 0; i < sizeof bits; i++) {
+        text_out[2 * i] = hex[bits[i] >> 4];
+        text_out[2 * i + 1] = hex[bits[i] & 15];
+    }
+    text_out[LOCK_RANDOM_SIZE - 1] = '\0';
+}
+
+/* xorshift, seeded for each thread: jitter has to differ between processes, nothing more. */
+unsigned lock_random(unsigned bound)
+{
+    static _Thread_local uint64_t state;
+    assert(bound > 0);
+    while (state == 0)
+        if (getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
+            abort();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)((state >> 32) % bound);
+}
+
+void lock_random_pause(unsigned most_ms)
+{
+    poll(NULL, 0, 1 + (int)lock_random(most_ms));
+}
 
 /* why_in_the_id: whoever waits wants to know for whom, and the token of the holder is what every
  * server keeps anyway. The random part alone makes an id differ from all others. */
 enum { RANDOM_DIGITS = 18, PROCESS_DIGITS = 6, ADDRESS_DIGITS = 8 };
 
-_Static_assert(RANDOM_DIGITS + PROCESS_DIGITS + ADDRESS_DIGITS == LOCK_RANDOM_SIZE - 1, "id");
+_Static_assert(RANDOM_DIGITS + PROCESS_DIGITS + ADDRESS_DIGITS == LOCK_RANDOM_SIZE - 1,
+               "the three parts fill an id");
 
 /* The first IPv4 address of an interface that others can reach; 0: there is none. */
 static uint32_t host_address(void)
@@ -35,7 +71,7 @@ static uint32_t host_address(void)
     return address;
 }
 
-void holder_id(char id_out[LOCK_RANDOM_SIZE])
+void identity_make(char id_out[LOCK_RANDOM_SIZE])
 {
     char who[PROCESS_DIGITS + ADDRESS_DIGITS + 1];
     snprintf(who, sizeof who, "%06x%08x", (unsigned)getpid() & 0xffffff, host_address());
@@ -43,7 +79,7 @@ void holder_id(char id_out[LOCK_RANDOM_SIZE])
     memcpy(id_out + RANDOM_DIGITS, who, sizeof who);
 }
 
-void holder_find(struct seclock_status *status)
+void identity_read(struct seclock_status *status)
 {
     char digits[ADDRESS_DIGITS + 1] = "";
     const char *id = status->holder;
