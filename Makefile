@@ -280,7 +280,7 @@ $(BUILD)/test/shifted_clock.so: test/shifted_clock.c
 simulate_src  := $(filter-out test/simulate/test_%,$(wildcard test/simulate/*.c test/simulate/*/*.c))
 simulate_real := $(filter-out stock/test_%,$(wildcard stock/*.c stock/*/*.c)) \
                  $(addprefix base/,clock.c fault.c identifier.c text.c url.c) \
-                 $(addprefix lock/redis/,key.c pipeline.c) \
+                 lock/redis/pipeline.c \
                  $(addprefix lua/,command.c script.c) \
                  $(addprefix sql/,orders/ledger_status.c ledger_time.c db/sql_text.c)
 arena_wrap    := malloc calloc realloc free strdup

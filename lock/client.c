@@ -83,7 +83,7 @@ static void core_free(struct lock_core *core)
         return;
     watchdog_close(&core->watchdog); /* first: it renews by the drivers */
     for (int i = 0; i < SECLOCK_KIND_COUNT; i++)
-        if (core->drivers[i])
+        if (core->drivers[i] && driver_of((enum seclock_kind)i)->close)
             driver_of((enum seclock_kind)i)->close(core->drivers[i]);
     struct redis_server *redis = core->redis;
     redis_server_close(&redis);

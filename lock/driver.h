@@ -36,7 +36,7 @@ struct lock_driver {
 
     /* Makes the driver's state without connecting. SECLOCK_OK, SECLOCK_CONFIG or SECLOCK_FAILED. */
     enum seclock_result (*open)(const struct lock_context *context, void **self_out);
-    void (*close)(void *self);
+    void (*close)(void *self); /* optional */
     /* Optional. In a child of fork: closes inherited descriptors, and touches nothing that a thread
      * of the parent may have been changing. Memory may leak. */
     void (*forget)(void *self);
@@ -91,8 +91,8 @@ extern const struct lock_driver redis_simple_driver;    /* redis/string.c */
 extern const struct lock_driver redis_spin_driver;      /* redis/string.c */
 extern const struct lock_driver redis_reentrant_driver; /* redis/hash.c */
 extern const struct lock_driver redis_timestamp_driver;
-extern const struct lock_driver redis_fair_driver;
-extern const struct lock_driver redis_rw_driver;
+extern const struct lock_driver redis_fair_driver; /* redis/hash.c */
+extern const struct lock_driver redis_rw_driver;   /* redis/hash.c */
 extern const struct lock_driver redis_semaphore_driver;
 extern const struct lock_driver redis_permit_driver; /* redis/semaphore.c */
 extern const struct lock_driver redis_latch_driver;

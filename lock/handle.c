@@ -103,6 +103,18 @@ int handle_request_ms(const struct seclock_handle *handle, int timeout_ms)
     return left_ms < timeout_ms ? (int)left_ms : timeout_ms;
 }
 
+int handle_renewal_ms(struct seclock_handle *const *handles, size_t count, int least_ms,
+                      int most_ms)
+{
+    assert(count > 0 && least_ms > 0 && most_ms > 0);
+    int64_t now_ns = handles[0]->now_ns(), wait_ms = most_ms;
+    for (size_t i = 0; i < count; i++) {
+        int64_t left_ms = (handles[i]->deadline_ns - now_ns) / NS_PER_MS;
+        wait_ms = left_ms < wait_ms ? left_ms : wait_ms;
+    }
+    return wait_ms > least_ms ? (int)wait_ms : least_ms;
+}
+
 bool handle_sleep(const struct seclock_handle *handle, int ms)
 {
     struct pollfd fd = {.fd = handle->cancel_fd > 0 ? handle->cancel_fd : -1, .events = POLLIN};

@@ -82,6 +82,12 @@ bool handle_extend(struct seclock_handle *handle, enum seclock_result result, in
  * wants to be back, but at least a moment, for servers that are well. */
 int handle_request_ms(const struct seclock_handle *handle, int timeout_ms);
 
+/* How long the renewal of these holds of one client may wait for its answer: until the first of
+ * their deadlines, because the answer is of no use after it and the other holds of the watchdog wait
+ * behind these. At least `least_ms`, at most `most_ms`. */
+int handle_renewal_ms(struct seclock_handle *const *handles, size_t count, int least_ms,
+                      int most_ms);
+
 /* Sleeps; true when the caller has cancelled the wait. */
 bool handle_sleep(const struct seclock_handle *handle, int ms);
 

@@ -10,7 +10,6 @@
 #include "lock/mysql/table.h"
 #include "lock/redis/server.h"
 #include "lock/text.h"
-#include "lua/command.h"
 #include "lua_scripts.h"
 
 /* why_no_lock: nobody waits, and the death of a writer blocks nobody. A caller that read version N
@@ -52,28 +51,6 @@ static enum seclock_result store_find(struct seclock_client *client, enum secloc
 
 /* ---- Redis ---- */
 
-/* Runs one command, and again on a new connection when it was not answered: a swap has an id by
- * which the script recognises the repeat. `repeated_out` may be NULL. */
-static enum seclock_result redis_ask(struct redis_server *server, struct command *command,
-                                     bool *repeated_out)
-{
-    struct redis *redis = redis_server_take(server);
-    if (!redis)
-        return SECLOCK_FAILED;
-    command_run(redis, command, 1);
-    bool doubt = command->result == REDIS_UNKNOWN;
-    if (doubt)
-        command_run(redis, command, 1);
-    if (repeated_out)
-        *repeated_out = doubt;
-    if (command->result != REDIS_ANSWERED)
-        redis_server_failed(server, redis);
-    redis_server_give(server, redis);
-    if (command->result == REDIS_ANSWERED)
-        return SECLOCK_OK;
-    return doubt ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
-}
-
 /* Reading changes nothing, so an unanswered read has failed and leaves no doubt. */
 static enum seclock_result redis_read(struct redis_server *server, const char *name,
                                       struct seclock_value *value_out)
@@ -81,7 +58,7 @@ static enum seclock_result redis_read(struct redis_server *server, const char *n
     char key[SCRIPT_KEY_MAX];
     redis_server_key(server, name, "value", key);
     struct command command = {.argc = 4, .argv = {"HMGET", key, "v", "d"}};
-    enum seclock_result result = redis_ask(server, &command, NULL);
+    enum seclock_result result = redis_server_commands(server, &command, 1, NULL);
     if (result == SECLOCK_OK) {
         size_t size = 0;
         const char *data = command_text(&command, 1, &size);
@@ -104,7 +81,7 @@ static enum seclock_result overtaken(bool repeated)
                : SECLOCK_BUSY;
 }
 
-/* Sent as EVAL with its text, because values are rare next to locks and the script is not worth
+/* The script recognises a repeat by the id of the change. It is sent as EVAL with its text, because values are rare next to locks and the script is not worth
  * a place in the list of those that are loaded. */
 static enum seclock_result redis_swap(struct redis_server *server, const char *name,
                                       struct seclock_value *value, const char *change, int ttl_ms)
@@ -122,8 +99,10 @@ static enum seclock_result redis_swap(struct redis_server *server, const char *n
         .lengths = {[5] = value->size},
     };
     bool repeated;
-    enum seclock_result result = redis_ask(server, &command, &repeated);
-    if (result == SECLOCK_OK && command_int(&command, 0) == 1)
+    enum seclock_result result = redis_server_commands(server, &command, 1, &repeated);
+    if (result == SECLOCK_FAILED && repeated)
+        result = SECLOCK_UNKNOWN; /* the first sending may have been carried out */
+    else if (result == SECLOCK_OK && command_int(&command, 0) == 1)
         value->version = (uint64_t)command_int(&command, 1);
     else if (result == SECLOCK_OK)
         result = overtaken(repeated);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "lock/redis/key.h"
+#include "lock/redis/pipeline.h"
 #include "lua/command.h"
 #include "service/workers/observer.h"
 #include "sql/sales/ledger_stock.h"

@@ -355,7 +355,7 @@ static void get_lock_renew(void *self, struct seclock_handle *const *handles, si
 {
     struct get_lock *get_lock = self;
     for (size_t i = 0; i < count; i++) {
-        int wait_ms = mysql_renewal_ms(&handles[i], 1, get_lock->timeout_ms);
+        int wait_ms = handle_renewal_ms(&handles[i], 1, MYSQL_RENEWAL_MS_MIN, get_lock->timeout_ms);
         struct holding *holding = handles[i]->driver_data;
         results_out[i] = holding ? holding_check(get_lock, holding, wait_ms) : SECLOCK_LOST;
     }

@@ -16,7 +16,6 @@
 enum {
     IDLE_MAX = 8,
     QUERY_TRIES_MAX = 5,
-    RENEWAL_MS_MIN = 50,  /* for the others, when one hold is about to end */
     NO_SUCH_TABLE = 1146, /* ER_NO_SUCH_TABLE; mysql.h is for sql/ only */
 };
 
@@ -172,17 +171,6 @@ enum seclock_result mysql_pool_query(struct db *db, const struct sql_text *sql)
 {
     bool repeated;
     return mysql_pool_query_noting(db, sql, &repeated);
-}
-
-int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms)
-{
-    assert(count > 0 && timeout_ms > 0);
-    int64_t wait_ms = timeout_ms;
-    for (size_t i = 0; i < count; i++) {
-        int64_t left_ns = handles[i]->deadline_ns - handles[i]->now_ns();
-        wait_ms = left_ns / 1000000 < wait_ms ? left_ns / 1000000 : wait_ms;
-    }
-    return wait_ms > RENEWAL_MS_MIN ? (int)wait_ms : RENEWAL_MS_MIN;
 }
 
 void mysql_raw(struct sql_text *sql, const char *text)

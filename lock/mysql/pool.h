@@ -36,9 +36,9 @@ enum seclock_result mysql_pool_query_noting(struct db *db, const struct sql_text
 enum seclock_result mysql_pool_query_for(const struct seclock_handle *handle, int timeout_ms,
                                          struct db *db, const struct sql_text *sql);
 
-/* How long a renewal of these holds may wait for its answer: while all of them are valid, but at
- * least a moment and at most `timeout_ms`. */
-int mysql_renewal_ms(struct seclock_handle *const *handles, size_t count, int timeout_ms);
+/* The least time for the answer to a renewal, when a hold is about to end: the connection serves
+ * others after it. */
+enum { MYSQL_RENEWAL_MS_MIN = 50 };
 
 /* Appends text as a literal, whatever its bytes. */
 void mysql_literal(struct sql_text *sql, const char *text);

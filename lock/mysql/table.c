@@ -191,7 +191,7 @@ static enum db_result renew_in_time(const struct table *table, struct db *db,
                                     const struct sql_text *sql)
 {
     int64_t (*now_ns)(void) = handles[0]->now_ns;
-    int half_ms = mysql_renewal_ms(handles, count, table->timeout_ms) / 2;
+    int half_ms = handle_renewal_ms(handles, count, MYSQL_RENEWAL_MS_MIN, table->timeout_ms) / 2;
     int64_t began_ns = now_ns();
     enum db_result result = renew_once(db, sql, 2 * half_ms);
     if (result != DB_OK && now_ns() - began_ns < half_ms * INT64_C(1000000))

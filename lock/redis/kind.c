@@ -1,12 +1,10 @@
-/* What the Redis kinds have in common: calls, renewals in pipelines, waiting. */
+/* The functions of the driver table that the Redis kinds share. */
 #include "lock/redis/kind.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lock/client.h"
-#include "lock/redis/key.h"
 #include "lock/redis/waiter.h"
 #include "lock/text.h"
 
@@ -24,70 +22,43 @@ const struct redis_row *redis_row_of(const struct seclock_handle *handle)
     return row;
 }
 
+/* The server belongs to the core, which also closes it. */
 enum seclock_result redis_kind_open(const struct lock_context *context, void **self_out)
 {
     *self_out = core_redis(context->core);
     return *self_out ? SECLOCK_OK : SECLOCK_CONFIG;
 }
 
-void redis_kind_close(void *self)
-{
-    (void)self; /* the server belongs to the core */
-}
-
 /* ---- calls ---- */
 
-void redis_kind_key(const struct redis_server *server, struct script_call *call, const char *name,
-                    const char *field)
-{
-    char key[SCRIPT_KEY_MAX];
-    redis_server_key(server, name, field, key);
-    script_key(call, key);
-}
-
-void redis_kind_released_key(const struct redis_server *server, struct script_call *call,
-                             const char *name, const char *request)
-{
-    char field[LOCK_FIELD_MAX];
-    lock_redis_released("released", request, field);
-    redis_kind_key(server, call, name, field);
-}
-
-static enum seclock_result answer(const struct script_call *call, enum seclock_result no)
-{
-    assert(no != SECLOCK_OK);
-    enum seclock_result result = redis_server_result(call);
-    return result == SECLOCK_OK && call->values[0] != 1 ? no : result;
-}
-
-enum seclock_result redis_kind_run(struct redis_server *server, struct script_call *call,
-                                   enum seclock_result no)
-{
-    redis_server_run(server, call, 1, true);
-    return answer(call, no);
-}
-
-int redis_kind_limit_ms(const struct redis_server *server, const struct seclock_handle *handle)
+/* 0: as the server's time-out says. */
+static int limit_ms(const struct redis_server *server, const struct seclock_handle *handle)
 {
     if (!handle || handle->until_ns == 0)
         return 0;
     return handle_request_ms(handle, redis_server_timeout_ms(server));
 }
 
+enum seclock_result redis_kind_run(struct redis_server *server, const struct seclock_handle *handle,
+                                   struct script_call *call, enum seclock_result no)
+{
+    redis_server_run(server, call, 1, limit_ms(server, handle));
+    return redis_server_answer(call, no);
+}
+
 enum seclock_result redis_kind_run_publishing(struct redis_server *server,
                                               const struct seclock_handle *handle,
                                               struct script_call *call, enum seclock_result no)
 {
-    redis_server_run_publishing(server, call, redis_kind_limit_ms(server, handle));
-    return answer(call, no);
+    redis_server_run_publishing(server, call, limit_ms(server, handle));
+    return redis_server_answer(call, no);
 }
 
 enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclock_handle *handle,
                                        struct script_call *call)
 {
     assert(handle->lease_ms > 0);
-    redis_server_run_within(server, call, 1, redis_kind_limit_ms(server, handle));
-    enum seclock_result result = answer(call, SECLOCK_BUSY);
+    enum seclock_result result = redis_kind_run(server, handle, call, SECLOCK_BUSY);
     if (result == SECLOCK_OK) {
         handle->fence = (uint64_t)call->values[1];
         handle->hold_count = (int)call->values[2];
@@ -103,20 +74,6 @@ enum seclock_result redis_kind_acquire(struct redis_server *server, struct seclo
 
 /* ---- renewal ---- */
 
-/* How long the renewal of some holds may wait for its answer. After the first of their deadlines
- * the answer is of no use, and the other holds of the watchdog wait behind this one. */
-static int renewal_ms(struct seclock_handle *const *handles, size_t count)
-{
-    assert(count > 0);
-    int64_t now_ns = handles[0]->now_ns();
-    int64_t least_ms = SECLOCK_LEASE_MS_MAX;
-    for (size_t i = 0; i < count; i++) {
-        int64_t left_ms = (handles[i]->deadline_ns - now_ns) / 1000000;
-        least_ms = left_ms < least_ms ? left_ms : least_ms;
-    }
-    return least_ms > RENEW_MS_MIN ? (int)least_ms : RENEW_MS_MIN;
-}
-
 /* A hold whose acquisition was not answered learns its fence from its first renewal. */
 static void learn_fence(struct seclock_handle *handle, const struct script_call *call)
 {
@@ -131,9 +88,10 @@ static void renew_chunk(struct redis_server *server, struct seclock_handle *cons
     assert(count > 0 && count <= RENEW_CHUNK);
     for (size_t i = 0; i < count; i++)
         redis_row_of(handles[i])->renewal(server, handles[i], &calls[i]);
-    redis_server_run_within(server, calls, count, renewal_ms(handles, count));
+    redis_server_run(server, calls, count,
+                     handle_renewal_ms(handles, count, RENEW_MS_MIN, SECLOCK_LEASE_MS_MAX));
     for (size_t i = 0; i < count; i++) {
-        results_out[i] = answer(&calls[i], SECLOCK_LOST);
+        results_out[i] = redis_server_answer(&calls[i], SECLOCK_LOST);
         if (results_out[i] == SECLOCK_OK)
             learn_fence(handles[i], &calls[i]);
     }
@@ -181,4 +139,135 @@ void redis_kind_stop_waiting(void *self, struct seclock_handle *handle, bool acq
     if (waiter)
         waiter_leave(&waiter, acquired);
     handle->waiting = NULL;
+}
+
+/* ---- for operators ---- */
+
+enum seclock_result redis_kind_break(const struct lock_driver *driver, void *self, const char *name)
+{
+    const struct redis_row *row = driver->row;
+    enum { OTHERS_MAX = sizeof row->others / sizeof row->others[0] };
+    char keys[1 + OTHERS_MAX][SCRIPT_KEY_MAX];
+    const char *message = row->message[0] == '*' ? "*" : "1";
+    struct command commands[] = {{.argc = 2, .argv = {"DEL", keys[0]}},
+                                 {.argc = 3, .argv = {"PUBLISH", keys[0], message}}};
+    redis_server_key(self, name, row->field, keys[0]);
+    for (int i = 0; i < OTHERS_MAX && row->others[i]; i++) {
+        redis_server_key(self, name, row->others[i], keys[1 + i]);
+        assert(commands[0].argc < COMMAND_ARGS_MAX);
+        commands[0].argv[commands[0].argc++] = keys[1 + i];
+    }
+    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
+    if (result == SECLOCK_OK && command_int(&commands[0], -1) == 0)
+        result = SECLOCK_NOT_OWNER;
+    command_clear(commands, 2);
+    return result;
+}
+
+/* The fence outlives the hold, so it is shown for a free lock as well. */
+static void status_fill(struct seclock_status *status, const char *holder, int64_t count,
+                        const struct command *ttl, const struct command *fence)
+{
+    status->held = holder != NULL;
+    if (holder) {
+        snprintf(status->holder, sizeof status->holder, "%s", holder);
+        status->count = count;
+        status->remaining_ms = command_int(ttl, -1);
+    }
+    status->fence = (uint64_t)command_int(fence, -1);
+}
+
+enum seclock_result redis_string_status(const struct lock_driver *driver, void *self,
+                                        const char *name, struct seclock_status *status_out)
+{
+    const struct redis_row *row = driver->row;
+    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
+    struct command commands[] = {{.argc = 2, .argv = {"GET", lock}},
+                                 {.argc = 2, .argv = {"PTTL", lock}},
+                                 {.argc = 2, .argv = {"GET", fence}}};
+    redis_server_key(self, name, row->field, lock);
+    redis_server_key(self, name, "fence", fence);
+    enum seclock_result result = redis_server_commands(self, commands, 3, NULL);
+    if (result == SECLOCK_OK)
+        status_fill(status_out, command_text(&commands[0], -1, NULL), 1, &commands[1],
+                    &commands[2]);
+    command_clear(commands, 3);
+    return result;
+}
+
+/* The commands are not atomic together: an operator sees a lock that changes meanwhile with the
+ * one value or the other. */
+enum seclock_result redis_hash_status(const struct lock_driver *driver, void *self,
+                                      const char *name, struct seclock_status *status_out)
+{
+    const struct redis_row *row = driver->row;
+    char lock[SCRIPT_KEY_MAX], fence[SCRIPT_KEY_MAX];
+    struct command commands[] = {{.argc = 3, .argv = {"HGET", lock, "o"}},
+                                 {.argc = 2, .argv = {"PTTL", lock}},
+                                 {.argc = 2, .argv = {"GET", fence}},
+                                 {.argc = 2, .argv = {"HLEN", lock}}};
+    redis_server_key(self, name, row->field, lock);
+    redis_server_key(self, name, "fence", fence);
+    enum seclock_result result = redis_server_commands(self, commands, 4, NULL);
+    if (result == SECLOCK_OK) /* all fields but `o` and `f` are holds */
+        status_fill(status_out, command_text(&commands[0], -1, NULL),
+                    command_int(&commands[3], -1) - 2, &commands[1], &commands[2]);
+    command_clear(commands, 4);
+    return result;
+}
+
+static void set_status_fill(const struct command *commands, char mark,
+                            struct seclock_status *status)
+{
+    size_t length = 0;
+    const char *last = command_text(&commands[0], 0, &length);
+    int64_t now_ms = command_int(&commands[2], 0) * 1000 + command_int(&commands[2], 1) / 1000;
+    int64_t left_ms = command_int(&commands[0], 1) - now_ms;
+    if (!last || left_ms <= 0)
+        return;
+    status->held = true;
+    status->remaining_ms = left_ms;
+    status->count = command_int(&commands[1], -1);
+    for (size_t i = 0; i < length && i + 1 < sizeof status->holder && last[i] != mark; i++)
+        status->holder[i] = last[i];
+}
+
+enum seclock_result redis_set_status(struct redis_server *server, const char *name,
+                                     const char *field, char mark,
+                                     struct seclock_status *status_out)
+{
+    char holds[SCRIPT_KEY_MAX];
+    struct command commands[] = {{.argc = 5, .argv = {"ZRANGE", holds, "-1", "-1", "WITHSCORES"}},
+                                 {.argc = 2, .argv = {"ZCARD", holds}},
+                                 {.argc = 1, .argv = {"TIME"}}};
+    redis_server_key(server, name, field, holds);
+    enum seclock_result result = redis_server_commands(server, commands, 3, NULL);
+    if (result == SECLOCK_OK)
+        set_status_fill(commands, mark, status_out);
+    command_clear(commands, 3);
+    return result;
+}
+
+/* An evicting server may drop a lock that is held, and nobody would notice until the next
+ * renewal. */
+enum seclock_result redis_kind_check(void *self, char *warning_out, size_t size)
+{
+    struct command command = {.argc = 3, .argv = {"CONFIG", "GET", "maxmemory-policy"}};
+    enum seclock_result result = redis_server_commands(self, &command, 1, NULL);
+    const char *policy = command_text(&command, 1, NULL);
+    if (policy && strcmp(policy, "noeviction") != 0)
+        snprintf(warning_out, size, "Redis may evict locks: maxmemory-policy is %s, not noeviction",
+                 policy);
+    command_clear(&command, 1);
+    return result == SECLOCK_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_OK; /* CONFIG may be forbidden */
+}
+
+enum seclock_result redis_kind_server(struct seclock_client *client, const char *name,
+                                      struct redis_server **server_out)
+{
+    struct lock_core *core = client_core(client);
+    *server_out = core ? core_redis(core) : NULL;
+    if (!*server_out)
+        return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
+    return lock_name_check(name);
 }

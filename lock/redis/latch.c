@@ -2,9 +2,8 @@
  * counted, those of before it was set anew apart. */
 #include <string.h>
 
-#include "lock/client.h"
 #include "lock/process.h"
-#include "lock/redis/operator.h"
+#include "lock/redis/kind.h"
 #include "lock/text.h"
 
 #define FIELD "latch"
@@ -12,16 +11,6 @@
 #define BEFORE "latch:before"
 
 enum { TTL_MS = 86400000, ABSENT = -1, RETRY_MS_MAX = 100 };
-
-static enum seclock_result server_of(struct seclock_client *client, const char *name,
-                                     struct redis_server **server_out)
-{
-    struct lock_core *core = client_core(client);
-    *server_out = core ? core_redis(core) : NULL;
-    if (!*server_out)
-        return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
-    return lock_name_check(name);
-}
 
 static enum seclock_result never_set(void)
 {
@@ -35,20 +24,16 @@ enum seclock_result seclock_latch_set(struct seclock_client *client, const char 
 {
     struct script_call call;
     struct redis_server *server;
-    enum seclock_result result = server_of(client, name, &server);
+    enum seclock_result result = redis_kind_server(client, name, &server);
     if (result != SECLOCK_OK)
         return result;
     if (count < 1 || ttl_ms < 0)
         return lock_fail(SECLOCK_CONFIG, "a latch counts from 1 or more");
-    script_begin(&call, SCRIPT_lock_latch_set);
-    redis_kind_key(server, &call, name, FIELD);
-    redis_kind_key(server, &call, name, COUNTED);
-    redis_kind_key(server, &call, name, BEFORE);
+    redis_server_begin(server, &call, SCRIPT_lock_latch_set, name, FIELD, COUNTED, BEFORE, NULL);
     script_int(&call, count);
     script_int(&call, ttl_ms > 0 ? ttl_ms : TTL_MS);
-    redis_server_run(server, &call, 1, false); /* a repeat would find the latch that it has set */
-    result = redis_server_result(&call);
-    return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_BUSY : result;
+    redis_server_run_once(server, &call); /* a repeat would find the latch that it has set */
+    return redis_server_answer(&call, SECLOCK_BUSY);
 }
 
 /* A request's id makes the count safe to repeat: an order that is counted down twice counts
@@ -59,7 +44,7 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
     struct script_call call;
     struct redis_server *server;
     char random[LOCK_RANDOM_SIZE];
-    enum seclock_result result = server_of(client, name, &server);
+    enum seclock_result result = redis_kind_server(client, name, &server);
     if (result != SECLOCK_OK)
         return result;
     if (request && (request[0] == '\0' || strlen(request) >= SECLOCK_TOKEN_MAX)) {
@@ -67,13 +52,10 @@ enum seclock_result seclock_latch_count_down(struct seclock_client *client, cons
         return SECLOCK_CONFIG;
     }
     lock_random_text(random);
-    script_begin(&call, SCRIPT_lock_latch_down);
-    redis_kind_key(server, &call, name, FIELD);
-    redis_kind_key(server, &call, name, COUNTED);
-    redis_kind_key(server, &call, name, BEFORE);
+    redis_server_begin(server, &call, SCRIPT_lock_latch_down, name, FIELD, COUNTED, BEFORE, NULL);
     script_text(&call, request ? request : random);
     script_text(&call, random);
-    result = redis_kind_run(server, &call, SECLOCK_CONFIG);
+    result = redis_kind_run(server, NULL, &call, SECLOCK_CONFIG);
     if (result == SECLOCK_OK && left_out)
         *left_out = call.values[1];
     return result == SECLOCK_CONFIG ? never_set() : result;
@@ -86,7 +68,7 @@ static enum seclock_result count_of(struct redis_server *server, const char *nam
     char key[SCRIPT_KEY_MAX];
     struct command command = {.argc = 2, .argv = {"GET", key}};
     redis_server_key(server, name, FIELD, key);
-    enum seclock_result result = redis_commands(server, &command, 1);
+    enum seclock_result result = redis_server_commands(server, &command, 1, NULL);
     *left_out = command_text(&command, -1, NULL) ? command_int(&command, -1) : ABSENT;
     command_clear(&command, 1);
     return result;
@@ -96,7 +78,7 @@ enum seclock_result seclock_latch_count(struct seclock_client *client, const cha
                                         int64_t *left_out)
 {
     struct redis_server *server;
-    enum seclock_result result = server_of(client, name, &server);
+    enum seclock_result result = redis_kind_server(client, name, &server);
     *left_out = 0;
     if (result == SECLOCK_OK)
         result = count_of(server, name, left_out);
@@ -159,7 +141,7 @@ enum seclock_result seclock_latch_await(struct seclock_client *client, const cha
 {
     UNCANCELLED;
     struct redis_server *server;
-    enum seclock_result result = server_of(client, name, &server);
+    enum seclock_result result = redis_kind_server(client, name, &server);
     if (result != SECLOCK_OK)
         return result;
     return latch_wait(client_core(client), server, name, wait_ms);
@@ -182,22 +164,12 @@ static enum seclock_result latch_status(const struct lock_driver *driver, void *
     return counted;
 }
 
-/* The table needs an entry; seclock_acquire refuses the kind before it gets here. */
-static enum seclock_result latch_acquire(void *self, struct seclock_handle *handle)
-{
-    (void)self;
-    (void)handle;
-    return SECLOCK_UNSUPPORTED;
-}
-
 const struct lock_driver redis_latch_driver = {
     .kind = SECLOCK_KIND_LATCH,
     .features = LOCK_NO_HOLDS,
     .row = &(const struct redis_row){.field = FIELD, .message = "*", .others = {COUNTED}},
     .open = redis_kind_open,
-    .close = redis_kind_close,
-    .acquire = latch_acquire,
     .status = latch_status,
-    .break_lock = redis_break,
-    .check = redis_check,
+    .break_lock = redis_kind_break,
+    .check = redis_kind_check,
 };

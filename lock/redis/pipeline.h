@@ -1,12 +1,22 @@
-/* The simple lock in halves, for callers that send scripts of their own in the same round trip as
- * its acquisition or release: holds that the caller owns, without renewal and without waiting. Not
- * part of the installed library. */
+/* The keys of locks; and the simple lock in halves, for callers that send scripts of their own in the
+ * same round trip as its acquisition or release: holds that the caller owns, without renewal and
+ * without waiting. Not part of the installed library. */
 #ifndef LOCK_REDIS_PIPELINE_H
 #define LOCK_REDIS_PIPELINE_H
 
-#include "lock/redis/key.h"
 #include "lock/seclock.h"
 #include "lua/script.h"
+
+/* Writes the key `prefix{name}:field` (SCRIPT_KEY_MAX bytes). The braces make the name the hash
+ * tag, so that all keys of one name share one cluster slot and one script may use them. */
+void lock_redis_key(const char *prefix, const char *name, const char *field, char *key_out);
+
+enum { LOCK_FIELD_MAX = 24 }; /* bytes of a field, with its NUL */
+
+/* Writes the field of the key that remembers the release of a request, for a repeat: `base` and a
+ * mark of the request's owner, so that the releases of others do not take its place. Each owner has
+ * a few such keys, in turns. */
+void lock_redis_released(const char *base, const char *request, char field_out[LOCK_FIELD_MAX]);
 
 /* One hold of one lock. Valid while SECLOCK_STATE_HELD, until `deadline_ns` on the monotonic clock
  * and not a moment longer. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/redis/key.h"
+#include "lock/redis/pipeline.h"
 #include "lock/redis/redlock_servers.h"
 #include "lock/text.h"
 #include "lua/command.h"

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lock/client.h"
-#include "lock/redis/operator.h"
+#include "lock/redis/kind.h"
 #include "lock/redis/waiter.h"
 #include "lock/text.h"
 
@@ -28,11 +27,9 @@ static enum seclock_result permits_acquire(void *self, struct seclock_handle *ha
     struct script_call call;
     char limit[LIMIT_FIELD_MAX];
     limit_field(redis_row_of(handle), limit);
-    script_begin(&call, SCRIPT_lock_permits);
-    redis_kind_key(self, &call, handle->name, redis_row_of(handle)->field);
-    redis_kind_key(self, &call, handle->name, limit);
-    redis_kind_key(self, &call, handle->name, "fence");
-    redis_kind_released_key(self, &call, handle->name, handle->request);
+    redis_server_begin(self, &call, SCRIPT_lock_permits, handle->name, redis_row_of(handle)->field,
+                       limit, "fence", NULL);
+    redis_server_released(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);
     script_int(&call, handle->permits);
@@ -60,9 +57,7 @@ static void renewal_call(const struct redis_server *server, const char *name, co
                          const char *id, int lease_ms, bool fenced, struct script_call *call_out)
 {
     assert(id[0] != '\0' && lease_ms > 0);
-    script_begin(call_out, SCRIPT_lock_permits_renew);
-    redis_kind_key(server, call_out, name, field);
-    redis_kind_key(server, call_out, name, "fence");
+    redis_server_begin(server, call_out, SCRIPT_lock_permits_renew, name, field, "fence", NULL);
     script_text(call_out, id);
     script_int(call_out, lease_ms);
     script_text(call_out, fenced ? "0" : "1");
@@ -80,9 +75,8 @@ static enum seclock_result release_by_id(struct redis_server *server, const char
                                          const char *field, const char *id)
 {
     struct script_call call;
-    script_begin(&call, SCRIPT_lock_permits_release);
-    redis_kind_key(server, &call, name, field);
-    redis_kind_released_key(server, &call, name, id);
+    redis_server_begin(server, &call, SCRIPT_lock_permits_release, name, field, NULL);
+    redis_server_released(server, &call, name, id);
     script_text(&call, id);
     return redis_kind_run_publishing(server, NULL, &call, SECLOCK_LOST);
 }
@@ -105,7 +99,7 @@ static enum seclock_result permits_status(const struct lock_driver *driver, void
     limit_field(row, field);
     redis_server_key(self, name, field, limit);
     redis_server_key(self, name, "fence", fence);
-    enum seclock_result result = redis_commands(self, commands, 2);
+    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
     if (result == SECLOCK_OK) {
         status_out->limit = command_int(&commands[0], -1);
         status_out->fence = (uint64_t)command_int(&commands[1], -1);
@@ -129,7 +123,7 @@ static enum seclock_result permits_set_limit(const struct lock_driver *driver, v
     limit_field(row, field);
     redis_server_key(self, name, row->field, permits);
     redis_server_key(self, name, field, key);
-    enum seclock_result result = redis_commands(self, commands, 2);
+    enum seclock_result result = redis_server_commands(self, commands, 2, NULL);
     command_clear(commands, 2);
     return result;
 }
@@ -140,16 +134,15 @@ const struct lock_driver redis_semaphore_driver = {
     .row =
         &(const struct redis_row){.field = "semaphore", .message = "*", .renewal = permits_renewal},
     .open = redis_kind_open,
-    .close = redis_kind_close,
     .acquire = permits_acquire,
     .wait = permits_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = redis_kind_renew,
     .release = permits_release,
     .status = permits_status,
-    .break_lock = redis_break,
+    .break_lock = redis_kind_break,
     .set_limit = permits_set_limit,
-    .check = redis_check,
+    .check = redis_kind_check,
 };
 
 static const struct redis_row permit_row = {
@@ -163,16 +156,15 @@ const struct lock_driver redis_permit_driver = {
     .features = LOCK_FENCED | LOCK_PERMITTED,
     .row = &permit_row,
     .open = redis_kind_open,
-    .close = redis_kind_close,
     .acquire = permits_acquire,
     .wait = permits_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = redis_kind_renew,
     .release = permits_release,
     .status = permits_status,
-    .break_lock = redis_break,
+    .break_lock = redis_kind_break,
     .set_limit = permits_set_limit,
-    .check = redis_check,
+    .check = redis_kind_check,
 };
 
 /* ---- permits by their id ---- */
@@ -181,13 +173,10 @@ const struct lock_driver redis_permit_driver = {
 static enum seclock_result server_for_id(struct seclock_client *client, const char *name,
                                          const char *id, struct redis_server **server_out)
 {
-    struct lock_core *core = client_core(client);
-    *server_out = core ? core_redis(core) : NULL;
-    if (!*server_out)
-        return core ? SECLOCK_CONFIG : SECLOCK_FAILED;
-    if (id[0] == '\0' || strlen(id) >= SECLOCK_TOKEN_MAX)
-        return lock_fail(SECLOCK_CONFIG, "not the id of a permit");
-    return lock_name_check(name);
+    enum seclock_result result = redis_kind_server(client, name, server_out);
+    if (result == SECLOCK_OK && (id[0] == '\0' || strlen(id) >= SECLOCK_TOKEN_MAX))
+        result = lock_fail(SECLOCK_CONFIG, "not the id of a permit");
+    return result;
 }
 
 enum seclock_result seclock_permit_release(struct seclock_client *client, const char *name,
@@ -209,5 +198,5 @@ enum seclock_result seclock_permit_extend(struct seclock_client *client, const c
     if (lease_ms < SECLOCK_LEASE_MS_MIN || lease_ms > SECLOCK_LEASE_MS_MAX)
         return lock_fail(SECLOCK_CONFIG, "lease out of range");
     renewal_call(server, name, permit_row.field, id, lease_ms, true, &call);
-    return redis_kind_run(server, &call, SECLOCK_LOST);
+    return redis_kind_run(server, NULL, &call, SECLOCK_LOST);
 }

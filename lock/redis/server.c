@@ -1,9 +1,9 @@
-/* One Redis server as all threads of a client share it: a pool of connections, and one
- * subscriber. */
+/* One Redis server as all threads of a client share it. */
 #include "lock/redis/server.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/url.h"
 #include "lock/process.h"
-#include "lock/redis/key.h"
+#include "lock/redis/pipeline.h"
 #include "lock/redis/waiter.h"
 #include "lock/text.h"
 
@@ -110,6 +110,58 @@ void redis_server_give(struct redis_server *server, struct redis *redis)
     redis_close(&redis);
 }
 
+int redis_server_timeout_ms(const struct redis_server *server)
+{
+    return server->timeout_ms;
+}
+
+struct waiter_hub *redis_server_waiters(struct redis_server *server)
+{
+    return server->waiters;
+}
+
+void redis_server_failed(const struct redis_server *server, const struct redis *redis)
+{
+    lock_set_error("redis %s: %s", server->place, redis_error(redis));
+}
+
+/* ---- keys ---- */
+
+void redis_server_key(const struct redis_server *server, const char *name, const char *field,
+                      char *key_out)
+{
+    lock_redis_key(server->prefix, name, field, key_out);
+}
+
+static void add_key(const struct redis_server *server, struct script_call *call, const char *name,
+                    const char *field)
+{
+    char key[SCRIPT_KEY_MAX];
+    redis_server_key(server, name, field, key);
+    script_key(call, key);
+}
+
+void redis_server_begin(const struct redis_server *server, struct script_call *call_out,
+                        enum script_id id, const char *name, ...)
+{
+    va_list fields;
+    script_begin(call_out, id);
+    va_start(fields, name);
+    for (const char *field; (field = va_arg(fields, const char *)) != NULL;)
+        add_key(server, call_out, name, field);
+    va_end(fields);
+}
+
+void redis_server_released(const struct redis_server *server, struct script_call *call,
+                           const char *name, const char *request)
+{
+    char field[LOCK_FIELD_MAX];
+    lock_redis_released("released", request, field);
+    add_key(server, call, name, field);
+}
+
+/* ---- calls ---- */
+
 /* Sends unanswered calls once more, unchanged: the script recognises the request and gives its
  * first answer, whether it was executed or not. In a pipeline the unanswered calls come last. */
 static void run_again(struct redis *redis, struct script_call *calls, size_t count)
@@ -137,11 +189,6 @@ static struct redis *take_for(struct redis_server *server, struct script_call *c
     return redis;
 }
 
-void redis_server_failed(const struct redis_server *server, const struct redis *redis)
-{
-    lock_set_error("redis %s: %s", server->place, redis_error(redis));
-}
-
 /* Gives the connection back, and keeps its error if a call was not answered. */
 static void give_after(struct redis_server *server, struct redis *redis,
                        const struct script_call *calls, size_t count)
@@ -154,31 +201,12 @@ static void give_after(struct redis_server *server, struct redis *redis,
     redis_server_give(server, redis);
 }
 
-void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      bool repeatable)
-{
-    assert(count > 0);
-    struct redis *redis = take_for(server, calls, count);
-    if (!redis)
-        return;
-    script_run(redis, calls, count);
-    if (repeatable)
-        run_again(redis, calls, count);
-    give_after(server, redis, calls, count);
-}
-
-int redis_server_timeout_ms(const struct redis_server *server)
-{
-    return server->timeout_ms;
-}
-
 /* The timeout of the connection is set for these calls only, and set back before it is lent again.
  * With a limit, there is no time left after a silent server to send anything again. */
 static void run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                       int limit_ms,
-                       void (*run)(struct redis *redis, struct script_call *calls, size_t count))
+                       int limit_ms, bool publishes)
 {
-    assert(limit_ms >= 0);
+    assert(count > 0 && limit_ms >= 0 && (!publishes || count == 1));
     struct redis *redis = take_for(server, calls, count);
     bool shorter = limit_ms > 0 && limit_ms < server->timeout_ms;
     int64_t until_ms = clock_now_ms() + limit_ms;
@@ -186,7 +214,10 @@ static void run_within(struct redis_server *server, struct script_call *calls, s
         return;
     if (shorter)
         redis_set_timeout(redis, limit_ms);
-    run(redis, calls, count);
+    if (publishes)
+        script_run_telling(redis, calls);
+    else
+        script_run(redis, calls, count);
     if (limit_ms == 0 || clock_now_ms() < until_ms)
         run_again(redis, calls, count);
     if (shorter)
@@ -194,38 +225,64 @@ static void run_within(struct redis_server *server, struct script_call *calls, s
     give_after(server, redis, calls, count);
 }
 
-static void run_telling(struct redis *redis, struct script_call *calls, size_t count)
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      int limit_ms)
 {
-    assert(count == 1);
-    script_run_telling(redis, calls);
+    run_within(server, calls, count, limit_ms, false);
 }
 
 void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
                                  int limit_ms)
 {
-    run_within(server, call, 1, limit_ms, run_telling);
+    run_within(server, call, 1, limit_ms, true);
 }
 
-void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                             int limit_ms)
+void redis_server_run_once(struct redis_server *server, struct script_call *call)
 {
-    run_within(server, calls, count, limit_ms, script_run);
+    struct redis *redis = take_for(server, call, 1);
+    if (!redis)
+        return;
+    script_run(redis, call, 1);
+    give_after(server, redis, call, 1);
 }
 
-void redis_server_key(const struct redis_server *server, const char *name, const char *field,
-                      char *key_out)
+static enum seclock_result outcome(enum redis_result result)
 {
-    lock_redis_key(server->prefix, name, field, key_out);
-}
-
-enum seclock_result redis_server_result(const struct script_call *call)
-{
-    if (call->result == REDIS_ANSWERED)
+    if (result == REDIS_ANSWERED)
         return SECLOCK_OK;
-    return call->result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
+    return result == REDIS_UNKNOWN ? SECLOCK_UNKNOWN : SECLOCK_FAILED;
 }
 
-struct waiter_hub *redis_server_waiters(struct redis_server *server)
+enum seclock_result redis_server_answer(const struct script_call *call, enum seclock_result no)
 {
-    return server->waiters;
+    assert(no != SECLOCK_OK);
+    enum seclock_result result = outcome(call->result);
+    return result == SECLOCK_OK && call->values[0] != 1 ? no : result;
+}
+
+enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
+                                          size_t count, bool *repeated_out)
+{
+    assert(count > 0);
+    enum seclock_result result = SECLOCK_OK;
+    bool repeated = false;
+    struct redis *redis = redis_server_take(server);
+    if (redis) {
+        command_run(redis, commands, count);
+        for (size_t i = 0; i < count; i++)
+            repeated = repeated || commands[i].result == REDIS_UNKNOWN;
+        if (repeated) {
+            command_clear(commands, count);
+            command_run(redis, commands, count);
+        }
+        for (size_t i = 0; i < count && result == SECLOCK_OK; i++)
+            result = outcome(commands[i].result);
+        if (result != SECLOCK_OK)
+            redis_server_failed(server, redis);
+        redis_server_give(server, redis);
+    } else
+        result = lock_fail(SECLOCK_FAILED, "out of memory");
+    if (repeated_out)
+        *repeated_out = repeated;
+    return result;
 }

@@ -1,9 +1,10 @@
 /* Private to lock/: one Redis server as all threads of a client share it: a pool of connections,
- * and one subscriber (waiter.h). */
+ * one subscriber (waiter.h), and the calls that are sent to it. */
 #ifndef LOCK_REDIS_SERVER_H
 #define LOCK_REDIS_SERVER_H
 
 #include "lock/seclock.h"
+#include "lua/command.h"
 #include "lua/redis.h"
 #include "lua/script.h"
 
@@ -17,29 +18,13 @@ void redis_server_close(struct redis_server **server);
 /* In a child of fork: closes the idle connections' descriptors, and leaks the rest. */
 void redis_server_forget(struct redis_server *server);
 
+int redis_server_timeout_ms(const struct redis_server *server); /* of a request */
+struct waiter_hub *redis_server_waiters(struct redis_server *server);
+
 /* Lends a connection to the calling thread, a new one when all are lent; NULL: no memory. The
  * caller gives every connection back, whatever state it is in. */
 struct redis *redis_server_take(struct redis_server *server);
 void redis_server_give(struct redis_server *server, struct redis *redis);
-
-/* Runs the calls in one pipeline over a lent connection. When `repeatable`, calls left
- * REDIS_UNKNOWN are sent once more over a new connection: the script recognises the request. The
- * last error goes to lock_set_error. */
-void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
-                      bool repeatable);
-
-/* The same for one call that publishes: the message reaches the waiters before the answer reaches
- * the caller. `limit_ms` as below. */
-void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
-                                 int limit_ms);
-
-/* The time-out of a request. */
-int redis_server_timeout_ms(const struct redis_server *server);
-
-/* As redis_server_run, but sends again only within `limit_ms`, which bounds each wait as well; 0:
- * as the time-out says. */
-void redis_server_run_within(struct redis_server *server, struct script_call *calls, size_t count,
-                             int limit_ms);
 
 /* Keeps why the connection's last call failed, and which server that was, for seclock_error. */
 void redis_server_failed(const struct redis_server *server, const struct redis *redis);
@@ -48,9 +33,39 @@ void redis_server_failed(const struct redis_server *server, const struct redis *
 void redis_server_key(const struct redis_server *server, const char *name, const char *field,
                       char *key_out);
 
-/* The outcome of a call: SECLOCK_OK when it was answered, with whatever number. */
-enum seclock_result redis_server_result(const struct script_call *call);
+/* Begins a call with the keys prefix{name}:field of all fields; NULL ends. */
+__attribute__((sentinel)) void redis_server_begin(const struct redis_server *server,
+                                                  struct script_call *call_out, enum script_id id,
+                                                  const char *name, ...);
 
-struct waiter_hub *redis_server_waiters(struct redis_server *server);
+/* Adds the key that remembers the release of a request: that of a hold, for a repeat, and that of a
+ * request which had none, so that it acquires nothing should it come later. */
+void redis_server_released(const struct redis_server *server, struct script_call *call,
+                           const char *name, const char *request);
+
+/* Runs the calls in one pipeline over a lent connection. Calls left REDIS_UNKNOWN are sent once
+ * more over a new connection, because the scripts recognise their request. `limit_ms` bounds each
+ * wait, and nothing is sent again after it; 0: only the server's time-out counts. The last error
+ * goes to lock_set_error. */
+void redis_server_run(struct redis_server *server, struct script_call *calls, size_t count,
+                      int limit_ms);
+
+/* Runs one call that publishes: the message reaches the waiters before the answer reaches the
+ * caller. */
+void redis_server_run_publishing(struct redis_server *server, struct script_call *call,
+                                 int limit_ms);
+
+/* Runs one call whose script does not recognise a repeat: it is sent once. */
+void redis_server_run_once(struct redis_server *server, struct script_call *call);
+
+/* The outcome of a call: SECLOCK_OK: answered, and the first number is 1; `no`: the first number is
+ * another; SECLOCK_FAILED, SECLOCK_UNKNOWN. */
+enum seclock_result redis_server_answer(const struct script_call *call, enum seclock_result no);
+
+/* Runs plain commands that may be repeated, and again when one of them was not answered, which
+ * `repeated_out` (may be NULL) tells. SECLOCK_OK when all are answered, SECLOCK_FAILED or
+ * SECLOCK_UNKNOWN as the last sending says. The caller clears them in any case. */
+enum seclock_result redis_server_commands(struct redis_server *server, struct command *commands,
+                                          size_t count, bool *repeated_out);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * The spin lock differs from the simple one in that a release publishes nothing: its waiters try
  * again, twice as late each time up to a limit, with jitter. */
-#include "lock/redis/operator.h"
+#include "lock/redis/kind.h"
 
 enum {
     REPEAT_MS_MAX = 5000,    /* within this time a release whose answer is lost is sent again */
@@ -12,10 +12,9 @@ enum {
 static enum seclock_result string_acquire(void *self, struct seclock_handle *handle)
 {
     struct script_call call;
-    script_begin(&call, SCRIPT_lock_acquire);
-    redis_kind_key(self, &call, handle->name, redis_row_of(handle)->field);
-    redis_kind_key(self, &call, handle->name, "fence");
-    redis_kind_released_key(self, &call, handle->name, handle->request);
+    redis_server_begin(self, &call, SCRIPT_lock_acquire, handle->name, redis_row_of(handle)->field,
+                       "fence", NULL);
+    redis_server_released(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_int(&call, handle->lease_ms);
     handle->token = handle->request;
@@ -25,9 +24,8 @@ static enum seclock_result string_acquire(void *self, struct seclock_handle *han
 static void string_renewal(const struct redis_server *server, const struct seclock_handle *handle,
                            struct script_call *call_out)
 {
-    script_begin(call_out, SCRIPT_lock_renew);
-    redis_kind_key(server, call_out, handle->name, redis_row_of(handle)->field);
-    redis_kind_key(server, call_out, handle->name, "fence");
+    redis_server_begin(server, call_out, SCRIPT_lock_renew, handle->name,
+                       redis_row_of(handle)->field, "fence", NULL);
     script_text(call_out, handle->request);
     script_int(call_out, handle->lease_ms);
 }
@@ -40,14 +38,13 @@ static enum seclock_result string_release(void *self, struct seclock_handle *han
     const struct redis_row *row = redis_row_of(handle);
     struct script_call call;
     int64_t left_ms = seclock_remaining_ms(handle);
-    script_begin(&call, SCRIPT_lock_release);
-    redis_kind_key(self, &call, handle->name, row->field);
-    redis_kind_released_key(self, &call, handle->name, handle->request);
+    redis_server_begin(self, &call, SCRIPT_lock_release, handle->name, row->field, NULL);
+    redis_server_released(self, &call, handle->name, handle->request);
     script_text(&call, handle->request);
     script_text(&call, row->message);
     script_text(&call, left_ms > REPEAT_MS_MAX && left_ms < REMEMBER_MS_MAX ? "1" : "0");
     return row->message[0] ? redis_kind_run_publishing(self, handle, &call, SECLOCK_LOST)
-                           : redis_kind_run(self, &call, SECLOCK_LOST);
+                           : redis_kind_run(self, handle, &call, SECLOCK_LOST);
 }
 
 const struct lock_driver redis_simple_driver = {
@@ -55,15 +52,14 @@ const struct lock_driver redis_simple_driver = {
     .features = LOCK_FENCED | LOCK_RENEWS,
     .row = &(const struct redis_row){.field = "lock", .message = "1", .renewal = string_renewal},
     .open = redis_kind_open,
-    .close = redis_kind_close,
     .acquire = string_acquire,
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = redis_kind_renew,
     .release = string_release,
     .status = redis_string_status,
-    .break_lock = redis_break,
-    .check = redis_check,
+    .break_lock = redis_kind_break,
+    .check = redis_kind_check,
 };
 
 const struct lock_driver redis_spin_driver = {
@@ -73,11 +69,10 @@ const struct lock_driver redis_spin_driver = {
     .poll_ms_max = 128,
     .row = &(const struct redis_row){.field = "spin", .message = "", .renewal = string_renewal},
     .open = redis_kind_open,
-    .close = redis_kind_close,
     .acquire = string_acquire,
     .renew = redis_kind_renew,
     .release = string_release,
     .status = redis_string_status,
-    .break_lock = redis_break,
-    .check = redis_check,
+    .break_lock = redis_kind_break,
+    .check = redis_kind_check,
 };

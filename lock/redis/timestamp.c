@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lock/redis/key.h"
-#include "lock/redis/operator.h"
+#include "lock/redis/kind.h"
+#include "lock/redis/pipeline.h"
 #include "lock/text.h"
 
 #define FIELD "timestamp"
@@ -117,11 +117,11 @@ static enum seclock_result change_by_script(struct attempt *attempt,
     script_text(&call, handle->request);
     script_int(&call, lease_ms);
     script_run(attempt->redis, &call, 1);
-    enum seclock_result result = redis_server_result(&call);
-    if (result != SECLOCK_OK)
+    enum seclock_result result = redis_server_answer(&call, SECLOCK_LOST);
+    if (call.result != REDIS_ANSWERED)
         redis_server_failed(attempt->server, attempt->redis);
     attempt->doubtful = attempt->doubtful || result == SECLOCK_UNKNOWN;
-    return result == SECLOCK_OK && call.values[0] != 1 ? SECLOCK_LOST : result;
+    return result;
 }
 
 /* Whether the last change was refused because one of its commands was, as a full server does. */
@@ -311,13 +311,12 @@ const struct lock_driver redis_timestamp_driver = {
     .features = LOCK_FENCED | LOCK_RENEWS,
     .row = &(const struct redis_row){.field = FIELD, .message = "1"},
     .open = redis_kind_open,
-    .close = redis_kind_close,
     .acquire = timestamp_acquire,
     .wait = redis_kind_wait,
     .stop_waiting = redis_kind_stop_waiting,
     .renew = timestamp_renew,
     .release = timestamp_release,
     .status = timestamp_status,
-    .break_lock = redis_break,
-    .check = redis_check,
+    .break_lock = redis_kind_break,
+    .check = redis_kind_check,
 };

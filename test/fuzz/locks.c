@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock/redis/key.h"
+#include "lock/redis/pipeline.h"
 #include "lock/seclock.h"
 #include "lock/text.h"
 #include "test/fuzz/fuzz.h"

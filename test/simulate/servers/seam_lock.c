@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "lock/client.h"
 #include "lock/handle.h"
-#include "lock/redis/key.h"
+#include "lock/redis/pipeline.h"
 #include "lua/script.h"
 #include "test/simulate/machine/chance.h"
 #include "test/simulate/machine/loop.h"
